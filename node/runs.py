@@ -1,0 +1,59 @@
+"""The unit in which messages travel: a run of publishes that share everything but their content.
+
+A run is what one channel published in one piece of input with the same exchange, routing key and
+flags. Its content is kept as the frames that the publisher sent, so that a delivery is a matter of
+slicing bytes (design: "Header and body frames of a publish go to the consumer as they came").
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """`count` messages, end to end in `raw`.
+
+    Each message is `skip` octets of basic.publish method frame, which nobody needs any more,
+    followed by one content header frame and any number of content body frames whose channel
+    number is `channel`. Where every message has the same length, `stride` is that length and
+    `lengths` is None; otherwise `stride` is 0 and `lengths` holds each message's length.
+    `largest_frame` is the size in octets of the largest frame in the run, end octet included.
+    """
+
+    exchange: str
+    routing_key: str
+    channel: int
+    persistent: bool
+    count: int
+    skip: int
+    stride: int
+    lengths: array[int] | None
+    largest_frame: int
+    raw: bytes | memoryview
+
+    def slice(self, first: int, count: int) -> Run:
+        """The `count` messages from index `first` on, sharing this run's bytes."""
+        if first == 0 and count == self.count:
+            return self
+        view = memoryview(self.raw)
+        if self.lengths is None:
+            lengths = None
+            piece = view[first * self.stride : (first + count) * self.stride]
+        else:
+            start = sum(self.lengths[:first])
+            lengths = self.lengths[first : first + count]
+            piece = view[start : start + sum(lengths)]
+        return Run(
+            self.exchange, self.routing_key, self.channel, self.persistent,
+            count, self.skip, self.stride, lengths, self.largest_frame, piece,
+        )  # fmt: skip
+
+    def contents(self) -> Iterator[bytes]:
+        """The content frames of each message, in order."""
+        start = 0
+        for length in self.lengths if self.lengths is not None else [self.stride] * self.count:
+            yield bytes(self.raw[start + self.skip : start + length])
+            start += length
