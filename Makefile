@@ -1,0 +1,61 @@
+# Every target makes what it needs: `make up` and `make test` want nothing but python3 (3.11 or newer).
+# PYTHON=… chooses another interpreter for the virtual environment.
+
+PYTHON ?= python3
+SEEDS ?= 1000
+ARGS ?=
+BIN := .venv/bin
+READY := .venv/.quorate-ready
+BENCH_READY := .venv/.quorate-bench-ready
+
+.PHONY: help up test check format types sim bench conformance ratchet lock clean
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+
+up: $(READY) ## three nodes on loopback, data in ./data (ARGS="--nodes 1 …" adds options)
+	$(BIN)/quorate up --data data $(ARGS)
+
+test: $(READY) ## every test but the long simulations (ARGS="-k word …" adds options)
+	$(BIN)/python -m pytest -q $(ARGS)
+
+check: $(READY) ## style, types, structure of the tree, the snippets of the documents
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/structure
+
+format: $(READY) ## put the sources into the project's format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+sim: $(READY) ## the deterministic simulator over SEEDS=… seeds
+	$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(ARGS)
+
+bench: $(BENCH_READY) ## measure ours and, where installed, RabbitMQ (ARGS="--rounds 1 --rows … " adds options)
+	$(BIN)/python -m bench $(ARGS)
+
+conformance: $(READY) ## write docs/conformance.md from the tests' requirement marks
+	$(BIN)/python -m scripts.conformance
+
+ratchet: $(READY) ## tighten tests/structure/ratchet.json to the sizes reached now
+	$(BIN)/python -m tests.structure.sizes
+
+lock: ## resolve the dependencies of pyproject.toml anew into the locked files
+	PYTHON="$(PYTHON)" scripts/lock.sh
+
+clean: ## remove everything that the targets made, data included
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info data
+	rm -f bench/amqpload bench/natsload
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "quorate needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Name another one: make PYTHON=python3.12 …")'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(BENCH_READY): $(READY) requirements-bench.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bench.txt
+	@touch $@

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Writes requirements.txt (running and testing) and requirements-bench.txt (what `make bench` adds)
+# from pyproject.toml: exact versions with the hashes of every file a supported platform may fetch.
+# uv resolves for all platforms and Python versions at once; it lives in a throw-away environment.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+tool=$(mktemp -d)
+trap 'rm -rf "$tool"' EXIT
+"${PYTHON:-python3}" -m venv "$tool"
+"$tool/bin/pip" install --quiet uv
+compile() {
+  "$tool/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+    --no-header --no-emit-index-url --no-emit-find-links "$@"
+}
+compile pyproject.toml --group test --output-file requirements.txt
+compile --group bench --constraint requirements.txt --output-file requirements-bench.txt
