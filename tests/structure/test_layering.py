@@ -1,0 +1,85 @@
+"""Who may import whom: the design's table, enforced on the syntax trees."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from tests.structure.tree import FOLDERS, Module, imports, modules
+
+ANYTHING = frozenset(FOLDERS)
+
+MAY_IMPORT: dict[str, frozenset[str]] = {
+    # Folders; what a folder says of itself goes without saying.
+    "replication": frozenset(),
+    "node": frozenset(),
+    "node.frontend": frozenset({"node", "replication"}),
+    "cluster": frozenset({"node", "replication"}),
+    "pipeline": frozenset(),
+    "chaos": frozenset(),
+    "bench": frozenset(),
+    "scripts": frozenset(),
+    "docs": frozenset(),
+    "deploy": frozenset(),
+    "tests": ANYTHING,
+    # Finer rows, stricter than their folder: these parts could be published alone.
+    "replication.raft": frozenset({"replication.raft"}),
+    "replication.journal": frozenset({"replication.journal", "replication.raft.types"}),
+    "node.runs": frozenset({"node.runs"}),
+    "node.wire": frozenset({"node.wire", "node.runs"}),
+    "node.engine": frozenset({"node.engine", "node.runs"}),
+}
+
+PURE = ("replication.raft", "node.runs", "node.wire", "node.engine")
+"""Decisions: `(input, now)` in, bytes or effects out. The simulator runs them under its own clock."""
+
+# fmt: off
+IMPURE_MODULES = frozenset({
+    "aiohttp", "asyncio", "concurrent", "datetime", "logging", "multiprocessing", "os", "pathlib",
+    "prometheus_client", "queue", "random", "secrets", "select", "selectors", "shutil", "signal", "socket",
+    "ssl", "subprocess", "tempfile", "threading", "time", "uvloop", "zmq",
+})
+# fmt: on
+
+
+def within(name: str, package: str) -> bool:
+    return name == package or name.startswith(package + ".")
+
+
+def row_of(module: Module) -> tuple[str, frozenset[str]]:
+    """The most specific row for a module, with its own folder added where the row is a folder's."""
+    row = max((row for row in MAY_IMPORT if within(module.name, row)), key=len)
+    return row, MAY_IMPORT[row] | ({row} if "." not in row else frozenset())
+
+
+@pytest.mark.parametrize("module", modules(), ids=lambda module: module.path)
+def test_imports_follow_the_table(module: Module) -> None:
+    row, allowed = row_of(module)
+    wrong = [
+        f"{module.path}:{line} imports {name}, but {row} may import only {sorted(allowed)}"
+        for line, name in imports(module)
+        if name.split(".")[0] in FOLDERS and not any(within(name, package) for package in allowed)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    "module", [m for m in modules() if any(within(m.name, package) for package in PURE)], ids=lambda m: m.path
+)
+def test_decisions_are_pure(module: Module) -> None:
+    wrong = [
+        f"{module.path}:{line} imports {name}: a decision has no clock, randomness, I/O or logging of its own"
+        for line, name in imports(module)
+        if name.split(".")[0] in IMPURE_MODULES
+    ]
+    wrong += [
+        f"{module.path}:{node.lineno} awaits: a decision returns effects instead"
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.AsyncFunctionDef | ast.Await | ast.AsyncFor | ast.AsyncWith)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_folder_has_a_row() -> None:
+    assert {folder for folder in FOLDERS if folder not in MAY_IMPORT} == set()

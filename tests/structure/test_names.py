@@ -1,0 +1,82 @@
+"""Names say what a thing is, one name means one thing, and nothing unfinished stands in the tree."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+
+import pytest
+
+from tests.structure.tree import PRODUCT, ROOT, Module, functions, modules
+
+EMPTY_NAMES = re.compile(r"(?i)(^|_)(utils?|helpers?|managers?|common|misc|stuff)(_|$)")
+EMPTY_CLASS = re.compile(r"(Utils?|Helpers?|Manager|Common)$")
+
+FORBIDDEN = {
+    r"\b(TODO|FIXME|XXX|HACK)\b": "finish it, or open an issue and leave no mark",
+    r"pytest\.(skip|xfail|importorskip)|mark\.(skip|skipif|xfail)": "a test runs, or is not there",
+    r"raise NotImplementedError": "no stubs",
+    r"#\s*type:\s*ignore(?!\[)": "name the error that is ignored, and say why",
+    r"/(home|root|Users)/": "no path of anybody's machine",
+}
+
+DUPLICATE_STATEMENTS = 5
+"""Bodies of at least this many statements, equal but for their docstring, are one function too many."""
+
+
+@pytest.mark.parametrize("module", modules(), ids=lambda module: module.path)
+def test_module_and_class_names_say_something(module: Module) -> None:
+    assert not EMPTY_NAMES.search(module.name.rpartition(".")[2]), f"{module.path}: name it for what it holds"
+    empty = [
+        n.name for n in ast.walk(module.tree) if isinstance(n, ast.ClassDef) and EMPTY_CLASS.search(n.name)
+    ]
+    assert not empty, f"{module.path}: {empty} name nothing of the field"
+
+
+@pytest.mark.parametrize("module", modules(), ids=lambda module: module.path)
+def test_nothing_is_left_unfinished(module: Module) -> None:
+    if module.path == "tests/structure/test_names.py":
+        return
+    wrong = [
+        f"{module.path}:{number} {line.strip()!r}: {reason}"
+        for number, line in enumerate(module.text.splitlines(), 1)
+        for pattern, reason in FORBIDDEN.items()
+        if re.search(pattern, line)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_class_name_means_one_thing() -> None:
+    places: dict[str, list[str]] = defaultdict(list)
+    for module in modules(*PRODUCT):
+        for node in module.tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(module.path)
+    twice = {name: paths for name, paths in places.items() if len(paths) > 1}
+    assert not twice, f"one word, two meanings: {twice}"
+
+
+def body_of(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.stmt]:
+    return node.body[1:] if ast.get_docstring(node) is not None else node.body
+
+
+def test_no_function_is_written_twice() -> None:
+    places: dict[str, list[str]] = defaultdict(list)
+    for module in modules():
+        for function in functions(module):
+            body = body_of(function.node)
+            if sum(isinstance(n, ast.stmt) for s in body for n in ast.walk(s)) >= DUPLICATE_STATEMENTS:
+                dump = ast.dump(ast.Module(body, []))
+                places[dump].append(f"{module.path}:{function.node.lineno} {function.name}")
+    twice = [" = ".join(found) for found in places.values() if len(found) > 1]
+    assert not twice, "\n".join(twice)
+
+
+def test_locked_requirements_name_no_place_to_fetch_from() -> None:
+    for name in ("requirements.txt", "requirements-bench.txt"):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        assert not re.search(r"https?://|file:|--(extra-)?index-url|--find-links", text), name
+        pinned = [line for line in text.splitlines() if line and not line.startswith((" ", "#"))]
+        assert pinned and all("==" in line for line in pinned)
+        assert text.count("--hash=sha256:") >= len(pinned)
