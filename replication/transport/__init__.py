@@ -1,0 +1,17 @@
+"""Batches of messages between nodes over ZeroMQ."""
+
+from replication.transport.curve import CurveKeys, InvalidKeyError, public_key
+from replication.transport.envelope import MalformedEnvelopeError
+from replication.transport.links import Peer
+from replication.transport.peers import ListenError, PeerTransport, TransportConfig
+
+__all__ = [
+    "CurveKeys",
+    "InvalidKeyError",
+    "ListenError",
+    "MalformedEnvelopeError",
+    "Peer",
+    "PeerTransport",
+    "TransportConfig",
+    "public_key",
+]

@@ -1,0 +1,115 @@
+"""How one batch of messages to a peer lies in the frames of a ZeroMQ message.
+
+Frame 0 is the header, one u32 for each part, the route, then every small part end to end. Each part
+of `OWN_FRAME` octets or more follows as a frame of its own, so that large bodies are never joined.
+One frame for a turn's small messages matters: each further frame costs both sides a call into
+libzmq, while joining small parts costs a memory copy.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+FORMAT = 1
+OWN_FRAME = 32 * 1024
+"""Parts of at least this many octets travel in a frame of their own."""
+MAX_PART = (1 << 31) - 1
+"""Largest part, in octets: the lengths are u32 whose highest bit ends a message."""
+
+_HEADER = struct.Struct(">BQQQQHI")
+_LAST = 1 << 31
+
+
+class MalformedEnvelopeError(ValueError):
+    """The frames of a received batch contradict its header; the batch is dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """What a batch says about itself.
+
+    `incarnation` names one run of the sending process and `sequence` counts its batches to this
+    peer from 1, so that the receiver sees a loss as a hole. `seen_incarnation` and `seen_sequence`
+    name the newest batch that the sender has received from the peer (0, 0: none). `route` names the
+    cluster, the sender and the receiver (see `route`).
+    """
+
+    incarnation: int
+    sequence: int
+    seen_incarnation: int
+    seen_sequence: int
+    route: bytes
+
+
+def route(cluster: str, sender: str, receiver: str) -> bytes:
+    """The bytes that say who sends to whom in which cluster; a node drops what is not for it."""
+    return "\0".join((cluster, sender, receiver)).encode()
+
+
+def encode(envelope: Envelope, messages: Sequence[Sequence[bytes | memoryview]]) -> list[bytes | memoryview]:
+    """The frames of one batch. Messages have at least one part each."""
+    lengths: list[int] = []
+    small: list[bytes | memoryview] = []
+    frames: list[bytes | memoryview] = [b""]
+    for parts in messages:
+        for part in parts:
+            size = len(part)
+            lengths.append(size)
+            (frames if size >= OWN_FRAME else small).append(part)
+        lengths[-1] |= _LAST
+    head = _HEADER.pack(
+        FORMAT,
+        envelope.incarnation,
+        envelope.sequence,
+        envelope.seen_incarnation,
+        envelope.seen_sequence,
+        len(envelope.route),
+        len(lengths),
+    )
+    frames[0] = b"".join((head, struct.pack(f">{len(lengths)}I", *lengths), envelope.route, *small))
+    return frames
+
+
+def decode(frames: Sequence[bytes]) -> tuple[Envelope, list[list[bytes]]]:
+    """Envelope and messages of a batch; raises `MalformedEnvelopeError`.
+
+    Small parts are copied out of the joined frame, so that keeping one never keeps them all.
+    """
+    first = frames[0]
+    try:
+        version, incarnation, sequence, seen_incarnation, seen, route_size, count = _HEADER.unpack_from(first)
+        if version != FORMAT:
+            raise MalformedEnvelopeError(f"batch format {version}, this release reads {FORMAT}")
+        lengths = struct.unpack_from(f">{count}I", first, _HEADER.size)
+    except struct.error as error:
+        raise MalformedEnvelopeError(f"truncated header: {error}") from error
+    start = _HEADER.size + 4 * count
+    place = start + route_size
+    envelope = Envelope(incarnation, sequence, seen_incarnation, seen, first[start:place])
+    messages = _cut(frames, lengths, place)
+    return envelope, messages
+
+
+def _cut(frames: Sequence[bytes], lengths: Sequence[int], place: int) -> list[list[bytes]]:
+    first = frames[0]
+    messages: list[list[bytes]] = []
+    parts: list[bytes] = []
+    frame = 1
+    for length in lengths:
+        size = length & ~_LAST
+        if size >= OWN_FRAME:
+            if frame >= len(frames) or len(frames[frame]) != size:
+                raise MalformedEnvelopeError(f"part of {size} octets has no frame of that size")
+            parts.append(frames[frame])
+            frame += 1
+        else:
+            parts.append(first[place : place + size])
+            place += size
+        if length & _LAST:
+            messages.append(parts)
+            parts = []
+    if parts or place != len(first) or frame != len(frames):
+        raise MalformedEnvelopeError("lengths do not add up to the frames")
+    return messages

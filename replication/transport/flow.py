@@ -1,0 +1,192 @@
+"""What is queued for and in flight to one peer, and what has arrived from it. Pure.
+
+Both directions are bounded in octets: `Outbox` holds at most `queue_bytes` that have not been given
+to ZeroMQ and lets at most `window_bytes` be between here and the peer's acknowledgement, which its
+own batches carry. ZeroMQ's high water marks count messages, and a message may be of any size, so
+they alone would bound nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+Parts = Sequence[bytes | memoryview]
+
+MESSAGE_OVERHEAD = 256
+"""Octets that a message counts for beyond its parts, so that many small ones are bounded too."""
+
+
+@dataclass(slots=True)
+class _Queued:
+    size: int
+    parts: Parts
+    after_loss: bool
+    """Whether a message was dropped between this one and the one before it."""
+
+
+class Outbox:
+    """Messages for one peer, in order, each dropped one remembered as a hole in the numbering."""
+
+    __slots__ = (
+        "_batch_bytes",
+        "_flying",
+        "_lost",
+        "_queue",
+        "_queue_bytes",
+        "_window_bytes",
+        "dropped_bytes",
+        "dropped_messages",
+        "in_flight",
+        "queued",
+        "sequence",
+    )
+
+    def __init__(self, queue_bytes: int, window_bytes: int, batch_bytes: int) -> None:
+        self._queue_bytes = queue_bytes
+        self._window_bytes = window_bytes
+        self._batch_bytes = batch_bytes
+        self._queue: deque[_Queued] = deque()
+        self._flying: deque[tuple[int, int]] = deque()
+        self._lost = False
+        self.sequence = 0
+        self.queued = 0
+        self.in_flight = 0
+        self.dropped_messages = 0
+        self.dropped_bytes = 0
+
+    def put(self, parts: Parts) -> bool:
+        """Queue one message. False: it was dropped, because it did not fit.
+
+        A message larger than the whole queue is taken when nothing else waits.
+        """
+        size = MESSAGE_OVERHEAD + sum(map(len, parts))
+        if self._queue and self.queued + size > self._queue_bytes:
+            self.drop(parts)
+            return False
+        self._queue.append(_Queued(size, parts, self._lost))
+        self._lost = False
+        self.queued += size
+        return True
+
+    def drop(self, parts: Parts) -> None:
+        """Count a message as lost; the next batch after it leaves a hole in the sequence."""
+        self.dropped_messages += 1
+        self.dropped_bytes += sum(map(len, parts))
+        self._lost = True
+
+    @property
+    def sendable(self) -> bool:
+        """Whether `take` would return a batch now."""
+        if not self._queue:
+            return False
+        return self.in_flight == 0 or self.in_flight + self._queue[0].size <= self._window_bytes
+
+    def take(self) -> list[Parts] | None:
+        """The messages of the next batch, numbered `sequence` and now in flight; None: nothing may leave.
+
+        A batch never spans a loss, since the hole in the sequence is what tells the peer of it.
+        One message always leaves when nothing is in flight, whatever its size.
+        """
+        if not self.sendable:
+            return None
+        queue = self._queue
+        first = queue.popleft()
+        self.sequence += 2 if first.after_loss else 1
+        room = min(self._batch_bytes, self._window_bytes - self.in_flight)
+        size = first.size
+        messages = [first.parts]
+        while queue and not queue[0].after_loss and size + queue[0].size <= room:
+            item = queue.popleft()
+            size += item.size
+            messages.append(item.parts)
+        self.queued -= size
+        self._fly(size)
+        return messages
+
+    def take_empty(self) -> None:
+        """Number a batch without messages, which only acknowledges; the window does not hold it back."""
+        self.sequence += 1
+        self._fly(MESSAGE_OVERHEAD)
+
+    def untake(self, messages: list[Parts]) -> None:
+        """Undo the last take: ZeroMQ did not accept the batch. Its number is used again."""
+        self.sequence -= 1
+        self.in_flight -= self._flying.pop()[1]
+        for parts in reversed(messages):
+            size = MESSAGE_OVERHEAD + sum(map(len, parts))
+            self._queue.appendleft(_Queued(size, parts, after_loss=False))
+            self.queued += size
+
+    def acknowledge(self, sequence: int) -> None:
+        """The peer has taken every batch up to `sequence`."""
+        flying = self._flying
+        while flying and flying[0][0] <= sequence:
+            self.in_flight -= flying.popleft()[1]
+
+    def reset(self) -> None:
+        """The connection is gone: what was queued or in flight may never arrive."""
+        for item in self._queue:
+            self.drop(item.parts)
+        self._queue.clear()
+        self._flying.clear()
+        self.queued = 0
+        self.in_flight = 0
+
+    def _fly(self, size: int) -> None:
+        self._flying.append((self.sequence, size))
+        self.in_flight += size
+
+
+class Arrival(Enum):
+    """What a received batch is, seen from its number."""
+
+    NEXT = auto()
+    AFTER_GAP = auto()
+    """In order, but something before it was lost, or the peer has been restarted."""
+    STALE = auto()
+    """Of an earlier connection or an earlier run of the peer; to be dropped."""
+
+
+class Inbox:
+    """Order of the batches of one peer, and what is to be acknowledged to it."""
+
+    __slots__ = ("_earlier", "_report_bytes", "_unreported", "incarnation", "sequence")
+
+    def __init__(self, report_bytes: int) -> None:
+        self._report_bytes = report_bytes
+        self._unreported = 0
+        self._earlier = 0
+        self.incarnation = 0
+        self.sequence = 0
+
+    def arrived(self, incarnation: int, sequence: int, size: int) -> Arrival:
+        """Classify a batch that counts for `size` octets; one that is not stale becomes the newest.
+
+        `incarnation` is at least 1. A first batch that is not numbered 1 counts as after a gap: the
+        peer lost something on its way here, if only to an earlier run of this node.
+        """
+        if incarnation == self.incarnation:
+            if sequence <= self.sequence:
+                return Arrival.STALE
+            arrival = Arrival.NEXT if sequence == self.sequence + 1 else Arrival.AFTER_GAP
+        elif incarnation == self._earlier:
+            return Arrival.STALE
+        else:
+            first_contact = self.incarnation == 0
+            arrival = Arrival.NEXT if first_contact and sequence == 1 else Arrival.AFTER_GAP
+            self._earlier, self.incarnation = self.incarnation, incarnation
+        self.sequence = sequence
+        self._unreported += size
+        return arrival
+
+    @property
+    def report_due(self) -> bool:
+        """Whether so much arrived since the last report that the peer's window may run short."""
+        return self._unreported >= self._report_bytes
+
+    def reported(self) -> None:
+        """A batch that carries `incarnation` and `sequence` was sent to the peer."""
+        self._unreported = 0
