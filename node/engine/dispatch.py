@@ -1,0 +1,400 @@
+"""The owner's side of a queue: who gets which message. Soft state, rebuilt by every new owner.
+
+Places of a message that the queue still needs:
+
+    place      leaves by                  to
+    ready      dispatch                   leased, or removing (lease of OWNER)
+    leased     settle                     gone
+               release, lost_front_end    ready
+    removing   settle(OWNER, ...)         gone
+    held       reattached                 leased
+               release_held               ready
+    ready      purge                      gone
+
+`held` is what may be leased to somebody whom a new owner has not heard of yet (design rule 5).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from node.engine.entry import OWNER, Semantics
+from node.engine.queue import QueueState
+from node.engine.ranges import Range, RangeSet
+from node.engine.soft import SoftMessages
+from node.runs import Run
+
+MARK_AHEAD: Final = 20_000
+
+
+class ExclusiveConsumerError(Exception):
+    """The queue has an exclusive consumer, or an exclusive one asks for a queue that is in use.
+
+    AMQP 0-9-1 basic.consume: 403 access-refused, ends the channel.
+    """
+
+
+class Grant(NamedTuple):
+    """Messages first to last, all of them, for a consumer.
+
+    All are marked redelivered or none, and all are soft (`SoftMessages` has them) or none. With
+    `removal` they must be gone before they are delivered: the owner commits a SETTLE (not for soft
+    ones), delivers, and then calls `settle(OWNER, first, last)`.
+    """
+
+    front_end: int
+    consumer: int
+    first: int
+    last: int
+    redelivered: bool
+    removal: bool
+    soft: bool
+
+
+class Settled(NamedTuple):
+    """How many messages were settled, and the ranges that the log must hear of."""
+
+    messages: int
+    durable: list[Range]
+
+
+@dataclass(slots=True, eq=False)
+class Consumer:
+    """One consumer: gets messages while `sent < limit`, both counted from its beginning."""
+
+    front_end: int
+    number: int
+    priority: int
+    no_ack: bool
+    exclusive: bool
+    counted: bool
+    sent: int
+    limit: int
+    in_line: bool = False
+
+
+class QueueOwner:
+    """Ready messages, leases and consumers of one queue.
+
+    `fresh` says that nothing of the queue can have been leased before, as of one that was just
+    created. Otherwise what is alive up to the mark is held while attached front ends have not said
+    what they still have. `blocked` tells after a dispatch that a consumer with credit waits for a
+    higher mark: ask `wanted_mark` and commit it.
+    """
+
+    __slots__ = (
+        "_acking", "_asked_mark", "_granted", "_lines", "_lost", "_priorities", "awaited", "blocked",
+        "consumers", "held", "leases", "ready", "redelivered", "soft", "state",
+    )  # fmt: skip
+
+    def __init__(self, state: QueueState, fresh: bool = False) -> None:
+        self.state = state
+        self.ready = state.alive.copy()
+        self.held = RangeSet()
+        self.leases: dict[int, RangeSet] = {}
+        self.redelivered = state.returned.copy()
+        self.soft = SoftMessages()
+        self.consumers: dict[tuple[int, int], Consumer] = {}
+        self.awaited: set[int] = set()
+        self.blocked = False
+        self._lost = False
+        # Consumers with credit stand in line, one line for each priority, highest first.
+        self._lines: dict[int, deque[Consumer]] = {}
+        self._priorities: list[int] = []
+        self._acking = 0
+        self._granted = 0
+        self._asked_mark = state.mark
+        if not fresh and state.attached and state.semantics is Semantics.AT_LEAST_ONCE:
+            self._hold()
+
+    def _hold(self) -> None:
+        parts = self.ready.intersection(0, self.state.mark)
+        self.held.update(parts)
+        self.ready.remove(0, self.state.mark)
+        if self.held:
+            self.awaited = set(self.state.attached)
+
+    # -- consumers ------------------------------------------------------------------------------
+
+    def attach(
+        self,
+        front_end: int,
+        consumer: int,
+        *,
+        priority: int = 0,
+        no_ack: bool = False,
+        exclusive: bool = False,
+        counted: bool = True,
+        sent: int = 0,
+    ) -> None:
+        """Add a consumer, without credit. The front end's ATTACH must have been applied before,
+        or a new owner would not know whom to ask for leases.
+
+        `counted` is False for a link of basic.get, which is no consumer to anybody; `sent` is what
+        a consumer got from earlier owners. Raises ExclusiveConsumerError, and ValueError when the
+        front end has a consumer of that number.
+        """
+        if (front_end, consumer) in self.consumers:
+            raise ValueError(f"front end {front_end} has a consumer {consumer}")
+        others = [other for other in self.consumers.values() if other.counted]
+        if counted and others and (exclusive or others[0].exclusive):
+            raise ExclusiveConsumerError
+        self.consumers[front_end, consumer] = Consumer(
+            front_end, consumer, priority, no_ack, exclusive, counted, sent, sent
+        )
+        if priority not in self._lines:
+            self._lines[priority] = deque()
+            self._priorities = sorted(self._lines, reverse=True)
+        self._acking += not no_ack
+
+    def detach(self, front_end: int, consumer: int) -> None:
+        """Remove a consumer, if it is there; its leases stay with the front end."""
+        gone = self.consumers.pop((front_end, consumer), None)
+        if gone is not None:
+            self._acking -= not gone.no_ack
+            if gone.in_line:
+                self._lines[gone.priority].remove(gone)
+
+    def credit(self, front_end: int, consumer: int, limit: int) -> None:
+        """Let the consumer have `limit` messages since its beginning; late news of a consumer that
+        is gone is no error.
+        """
+        found = self.consumers.get((front_end, consumer))
+        if found is None:
+            return
+        found.limit = limit
+        if found.sent < limit and not found.in_line:
+            found.in_line = True
+            self._lines[found.priority].append(found)
+
+    def drain(self, front_end: int, consumer: int) -> int | None:
+        """Take back the consumer's credit when there is nothing for it, and return how much that was.
+
+        None while a message may still come: one that is ready, or held. Ask after `dispatch`.
+        """
+        found = self.consumers.get((front_end, consumer))
+        if found is None:
+            return 0
+        if found.sent < found.limit and (self.ready or self.held):
+            return None
+        revoked = max(0, found.limit - found.sent)
+        found.limit = found.sent
+        if found.in_line:
+            found.in_line = False
+            self._lines[found.priority].remove(found)
+        return revoked
+
+    @property
+    def consumer_count(self) -> int:
+        """Consumers as clients count them."""
+        return sum(consumer.counted for consumer in self.consumers.values())
+
+    @property
+    def leased_count(self) -> int:
+        """Messages given to consumers and not settled."""
+        return sum(map(len, self.leases.values()))
+
+    # -- messages -------------------------------------------------------------------------------
+
+    def append(self, first: int, last: int) -> None:
+        """Messages that an entry appended are ready."""
+        self.ready.add(first, last)
+
+    def add_soft(self, first: int, run: Run) -> None:
+        """Messages that are in no log are ready. Their numbers come from the partition's sequence.
+
+        They are gone with this owner: the next one must number above them, or a late settlement
+        of one of these would hit another message.
+        """
+        self.soft.add(first, run)
+        self.ready.add(first, first + run.count - 1)
+
+    def dispatch(self, budget: int) -> list[Grant]:
+        """Grant up to `budget` ready messages, oldest first, to consumers with credit.
+
+        Higher priorities first; within one, consumers take turns, each with an equal share of what
+        is ready, so that few consumers get long ranges and no consumer waits for ever.
+        """
+        grants: list[Grant] = []
+        self.blocked = False
+        for priority in self._priorities:
+            line = self._lines[priority]
+            stopped: list[Consumer] = []
+            while line and budget > 0 and self.ready:
+                consumer = line.popleft()
+                share = -(-len(self.ready) // (len(line) + 1))
+                granted = self._serve(consumer, min(budget, share), grants)
+                budget -= granted
+                if not granted:
+                    stopped.append(consumer)
+                elif consumer.sent < consumer.limit:
+                    line.append(consumer)
+                else:
+                    consumer.in_line = False
+            if stopped:
+                self.blocked = True
+                line.extendleft(reversed(stopped))
+        return grants
+
+    def _serve(self, consumer: Consumer, share: int, grants: list[Grant]) -> int:
+        """Grant up to `share` messages within the consumer's credit; return how many."""
+        granted = 0
+        share = min(share, consumer.limit - consumer.sent)
+        removal = consumer.no_ack or self.state.semantics is Semantics.AT_MOST_ONCE
+        holder = OWNER if removal else consumer.front_end
+        while granted < share:
+            front = self.ready.front()
+            if front is None:
+                break
+            first, last = front
+            last = min(last, first + share - granted - 1)
+            soft = redelivered = False
+            if self.soft:
+                soft, upto = self.soft.numbers.span(first)
+                last = last if upto is None else min(last, upto)
+            if not (removal or soft) and last > self.state.mark:
+                # A new owner must be able to tell what was never leased: wait for the mark.
+                if first > self.state.mark:
+                    break
+                last = self.state.mark
+            if self.redelivered:
+                redelivered, upto = self.redelivered.span(first)
+                last = last if upto is None else min(last, upto)
+            self.ready.remove(first, last)
+            self._lease(holder).add(first, last)
+            grants.append(Grant(consumer.front_end, consumer.number, first, last, redelivered, removal, soft))
+            granted += last - first + 1
+            if last > self._granted:
+                self._granted = last
+        consumer.sent += granted
+        return granted
+
+    def _lease(self, front_end: int) -> RangeSet:
+        lease = self.leases.get(front_end)
+        if lease is None:
+            lease = self.leases[front_end] = RangeSet()
+        return lease
+
+    def settle(self, front_end: int, first: int, last: int) -> Settled:
+        """The front end is done with messages that it was given.
+
+        Also one whose lease was lost meanwhile may settle: the message has been processed. On an
+        at-most-once queue only the owner's own removal settles; what consumers say later changes
+        nothing.
+        """
+        if front_end != OWNER and self.state.semantics is Semantics.AT_MOST_ONCE:
+            return Settled(0, [])
+        lease = self.leases.get(front_end)
+        count = lease.remove(first, last) if lease is not None else 0
+        if self.redelivered:
+            self.redelivered.remove(first, last)
+        if count == last - first + 1 and not self.soft:
+            return Settled(count, [(first, last)])
+        if count != last - first + 1:
+            count += self.ready.remove(first, last) + self.held.remove(first, last)
+        if self.soft:
+            self.soft.remove(first, last)
+        return Settled(count, self.state.alive.intersection(first, last))
+
+    def release(self, front_end: int, first: int, last: int, redelivered: bool = True) -> int:
+        """What the front end has leased of the range is ready again, in its place; return how many.
+
+        `redelivered` is False for messages that never reached a consumer.
+        """
+        lease = self.leases.get(front_end)
+        parts = lease.intersection(first, last) if lease is not None else []
+        return self._give_back(lease, parts, redelivered) if lease is not None else 0
+
+    def _give_back(self, place: RangeSet, parts: list[Range], redelivered: bool) -> int:
+        count = 0
+        for part in parts:
+            place.remove(*part)
+            # Somebody else may have settled it meanwhile.
+            for first, last in self.state.alive.intersection(*part) + self.soft.numbers.intersection(*part):
+                count += self.ready.add(first, last)
+                if redelivered:
+                    self.redelivered.add(first, last)
+        return count
+
+    def purge(self) -> Settled:
+        """Remove all that is ready, not what is leased or held: (how many, what a PURGE must name)."""
+        count = len(self.ready)
+        durable = []
+        for first, last in self.ready.ranges():
+            self.redelivered.remove(first, last)
+            self.soft.remove(first, last)
+            durable += self.state.alive.intersection(first, last)
+        self.ready.clear()
+        return Settled(count, durable)
+
+    # -- front ends lost and owners changed -----------------------------------------------------
+
+    def lost_front_end(self, front_end: int) -> list[Range]:
+        """The front end is dead: its consumers are gone, its leases ready again, marked redelivered.
+
+        Returns what it had leased, for a RETURN that makes the next owner know, too.
+        """
+        for key in [key for key in self.consumers if key[0] == front_end]:
+            self._acking -= not self.consumers.pop(key).no_ack
+        for priority, line in self._lines.items():
+            self._lines[priority] = deque(each for each in line if each.front_end != front_end)
+        lease = self.leases.pop(front_end, None)
+        ranges = list(lease.ranges()) if lease is not None else []
+        if lease is not None:
+            self._give_back(lease, ranges, redelivered=True)
+        if front_end in self.awaited:
+            self._lost = True
+            self._answered(front_end)
+        return ranges
+
+    def reattached(self, front_end: int, ranges: Iterable[Range]) -> list[Range]:
+        """The front end says what it holds: what it has not settled, and what it has settled in
+        batches that were not acknowledged yet. Returns the ranges that are leased to it from now on.
+
+        When all that were awaited have answered, what nobody holds is ready.
+        """
+        accepted: list[Range] = []
+        for first, last in ranges:
+            # After the time limit what was held is ready, or leased to somebody else by now.
+            for place in (self.held, self.ready):
+                for part in place.intersection(first, last):
+                    place.remove(*part)
+                    self._lease(front_end).add(*part)
+                    accepted.append(part)
+        self._answered(front_end)
+        return sorted(accepted)
+
+    def _answered(self, front_end: int) -> None:
+        if front_end in self.awaited:
+            self.awaited.remove(front_end)
+            if not self.awaited:
+                self.release_held(redelivered=self._lost)
+
+    def release_held(self, redelivered: bool) -> int:
+        """Nobody holds what is still held: it is ready; return how many messages that makes.
+
+        `redelivered` when a front end that may have had some of them was lost.
+        """
+        self.awaited.clear()
+        return self._give_back(self.held, list(self.held.ranges()), redelivered)
+
+    # -- the mark -------------------------------------------------------------------------------
+
+    def wanted_mark(self, upcoming_last: int) -> int | None:
+        """The MARK that the next entry should carry, None when it needs none.
+
+        `upcoming_last` is the last sequence number in use once that entry is applied. Ask for each
+        queue that the entry publishes to, and for each that is `blocked`. The answer runs ahead, so
+        that in steady state whatever is committed may be granted at once and marks are rare.
+        """
+        if not self._acking or self.state.semantics is Semantics.AT_MOST_ONCE:
+            return None
+        oldest = self.ready.first
+        position = upcoming_last if oldest is None else max(oldest, self._granted)
+        if self._asked_mark >= min(position + MARK_AHEAD // 2, upcoming_last):
+            return None
+        self._asked_mark = position + MARK_AHEAD
+        return self._asked_mark

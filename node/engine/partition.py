@@ -1,0 +1,348 @@
+"""The replicated machine of one partition: log entries in, queue states out.
+
+Every replica applies the same entries in the same order and comes to the same state. Work and
+memory are per operation and per entry, never per message: a message is a number in a range.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from struct import Struct
+from struct import error as StructError
+from typing import Any, Final
+
+from node.engine.entry import (
+    OWNER,
+    Attach,
+    Buffer,
+    CreateQueue,
+    Detach,
+    Discard,
+    DropQueue,
+    EntryMessages,
+    Forget,
+    Mark,
+    OpBatch,
+    Publish,
+    Purge,
+    Return,
+    Settle,
+    encode_batch,
+    encode_entry,
+    encode_publish,
+    read_batches,
+    read_operations,
+    read_run,
+)
+from node.engine.queue import QueueState
+from node.engine.ranges import Range, RangeSet, decode_array, encode_array
+
+SNAPSHOT_VERSION: Final = 1
+PRUNE_RECORDS: Final = 1024
+
+_HEAD = Struct("<BQQIII")
+_QUEUE_ID = Struct("<Q")
+
+
+class SnapshotFormatError(ValueError):
+    """The bytes are not a snapshot, or not one of a version that this release reads."""
+
+
+class SequenceOrderError(ValueError):
+    """An entry gives a message a sequence number that is not above all earlier ones.
+
+    Owners number messages from `next_sequence` on; an entry that does not cannot be applied, and
+    a replica that ignored it would part from the others.
+    """
+
+
+@dataclass(slots=True)
+class Applied:
+    """What an entry did, for the owner to act on; other replicas ignore it.
+
+    `appended` and `discarded` are (queue, first, last), `settled` (front end, queue, first, last),
+    `returned` (front end, queue, first, last). `discarded` and `returned` name exactly the messages
+    that were alive; `settled` what the operation said. `purged` is (queue, how many messages went).
+    `acknowledged` maps each front end with batches in the entry to the highest number applied.
+    """
+
+    appended: list[tuple[int, int, int]] = field(default_factory=list)
+    settled: list[tuple[int, int, int, int]] = field(default_factory=list)
+    returned: list[tuple[int, int, int, int]] = field(default_factory=list)
+    discarded: list[tuple[int, int, int]] = field(default_factory=list)
+    purged: list[tuple[int, int]] = field(default_factory=list)
+    created: list[int] = field(default_factory=list)
+    dropped: list[int] = field(default_factory=list)
+    acknowledged: dict[int, int] = field(default_factory=dict)
+
+
+class PartitionMachine:
+    """Queue states by queue id, op batch numbers by front end, and where each message is stored."""
+
+    __slots__ = ("_firsts", "_indexes", "_numbers", "_unpruned", "applied_index", "next_sequence", "queues")
+
+    def __init__(self) -> None:
+        self.queues: dict[int, QueueState] = {}
+        self.next_sequence = 1
+        self.applied_index = 0
+        # The highest op batch number applied, by front end: a batch that is sent again is dropped.
+        self._numbers: dict[int, int] = {}
+        # One record for each entry with messages: its first sequence number and its log index.
+        self._firsts = array("Q")
+        self._indexes = array("Q")
+        self._unpruned = 0
+
+    # -- applying -------------------------------------------------------------------------------
+
+    def apply(self, index: int, data: Buffer) -> Applied:
+        """Apply the committed entry at log index `index`.
+
+        Raises EntryFormatError or SequenceOrderError; the replica must then stop, because its
+        state no longer follows the log.
+        """
+        applied = Applied()
+        numbers = self._numbers
+        for batch in read_batches(data):
+            front_end = batch.front_end
+            if front_end != OWNER:
+                if batch.number <= numbers.get(front_end, 0):
+                    applied.acknowledged[front_end] = numbers[front_end]
+                    continue
+                numbers[front_end] = applied.acknowledged[front_end] = batch.number
+            self._apply_batch(index, data, batch, applied)
+        self.applied_index = index
+        return applied
+
+    def _apply_batch(self, index: int, data: Buffer, batch: OpBatch, applied: Applied) -> None:
+        sequence = batch.first_sequence
+        for operation in read_operations(data, batch.start, batch.end):
+            if type(operation) is Publish:
+                if sequence < self.next_sequence:
+                    raise SequenceOrderError(f"{sequence} in entry {index}, next is {self.next_sequence}")
+                last = sequence + operation.messages - 1
+                self._publish(index, operation.queues, sequence, last, applied)
+                sequence = self.next_sequence = last + 1
+            else:
+                _APPLIERS[type(operation)](self, operation, batch.front_end, applied)
+
+    def _publish(self, index: int, queues: tuple[int, ...], first: int, last: int, applied: Applied) -> None:
+        stored = False
+        for queue in queues:
+            state = self.queues.get(queue)
+            if state is not None:
+                state.append(first, last)
+                applied.appended.append((queue, first, last))
+                stored = True
+        if stored and (not self._indexes or self._indexes[-1] != index):
+            self._firsts.append(first)
+            self._indexes.append(index)
+            self._unpruned += 1
+            if self._unpruned >= max(PRUNE_RECORDS, len(self._firsts) >> 2):
+                self._prune_front()
+
+    def _settle(self, operation: Settle, front_end: int, applied: Applied) -> None:
+        queue = operation.queue
+        state = self.queues.get(queue)
+        if state is not None:
+            for first, last in operation.ranges:
+                state.remove(first, last)
+                applied.settled.append((front_end, queue, first, last))
+
+    def _return(self, operation: Return, front_end: int, applied: Applied) -> None:
+        state = self.queues.get(operation.queue)
+        if state is not None:
+            for first, last in state.give_back(operation.ranges, operation.failed):
+                applied.returned.append((front_end, operation.queue, first, last))
+
+    def _discard(self, operation: Discard, front_end: int, applied: Applied) -> None:
+        state = self.queues.get(operation.queue)
+        if state is not None:
+            for part in operation.ranges:
+                for first, last in state.alive.intersection(*part):
+                    state.remove(first, last)
+                    applied.discarded.append((operation.queue, first, last))
+
+    def _purge(self, operation: Purge, front_end: int, applied: Applied) -> None:
+        state = self.queues.get(operation.queue)
+        if state is not None:
+            gone = sum(state.remove(first, last) for first, last in operation.ranges)
+            applied.purged.append((operation.queue, gone))
+
+    def _mark(self, operation: Mark, front_end: int, applied: Applied) -> None:
+        state = self.queues.get(operation.queue)
+        if state is not None:
+            state.mark = max(state.mark, operation.sequence)
+
+    def _attach(self, operation: Attach, front_end: int, applied: Applied) -> None:
+        state = self.queues.get(operation.queue)
+        if state is not None:
+            state.attached.add(operation.front_end)
+
+    def _detach(self, operation: Detach, front_end: int, applied: Applied) -> None:
+        state = self.queues.get(operation.queue)
+        if state is not None:
+            state.attached.discard(operation.front_end)
+
+    def _create_queue(self, operation: CreateQueue, front_end: int, applied: Applied) -> None:
+        if operation.queue not in self.queues:
+            self.queues[operation.queue] = QueueState(operation.semantics)
+            applied.created.append(operation.queue)
+
+    def _drop_queue(self, operation: DropQueue, front_end: int, applied: Applied) -> None:
+        if self.queues.pop(operation.queue, None) is not None:
+            applied.dropped.append(operation.queue)
+
+    def _forget(self, operation: Forget, front_end: int, applied: Applied) -> None:
+        self._numbers.pop(operation.front_end, None)
+        for state in self.queues.values():
+            state.attached.discard(operation.front_end)
+
+    # -- where messages are ---------------------------------------------------------------------
+
+    def locate(self, sequence: int) -> int:
+        """The log index of the entry that holds the live message. Raises KeyError below all records."""
+        record = bisect_right(self._firsts, sequence) - 1
+        if record < 0:
+            raise KeyError(sequence)
+        return self._indexes[record]
+
+    def locate_range(self, first: int, last: int) -> list[tuple[int, int, int]]:
+        """The closed range of live messages cut by entries: (log index, first, last) each."""
+        pieces = []
+        record = bisect_right(self._firsts, first) - 1
+        if record < 0:
+            raise KeyError(first)
+        while first <= last:
+            following = self._firsts[record + 1] if record + 1 < len(self._firsts) else last + 1
+            pieces.append((self._indexes[record], first, min(last, following - 1)))
+            first = following
+            record += 1
+        return pieces
+
+    def live_indexes(self) -> list[tuple[int, int]]:
+        """Closed ranges of log indexes that hold every entry with a live message.
+
+        A range may span entries without messages: they are small, and fewer ranges cost less.
+        """
+        return [(self._indexes[low], self._indexes[high]) for low, high in self._live_records()]
+
+    def rewrite(self, index: int, data: Buffer) -> bytes:
+        """The entry with only its live messages left, and nothing else: only for entries at or
+        below a snapshot, whose operations the snapshot has in it.
+        """
+        batches = []
+        for start, publish in EntryMessages(data).publishes():
+            live = RangeSet()
+            for queue in publish.queues:
+                state = self.queues.get(queue)
+                if state is not None:
+                    live.update(state.alive.intersection(start, start + publish.messages - 1))
+            if live:
+                run = read_run(data, publish.position)
+                for first, last in live.ranges():
+                    piece = run.slice(first - start, last - first + 1)
+                    batches.append(encode_batch(OWNER, 0, first, encode_publish(piece, publish.queues)))
+        return encode_entry(batches)
+
+    def _live_records(self) -> list[Range]:
+        """Closed ranges of records with live messages, ascending, none touching another."""
+        firsts = self._firsts
+        live = RangeSet()
+        for state in self.queues.values():
+            part = state.alive.range_from(0)
+            while part is not None:
+                low = bisect_right(firsts, part[0]) - 1
+                high = bisect_right(firsts, part[1], low) - 1
+                live.add(low, high)
+                part = state.alive.range_from(firsts[high + 1]) if high + 1 < len(firsts) else None
+        return list(live.ranges())
+
+    def _prune_front(self) -> None:
+        """Drop the records before the oldest live message."""
+        self._unpruned = 0
+        alive = [state.alive.first for state in self.queues.values() if state.alive.first is not None]
+        oldest = min(alive, default=self.next_sequence)
+        dead = bisect_left(self._firsts, oldest)
+        # The record before holds the oldest message when that is not the first of its entry.
+        if dead and (dead == len(self._firsts) or self._firsts[dead] > oldest):
+            dead -= 1
+        del self._firsts[:dead], self._indexes[:dead]
+
+    def _prune(self) -> None:
+        """Drop the records of entries in which nothing is alive.
+
+        The first dead record behind live ones stays: it ends their range of log indexes, also after
+        the others are gone.
+        """
+        firsts, indexes = array("Q"), array("Q")
+        for low, high in self._live_records():
+            firsts.extend(self._firsts[low : high + 2])
+            indexes.extend(self._indexes[low : high + 2])
+        self._firsts, self._indexes, self._unpruned = firsts, indexes, 0
+
+    # -- snapshots ------------------------------------------------------------------------------
+
+    def snapshot(self) -> bytes:
+        """The whole state, in bytes that are equal on two replicas exactly when their states are."""
+        self._prune()
+        firsts, indexes = self._firsts, self._indexes
+        head = _HEAD.pack(
+            SNAPSHOT_VERSION,
+            self.applied_index,
+            self.next_sequence,
+            len(self._numbers),
+            len(self.queues),
+            len(firsts),
+        )
+        numbers = array("Q", [number for pair in sorted(self._numbers.items()) for number in pair])
+        parts = [head, encode_array(numbers)]
+        for queue, state in sorted(self.queues.items()):
+            parts += (_QUEUE_ID.pack(queue), state.encode())
+        parts += (encode_array(firsts), encode_array(indexes))
+        return b"".join(parts)
+
+    def restore(self, data: bytes) -> None:
+        """Take over a snapshot's state. Raises SnapshotFormatError and then changes nothing."""
+        if data[:1] != bytes((SNAPSHOT_VERSION,)):
+            raise SnapshotFormatError(
+                f"snapshot of format version {data[:1].hex()}, this release reads {SNAPSHOT_VERSION}"
+            )
+        try:
+            _, applied_index, next_sequence, number_count, queue_count, records = _HEAD.unpack_from(data)
+            numbers, offset = decode_array("Q", data, _HEAD.size, 2 * number_count)
+            queues: dict[int, QueueState] = {}
+            for _ in range(queue_count):
+                (queue,) = _QUEUE_ID.unpack_from(data, offset)
+                queues[queue], offset = QueueState.decode(data, offset + _QUEUE_ID.size)
+            firsts, offset = decode_array("Q", data, offset, records)
+            indexes, offset = decode_array("Q", data, offset, records)
+        except (ValueError, StructError) as error:
+            raise SnapshotFormatError(f"malformed snapshot of {len(data)} octets") from error
+        if offset != len(data):
+            raise SnapshotFormatError(f"snapshot has {len(data) - offset} octets too many")
+        self.applied_index, self.next_sequence = applied_index, next_sequence
+        self._numbers = dict(zip(numbers[::2], numbers[1::2], strict=True))
+        self.queues = queues
+        self._firsts, self._indexes, self._unpruned = firsts, indexes, 0
+
+    def digest(self) -> bytes:
+        """16 octets that are equal on two replicas exactly when their states are."""
+        return blake2b(self.snapshot(), digest_size=16).digest()
+
+
+_APPLIERS: Final[dict[type, Callable[[PartitionMachine, Any, int, Applied], None]]] = {
+    Settle: PartitionMachine._settle,
+    Return: PartitionMachine._return,
+    Discard: PartitionMachine._discard,
+    Purge: PartitionMachine._purge,
+    Mark: PartitionMachine._mark,
+    Attach: PartitionMachine._attach,
+    Detach: PartitionMachine._detach,
+    CreateQueue: PartitionMachine._create_queue,
+    DropQueue: PartitionMachine._drop_queue,
+    Forget: PartitionMachine._forget,
+}

@@ -1,0 +1,77 @@
+"""Messages that are in no log: transient ones, which the owner alone keeps, in memory."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from node.engine.ranges import Range, RangeSet
+from node.runs import Run
+
+
+class SoftMessages:
+    """Runs of one queue's soft messages by sequence number, freed run by run as they are settled."""
+
+    __slots__ = ("_dead", "_firsts", "_left", "_runs", "numbers", "octets")
+
+    def __init__(self) -> None:
+        self.numbers = RangeSet()
+        self.octets = 0
+        # Parallel and ascending; a run that nobody needs any more is None until the next tidying.
+        self._firsts: list[int] = []
+        self._runs: list[Run | None] = []
+        self._left: list[int] = []
+        self._dead = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.numbers)
+
+    def add(self, first: int, run: Run) -> None:
+        """Keep a run whose sequence numbers start at `first`, above all earlier ones."""
+        self.numbers.add(first, first + run.count - 1)
+        self._firsts.append(first)
+        self._runs.append(run)
+        self._left.append(run.count)
+        self.octets += len(run.raw)
+
+    def remove(self, first: int, last: int) -> list[Range]:
+        """The messages are done with; return those of the closed range that were there."""
+        gone = self.numbers.intersection(first, last)
+        for part in gone:
+            self.numbers.remove(*part)
+            self._count_down(*part)
+        return gone
+
+    def runs(self, first: int, last: int) -> list[tuple[int, Run]]:
+        """What is kept of the closed range: each run with its first sequence number."""
+        found = []
+        for part_first, part_last in self.numbers.intersection(first, last):
+            for i in self._touched(part_first, part_last):
+                run, start = self._runs[i], self._firsts[i]
+                if run is not None:
+                    low, high = max(part_first, start), min(part_last, start + run.count - 1)
+                    found.append((low, run.slice(low - start, high - low + 1)))
+        return found
+
+    def _touched(self, first: int, last: int) -> range:
+        firsts = self._firsts
+        return range(bisect_right(firsts, first) - 1, bisect_right(firsts, last))
+
+    def _count_down(self, first: int, last: int) -> None:
+        for i in self._touched(first, last):
+            run, start = self._runs[i], self._firsts[i]
+            if run is None:
+                continue
+            self._left[i] -= max(0, min(last, start + run.count - 1) - max(first, start) + 1)
+            if self._left[i] == 0:
+                self.octets -= len(run.raw)
+                self._runs[i] = None
+                self._dead += 1
+        if self._dead * 2 > len(self._runs):
+            self._tidy()
+
+    def _tidy(self) -> None:
+        kept = [i for i, run in enumerate(self._runs) if run is not None]
+        self._firsts = [self._firsts[i] for i in kept]
+        self._left = [self._left[i] for i in kept]
+        self._runs = [self._runs[i] for i in kept]
+        self._dead = 0
