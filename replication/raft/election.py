@@ -1,0 +1,149 @@
+"""Elections: pre-vote (thesis §9.6), vote (paper §5.2, §5.4.1), hand-over (thesis §3.10)."""
+
+from __future__ import annotations
+
+from replication.raft.leadership import Leadership
+from replication.raft.messages import (
+    PreVoteRequest,
+    PreVoteResponse,
+    TimeoutNow,
+    VoteRequest,
+    VoteResponse,
+)
+from replication.raft.quorum import Tally, tally
+from replication.raft.roles import Role
+from replication.raft.state import ReplicaState
+
+
+class Election:
+    """Campaigns of this node, and its answers to those of others."""
+
+    __slots__ = ("_state", "_votes")
+
+    def __init__(self, state: ReplicaState) -> None:
+        self._state = state
+        self._votes: dict[str, bool] = {}
+
+    def campaign(self, now: float) -> None:
+        """Ask whether a majority would vote for this node; nothing if it leads or may not campaign."""
+        state = self._state
+        if state.role is Role.LEADER or not state.may_campaign:
+            return
+        state.become(Role.PRE_CANDIDATE)
+        state.leader = None
+        state.restart_timer(now)
+        self._votes = {state.node: True}
+        if self._tally() is Tally.WON:
+            self._stand(now, transfer=False)
+            return
+        state.hasten_election(now, rounds=2)
+        for peer in self._electorate():
+            state.messages.append(
+                PreVoteRequest(state.node, peer, state.term + 1, state.log.last_index, state.log.last_term)
+            )
+
+    def _stand(self, now: float, transfer: bool) -> None:
+        state = self._state
+        state.become(Role.CANDIDATE)
+        state.leader = None
+        state.term += 1
+        state.vote = state.node
+        state.ack = None
+        state.restart_timer(now)
+        self._votes = {state.node: True}
+        if self._tally() is Tally.WON:
+            self._win(now)
+            return
+        log = state.log
+        for peer in self._electorate():
+            # The vote for oneself is a vote: it is durable before anybody is asked to join it.
+            state.messages_after_sync.append(
+                VoteRequest(state.node, peer, state.term, log.last_index, log.last_term, transfer)
+            )
+
+    def _electorate(self) -> list[str]:
+        members = self._state.members.current
+        return sorted((members.voters | members.outgoing) - {self._state.node})
+
+    def _tally(self) -> Tally:
+        return tally(self._state.members.voters, self._state.members.outgoing, self._votes)
+
+    def _win(self, now: float) -> None:
+        state = self._state
+        state.become(Role.LEADER)
+        state.leader = state.node
+        elected_by_others = len(self._votes) > 1
+        if elected_by_others:
+            # They were asked only after everything here, term and log, was durable.
+            state.log.durable = state.log.last_index
+        state.leadership = Leadership(state, now, term_durable=elected_by_others)
+
+    def _up_to_date(self, last_index: int, last_term: int) -> bool:
+        log = self._state.log
+        return (last_term, last_index) >= (log.last_term, log.last_index)
+
+    def _free_for(self, candidate: str) -> bool:
+        state = self._state
+        return state.vote == candidate or (state.vote is None and state.leader is None)
+
+    def on_pre_vote_request(self, request: PreVoteRequest, now: float) -> None:
+        """Grant if this node would vote so; neither term nor vote nor timer changes (thesis §9.6)."""
+        state = self._state
+        granted = (
+            (request.term > state.term or (request.term == state.term and self._free_for(request.sender)))
+            and state.config.may_vote
+            and self._up_to_date(request.last_index, request.last_term)
+        )
+        term = request.term if granted else state.term
+        state.messages.append(PreVoteResponse(state.node, request.sender, term, granted))
+        if granted:
+            state.give_way(now)
+
+    def on_pre_vote_response(self, response: PreVoteResponse, now: float) -> None:
+        """Stand for election once a majority would vote."""
+        state = self._state
+        asked = response.term == state.term + 1 if response.granted else True
+        if state.role is not Role.PRE_CANDIDATE or not asked:
+            return
+        self._votes.setdefault(response.sender, response.granted)
+        result = self._tally()
+        if result is Tally.WON:
+            self._stand(now, transfer=False)
+        elif result is Tally.LOST:
+            state.become_follower(state.term, None, now)
+        if not response.granted:
+            state.hasten_election(now)
+
+    def on_vote_request(self, request: VoteRequest, now: float) -> None:
+        """Grant at most one vote a term, to a candidate whose log is up to date (§5.2, §5.4.1)."""
+        state = self._state
+        granted = (
+            request.term == state.term
+            and self._free_for(request.sender)
+            and state.config.may_vote
+            and self._up_to_date(request.last_index, request.last_term)
+        )
+        if granted:
+            state.vote = request.sender
+            state.restart_timer(now)
+        # Durable before it is told: a vote forgotten in a crash could be given twice in one term.
+        state.messages_after_sync.append(VoteResponse(state.node, request.sender, state.term, granted))
+
+    def on_vote_response(self, response: VoteResponse, now: float) -> None:
+        """Lead once a majority voted."""
+        state = self._state
+        if state.role is not Role.CANDIDATE or response.term != state.term:
+            return
+        self._votes.setdefault(response.sender, response.granted)
+        result = self._tally()
+        if result is Tally.WON:
+            self._win(now)
+        elif result is Tally.LOST:
+            state.become_follower(state.term, None, now)
+        if not response.granted:
+            state.hasten_election(now)
+
+    def on_timeout_now(self, _request: TimeoutNow, now: float) -> None:
+        """Stand at once: the leader asks for it, so neither time-out nor pre-vote is needed."""
+        if self._state.role in (Role.FOLLOWER, Role.PRE_CANDIDATE) and self._state.may_campaign:
+            self._stand(now, transfer=True)

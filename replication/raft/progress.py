@@ -1,0 +1,142 @@
+"""What a leader knows about one follower, and how much it may send to it."""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+
+
+class FollowerState(Enum):
+    """How the leader feeds a follower.
+
+    PROBE: where the logs meet is not known; one append at a time, one a heartbeat if none is answered.
+    REPLICATE: appends are pipelined up to a window of octets.
+    SNAPSHOT: a snapshot is on its way; nothing else is sent.
+    """
+
+    PROBE = "probe"
+    REPLICATE = "replicate"
+    SNAPSHOT = "snapshot"
+
+
+class Progress:
+    """`match`: highest entry known to be durable there. `next`: first entry to send. match < next always.
+
+    `contact`: when the follower last answered. `round`: the last heartbeat round it answered.
+    `commit_sent`: the highest commit index that it was told. `voter`: it has a vote, it is no mere learner.
+    """
+
+    __slots__ = (
+        "commit_sent",
+        "contact",
+        "inflight",
+        "inflight_bytes",
+        "match",
+        "next",
+        "probe_sent",
+        "round",
+        "snapshot_index",
+        "state",
+        "voter",
+    )
+
+    def __init__(self, next_index: int, now: float) -> None:
+        self.match = 0
+        self.next = next_index
+        self.state = FollowerState.PROBE
+        self.contact = now
+        self.round = 0
+        self.commit_sent = 0
+        self.snapshot_index = 0
+        self.probe_sent = False
+        self.voter = False
+        self.inflight: deque[tuple[int, int]] = deque()
+        self.inflight_bytes = 0
+
+    def _clear_inflight(self) -> None:
+        self.inflight.clear()
+        self.inflight_bytes = 0
+
+    def probe(self) -> None:
+        """Messages may be lost: find out what the follower has before sending more."""
+        # A follower that finished a snapshot has at least that, whether or not its answer arrived.
+        after = self.snapshot_index if self.state is FollowerState.SNAPSHOT else 0
+        self.next = max(self.match, after) + 1
+        self.state = FollowerState.PROBE
+        self.snapshot_index = 0
+        self.probe_sent = False
+        self.commit_sent = 0
+        self._clear_inflight()
+
+    def replicate(self) -> None:
+        """The logs are known to meet at `match`: send as fast as the window allows."""
+        self.state = FollowerState.REPLICATE
+        self.next = self.match + 1
+        self.probe_sent = False
+        self.snapshot_index = 0
+        self._clear_inflight()
+
+    def send_snapshot(self, index: int) -> None:
+        """A snapshot up to `index` is on its way."""
+        self.state = FollowerState.SNAPSHOT
+        self.snapshot_index = index
+        self.probe_sent = False
+        self._clear_inflight()
+
+    def snapshot_failed(self) -> None:
+        """The snapshot did not arrive."""
+        self.snapshot_index = 0
+        self.probe()
+
+    def paused(self, max_inflight_bytes: int) -> bool:
+        """Whether no append may be sent now."""
+        if self.state is FollowerState.REPLICATE:
+            return self.inflight_bytes >= max_inflight_bytes
+        return self.state is FollowerState.SNAPSHOT or self.probe_sent
+
+    def sent(self, last_index: int, size: int) -> None:
+        """An append that ends with entry `last_index` was sent; it counts for `size` octets."""
+        if self.state is FollowerState.REPLICATE:
+            self.next = last_index + 1
+            self.inflight.append((last_index, size))
+            self.inflight_bytes += size
+        else:
+            self.probe_sent = True
+
+    def acknowledged(self, index: int) -> bool:
+        """The follower has everything up to `index`. Returns whether that is new."""
+        inflight = self.inflight
+        while inflight and inflight[0][0] <= index:
+            self.inflight_bytes -= inflight.popleft()[1]
+        if self.next <= index:
+            self.next = index + 1
+        if index <= self.match:
+            return False
+        self.match = index
+        return True
+
+    def rejected(self, index: int, matched: int, last_index: int) -> bool:
+        """An append after entry `index` did not fit; the logs may meet at `matched`, and the follower's
+        ends at `last_index`. Returns False if the rejection is an old one.
+        """
+        if last_index < self.match:
+            self.lost(last_index)
+            return True
+        if self.state is FollowerState.REPLICATE:
+            if index <= self.match:
+                return False
+            self.probe()
+            return True
+        if self.state is FollowerState.SNAPSHOT or self.next - 1 != index:
+            return False
+        self.next = max(min(index, matched + 1), self.match + 1)
+        self.probe_sent = False
+        return True
+
+    def lost(self, last_index: int) -> None:
+        """The follower lost what it had acknowledged after `last_index`: count on nothing it said."""
+        self.match = 0
+        self.state = FollowerState.PROBE
+        self.snapshot_index = 0
+        self.probe()
+        self.next = last_index + 1

@@ -1,0 +1,341 @@
+"""One replica of one Raft group, without any input or output of its own.
+
+The driver feeds messages, time and proposals in, and does what `ready()` says. Sources: "In Search of an
+Understandable Consensus Algorithm" (Ongaro, Ousterhout, 2014; "paper", its sections written §n.n where
+the thesis is not named) and "Consensus: Bridging Theory and Practice" (Ongaro, 2014; "thesis").
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from replication.raft.election import Election
+from replication.raft.errors import NotLeaderError
+from replication.raft.follower import Follower
+from replication.raft.leadership import Leadership
+from replication.raft.messages import (
+    AppendRejection,
+    AppendRequest,
+    AppendResponse,
+    CommitNotice,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    Message,
+    PreVoteRequest,
+    PreVoteResponse,
+    ReadIndexRequest,
+    ReadIndexResponse,
+    SnapshotRequest,
+    TimeoutNow,
+    VoteRequest,
+    VoteResponse,
+)
+from replication.raft.progress import Progress
+from replication.raft.roles import Role
+from replication.raft.state import ReplicaState
+from replication.raft.types import (
+    HardState,
+    LogStorage,
+    Membership,
+    MembershipChange,
+    RaftConfig,
+    Ready,
+)
+
+_FROM_LEADER = (AppendRequest, HeartbeatRequest, CommitNotice, SnapshotRequest)
+
+
+class Raft:
+    """A replica. `now` is in seconds of one monotonic clock in all calls; `random` gives numbers in [0, 1).
+
+    `membership` is what the group began with; it must be the same on every start of every replica, or
+    empty for one that joins later. It counts only while the log has neither a snapshot nor a membership
+    entry. After any call that changes something `has_ready()` says whether the driver has work.
+    """
+
+    def __init__(
+        self,
+        config: RaftConfig,
+        storage: LogStorage,
+        membership: Membership,
+        now: float,
+        random: Callable[[], float],
+    ) -> None:
+        state = ReplicaState(config, storage, membership, now, random)
+        self._state = state
+        self._follower = Follower(state)
+        self._election = Election(state)
+        self._saved = HardState(state.term, state.vote, state.log.commit)
+        follower, election = self._follower, self._election
+        self._any_role: dict[type[Any], Callable[[Any, float], None]] = {
+            AppendRequest: follower.on_append_request,
+            HeartbeatRequest: follower.on_heartbeat_request,
+            CommitNotice: follower.on_commit_notice,
+            SnapshotRequest: follower.on_snapshot_request,
+            ReadIndexResponse: follower.on_read_index_response,
+            PreVoteRequest: election.on_pre_vote_request,
+            PreVoteResponse: election.on_pre_vote_response,
+            VoteRequest: election.on_vote_request,
+            VoteResponse: election.on_vote_response,
+            TimeoutNow: election.on_timeout_now,
+        }
+        self._leader_only: dict[type[Any], Callable[[Leadership, Any, float], None]] = {
+            AppendResponse: Leadership.on_append_response,
+            AppendRejection: Leadership.on_append_rejection,
+            HeartbeatResponse: Leadership.on_heartbeat_response,
+            ReadIndexRequest: Leadership.on_read_index_request,
+        }
+        if state.may_campaign and len(state.members.current.members) == 1:
+            self._election.campaign(now)
+
+    # Input
+
+    def step(self, message: Message, now: float) -> None:
+        """Take a message of a peer. Old, doubled and misdirected ones do no harm.
+
+        Raises InvariantError if the message shows that a peer or a disk broke the protocol.
+        """
+        state = self._state
+        if message.to != state.node:
+            return
+        if message.term != state.term and not self._settle_term(message, now):
+            return
+        leadership = state.leadership
+        if leadership is not None:
+            on_leader = self._leader_only.get(type(message))
+            if on_leader is not None:
+                on_leader(leadership, message, now)
+                self._settle_membership(now)
+                return
+        handler = self._any_role.get(type(message))
+        if handler is not None:
+            handler(message, now)
+
+    def _settle_term(self, message: Message, now: float) -> bool:
+        """Rules for all servers (figure 2) on another term than one's own. False: nothing is left to do."""
+        state = self._state
+        if message.term < state.term:
+            return self._answer_older_term(message)
+        if isinstance(message, (PreVoteRequest, VoteRequest)):
+            transfer = isinstance(message, VoteRequest) and message.transfer
+            if not transfer and state.has_lease(now):
+                return False
+        if isinstance(message, PreVoteRequest):
+            return True
+        if isinstance(message, PreVoteResponse) and message.granted:
+            return True
+        state.become_follower(
+            message.term, message.sender if isinstance(message, _FROM_LEADER) else None, now
+        )
+        if isinstance(message, (PreVoteResponse, VoteResponse)):
+            state.hasten_election(now)
+            return False
+        return True
+
+    def _answer_older_term(self, message: Message) -> bool:
+        """A sender that lags behind learns the newer term from the refusal (figure 2: reply false)."""
+        state = self._state
+        if isinstance(message, (PreVoteRequest, VoteRequest)):
+            return True
+        if isinstance(message, _FROM_LEADER):
+            # Without this a node that got ahead in terms could never come back to its group: the
+            # leader would not hear from it, and it would not listen to the leader.
+            last = state.log.last_index
+            state.messages_after_sync.append(
+                AppendRejection(state.node, message.sender, state.term, 0, 0, 0, last)
+            )
+        return False
+
+    def tick(self, now: float) -> None:
+        """Do what is due. Call it at `next_deadline()` or a little later."""
+        state = self._state
+        if state.leadership is not None:
+            state.leadership.tick(now)
+        elif now >= state.election_at:
+            if state.may_campaign:
+                self._election.campaign(now)
+            else:
+                state.restart_timer(now)
+
+    def next_deadline(self) -> float:
+        """When `tick` must be called next; infinity if never."""
+        state = self._state
+        if state.leadership is not None:
+            return state.leadership.next_deadline()
+        return state.election_at if state.may_campaign else math.inf
+
+    def propose(self, data: bytes, now: float) -> int:
+        """Append an entry to the log and return its index; it is committed once it comes in a Ready, if ever.
+
+        Raises NotLeaderError, also while the leader hands over.
+        """
+        return self._lead().propose(data, now)
+
+    def propose_membership(self, change: MembershipChange, now: float) -> int:
+        """Begin to change the membership; returns the index of the first entry that this takes.
+
+        A change of voters goes through a joint membership, which the leader leaves by itself.
+        Raises NotLeaderError; MembershipChangeError if a change is under way or this one makes no sense.
+        """
+        return self._lead().propose_membership(change, now)
+
+    def read_index(self, context: bytes, now: float) -> None:
+        """Ask for a linearizable read; `context` comes back in `Ready.reads`, unless a leader change
+        or a lost message loses it: ask again after a time-out. Raises NotLeaderError if no leader is known.
+        """
+        state = self._state
+        if state.leadership is not None:
+            state.leadership.read_index(context, state.node)
+        elif state.leader is not None:
+            state.messages.append(ReadIndexRequest(state.node, state.leader, state.term, context))
+        else:
+            raise NotLeaderError(None)
+
+    def transfer_leadership(self, to: str, now: float) -> None:
+        """Hand over to voter `to`, given up after an election time-out. No proposals meanwhile.
+
+        Raises NotLeaderError, UnknownPeerError.
+        """
+        self._lead().transfer(to, now)
+
+    def peer_lost(self, peer: str, now: float) -> None:
+        """The connection to `peer` broke, after everything that came over it was given to `step`.
+
+        If `peer` was the leader, this node campaigns soon, without waiting for a time-out.
+        """
+        state = self._state
+        if state.leadership is not None:
+            state.leadership.peer_lost(peer)
+        elif peer == state.leader:
+            state.suspect_leader(now)
+
+    def peer_up(self, peer: str, now: float) -> None:
+        """There is a connection to `peer` again."""
+        if self._state.leadership is not None:
+            self._state.leadership.peer_up(peer)
+            self._state.leadership.tick(now)
+
+    def report_snapshot(self, peer: str, ok: bool, now: float) -> None:
+        """The SnapshotRequest for `peer` was carried there, or could not be."""
+        if self._state.leadership is not None:
+            self._state.leadership.report_snapshot(peer, ok)
+
+    def campaign(self, now: float) -> None:
+        """Stand for election now, by way of a pre-vote."""
+        self._election.campaign(now)
+
+    def persisted(self, index: int, term: int, now: float) -> None:
+        """The log up to entry `index`, of `term`, and all earlier hard states are on this node's disk."""
+        log = self._state.log
+        # An entry that was overwritten meanwhile says nothing about the one in its place.
+        if index > log.durable and log.matches(index, term):
+            log.durable = index
+            if self._state.leadership is not None:
+                self._state.leadership.persisted()
+                self._settle_membership(now)
+
+    def _lead(self) -> Leadership:
+        leadership = self._state.leadership
+        if leadership is None:
+            raise NotLeaderError(self._state.leader)
+        return leadership
+
+    def _settle_membership(self, now: float) -> None:
+        members, leadership = self._state.members, self._state.leadership
+        if leadership is not None and (members.is_joint or not members.is_voter):
+            leadership.settle_membership(now)
+
+    # Output
+
+    def has_ready(self) -> bool:
+        """Whether `ready()` has something for the driver to do."""
+        state, saved = self._state, self._saved
+        log = state.log
+        return bool(
+            log.tail
+            or log.commit > log.applied
+            or state.messages
+            or state.messages_after_sync
+            or state.ack is not None
+            or (state.leadership is not None and state.leadership.flush_wanted)
+            or state.term != saved.term
+            or state.vote != saved.vote
+            or state.reads
+            or log.pending_snapshot is not None
+        )
+
+    def ready(self) -> Ready:
+        """What is to be done now; see `Ready`. Whatever is in it will not come again."""
+        state = self._state
+        log = state.log
+        if state.leadership is not None:
+            state.leadership.flush()
+        self._follower.take_acknowledgement()
+        committed = log.take_committed(state.config.max_committed_bytes)
+        snapshot, log.pending_snapshot = log.pending_snapshot, None
+        entries = log.take_tail()
+        saved = self._saved
+        changed = state.term != saved.term or state.vote != saved.vote
+        hard_state = None
+        # The commit index alone is not worth a record: it travels with the next entries.
+        if changed or ((entries or snapshot is not None) and log.commit != saved.commit):
+            hard_state = self._saved = HardState(state.term, state.vote, log.commit)
+        messages, state.messages = state.messages, []
+        after_sync, state.messages_after_sync = state.messages_after_sync, []
+        reads, state.reads = state.reads, []
+        must_sync = changed or bool(entries) or snapshot is not None
+        return Ready(snapshot, entries, hard_state, messages, after_sync, committed, reads, must_sync)
+
+    # Status
+
+    @property
+    def node(self) -> str:
+        """This node's name."""
+        return self._state.node
+
+    @property
+    def role(self) -> Role:
+        """What this replica does at the moment."""
+        return self._state.role
+
+    @property
+    def leader(self) -> str | None:
+        """The leader of the current term, as far as it is known here and not suspected."""
+        return self._state.leader
+
+    @property
+    def term(self) -> int:
+        """The current term."""
+        return self._state.term
+
+    @property
+    def commit_index(self) -> int:
+        """The highest entry known to be committed."""
+        return self._state.log.commit
+
+    @property
+    def last_index(self) -> int:
+        """The last entry of the log, on disk or not."""
+        return self._state.log.last_index
+
+    @property
+    def applied_index(self) -> int:
+        """The last entry that was handed out to be applied."""
+        return self._state.log.applied
+
+    @property
+    def membership(self) -> Membership:
+        """The membership in force: that of the last membership entry, committed or not."""
+        return self._state.members.current
+
+    def membership_at(self, index: int) -> Membership:
+        """The membership that a snapshot at applied entry `index` must state. Raises CompactedError."""
+        return self._state.members.at(index)
+
+    @property
+    def progress(self) -> dict[str, Progress]:
+        """What the leader knows of each other member; empty on others. To read only."""
+        leadership = self._state.leadership
+        return leadership.progress if leadership is not None else {}

@@ -1,0 +1,156 @@
+"""The state of one replica that its elections, its follower side and its leadership share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from replication.raft.errors import InvariantError
+from replication.raft.log import RaftLog
+from replication.raft.membership import MembershipHistory
+from replication.raft.messages import Message
+from replication.raft.roles import Role, check_transition
+from replication.raft.types import LogStorage, Membership, RaftConfig, ReadState
+
+if TYPE_CHECKING:
+    from replication.raft.leadership import Leadership
+
+_FAST_ATTEMPTS = 5
+"""Campaigns at short distance after a leader was lost; then ordinary time-outs follow."""
+
+
+class ReplicaState:
+    """Term, vote, role, log, membership, timers and the messages to be sent.
+
+    `leadership` is set exactly while `role` is LEADER. `contact` is when the leader was last heard.
+    `ack` is the index to acknowledge to the leader with the next Ready, or None.
+    """
+
+    __slots__ = (
+        "_fast_attempts",
+        "_timeout",
+        "ack",
+        "config",
+        "contact",
+        "election_at",
+        "leader",
+        "leadership",
+        "log",
+        "members",
+        "messages",
+        "messages_after_sync",
+        "node",
+        "random",
+        "reads",
+        "role",
+        "term",
+        "vote",
+    )
+
+    def __init__(
+        self,
+        config: RaftConfig,
+        storage: LogStorage,
+        membership: Membership,
+        now: float,
+        random: Callable[[], float],
+    ) -> None:
+        self.config = config
+        self.node = config.node
+        self.random = random
+        self.log = RaftLog(storage)
+        self.members = MembershipHistory(config.node, storage, membership)
+        hard_state = storage.hard_state()
+        self.term = hard_state.term
+        self.vote = hard_state.vote
+        if self.log.last_term > self.term:
+            raise InvariantError(f"the log has term {self.log.last_term}, the hard state only {self.term}")
+        self.role = Role.FOLLOWER
+        self.leader: str | None = None
+        self.leadership: Leadership | None = None
+        self.ack: int | None = None
+        self.messages: list[Message] = []
+        self.messages_after_sync: list[Message] = []
+        self.reads: list[ReadState] = []
+        self.contact = -math.inf
+        self._fast_attempts = 0
+        self.restart_timer(now)
+
+    @property
+    def may_campaign(self) -> bool:
+        """Whether this node is a voter that may stand for election."""
+        return self.members.is_voter and self.config.may_vote
+
+    def restart_timer(self, now: float) -> None:
+        """Wait a new random time before campaigning (paper §5.2: so that votes rarely split)."""
+        self._timeout = self.config.election_timeout_s * (1.0 + 0.5 * self.random())
+        self.election_at = now + self._timeout
+
+    def heard_leader(self, leader: str, now: float) -> None:
+        """A message of this term's leader arrived."""
+        if self.leader != leader or self.role is not Role.FOLLOWER:
+            if self.leader is not None and self.leader != leader:
+                raise InvariantError(f"two leaders in term {self.term}: {self.leader} and {leader}")
+            self.become_follower(self.term, leader, now)
+        self.contact = now
+        self.election_at = now + self._timeout
+
+    def has_lease(self, now: float) -> bool:
+        """Whether a leader was heard, or leads here with a majority, within the election time-out.
+
+        Then votes are refused (thesis §4.2.3: a node that was removed or cut off disturbs nobody).
+        """
+        if self.leadership is not None:
+            return self.leadership.quorum_contact(now) > now - self.config.election_timeout_s
+        return self.leader is not None and self.contact > now - self.config.election_timeout_s
+
+    def become(self, role: Role) -> None:
+        """Change the role as the table allows."""
+        check_transition(self.role, role)
+        self.role = role
+
+    def become_follower(self, term: int, leader: str | None, now: float) -> None:
+        """Follow `leader`, or nobody yet, in `term`, which is this node's or a newer one."""
+        was = self.role
+        self.become(Role.FOLLOWER)
+        if term > self.term:
+            self.term = term
+            self.vote = None
+            # An acknowledgement means something only to the leader of the term it was given in.
+            self.ack = None
+        self.leadership = None
+        if leader is not None:
+            self._fast_attempts = 0
+        # A newer term alone does not restart a waiting follower's timer: a candidate that cannot win
+        # must not keep one that can from campaigning.
+        if was is not Role.FOLLOWER or leader is not None:
+            self.restart_timer(now)
+        self.leader = leader
+
+    def suspect_leader(self, now: float) -> None:
+        """The connection to the leader broke: give up the lease and campaign soon."""
+        self.leader = None
+        self._fast_attempts = _FAST_ATTEMPTS
+        self.hasten_election(now)
+
+    def hasten_election(self, now: float, rounds: int = 0) -> None:
+        """While the leader is known to be lost, campaign again after `rounds` and a turn, which are short.
+
+        The voters take turns, so that they rarely split the vote; whose turn comes first differs with
+        group and term, so that one node does not take over all groups of a dead one.
+        """
+        if self._fast_attempts == 0 or not self.may_campaign:
+            return
+        self._fast_attempts -= 1
+        voters = sorted(self.members.current.voters | self.members.current.outgoing)
+        turn = (voters.index(self.node) + self.config.partition + self.term) % len(voters)
+        delay = self.config.suspect_delay_s * (rounds * len(voters) + turn + 0.5 * self.random())
+        self.election_at = min(self.election_at, now + delay)
+
+    def give_way(self, now: float) -> None:
+        """Another node campaigns and may win: do not start a rival campaign right now."""
+        if self._fast_attempts:
+            voters = len(self.members.voters) + len(self.members.outgoing)
+            patience = self.config.suspect_delay_s * (voters + self.random())
+            self.election_at = max(self.election_at, now + patience)
