@@ -22,19 +22,13 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from node.engine.entry import OWNER, Semantics
+from node.engine.errors import ExclusiveConsumerError
 from node.engine.queue import QueueState
 from node.engine.ranges import Range, RangeSet
 from node.engine.soft import SoftMessages
 from node.runs import Run
 
 MARK_AHEAD: Final = 20_000
-
-
-class ExclusiveConsumerError(Exception):
-    """The queue has an exclusive consumer, or an exclusive one asks for a queue that is in use.
-
-    AMQP 0-9-1 basic.consume: 403 access-refused, ends the channel.
-    """
 
 
 class Grant(NamedTuple):

@@ -1,0 +1,44 @@
+"""What the engine refuses. The type states the AMQP 0-9-1 reply code and what the refusal ends.
+
+Codes: AMQP 0-9-1 specification, table of constants; other protocols map the types.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class Refusal(Exception):
+    """The engine does not do what was asked, and has changed nothing."""
+
+    code: ClassVar[int]
+    ends_connection: ClassVar[bool] = False
+
+
+class AccessRefusedError(Refusal):
+    """The name is reserved, or the thing belongs to the broker."""
+
+    code = 403
+
+
+class ExclusiveConsumerError(AccessRefusedError):
+    """The queue has an exclusive consumer, or an exclusive one asks for a queue that is in use."""
+
+
+class NotFoundError(Refusal):
+    """There is no such exchange or queue."""
+
+    code = 404
+
+
+class PreconditionFailedError(Refusal):
+    """The thing exists with other properties, is in use, or the arguments contradict each other."""
+
+    code = 406
+
+
+class CommandInvalidError(Refusal):
+    """There is no such exchange type."""
+
+    code = 503
+    ends_connection = True
