@@ -22,13 +22,17 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from node.engine.entry import OWNER, Semantics
-from node.engine.errors import ExclusiveConsumerError
+from node.engine.errors import AccessRefusedError
 from node.engine.queue import QueueState
 from node.engine.ranges import Range, RangeSet
 from node.engine.soft import SoftMessages
 from node.runs import Run
 
 MARK_AHEAD: Final = 20_000
+
+
+class ExclusiveConsumerError(AccessRefusedError):
+    """The queue has an exclusive consumer, or an exclusive one asks for a queue that is in use."""
 
 
 class Grant(NamedTuple):
@@ -48,10 +52,11 @@ class Grant(NamedTuple):
     soft: bool
 
 
-class Settled(NamedTuple):
+@dataclass(slots=True)
+class Settled:
     """How many messages were settled, and the ranges that the log must hear of."""
 
-    messages: int
+    count: int
     durable: list[Range]
 
 

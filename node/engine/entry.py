@@ -16,6 +16,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from itertools import chain
 from operator import le
@@ -73,12 +74,14 @@ class OpKind(IntEnum):
     FORGET = 12
 
 
-class Publish(NamedTuple):
-    """A run of so many messages for `queues`; `position` is where `read_run` finds it in the entry."""
+@dataclass(slots=True)
+class Publish:
+    """A run of `count` messages for `queues`; `position` is where `read_run` finds it in the entry."""
 
     queues: tuple[int, ...]
-    messages: int
+    count: int
     position: int
+    persistent: bool
 
 
 class Settle(NamedTuple):
@@ -311,7 +314,7 @@ def count_messages(operations: Buffer) -> int:
             size = run.stride * run.count if run.lengths is None else sum(run.lengths)
             if size != len(run.raw):
                 raise EntryFormatError(f"run at octet {operation.position} is not as long as its messages")
-            messages += operation.messages
+            messages += operation.count
     return messages
 
 
@@ -331,7 +334,7 @@ class EntryMessages:
                 if type(operation) is Publish:
                     self._firsts.append(sequence)
                     self._publishes.append(operation)
-                    sequence += operation.messages
+                    sequence += operation.count
 
     def runs(self, first: int, last: int) -> list[tuple[int, Run]]:
         """What the entry holds of the closed range: each run with its first sequence number."""
@@ -340,7 +343,7 @@ class EntryMessages:
             start = self._firsts[i]
             if start > last:
                 break
-            count = self._publishes[i].messages
+            count = self._publishes[i].count
             low, high = max(first, start), min(last, start + count - 1)
             if low <= high:
                 run = read_run(self._data, self._publishes[i].position)
@@ -388,7 +391,7 @@ def _read_publish(data: Buffer, offset: int) -> tuple[Publish, int]:
     end = offset + _PUBLISH.size + 8 * queue_count + exchange_size + key_size + size
     if not flags & _UNIFORM:
         end += 4 * count
-    return Publish(queues, count, offset), end
+    return Publish(queues, count, offset, flags & _PERSISTENT != 0), end
 
 
 def _read_ranges(data: Buffer, offset: int) -> tuple[int, list[Range], int]:

@@ -21,10 +21,6 @@ class AccessRefusedError(Refusal):
     code = 403
 
 
-class ExclusiveConsumerError(AccessRefusedError):
-    """The queue has an exclusive consumer, or an exclusive one asks for a queue that is in use."""
-
-
 class NotFoundError(Refusal):
     """There is no such exchange or queue."""
 

@@ -123,7 +123,7 @@ class PartitionMachine:
             if type(operation) is Publish:
                 if sequence < self.next_sequence:
                     raise SequenceOrderError(f"{sequence} in entry {index}, next is {self.next_sequence}")
-                last = sequence + operation.messages - 1
+                last = sequence + operation.count - 1
                 self._publish(index, operation.queues, sequence, last, applied)
                 sequence = self.next_sequence = last + 1
             else:
@@ -201,6 +201,10 @@ class PartitionMachine:
         for state in self.queues.values():
             state.attached.discard(operation.front_end)
 
+    def number_of(self, front_end: int) -> int:
+        """The highest op batch number applied of a front end, 0 when there was none."""
+        return self._numbers.get(front_end, 0)
+
     # -- where messages are ---------------------------------------------------------------------
 
     def locate(self, sequence: int) -> int:
@@ -240,7 +244,7 @@ class PartitionMachine:
             for queue in publish.queues:
                 state = self.queues.get(queue)
                 if state is not None:
-                    live.update(state.alive.intersection(start, start + publish.messages - 1))
+                    live.update(state.alive.intersection(start, start + publish.count - 1))
             if live:
                 run = read_run(data, publish.position)
                 for first, last in live.ranges():
