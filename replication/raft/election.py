@@ -94,7 +94,8 @@ class Election:
             and state.config.may_vote
             and self._up_to_date(request.last_index, request.last_term)
         )
-        term = request.term if granted else state.term
+        # A refusal must not look older than the candidate's own term, or it would not count.
+        term = request.term if granted else max(state.term, request.term - 1)
         state.messages.append(PreVoteResponse(state.node, request.sender, term, granted))
         if granted:
             state.give_way(now)

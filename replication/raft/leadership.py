@@ -191,7 +191,7 @@ class Leadership:
         if progress.state is FollowerState.PROBE:
             if index >= progress.match:
                 progress.replicate()
-        elif progress.match + 1 >= self._state.log.first_index():
+        elif index >= progress.snapshot_index or progress.match + 1 >= self._state.log.first_index():
             progress.replicate()
 
     def on_append_rejection(self, rejection: AppendRejection, now: float) -> None:
@@ -217,12 +217,20 @@ class Leadership:
             progress.lost(response.last_index)
         if progress.state is FollowerState.PROBE:
             progress.probe_sent = False
+            self.flush_wanted |= progress.next <= self._state.log.last_index
         elif progress.state is FollowerState.REPLICATE and progress.inflight:
-            self._send_append(response.sender, progress, progress.next - 1, [])
-        self.flush_wanted = True
+            self._ask_after_inflight(response.sender, progress)
         if response.round > progress.round:
             progress.round = response.round
             self._confirm_reads()
+
+    def _ask_after_inflight(self, peer: str, progress: Progress) -> None:
+        """The end of what was sent may be lost with nothing behind it that would show the gap."""
+        try:
+            self._send_append(peer, progress, progress.next - 1, [])
+        except CompactedError:
+            progress.probe()
+        self.flush_wanted = True
 
     # Sending
 
@@ -296,8 +304,7 @@ class Leadership:
         """Send heartbeats, give up a transfer that takes too long, step down without a majority."""
         state = self._state
         if now >= self._transfer_deadline:
-            self._transfer_to = None
-            self._transfer_deadline = math.inf
+            self._end_transfer()
         if now < self.heartbeat_at:
             return
         if self.quorum_contact(now) <= now - state.config.election_timeout_s:
@@ -323,6 +330,8 @@ class Leadership:
 
     def peer_lost(self, peer: str) -> None:
         """Messages to `peer` may be lost."""
+        if peer == self._transfer_to:
+            self._end_transfer()
         if peer in self.progress and self.progress[peer].state is not FollowerState.PROBE:
             self.progress[peer].probe()
 
@@ -379,15 +388,23 @@ class Leadership:
                 self.flush_wanted = True
 
     def transfer(self, to: str, now: float) -> None:
-        """Hand over to `to` once it has the whole log (thesis §3.10). Raises UnknownPeerError."""
+        """Hand over to `to` once it has the whole log (thesis §3.10), or keep leading if `to` leads.
+
+        Raises UnknownPeerError.
+        """
         members = self._state.members
         if to == self._state.node:
+            self._end_transfer()
             return
         if to not in members.current.voters:
             raise UnknownPeerError(to)
         self._transfer_to = to
         self._transfer_deadline = now + self._state.config.election_timeout_s
         self._finish_transfer()
+
+    def _end_transfer(self) -> None:
+        self._transfer_to = None
+        self._transfer_deadline = math.inf
 
     def _finish_transfer(self) -> None:
         state = self._state

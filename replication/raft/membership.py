@@ -71,11 +71,6 @@ class MembershipHistory:
         self._history = [(index, membership)]
         self._refresh()
 
-    def forget_before(self, index: int) -> None:
-        """Nobody will ask for the membership at an entry before `index` any more."""
-        while len(self._history) > 1 and self._history[1][0] <= index:
-            del self._history[0]
-
     def at(self, index: int) -> Membership:
         """The membership in force at entry `index`, as a snapshot there must state it.
 

@@ -87,7 +87,7 @@ class Raft:
             HeartbeatResponse: Leadership.on_heartbeat_response,
             ReadIndexRequest: Leadership.on_read_index_request,
         }
-        if state.may_campaign and len(state.members.current.members) == 1:
+        if state.may_campaign and state.members.current.voters == {state.node} and not state.members.is_joint:
             self._election.campaign(now)
 
     # Input
@@ -195,6 +195,8 @@ class Raft:
 
     def transfer_leadership(self, to: str, now: float) -> None:
         """Hand over to voter `to`, given up after an election time-out. No proposals meanwhile.
+
+        To hand over to this node itself is to call off a hand-over under way.
 
         Raises NotLeaderError, UnknownPeerError.
         """
