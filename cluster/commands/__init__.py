@@ -1,0 +1,1 @@
+"""The commands of `quorate`, a module for each group of them."""

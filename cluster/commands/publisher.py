@@ -1,0 +1,114 @@
+"""A publisher with a window of unconfirmed messages, for `quorate publish`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pika
+
+WINDOW = 1000
+"""Messages that may wait for their confirm."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where messages go, and the queue to declare first, if any."""
+
+    exchange: str
+    routing_key: str
+    declare: str | None
+    persistent: bool
+
+
+class Publisher:
+    """Publishes `bodies` over one connection and counts what became of them."""
+
+    def __init__(
+        self,
+        where: pika.URLParameters,
+        target: Target,
+        bodies: Iterator[bytes],
+        on_progress: Callable[[int], None],
+    ) -> None:
+        self.published = 0
+        self.confirmed = 0
+        self.refused = 0
+        self.returned = 0
+        self.failure: BaseException | None = None
+        self._target = target
+        self._bodies = bodies
+        self._on_progress = on_progress
+        self._exhausted = False
+        self._unconfirmed: dict[int, None] = {}
+        self._properties = pika.BasicProperties(delivery_mode=2 if target.persistent else 1)
+        self._channel: Any = None
+        self._connection = pika.SelectConnection(
+            where,
+            on_open_callback=self._opened,
+            on_open_error_callback=self._closed,
+            on_close_callback=self._closed,
+        )
+
+    def run(self) -> None:
+        """Publish everything. `failure` says what ended it before its time."""
+        self._connection.ioloop.start()
+
+    def _opened(self, connection: Any) -> None:
+        connection.channel(on_open_callback=self._channel_opened)
+
+    def _channel_opened(self, channel: Any) -> None:
+        self._channel = channel
+        channel.add_on_close_callback(self._channel_closed)
+        channel.add_on_return_callback(self._on_return)
+        channel.confirm_delivery(self._settled, callback=lambda _frame: self._declare())
+
+    def _declare(self) -> None:
+        queue = self._target.declare
+        if queue is None:
+            self._pump()
+        else:
+            self._channel.queue_declare(queue, durable=True, callback=lambda _frame: self._pump())
+
+    def _pump(self) -> None:
+        while not self._exhausted and len(self._unconfirmed) < WINDOW:
+            body = next(self._bodies, None)
+            if body is None:
+                self._exhausted = True
+                break
+            target = self._target
+            self._channel.basic_publish(
+                target.exchange, target.routing_key, body, self._properties, mandatory=True
+            )
+            self.published += 1
+            self._unconfirmed[self.published] = None
+        if self._exhausted and not self._unconfirmed and not self._connection.is_closing:
+            self._connection.close()
+
+    def _settled(self, frame: Any) -> None:
+        method = frame.method
+        tags = [method.delivery_tag]
+        if method.multiple:
+            tags = [tag for tag in self._unconfirmed if tag <= method.delivery_tag]
+        for tag in tags:
+            del self._unconfirmed[tag]
+        if isinstance(method, pika.spec.Basic.Ack):
+            self.confirmed += len(tags)
+        else:
+            self.refused += len(tags)
+        self._on_progress(len(tags))
+        self._pump()
+
+    def _on_return(self, _channel: Any, _method: Any, _properties: Any, _body: bytes) -> None:
+        self.returned += 1
+
+    def _channel_closed(self, _channel: Any, reason: BaseException) -> None:
+        if not self._connection.is_closing and not self._connection.is_closed:
+            self.failure = reason
+            self._connection.close()
+
+    def _closed(self, connection: Any, reason: BaseException) -> None:
+        if self.failure is None and not (self._exhausted and not self._unconfirmed):
+            self.failure = reason
+        connection.ioloop.stop()

@@ -1,0 +1,132 @@
+"""`quorate up` and `quorate node`: running nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cluster.config import ConfigError, load
+from cluster.data_directory import DataDirectory
+from cluster.local_cluster import LocalNode, plan, prepare
+from cluster.logs import start_logging
+from cluster.supervisor import Supervisor
+
+
+@click.command()
+@click.option("--nodes", default=3, show_default=True, type=click.IntRange(1, 99), help="How many nodes.")
+@click.option(
+    "--data",
+    default=Path("data"),
+    show_default=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Directory of their journals and logs.",
+)
+@click.option(
+    "--base-port", default=5672, show_default=True, type=int, help="AMQP port of n1; n2 has the next."
+)
+@click.option(
+    "--http-port", default=15672, show_default=True, type=int, help="HTTP port of n1; n2 has the next."
+)
+@click.option("--no-restart", is_flag=True, help="Leave a node that ended alone.")
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="TOML file with a [cluster] table: settings for all nodes.",
+)
+def up(
+    nodes: int, data: Path, base_port: int, http_port: int, no_restart: bool, config_file: Path | None
+) -> None:
+    """Run a cluster on this machine until Ctrl-C."""
+    settings = _cluster_settings(config_file) if config_file is not None else {}
+    planned = plan(nodes, data, base_port, http_port, settings)
+    prepare(planned)
+    click.echo(f"Starting {nodes} nodes, data in {data.absolute()}")
+
+    async def supervise() -> int:
+        supervisor = Supervisor(
+            planned,
+            restart=not no_restart,
+            report=lambda line: click.echo(line, err=True),
+            on_all_ready=lambda pids: click.echo(_welcome(planned, pids)),
+        )
+        return await supervisor.run()
+
+    code = asyncio.run(supervise())
+    click.echo("All nodes have stopped." if code == 0 else "Stopped after a failure.", err=code != 0)
+    sys.exit(code)
+
+
+def _cluster_settings(path: Path) -> dict[str, Any]:
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path}: {error}") from error
+    settings = tables.get("cluster", {})
+    if set(tables) - {"cluster"} or not isinstance(settings, dict):
+        raise ConfigError(f"{path}: may hold the table [cluster] only; the rest is for `quorate up` to say")
+    if "nodes" in settings:
+        raise ConfigError(f"{path}: cluster.nodes: is for `quorate up` to say; remove it")
+    return settings
+
+
+def _welcome(nodes: list[LocalNode], pids: dict[str, int]) -> str:
+    lines = [""]
+    for node in nodes:
+        listen = node.config.listen
+        lines.append(
+            f"  {node.name}   amqp://{listen.amqp}   http://{listen.http}   pid {pids.get(node.name, '?')}"
+        )
+    first, last = nodes[0].config.listen, nodes[-1].config.listen
+    url = "" if str(first.amqp) == "127.0.0.1:5672" else f" --url amqp://{first.amqp}"
+    other = "" if str(last.amqp) == "127.0.0.1:5672" else f" --url amqp://{last.amqp}"
+    status_url = "" if str(first.http) == "127.0.0.1:15672" else f" --url http://{first.http}"
+    lines += [
+        "",
+        f"{len(nodes)} nodes are ready. Try, in another terminal:" if len(nodes) > 1 else "Ready. Try:",
+        "",
+        f'  quorate publish --queue hello{url} "first message"',
+        f"  quorate get --queue hello{other}",
+        f"  quorate status{status_url}",
+        "",
+        "Ctrl-C stops all nodes; what is in durable queues stays.",
+    ]
+    return "\n".join(lines)
+
+
+@click.command()
+@click.option(
+    "--config",
+    "config_file",
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The node's TOML file; docs/configuration.md lists its keys.",
+)
+@click.option("--supervised", is_flag=True, hidden=True)
+def node(config_file: Path, supervised: bool) -> None:
+    """Run one node until SIGINT or SIGTERM."""
+    config = load(config_file)
+    config.curve_keys()
+    config.cluster.credentials()
+    start_logging(config.name, config.log_level)
+    if supervised:
+        threading.Thread(target=_stop_with_supervisor, daemon=True).start()
+    with DataDirectory(config.data_dir):
+        from cluster.process import run
+
+        run(config)
+
+
+def _stop_with_supervisor() -> None:
+    """Standard input ends when the supervisor does, even by SIGKILL: no node is left behind on its ports."""
+    while os.read(0, 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,140 @@
+"""A node's HTTP port: health, metrics and status.
+
+Everything is read when it is asked for: the hot path only counts in plain integers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.exposition import choose_encoder
+
+from cluster.addresses import Address
+from replication.transport import ListenError
+
+STATUS_TIMEOUT_S = 5.0
+"""How long `/api/status` waits for the other nodes' part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric with its samples, each a set of labels and a value.
+
+    Names follow https://prometheus.io/docs/practices/naming/: base units, and `_total` at the end of
+    a counter's.
+    """
+
+    name: str
+    kind: Literal["counter", "gauge"]
+    help: str
+    samples: Sequence[tuple[Mapping[str, str], float]]
+
+
+class NodeView(Protocol):
+    """What the HTTP server shows of a node."""
+
+    def status(self) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]:
+        """Cluster as this node sees it, as JSON values.
+
+        `nodes`: name, pid, amqp, http, ready. `partitions`: id, owner, term, replicas, lag.
+        `queues`: vhost, name, owner, partition, ready, leased.
+        """
+
+    def readiness(self) -> list[str]:
+        """Why clients should not be sent here now; empty when the node is ready."""
+
+    def metrics(self) -> Iterable[Metric]:
+        """The current value of every counter and gauge."""
+
+
+class _ViewCollector:
+    def __init__(self, view: NodeView) -> None:
+        self._view = view
+
+    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        for metric in self._view.metrics():
+            labels = list(metric.samples[0][0]) if metric.samples else []
+            kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+            family = kind(metric.name, metric.help, labels=labels)
+            for values, value in metric.samples:
+                family.add_metric([values[label] for label in labels], value)
+            yield family
+
+    def describe(self) -> list[CounterMetricFamily | GaugeMetricFamily]:
+        """Nothing: without this the registry would collect once before the node runs."""
+        return []
+
+
+class HttpServer:
+    """Serves `/health/live`, `/health/ready`, `/metrics` and `/api/status` of one node."""
+
+    def __init__(self, view: NodeView, address: Address) -> None:
+        self._view = view
+        self._address = address
+        self._runner: web.AppRunner | None = None
+        self._registry = CollectorRegistry()
+        self._registry.register(_ViewCollector(view))
+        ProcessCollector(registry=self._registry)
+        PlatformCollector(registry=self._registry)
+        GCCollector(registry=self._registry)
+
+    async def start(self) -> None:
+        """Listen; raises `ListenError`."""
+        app = web.Application(client_max_size=4096)
+        app.add_routes(
+            [
+                web.get("/", self._index),
+                web.get("/health/live", self._live),
+                web.get("/health/ready", self._ready),
+                web.get("/metrics", self._metrics),
+                web.get("/api/status", self._status),
+            ]
+        )
+        runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, self._address.host, self._address.port).start()
+        except OSError as error:
+            await runner.cleanup()
+            raise ListenError(
+                f"cannot listen for HTTP on {self._address}: {error.strerror or error}; "
+                "stop what uses the port or set node.listen.http to another address"
+            ) from error
+        self._runner = runner
+
+    async def stop(self) -> None:
+        """Stop listening and close connections, within about a second."""
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            await runner.cleanup()
+
+    async def _index(self, _request: web.Request) -> web.Response:
+        return web.Response(text="/health/live\n/health/ready\n/metrics\n/api/status\n")
+
+    async def _live(self, _request: web.Request) -> web.Response:
+        return web.json_response({"live": True})
+
+    async def _ready(self, _request: web.Request) -> web.Response:
+        reasons = self._view.readiness()
+        return web.json_response({"ready": not reasons, "reasons": reasons}, status=503 if reasons else 200)
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        return web.Response(body=encode(self._registry), headers={"Content-Type": content_type})
+
+    async def _status(self, _request: web.Request) -> web.Response:
+        status = self._view.status()
+        if inspect.isawaitable(status):
+            try:
+                status = await asyncio.wait_for(status, STATUS_TIMEOUT_S)
+            except TimeoutError:
+                text = f"the other nodes did not answer within {STATUS_TIMEOUT_S:.0f} s"
+                return web.json_response({"error": text}, status=504)
+        return web.json_response(status)

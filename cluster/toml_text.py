@@ -1,0 +1,43 @@
+"""Writing TOML, which the standard library only reads."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+
+Scalar = str | int | float | bool
+Table = Mapping[str, "Scalar | Table"]
+
+
+def toml_text(table: Table) -> str:
+    """The TOML text of nested tables of strings, numbers and booleans."""
+    return "".join(_lines(table, ())).lstrip("\n")
+
+
+def _lines(table: Table, path: tuple[str, ...]) -> list[str]:
+    scalars = [
+        f"{_key(key)} = {_value(value)}\n" for key, value in table.items() if not isinstance(value, Mapping)
+    ]
+    lines = [f"\n[{'.'.join(map(_key, path))}]\n", *scalars] if path and scalars else scalars
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            lines += _lines(value, (*path, key))
+    return lines
+
+
+def _key(key: str) -> str:
+    return key if _BARE.fullmatch(key) else _string(key)
+
+
+def _value(value: Scalar) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return _string(value) if isinstance(value, str) else repr(value)
+
+
+def _string(text: str) -> str:
+    # A JSON string is a TOML basic string, but for DEL, which TOML wants escaped.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
