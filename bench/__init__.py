@@ -1,0 +1,1 @@
+"""Speed side by side: the same load against quorate and, where it is installed, RabbitMQ."""

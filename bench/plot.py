@@ -1,0 +1,45 @@
+"""The table as a picture: a small chart for each figure, both brokers side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+from matplotlib import pyplot
+from matplotlib.axes import Axes
+
+from bench.report import OURS, PEER, Line
+
+COLUMNS = 4
+COLOURS = {OURS: "#2a6f97", PEER: "#c9ada7"}
+
+
+def draw(found: Sequence[Line], file: Path) -> None:
+    """Writes a PNG. Every sample is a dot; the bar is the figure that the table shows."""
+    rows = -(-len(found) // COLUMNS)
+    figure, grid = pyplot.subplots(rows, COLUMNS, figsize=(4 * COLUMNS, 2.6 * rows), squeeze=False)
+    for place, axes in enumerate(grid.flat):
+        if place < len(found):
+            draw_line(axes, found[place])
+        else:
+            axes.set_visible(False)
+    figure.tight_layout()
+    figure.savefig(file, dpi=110)
+    pyplot.close(figure)
+
+
+def draw_line(axes: Axes, line: Line) -> None:
+    bars = [(PEER, line.peer, line.peer_samples), (OURS, line.ours, line.ours_samples)]
+    for position, (name, value, samples) in enumerate(bars):
+        axes.barh(position, value or 0, color=COLOURS[name], height=0.6)
+        axes.plot(samples, [position] * len(samples), "k.", markersize=4)
+    axes.set_yticks(range(len(bars)), [name for name, _, _ in bars])
+    axes.set_xlim(left=0)
+    ratio = f"{line.ratio:.2f} ×, " if line.ratio is not None else ""
+    unit = f" ({line.unit})" if line.unit else ""
+    axes.set_title(f"{line.title}{unit}\n{ratio}goal {line.goal}", fontsize=7)
+    axes.tick_params(labelsize=7)

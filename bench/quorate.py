@@ -1,0 +1,116 @@
+"""Three nodes of ours, run by `quorate up` and asked by `quorate status` as any operator would."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from bench.brokers import NODES, Address, BrokerError, alive, kill_and_wait, wait_until
+
+PROGRAM = Path(sys.executable).with_name("quorate")
+
+
+class Quorate:
+    """See bench.brokers.Cluster."""
+
+    name = "quorate"
+
+    def __init__(self, directory: Path, base_port: int = 5771, http_port: int = 15771) -> None:
+        self._directory = directory
+        self._base_port = base_port
+        self._http_port = http_port
+        self._supervisor: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        shutil.rmtree(self._directory, ignore_errors=True)
+        self._directory.mkdir(parents=True)
+        self.launch_again()
+        self.wait_ready()
+
+    def stop(self) -> None:
+        if self._supervisor is not None and alive(self._supervisor.pid):
+            kill_and_wait([self._supervisor.pid], signal.SIGTERM)
+        self._forget_supervisor()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def launch_again(self) -> None:
+        command = [
+            str(PROGRAM), "up", "--nodes", str(NODES), "--data", str(self._directory / "data"),
+            "--base-port", str(self._base_port), "--http-port", str(self._http_port),
+        ]  # fmt: skip
+        with (self._directory / "up.log").open("ab") as log:
+            # A session of its own: an interrupt typed at the bench stops the nodes in its own order.
+            self._supervisor = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+
+    def wait_ready(self) -> None:
+        wait_until(self._all_ready, f"quorate is not ready; its last words: {self._last_words()}")
+
+    def revive(self, node: int) -> None:
+        """`quorate up` restarts a node that died by itself."""
+        self.wait_ready()
+
+    def address(self, node: int) -> Address:
+        return Address("127.0.0.1", self._base_port + node)
+
+    def pid(self, node: int) -> int:
+        return int(self._node(node)["pid"])
+
+    def owner(self, queue: str, declared_on: int) -> int:
+        del declared_on
+        names = {str(self._node(node)["name"]): node for node in range(NODES)}
+        for row in self._status()["queues"]:
+            if row["name"] == queue and row["owner"] in names:
+                return names[row["owner"]]
+        raise BrokerError(f"quorate status shows no owner of {queue}")
+
+    def kill_all(self) -> None:
+        nodes = [self.pid(node) for node in range(NODES)]
+        if self._supervisor is not None:
+            kill_and_wait([self._supervisor.pid])
+        self._forget_supervisor()
+        kill_and_wait(nodes)
+
+    def collect_garbage(self) -> None:
+        """Nothing: what a node holds is what it needs."""
+
+    def _all_ready(self) -> bool:
+        try:
+            nodes = self._status()["nodes"]
+        except BrokerError:
+            return False
+        # A node that was just killed may stand as ready in the status of its peers for a moment.
+        return len(nodes) == NODES and all(node["ready"] and alive(int(node["pid"])) for node in nodes)
+
+    def _node(self, node: int) -> dict[str, Any]:
+        port = str(self.address(node).port)
+        for row in self._status()["nodes"]:
+            if str(row["amqp"]).rpartition(":")[2] == port:
+                return dict(row)
+        raise BrokerError(f"quorate status shows no node on port {port}")
+
+    def _status(self) -> dict[str, Any]:
+        """The cluster as any of its nodes shows it; the first may be the one that was killed."""
+        errors = []
+        for node in range(NODES):
+            url = f"http://127.0.0.1:{self._http_port + node}"
+            done = subprocess.run(
+                [str(PROGRAM), "status", "--url", url, "--json"], capture_output=True, text=True
+            )
+            if done.returncode == 0:
+                return dict(json.loads(done.stdout))
+            errors.append(done.stderr.strip())
+        raise BrokerError(f"no node answers `quorate status`: {errors}")
+
+    def _forget_supervisor(self) -> None:
+        if self._supervisor is not None:
+            self._supervisor.wait()
+        self._supervisor = None
+
+    def _last_words(self) -> str:
+        log = self._directory / "up.log"
+        return log.read_text(errors="replace")[-500:] if log.exists() else "none"
