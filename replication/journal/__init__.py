@@ -1,0 +1,32 @@
+"""The journal: one set of segment files a node, shared by its partitions."""
+
+from replication.journal.batch import WriteBatch
+from replication.journal.counters import JournalCounters
+from replication.journal.errors import (
+    DamagedJournalError,
+    JournalError,
+    JournalFailedError,
+    JournalInUseError,
+    UnsupportedJournalError,
+)
+from replication.journal.files import DirectoryFiles, File, Files
+from replication.journal.journal import Journal, JournalConfig
+from replication.journal.log import PartitionLog
+from replication.journal.writer import JournalWriter
+
+__all__ = [
+    "DamagedJournalError",
+    "DirectoryFiles",
+    "File",
+    "Files",
+    "Journal",
+    "JournalConfig",
+    "JournalCounters",
+    "JournalError",
+    "JournalFailedError",
+    "JournalInUseError",
+    "JournalWriter",
+    "PartitionLog",
+    "UnsupportedJournalError",
+    "WriteBatch",
+]

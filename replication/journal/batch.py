@@ -1,0 +1,112 @@
+"""One group commit: everything staged in a while, written and synced together."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+from replication.journal.counters import JournalCounters
+from replication.journal.errors import JournalFailedError
+from replication.journal.files import Buffer
+from replication.journal.records import (
+    CRC,
+    RECORD_BODY,
+    RECORD_MARK,
+    RECORD_VERSION,
+    RecordKind,
+)
+from replication.journal.segments import Segment, SegmentPool
+from replication.journal.stage import Staged, StagedRecord
+
+
+@dataclass(slots=True)
+class Disk:
+    """What the writing side shares between batches. `failure` is the first error, for good."""
+
+    pool: SegmentPool
+    counters: JournalCounters
+    failure: OSError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WriteBatch:
+    """What `Journal.take_batch` took; `write` may run in another thread, everything else may not."""
+
+    staged: Staged
+    recycle: list[Segment]
+    disk: Disk
+
+    def write(self) -> None:
+        """Write and sync the records, then recycle segments. Blocks.
+
+        Raises OSError when the disk fails, and JournalFailedError ever after: nothing is retried.
+        """
+        disk = self.disk
+        if disk.failure is not None:
+            raise JournalFailedError(f"the journal failed before: {disk.failure}") from disk.failure
+        try:
+            disk.pool.recycle(self.recycle)
+            for segment, records in _by_segment(self.staged.records):
+                self._write_segment(segment, records)
+        except OSError as error:
+            disk.failure = error
+            raise
+
+    def _write_segment(self, segment: Segment, records: list[StagedRecord]) -> None:
+        """Write and sync one segment's part.
+
+        A segment is durable, SEAL included, before the next one exists, so that only the last of
+        them can ever have a torn tail.
+        """
+        counters = self.disk.counters
+        if segment.file is None:
+            self.disk.pool.make(segment)
+            counters.segments_made += 1
+        file = segment.file
+        assert file is not None
+        file.write_at(records[0].offset, encode(segment, records))
+        began = time.perf_counter()
+        file.sync_data()
+        counters.sync_seconds += time.perf_counter() - began
+        counters.syncs += 1
+        counters.records_written += len(records)
+        counters.bytes_written += records[-1].end - records[0].offset
+        if records[-1].kind == RecordKind.SEAL:
+            file.close()
+            segment.file = None
+
+
+def _by_segment(records: list[StagedRecord]) -> Iterator[tuple[Segment, list[StagedRecord]]]:
+    for _, group in groupby(records, key=lambda record: record.segment.number):
+        part = list(group)
+        yield part[0].segment, part
+
+
+def encode(segment: Segment, records: list[StagedRecord]) -> list[Buffer]:
+    """The bytes of consecutive records of one segment; payloads are passed on, never copied."""
+    seed = segment.seed
+    start = records[0].offset
+    buffers: list[Buffer] = []
+    for record in records:
+        body = RECORD_BODY.pack(
+            RECORD_MARK,
+            segment.number,
+            RECORD_VERSION,
+            record.kind,
+            record.entry_kind,
+            record.length,
+            start,
+            record.generation,
+            record.partition,
+            record.index,
+            record.term,
+        )
+        crc = zlib.crc32(body, seed)
+        for part in record.payload:
+            crc = zlib.crc32(part, crc)
+        buffers.append(CRC.pack(crc) + body)
+        buffers.extend(record.payload)
+    return buffers

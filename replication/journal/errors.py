@@ -1,0 +1,44 @@
+"""What the journal raises."""
+
+from __future__ import annotations
+
+REMEDY = (
+    "Stop the node, remove its data directory and start it again: it rebuilds its replicas from its peers. "
+    "Queues that are not replicated lose their contents."
+)
+
+
+class JournalError(Exception):
+    """Base of what the journal raises on purpose, `JournalFailedError` aside."""
+
+
+class DamagedJournalError(JournalError):
+    """What was durable cannot be read back. Names the file, the offset in octets and the remedy."""
+
+    def __init__(self, file: str, offset: int, what: str) -> None:
+        super().__init__(f"{file} is damaged at offset {offset}: {what}. {REMEDY}")
+        self.file = file
+        self.offset = offset
+
+
+class UnsupportedJournalError(JournalError):
+    """The file was written in a format that this release does not know."""
+
+    def __init__(self, file: str, offset: int, what: str) -> None:
+        super().__init__(
+            f"{file} at offset {offset}: {what}. Start the release that wrote it, or a newer one."
+        )
+        self.file = file
+        self.offset = offset
+
+
+class JournalInUseError(JournalError):
+    """Another process has the directory open."""
+
+
+class JournalFailedError(OSError):
+    """An earlier write or sync failed, and nothing more is written.
+
+    After a failed fsync the kernel may have dropped the dirty pages and marked them clean, so that a
+    second fsync would report a success that never happened.
+    """

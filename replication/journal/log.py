@@ -1,0 +1,279 @@
+"""The log of one partition: what the Raft core reads as its storage, and what stages its changes."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+
+from replication.journal.reader import EntryReader
+from replication.journal.records import U64, RecordKind, SnapshotBody, encode_vote
+from replication.journal.stage import Place, Stage
+from replication.journal.table import EntryTable, closed_ranges
+from replication.raft.errors import CompactedError
+from replication.raft.types import Entry, HardState, Snapshot
+
+
+class PartitionLog:
+    """Entries, hard state and snapshot of one partition in the shared journal.
+
+    Staging methods take effect for every reader at once; they are durable when the batch that takes
+    them is. What they supersede stays on disk until then. Made by `Journal.log`.
+    """
+
+    def __init__(self, partition: int, generation: int, stage: Stage, reader: EntryReader) -> None:
+        self.partition = partition
+        self.generation = generation
+        """Tells the records of this log from those of a dropped one with the same partition id."""
+        self.table = EntryTable()
+        self.hard_state_place: Place | None = None
+        self.snapshot_place: Place | None = None
+        self.installation = 0
+        """Number of the last snapshot that was installed from a leader."""
+        self.bytes_since_snapshot = 0
+        """Octets of the records of the entries behind the snapshot."""
+        self._hard_state = HardState()
+        self._snapshot: Snapshot | None = None
+        self._live = array("Q")
+        self._snapshot_index = 0
+        self._next_miss = 0
+        self._stage = stage
+        self._reader = reader
+
+    def restore(self, hard_state: HardState, snapshot: Snapshot | None, table: EntryTable) -> None:
+        """Take over what recovery found; places and `installation` are set by the caller."""
+        self.table = table
+        self._snapshot = snapshot
+        self._snapshot_index = snapshot.index if snapshot is not None else 0
+        commit = min(hard_state.commit, self.last_index())
+        self._hard_state = HardState(hard_state.term, hard_state.vote, commit)
+        behind = table.row_from(self._snapshot_index + 1)
+        self._note_live(((0, behind),))
+        self.bytes_since_snapshot = sum(table.lengths[behind:])
+
+    # -- what the Raft core reads ---------------------------------------------------------------
+
+    def hard_state(self) -> HardState:
+        """The one staged last."""
+        return self._hard_state
+
+    def snapshot(self) -> Snapshot | None:
+        """The latest snapshot, installed or taken here."""
+        return self._snapshot
+
+    def first_index(self) -> int:
+        """Index after the snapshot's, or 1."""
+        return self._snapshot_index + 1
+
+    def last_index(self) -> int:
+        """Index of the last entry; the snapshot's if none follows it."""
+        indexes = self.table.indexes
+        return max(indexes[-1], self._snapshot_index) if indexes else self._snapshot_index
+
+    def term(self, index: int) -> int:
+        """Term of an entry, or of the snapshot at its index.
+
+        Raises CompactedError below that and IndexError above the last entry.
+        """
+        if index == self._snapshot_index:
+            return self._snapshot.term if self._snapshot is not None else 0
+        if index < self._snapshot_index:
+            raise CompactedError(index, self.first_index())
+        row = self.table.find(index)
+        if row < 0:
+            raise IndexError(f"partition {self.partition} ends at entry {self.last_index()}, before {index}")
+        return self.table.terms[row]
+
+    def entries(self, low: int, high: int, max_bytes: int) -> list[Entry]:
+        """Entries of [low, high) up to `max_bytes` octets of data, but at least one if there is any.
+
+        Raises CompactedError if `low` is not behind the snapshot.
+        """
+        if low <= self._snapshot_index:
+            raise CompactedError(low, self.first_index())
+        row = first = self.table.find(low)
+        if row < 0 or low >= high:
+            return []
+        end = min(len(self.table), row + high - low)
+        lengths = self.table.lengths
+        size = 0
+        while row < end and (size + lengths[row] <= max_bytes or row == first):
+            size += lengths[row]
+            row += 1
+        return self._reader.fetch(self.table, range(first, row))
+
+    def entry(self, index: int) -> Entry:
+        """An entry that is in the log or live. Misses in ascending order read whole blocks ahead.
+
+        Raises CompactedError if it is neither.
+        """
+        row = self._row(index)
+        if not self._reader.holds(self.table.key(row)) and index == self._next_miss:
+            rows = self._reader.ahead(self.table, row)
+            self._next_miss = self.table.indexes[rows[-1]] + 1
+            return self._reader.fetch(self.table, rows)[0]
+        self._next_miss = index + 1
+        return self._reader.fetch(self.table, (row,))[0]
+
+    def entries_at(self, indexes: Iterable[int]) -> list[Entry]:
+        """The entries of ascending `indexes`, each in the log or live, read in large blocks.
+
+        Raises CompactedError if one is neither.
+        """
+        return self._reader.fetch(self.table, [self._row(index) for index in indexes])
+
+    def live(self) -> list[tuple[int, int]]:
+        """Closed ranges of the indexes up to the snapshot's whose entries stay readable."""
+        pairs = iter(self._live)
+        return list(zip(pairs, pairs, strict=True))
+
+    def _row(self, index: int) -> int:
+        row = self.table.find(index)
+        if row < 0:
+            raise CompactedError(index, self.first_index())
+        return row
+
+    # -- staging --------------------------------------------------------------------------------
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Stage entries; they replace everything from the first one's index on.
+
+        Raises ValueError if they leave a gap, are not consecutive or reach into the snapshot.
+        """
+        if not entries:
+            return
+        index = entries[0].index
+        if not self._snapshot_index < index <= self.last_index() + 1:
+            raise ValueError(
+                f"entry {index} does not fit a log of {self.first_index()} to {self.last_index()}"
+            )
+        if index <= self.last_index():
+            self._truncate(index)
+        table, stage, generation, partition = self.table, self._stage, self.generation, self.partition
+        for entry in entries:
+            if entry.index != index:
+                raise ValueError(f"entry {entry.index} follows entry {index - 1}")
+            index += 1
+            data = entry.data
+            place = stage.add(
+                RecordKind.ENTRY, partition, generation, entry.index, entry.term, (data,), entry.kind
+            )
+            table.append(entry.index, entry.term, entry.kind, *place)
+            stage.unwritten[place.key] = data
+            self.bytes_since_snapshot += place.length
+        stage.staged.ends[partition] = (entries[-1].index, entries[-1].term)
+
+    def set_hard_state(self, hard_state: HardState) -> None:
+        """Stage term and vote; a new commit index alone waits for a batch that is written anyway.
+
+        The commit index only shortens recovery: the leader tells it again.
+        """
+        old, self._hard_state = self._hard_state, hard_state
+        if (old.term, old.vote) != (hard_state.term, hard_state.vote):
+            self.stage_hard_state()
+        elif old.commit != hard_state.commit:
+            self._stage.deferred[self.partition] = self.stage_hard_state
+
+    def install(self, snapshot: Snapshot, kept: Sequence[Entry]) -> None:
+        """Stage a snapshot that came from a leader, in place of everything here.
+
+        `kept` holds the entries up to it that it refers to. They come to life together with the
+        snapshot: a crash in between leaves the old log as it was.
+        """
+        kept = sorted(kept, key=lambda entry: entry.index)
+        if kept and kept[-1].index > snapshot.index:
+            raise ValueError(f"entry {kept[-1].index} is behind the snapshot at {snapshot.index}")
+        self._stage.bury_rows(self.table, 0, len(self.table))
+        self.table = EntryTable()
+        self.installation += 1
+        number = U64.pack(self.installation)
+        for entry in kept:
+            payload = (number, entry.data)
+            place = self._add(RecordKind.RECEIVED, entry.index, entry.term, payload, entry.kind)
+            self.table.append(entry.index, entry.term, entry.kind, *place)
+            self._stage.unwritten[place.key] = entry.data
+        self._replace_snapshot(snapshot, ((0, len(self.table)),))
+        self.bytes_since_snapshot = 0
+        self._stage.staged.ends[self.partition] = (snapshot.index, snapshot.term)
+
+    def compact(self, snapshot: Snapshot, live: Sequence[tuple[int, int]]) -> None:
+        """Stage a snapshot taken here; of the entries up to it, only the closed ranges `live` stay.
+
+        Raises ValueError if the snapshot is older than the present one or ahead of the log.
+        """
+        if not self._snapshot_index <= snapshot.index <= self.last_index():
+            raise ValueError(
+                f"snapshot at {snapshot.index}, log of {self.first_index()} to {self.last_index()}"
+            )
+        old, table = self.table, EntryTable()
+        spans, behind = old.selected(sorted(live), snapshot.index)
+        dead_from = 0
+        for low, high in spans:
+            self._stage.bury_rows(old, dead_from, low)
+            table.copy_rows(old, low, high)
+            dead_from = high
+        self._stage.bury_rows(old, dead_from, behind)
+        kept = len(table)
+        table.copy_rows(old, behind, len(old))
+        self.table = table
+        self._replace_snapshot(snapshot, ((0, kept),))
+        self.bytes_since_snapshot = sum(table.lengths[kept:])
+
+    def _truncate(self, index: int) -> None:
+        row = self.table.row_from(index)
+        self._stage.bury_rows(self.table, row, len(self.table))
+        self.bytes_since_snapshot -= sum(self.table.lengths[row:])
+        self.table.cut(row)
+
+    def _replace_snapshot(self, snapshot: Snapshot, spans: Iterable[tuple[int, int]]) -> None:
+        self._snapshot = snapshot
+        self._snapshot_index = snapshot.index
+        self._note_live(spans)
+        self.stage_snapshot()
+
+    def _note_live(self, spans: Iterable[tuple[int, int]]) -> None:
+        self._live = array("Q")
+        for low, high in spans:
+            for closed in closed_ranges(self.table.indexes, low, high):
+                self._live.extend(closed)
+
+    # -- what keeps records alive when their segment goes ---------------------------------------
+
+    def stage_hard_state(self) -> None:
+        """Stage the current hard state, in place of the record that holds it now."""
+        state = self._hard_state
+        old = self.hard_state_place
+        payload = (encode_vote(state.vote),)
+        self.hard_state_place = self._add(RecordKind.HARD_STATE, state.commit, state.term, payload)
+        self._stage.deferred.pop(self.partition, None)
+        if old is not None:
+            self._stage.bury(old)
+
+    def stage_snapshot(self) -> None:
+        """Stage the current snapshot, in place of the record that holds it now."""
+        snapshot = self._snapshot
+        assert snapshot is not None
+        body = SnapshotBody(
+            self.last_index(), self.installation, self._live, snapshot.membership, snapshot.data
+        )  # fmt: skip
+        old = self.snapshot_place
+        self.snapshot_place = self._add(RecordKind.SNAPSHOT, snapshot.index, snapshot.term, body.encode())
+        if old is not None:
+            self._stage.bury(old)
+
+    def copy_forward(self, row: int, data: bytes) -> int:
+        """Stage the entry of `row` again, with `data`; returns the octets that this takes."""
+        table = self.table
+        index, term, kind = table.indexes[row], table.terms[row], table.kinds[row]
+        old = Place(table.segments[row], table.offsets[row], table.lengths[row])
+        place = self._add(RecordKind.KEPT, index, term, (U64.pack(self.last_index()), data), kind)
+        table.move(row, *place)
+        self._stage.unwritten[place.key] = data
+        self._stage.bury(old)
+        if index > self._snapshot_index:
+            self.bytes_since_snapshot += place.length - old.length
+        return place.length
+
+    def _add(
+        self, kind: RecordKind, index: int, term: int, payload: Sequence[bytes], entry_kind: int = 0
+    ) -> Place:
+        return self._stage.add(kind, self.partition, self.generation, index, term, payload, entry_kind)

@@ -1,0 +1,154 @@
+"""Reads entries back: from what is not written yet, from the cache, or from disk in blocks."""
+
+from __future__ import annotations
+
+import zlib
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from replication.journal.cache import EntryCache
+from replication.journal.counters import JournalCounters
+from replication.journal.errors import DamagedJournalError
+from replication.journal.files import File, Files
+from replication.journal.records import (
+    CRC,
+    MARK_BYTES,
+    MARKED_KINDS,
+    RECORD_BODY,
+    RECORD_BYTES,
+    seed_of,
+)
+from replication.journal.segments import segment_name
+from replication.journal.table import EntryTable
+from replication.raft.types import Entry, EntryKind
+
+_OPEN_FILES = 64
+"""Descriptors kept for reading; a backlog of 100 GB has 1,600 segments."""
+
+_KINDS = {int(kind): kind for kind in EntryKind}
+
+
+class EntryReader:
+    """Shared by all partitions of a journal. Lives on the event loop's thread."""
+
+    def __init__(
+        self,
+        files: Files,
+        unwritten: dict[int, bytes],
+        cache: EntryCache,
+        block: int,
+        counters: JournalCounters,
+    ) -> None:
+        self._files = files
+        self._unwritten = unwritten
+        self._cache = cache
+        self._counters = counters
+        self._handles: OrderedDict[int, File] = OrderedDict()
+        self.block = block
+        """How many octets one read takes at most, unless one record is larger."""
+
+    def written(self, key: int) -> None:
+        """The entry at `key` is durable: from now on it is held only as far as the cache goes."""
+        data = self._unwritten.pop(key, None)
+        if data is not None:
+            self._cache.put(key, data)
+
+    def forget(self, segment: int) -> None:
+        """Close the segment's file, which is about to be recycled."""
+        handle = self._handles.pop(segment, None)
+        if handle is not None:
+            handle.close()
+
+    def close(self) -> None:
+        for handle in self._handles.values():
+            handle.close()
+        self._handles.clear()
+
+    def holds(self, key: int) -> bool:
+        """Whether the entry at `key` is in memory."""
+        return key in self._unwritten or self._cache.get(key) is not None
+
+    def fetch(self, table: EntryTable, rows: Sequence[int]) -> list[Entry]:
+        """The entries of `rows`, in order; neighbours on disk are read together.
+
+        Raises DamagedJournalError if a record does not read back as it was written, or OSError.
+        """
+        entries: list[Entry] = []
+        at = 0
+        while at < len(rows):
+            row = rows[at]
+            key = table.key(row)
+            data = self._unwritten.get(key)
+            if data is None:
+                data = self._cache.get(key)
+            if data is not None:
+                self._counters.cache_hits += 1
+                entries.append(Entry(table.indexes[row], table.terms[row], _KINDS[table.kinds[row]], data))
+                at += 1
+                continue
+            end = self._block_end(table, rows, at)
+            self._read(table, rows[at:end], entries)
+            at = end
+        return entries
+
+    def ahead(self, table: EntryTable, row: int) -> range:
+        """Rows from `row` on that one read of a block gets, if they lie one behind the other."""
+        rows = range(row, len(table))
+        return rows[: self._block_end(table, rows, 0)]
+
+    def _block_end(self, table: EntryTable, rows: Sequence[int], at: int) -> int:
+        """How far rows[at:] can be read at once: same segment, ascending, within a block, not held."""
+        row = rows[at]
+        segment = table.segments[row]
+        limit = table.offsets[row] + self.block
+        tail = table.offsets[row] + table.lengths[row]
+        at += 1
+        while at < len(rows):
+            row = rows[at]
+            offset = table.offsets[row]
+            end = offset + table.lengths[row]
+            if table.segments[row] != segment or offset < tail or end > limit or self.holds(table.key(row)):
+                break
+            tail = end
+            at += 1
+        return at
+
+    def _read(self, table: EntryTable, rows: Sequence[int], entries: list[Entry]) -> None:
+        segment = table.segments[rows[0]]
+        start = table.offsets[rows[0]]
+        length = table.offsets[rows[-1]] + table.lengths[rows[-1]] - start
+        block = memoryview(self._handle(segment).read_at(start, length))
+        self._counters.cache_misses += len(rows)
+        self._counters.blocks_read += 1
+        self._counters.bytes_read += len(block)
+        seed = seed_of(segment)
+        for row in rows:
+            offset = table.offsets[row] - start
+            record = block[offset : offset + table.lengths[row]]
+            data = self._decode(table, row, record, seed)
+            self._cache.put(table.key(row), data)
+            entries.append(Entry(table.indexes[row], table.terms[row], _KINDS[table.kinds[row]], data))
+
+    def _decode(self, table: EntryTable, row: int, record: memoryview, seed: int) -> bytes:
+        if len(record) == table.lengths[row] and CRC.unpack_from(record)[0] == zlib.crc32(
+            record[CRC.size :], seed
+        ):
+            body = RECORD_BODY.unpack_from(record, CRC.size)
+            if body[9:11] == (table.indexes[row], table.terms[row]):
+                start = RECORD_BYTES + (MARK_BYTES if body[3] in MARKED_KINDS else 0)
+                return bytes(record[start:])
+        raise DamagedJournalError(
+            segment_name(table.segments[row]),
+            table.offsets[row],
+            f"entry {table.indexes[row]} of term {table.terms[row]} is not there",
+        )
+
+    def _handle(self, segment: int) -> File:
+        handle = self._handles.get(segment)
+        if handle is None:
+            if len(self._handles) >= _OPEN_FILES:
+                self._handles.popitem(last=False)[1].close()
+            handle = self._handles[segment] = self._files.open(segment_name(segment))
+        else:
+            self._handles.move_to_end(segment)
+        return handle

@@ -1,0 +1,128 @@
+"""The bytes of the journal: segment headers and records.
+
+A record is `RECORD` followed by its payload. Its CRC-32 covers everything behind itself and is
+seeded with the segment's number, so that in a recycled file the records of its earlier life never
+validate. `batch_start` is the offset, in the same segment, of the first record written together
+with this one: it tells a torn write, which may lose any part of the last batch, from damage to what
+an earlier sync had made durable.
+
+| kind | index | term | payload |
+|---|---|---|---|
+| ENTRY | entry's | entry's | entry data; everything from `index` on before it is superseded |
+| HARD_STATE | commit index | current term | vote: empty for none, else 0x01 and the name in UTF-8 |
+| SNAPSHOT | snapshot's | snapshot's | see `SnapshotBody` |
+| KEPT | entry's | entry's | u64 last index of the log then, entry data: an entry copied forward |
+| RECEIVED | entry's | entry's | u64 number of the installation, entry data: comes to life with its SNAPSHOT |
+| DROP | 0 | 0 | u32 number of the segment in which the partition was dropped |
+| SEAL | 0 | 0 | empty: the last record of a segment that has a successor |
+
+All integers are little-endian.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from array import array
+from dataclasses import dataclass
+from enum import IntEnum
+
+from replication.raft.types import HardState, Membership, Snapshot
+
+SEGMENT_MAGIC = b"quorate\n"
+SEGMENT_VERSION = 1
+SEGMENT_HEADER = struct.Struct("<8sHxxII")
+"""Magic, format version, segment number, CRC-32 of what precedes it."""
+FIRST_RECORD = 512
+"""Records begin in a disk sector of their own, so that no torn write touches the header."""
+
+RECORD_VERSION = 1
+RECORD = struct.Struct("<I2sIBBBxIIIQQQ")
+"""CRC, mark, segment number, version, kind, entry kind, payload length, batch start, generation of
+the partition, partition, index, term."""
+RECORD_BYTES = RECORD.size
+RECORD_BODY = struct.Struct("<2sIBBBxIIIQQQ")
+"""The header without its CRC."""
+CRC = struct.Struct("<I")
+RECORD_MARK = b"\xd1J"
+U64 = struct.Struct("<Q")
+U32 = struct.Struct("<I")
+MARK_BYTES = U64.size
+"""What precedes the entry data in KEPT and RECEIVED."""
+
+
+class RecordKind(IntEnum):
+    """What a record says."""
+
+    ENTRY = 1
+    HARD_STATE = 2
+    SNAPSHOT = 3
+    KEPT = 4
+    RECEIVED = 5
+    DROP = 6
+    SEAL = 7
+
+
+RECORD_KINDS = frozenset(int(kind) for kind in RecordKind)
+MARKED_KINDS = frozenset((int(RecordKind.KEPT), int(RecordKind.RECEIVED)))
+
+
+def seed_of(segment: int) -> int:
+    """What the CRC of every record in segment `segment` starts from."""
+    return zlib.crc32(U32.pack(segment))
+
+
+def search_pattern(segment: int) -> bytes:
+    """The bytes that stand behind the CRC of every record of segment `segment`."""
+    return RECORD_MARK + U32.pack(segment)
+
+
+def encode_segment_header(number: int) -> bytes:
+    """The first octets of segment `number`."""
+    head = SEGMENT_HEADER.pack(SEGMENT_MAGIC, SEGMENT_VERSION, number, 0)[: -CRC.size]
+    return head + CRC.pack(zlib.crc32(head))
+
+
+def encode_vote(vote: str | None) -> bytes:
+    """Payload of a HARD_STATE record."""
+    return b"" if vote is None else b"\x01" + vote.encode()
+
+
+def decode_hard_state(commit: int, term: int, payload: bytes) -> HardState:
+    """Inverse of `encode_vote`, with the other fields from the record's header."""
+    return HardState(term, payload[1:].decode() if payload else None, commit)
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotBody:
+    """Payload of a SNAPSHOT record.
+
+    `last_index` is the last of the log when this was written: entries behind it are stale.
+    `installation` is the number of the last snapshot that came from a leader, 0 if none did.
+    `live` holds first and last index, in turn, of the ranges up to the snapshot that stay readable.
+    """
+
+    HEAD = struct.Struct("<QQII")
+
+    last_index: int
+    installation: int
+    live: array[int]
+    membership: Membership
+    data: bytes
+
+    def encode(self) -> tuple[bytes, ...]:
+        membership = self.membership.encode()
+        head = self.HEAD.pack(self.last_index, self.installation, len(self.live), len(membership))
+        return head, struct.pack(f"<{len(self.live)}Q", *self.live), membership, self.data
+
+    @classmethod
+    def decode(cls, payload: bytes) -> SnapshotBody:
+        last_index, installation, count, length = cls.HEAD.unpack_from(payload)
+        ranges_end = cls.HEAD.size + 8 * count
+        live = array("Q", struct.unpack_from(f"<{count}Q", payload, cls.HEAD.size))
+        data_start = ranges_end + length
+        membership = Membership.decode(payload[ranges_end:data_start])
+        return cls(last_index, installation, live, membership, payload[data_start:])
+
+    def snapshot(self, index: int, term: int) -> Snapshot:
+        return Snapshot(index, term, self.membership, self.data)

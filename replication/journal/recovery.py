@@ -1,0 +1,140 @@
+"""Opens the segments that are there and rebuilds what they say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from replication.journal.batch import encode
+from replication.journal.errors import DamagedJournalError
+from replication.journal.files import File, Files
+from replication.journal.records import U32, RecordKind
+from replication.journal.replay import PartitionReplay, place_of
+from replication.journal.scan import Record, SegmentScan
+from replication.journal.segments import Segment, is_spare, segment_number
+from replication.journal.stage import Place, StagedRecord
+
+
+@dataclass(slots=True)
+class Dropped:
+    """A dropped partition: records of it up to `generation`, all in segments up to `boundary`, are dead.
+
+    The DROP record at `place` must stay as long as an older segment of those does.
+    """
+
+    generation: int
+    boundary: int
+    place: Place
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What the directory held. `active` may be written on; if it is None a new segment must begin."""
+
+    segments: dict[int, Segment] = field(default_factory=dict)
+    active: Segment | None = None
+    replays: dict[int, PartitionReplay] = field(default_factory=dict)
+    dropped: dict[int, Dropped] = field(default_factory=dict)
+    spares: list[str] = field(default_factory=list)
+    octets: int = 0
+    last_generation: int = 0
+
+
+def recover(files: Files) -> Recovered:
+    """Read every segment, oldest first; ends with everything found durable.
+
+    Raises DamagedJournalError, UnsupportedJournalError or OSError.
+    """
+    found = Recovered()
+    names = files.names()
+    found.spares = [name for name in names if is_spare(name)]
+    numbers = sorted(number for name in names if (number := segment_number(name)) is not None)
+    for number in numbers:
+        _read_segment(files, number, number == numbers[-1], found)
+    files.sync_directory()
+    for replay in found.replays.values():
+        replay.finish()
+    _count_live(found)
+    return found
+
+
+def _read_segment(files: Files, number: int, newest: bool, found: Recovered) -> None:
+    segment = Segment(number, 0)
+    file = files.open(segment.name)
+    try:
+        scan = SegmentScan(file, number)
+        scan.check_header()
+        segment.capacity = scan.size
+        for record in scan.records():
+            _take(record, segment, found)
+        tail = scan.tail
+        segment.tail, segment.sealed = tail.end, tail.sealed
+        found.octets += tail.end
+        found.segments[number] = segment
+        if newest:
+            _close_tail(file, segment, scan, found)
+        elif not tail.sealed:
+            raise DamagedJournalError(segment.name, tail.end, "no valid record, but a later segment follows")
+    finally:
+        if segment.file is None:
+            file.close()
+
+
+def _close_tail(file: File, segment: Segment, scan: SegmentScan, found: Recovered) -> None:
+    """Make the newest segment durable, and never write behind leftovers of a torn batch.
+
+    What a killed process had written may be in the page cache only, although it is readable. And a
+    record of the torn batch might come back to life once a new one happens to end where it begins.
+    """
+    if not segment.sealed:
+        scan.judge_tail()
+        if scan.tail.leftovers:
+            seal = StagedRecord(segment, segment.tail, RecordKind.SEAL, 0, 0, 0, 0, 0, (), 0)
+            file.write_at(segment.tail, encode(segment, [seal]))
+            segment.tail, segment.sealed = seal.end, True
+    file.sync_data()
+    if not segment.sealed:
+        segment.file = file
+        found.active = segment
+
+
+def _take(record: Record, segment: Segment, found: Recovered) -> None:
+    kind = record.kind
+    if kind == RecordKind.SEAL:
+        return
+    found.last_generation = max(found.last_generation, record.generation)
+    replay = found.replays.get(record.partition)
+    if kind == RecordKind.DROP:
+        boundary = U32.unpack(record.payload)[0]
+        dropped = found.dropped.get(record.partition)
+        if dropped is None or dropped.generation <= record.generation:
+            found.dropped[record.partition] = Dropped(record.generation, boundary, place_of(record))
+        if replay is not None and replay.generation <= record.generation:
+            del found.replays[record.partition]
+        return
+    if replay is None or replay.generation < record.generation:
+        dropped = found.dropped.get(record.partition)
+        if dropped is not None and dropped.generation >= record.generation:
+            return
+        replay = found.replays[record.partition] = PartitionReplay(record.partition, record.generation)
+    elif replay.generation > record.generation:
+        return
+    segment.partitions.add(record.partition)
+    if kind == RecordKind.ENTRY:
+        replay.entry(record)
+    else:
+        replay.other(record)
+
+
+def _count_live(found: Recovered) -> None:
+    """Note for each segment what of it is alive."""
+    tally: dict[int, list[int]] = {}
+    places = [dropped.place for dropped in found.dropped.values()]
+    for replay in found.replays.values():
+        replay.table.tally(0, len(replay.table), tally)
+        places += [place for place in (replay.hard_state_place, replay.snapshot_place) if place is not None]
+    for number, (records, octets) in tally.items():
+        found.segments[number].live_records += records
+        found.segments[number].live_bytes += octets
+    for place in places:
+        found.segments[place.segment].live_records += 1
+        found.segments[place.segment].live_bytes += place.length

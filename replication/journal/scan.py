@@ -1,0 +1,194 @@
+"""Reads the records of one segment file in order, and judges what stands behind the last good one."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from replication.journal.errors import DamagedJournalError, UnsupportedJournalError
+from replication.journal.files import File
+from replication.journal.records import (
+    CRC,
+    FIRST_RECORD,
+    RECORD,
+    RECORD_BYTES,
+    RECORD_KINDS,
+    RECORD_MARK,
+    RECORD_VERSION,
+    SEGMENT_HEADER,
+    SEGMENT_MAGIC,
+    SEGMENT_VERSION,
+    RecordKind,
+    search_pattern,
+    seed_of,
+)
+from replication.journal.segments import segment_name
+
+_BLOCK = 4 << 20
+
+
+class Record(NamedTuple):
+    """A valid record. `payload` is only good until the next one is asked for."""
+
+    kind: int
+    entry_kind: int
+    generation: int
+    partition: int
+    log_index: int
+    term: int
+    segment: int
+    offset: int
+    length: int
+    payload: memoryview
+
+
+@dataclass(slots=True)
+class Tail:
+    """How a segment ends. `end` is the offset behind the last valid record.
+
+    sealed: that record is a SEAL. leftovers: bytes behind it could pass for a record of this
+    segment, so nothing more may be written there.
+    """
+
+    end: int = FIRST_RECORD
+    sealed: bool = False
+    leftovers: bool = False
+
+
+class SegmentScan:
+    """One pass over a segment file."""
+
+    def __init__(self, file: File, number: int) -> None:
+        self.number = number
+        self.name = segment_name(number)
+        self.size = file.size()
+        self.tail = Tail()
+        self._file = file
+        self._seed = seed_of(number)
+
+    def check_header(self) -> None:
+        """Raises DamagedJournalError, or UnsupportedJournalError for a format of another release."""
+        head = self._file.read_at(0, SEGMENT_HEADER.size)
+        if len(head) == SEGMENT_HEADER.size:
+            magic, version, number, crc = SEGMENT_HEADER.unpack(head)
+            if magic == SEGMENT_MAGIC and crc == zlib.crc32(head[: -CRC.size]):
+                if version != SEGMENT_VERSION:
+                    raise UnsupportedJournalError(self.name, 0, f"segment format {version} is not known")
+                if number == self.number:
+                    return
+        raise DamagedJournalError(self.name, 0, "the segment header does not validate")
+
+    def records(self) -> Iterator[Record]:
+        """The valid records up to the first that is not; `tail` tells where and how they end."""
+        unpack, head, number, seed, size = (
+            RECORD.unpack_from,
+            RECORD_BYTES,
+            self.number,
+            self._seed,
+            self.size,
+        )
+        base, at = FIRST_RECORD, 0
+        block = memoryview(self._file.read_at(base, _BLOCK))
+        while True:
+            if at + head > len(block):
+                base, at, block = self._refill(base + at, head)
+                if len(block) < head:
+                    break
+            (
+                crc,
+                mark,
+                segment,
+                version,
+                kind,
+                entry_kind,
+                payload_length,
+                _,
+                generation,
+                partition,
+                index,
+                term,
+            ) = unpack(block, at)
+            length = head + payload_length
+            if mark != RECORD_MARK or segment != number or base + at + length > size:
+                break
+            if at + length > len(block):
+                base, at, block = self._refill(base + at, length)
+            end = at + length
+            if zlib.crc32(block[at + 4 : end], seed) != crc:
+                break
+            self._check_version(base + at, version, kind)
+            yield Record(
+                kind,
+                entry_kind,
+                generation,
+                partition,
+                index,
+                term,
+                number,
+                base + at,
+                length,
+                block[at + head : end],
+            )
+            at = end
+            if kind == RecordKind.SEAL:
+                self.tail.sealed = True
+                break
+        self.tail.end = base + at
+
+    def judge_tail(self) -> None:
+        """Decide whether what stands behind the last valid record is a torn write or damage.
+
+        A batch is written only after the one before it is durable. A torn write can therefore lose
+        any part of the last batch and nothing else: a valid record behind the gap must belong to a
+        batch that began before the gap. One that began behind it proves that the gap was durable
+        once, and raises DamagedJournalError.
+        """
+        gap = self.tail.end
+        for offset in self._candidates(gap):
+            self.tail.leftovers = True
+            batch_start = self._validate(offset)
+            if batch_start is not None and batch_start > gap:
+                raise DamagedJournalError(
+                    self.name, gap, f"no valid record, but one of a later write at offset {offset}"
+                )
+
+    def _refill(self, start: int, need: int) -> tuple[int, int, memoryview]:
+        return start, 0, memoryview(self._file.read_at(start, max(_BLOCK, need)))
+
+    def _check_version(self, offset: int, version: int, kind: int) -> None:
+        if version != RECORD_VERSION or kind not in RECORD_KINDS:
+            raise UnsupportedJournalError(
+                self.name, offset, f"record version {version}, kind {kind} is not known"
+            )
+
+    def _candidates(self, start: int) -> Iterator[int]:
+        """Offsets from `start` on where a record of this segment might begin."""
+        pattern = search_pattern(self.number)
+        base = start
+        while base < self.size:
+            block = self._file.read_at(base, _BLOCK)
+            found = block.find(pattern)
+            while found >= 0:
+                if base + found - CRC.size >= start:
+                    yield base + found - CRC.size
+                found = block.find(pattern, found + 1)
+            if len(block) < len(pattern):
+                return
+            base += len(block) - len(pattern) + 1
+
+    def _validate(self, offset: int) -> int | None:
+        """Batch start of the record at `offset`, or None if none validates there."""
+        head = self._file.read_at(offset, RECORD_BYTES)
+        if len(head) < RECORD_BYTES:
+            return None
+        fields = RECORD.unpack(head)
+        length = RECORD_BYTES + fields[6]
+        if offset + length > self.size:
+            return None
+        record = self._file.read_at(offset, length)
+        if zlib.crc32(memoryview(record)[CRC.size :], self._seed) != fields[0]:
+            return None
+        batch_start: int = fields[7]
+        return batch_start

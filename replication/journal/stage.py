@@ -1,0 +1,143 @@
+"""The tail of the journal: gives every record its place, and gathers what the next batch writes.
+
+A record's place is settled when it is staged, so that tables are complete at once; the bytes, and
+even the segment's file, come into being when the batch is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from replication.journal.files import Buffer
+from replication.journal.records import FIRST_RECORD, RECORD_BYTES, RecordKind
+from replication.journal.segments import Segment
+from replication.journal.table import EntryTable
+
+_MAX_RECORD = (1 << 32) - FIRST_RECORD - 2 * RECORD_BYTES
+"""Offsets are 32 bits wide."""
+
+
+class Place(NamedTuple):
+    """Where a record is: number of its segment, its offset there and its length, header included."""
+
+    segment: int
+    offset: int
+    length: int
+
+    @property
+    def key(self) -> int:
+        """The same number as `EntryTable.key`."""
+        return self.segment << 32 | self.offset
+
+
+@dataclass(slots=True)
+class StagedRecord:
+    """A record whose header is not encoded yet. `length` is that of the payload."""
+
+    segment: Segment
+    offset: int
+    kind: int
+    entry_kind: int
+    generation: int
+    partition: int
+    index: int
+    term: int
+    payload: Sequence[Buffer]
+    length: int
+
+    @property
+    def end(self) -> int:
+        return self.offset + RECORD_BYTES + self.length
+
+
+@dataclass(slots=True)
+class Staged:
+    """What one batch takes.
+
+    deaths: records and octets, per segment, that nothing needs once this batch is durable.
+    ends: last index and term that this batch makes durable, per partition.
+    """
+
+    records: list[StagedRecord] = field(default_factory=list)
+    deaths: dict[int, list[int]] = field(default_factory=dict)
+    ends: dict[int, tuple[int, int]] = field(default_factory=dict)
+    rolled: bool = False
+
+
+class Stage:
+    """Where records are staged. Lives on the event loop's thread."""
+
+    def __init__(self, segment_bytes: int, segments: dict[int, Segment], active: Segment) -> None:
+        self.segments = segments
+        """Every segment whose file exists or is about to, by ascending number."""
+        self.active = active
+        self.unwritten: dict[int, bytes] = {}
+        """Data of entries that are not durable yet, by `Place.key`."""
+        self.deferred: dict[int, Callable[[], None]] = {}
+        """What stages, per partition, a hard state that only joins a batch that is written anyway."""
+        self.staged = Staged()
+        self._segment_bytes = segment_bytes
+
+    def add(
+        self,
+        kind: RecordKind,
+        partition: int,
+        generation: int,
+        index: int,
+        term: int,
+        payload: Sequence[Buffer],
+        entry_kind: int = 0,
+    ) -> Place:
+        """Stage one record, alive from now on. Raises ValueError if it has 4 GiB or more."""
+        length = sum(map(len, payload))
+        size = length + RECORD_BYTES
+        segment = self.active
+        if size > segment.room():
+            segment = self._roll(size)
+        place = Place(segment.number, segment.tail, size)
+        self.staged.records.append(
+            StagedRecord(
+                segment, segment.tail, kind, entry_kind, generation, partition, index, term, payload, length
+            )
+        )
+        segment.tail += size
+        segment.live_records += 1
+        segment.live_bytes += size
+        segment.partitions.add(partition)
+        return place
+
+    def bury(self, place: Place) -> None:
+        """The record at `place` is not needed once what is staged by now is durable."""
+        sums = self.staged.deaths.setdefault(place.segment, [0, 0])
+        sums[0] += 1
+        sums[1] += place.length
+
+    def bury_rows(self, table: EntryTable, low: int, high: int) -> None:
+        """The records of rows [low, high) are not needed once what is staged by now is durable."""
+        table.tally(low, high, self.staged.deaths)
+
+    def take(self) -> Staged:
+        """Everything staged since the last call, deferred hard states at the end."""
+        for stage_hard_state in list(self.deferred.values()):
+            stage_hard_state()
+        taken, self.staged = self.staged, Staged()
+        return taken
+
+    def _roll(self, size: int) -> Segment:
+        """Seal the active segment and begin another, with room for a record of `size` octets."""
+        if size > _MAX_RECORD:
+            raise ValueError(f"a journal record has at most {_MAX_RECORD} octets, not {size}")
+        old = self.active
+        capacity = max(self._segment_bytes, FIRST_RECORD + size + RECORD_BYTES)
+        if old.tail == FIRST_RECORD and old.file is None and not old.partitions:
+            old.capacity = capacity
+            return old
+        seal = StagedRecord(old, old.tail, RecordKind.SEAL, 0, 0, 0, 0, 0, (), 0)
+        self.staged.records.append(seal)
+        old.tail += RECORD_BYTES
+        self.active = Segment(old.number + 1, capacity)
+        self.segments[self.active.number] = self.active
+        self.staged.rolled = True
+        return self.active
