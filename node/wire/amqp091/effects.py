@@ -1,0 +1,144 @@
+"""What a connection asks of the shell around it, in the order in which it has to happen.
+
+`consumer` is the number that the shell gave with `consume_ok`, or, for messages that were got, with
+`deliver_get`. First and last are closed ranges of sequence numbers as given with the deliveries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from node.runs import Run
+from node.wire.amqp091.primitives import Method
+
+Unsettled = list[tuple[int, int, int]]
+"""(consumer, first, last) of deliveries that were sent and never settled, in the order of delivery."""
+
+
+@dataclass(frozen=True, slots=True)
+class Authenticate:
+    """Answer with `authenticated` or `refused`. `response` may hold a password: never log it."""
+
+    mechanism: str
+    response: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class OpenVhost:
+    """Answer with `opened` or `open_failed`."""
+
+    vhost: str
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Route a run. In confirm mode its messages have the tags from `first_tag` on, else it is 0."""
+
+    channel: int
+    run: Run
+    mandatory: bool
+    first_tag: int
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """The client has the messages for good."""
+
+    channel: int
+    consumer: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """The messages go back to their queue. `delivered`: they had been sent to the client."""
+
+    channel: int
+    consumer: int
+    first: int
+    last: int
+    delivered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """The client rejected the messages without requeue."""
+
+    channel: int
+    consumer: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """The consumer takes `limit` messages in all since it began; a lower limit than before revokes credit."""
+
+    consumer: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Answer with `reply`, `fail`, `consume_ok`, `deliver_get` or `get_empty`, whatever fits the method.
+
+    Until then the channel takes no further frames. Empty queue names already stand for the last
+    declared queue, save in queue.declare. `consumer` is the one that a basic.cancel ends.
+    """
+
+    channel: int
+    method: Method
+    consumer: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelClosed:
+    """The channel is gone, with its consumers; `unsettled` goes back to the queues, marked redelivered.
+
+    Never comes while a Request of the channel waits for its answer.
+    """
+
+    channel: int
+    unsettled: Unsettled
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionClosed:
+    """All channels are gone, with their consumers. Answers to open requests are of no use any more."""
+
+    unsettled: Unsettled
+
+
+@dataclass(frozen=True, slots=True)
+class CloseSocket:
+    """Write what `take_output` still returns, then close the socket."""
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """Something that an operator wants to know; `event` names the kind of it.
+
+    negotiation_failed, framing_error, heartbeat_missed, close_timeout, channel_exception,
+    connection_exception.
+    """
+
+    event: str
+    fields: Mapping[str, str | int]
+
+
+Effect = (
+    Authenticate
+    | OpenVhost
+    | Publish
+    | Settle
+    | Return
+    | Discard
+    | Credit
+    | Request
+    | ChannelClosed
+    | ConnectionClosed
+    | CloseSocket
+    | Log
+)

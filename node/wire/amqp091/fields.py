@@ -1,0 +1,239 @@
+"""Field tables of AMQP 0-9-1 (§4.2.5.5), in and out.
+
+    wire                            Python
+    t boolean                       bool
+    b B s U u I i l L integers      int
+    f d                             float
+    D                               Decimal
+    S                               str, or bytes where it is not UTF-8
+    x                               bytes
+    A F                             list, dict
+    T                               Timestamp
+    V                               None
+
+The grammar and the clients disagree about two types, and the clients win, as in RabbitMQ's errata:
+`s` is a signed 16-bit integer (the grammar's short string is sent by nobody), `l` a signed 64-bit
+integer as `L` is. `x`, a byte array, is not in the grammar at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from struct import Struct
+from struct import error as StructError
+from typing import Any, Final, TypeAlias
+
+from node.wire.amqp091.errors import FieldSyntaxError
+from node.wire.amqp091.primitives import LONG, LONGLONG, encode_shortstr
+
+MAX_DEPTH: Final = 64
+"""Tables and arrays within tables; deeper ones would cost the server its stack."""
+
+MAX_NAME: Final = 128
+"""Characters of a field name (§4.2.5.5)."""
+
+
+class Timestamp(int):
+    """Seconds since 1970 (§4.2.5.4); an int that is written as a timestamp again."""
+
+    __slots__ = ()
+
+
+FieldValue: TypeAlias = (
+    "bool | int | float | str | bytes | Decimal | Timestamp | list[FieldValue] | dict[str, FieldValue] | None"
+)
+Table = dict[str, FieldValue]
+
+_FIXED: Final = {
+    ord(kind): Struct(f">{code}")
+    for kind, code in {
+        "b": "b", "B": "B", "s": "h", "U": "h", "u": "H", "I": "i", "i": "I", "l": "q", "L": "q",
+        "f": "f", "d": "d",
+    }.items()
+}  # fmt: skip
+_DECIMAL: Final = Struct(">Bi")
+
+
+def _check_name(name: str) -> None:
+    """§4.2.5.5 lets names start with a letter, `$` or `#`; `_` is let through for the `__TypeId__` and
+    the like that Java frameworks put into every message."""
+    if not name or len(name) > MAX_NAME or not (name[0].isalpha() or name[0] in "$#_"):
+        raise FieldSyntaxError(f"invalid field name {name[:32]!r}")
+
+
+def read_table(data: bytes, at: int) -> tuple[Table, int]:
+    """The table whose length stands at `at`. Invalid names and duplicate fields raise FieldSyntaxError."""
+    return _read_table(data, at, len(data), MAX_DEPTH, strict=True)
+
+
+def read_headers(data: bytes, at: int) -> tuple[Table, int]:
+    """As `read_table`, but with any names: message headers are the application's own business."""
+    return _read_table(data, at, len(data), MAX_DEPTH, strict=False)
+
+
+def _bounds(data: bytes, at: int, limit: int) -> tuple[int, int]:
+    (length,) = LONG.unpack_from(data, at)
+    end = at + 4 + length
+    if end > limit:
+        raise FieldSyntaxError("a field is longer than what it stands in")
+    return at + 4, end
+
+
+def _read_table(data: bytes, at: int, limit: int, depth: int, *, strict: bool) -> tuple[Table, int]:
+    if not depth:
+        raise FieldSyntaxError(f"tables are nested more than {MAX_DEPTH} deep")
+    at, end = _bounds(data, at, limit)
+    table: Table = {}
+    while at < end:
+        name_end = at + 1 + data[at]
+        if name_end >= end:
+            raise FieldSyntaxError("a field name is longer than its table")
+        name = _text(data[at + 1 : name_end])
+        if strict:
+            _check_name(name)
+        if name in table:
+            raise FieldSyntaxError(f"duplicate field {name[:32]!r}")
+        table[name], at = _read_value(data, name_end, end, depth, strict=strict)
+    return table, end
+
+
+def _text(octets: bytes) -> str:
+    try:
+        return octets.decode("utf-8")
+    except UnicodeDecodeError:
+        raise FieldSyntaxError("a field name is not UTF-8") from None
+
+
+def _read_value(data: bytes, at: int, limit: int, depth: int, *, strict: bool) -> tuple[FieldValue, int]:
+    """The value whose type octet stands at `at`, and the position behind it, at most `limit`."""
+    kind = data[at]
+    at += 1
+    fixed = _FIXED.get(kind)
+    value: FieldValue
+    if fixed is not None:
+        (value,) = fixed.unpack_from(data, at)
+        at += fixed.size
+    else:
+        reader = _READERS.get(kind)
+        if reader is None:
+            raise FieldSyntaxError(f"unknown field type {kind:#04x}")
+        value, at = reader(data, at, limit, depth, strict)
+    if at > limit:
+        raise FieldSyntaxError("a field value is cut short")
+    return value, at
+
+
+_Reader = Callable[[bytes, int, int, int, bool], tuple[Any, int]]
+
+
+def _read_boolean(data: bytes, at: int, _limit: int, _depth: int, _strict: bool) -> tuple[bool, int]:
+    return data[at] != 0, at + 1
+
+
+def _read_decimal(data: bytes, at: int, _limit: int, _depth: int, _strict: bool) -> tuple[Decimal, int]:
+    scale, unscaled = _DECIMAL.unpack_from(data, at)
+    sign = 1 if unscaled < 0 else 0
+    return Decimal((sign, tuple(map(int, str(abs(unscaled)))), -scale)), at + _DECIMAL.size
+
+
+def _read_string(data: bytes, at: int, limit: int, _depth: int, _strict: bool) -> tuple[str | bytes, int]:
+    at, end = _bounds(data, at, limit)
+    octets = data[at:end]
+    try:
+        return octets.decode("utf-8"), end
+    except UnicodeDecodeError:
+        return octets, end
+
+
+def _read_octets(data: bytes, at: int, limit: int, _depth: int, _strict: bool) -> tuple[bytes, int]:
+    at, end = _bounds(data, at, limit)
+    return data[at:end], end
+
+
+def _read_array(data: bytes, at: int, limit: int, depth: int, strict: bool) -> tuple[list[FieldValue], int]:
+    if depth <= 1:
+        raise FieldSyntaxError(f"arrays are nested more than {MAX_DEPTH} deep")
+    at, end = _bounds(data, at, limit)
+    values: list[FieldValue] = []
+    while at < end:
+        value, at = _read_value(data, at, end, depth - 1, strict=strict)
+        values.append(value)
+    return values, end
+
+
+def _read_inner_table(data: bytes, at: int, limit: int, depth: int, strict: bool) -> tuple[Table, int]:
+    return _read_table(data, at, limit, depth - 1, strict=strict)
+
+
+def _read_timestamp(data: bytes, at: int, _limit: int, _depth: int, _strict: bool) -> tuple[Timestamp, int]:
+    return Timestamp(LONGLONG.unpack_from(data, at)[0]), at + 8
+
+
+def _read_void(_data: bytes, at: int, _limit: int, _depth: int, _strict: bool) -> tuple[None, int]:
+    return None, at
+
+
+_READERS: Final[dict[int, _Reader]] = {
+    ord("t"): _read_boolean,
+    ord("D"): _read_decimal,
+    ord("S"): _read_string,
+    ord("x"): _read_octets,
+    ord("A"): _read_array,
+    ord("F"): _read_inner_table,
+    ord("T"): _read_timestamp,
+    ord("V"): _read_void,
+}
+
+
+def encode_table(table: Table) -> bytes:
+    """Raises ValueError for what no field type holds: names beyond 255 octets, integers beyond 64 bits."""
+    parts = [encode_shortstr(name) + encode_value(value) for name, value in table.items()]
+    body = b"".join(parts)
+    return LONG.pack(len(body)) + body
+
+
+def encode_value(value: FieldValue) -> bytes:
+    """Type octet and value. Integers that fit 32 bits are written as `I`, others as `l`."""
+    match value:
+        case None:
+            return b"V"
+        case bool():
+            return b"t\1" if value else b"t\0"
+        case Timestamp():
+            return b"T" + LONGLONG.pack(value)
+        case int():
+            return _encode_integer(value)
+        case float():
+            return b"d" + _FIXED[ord("d")].pack(value)
+        case str():
+            octets = value.encode("utf-8")
+            return b"S" + LONG.pack(len(octets)) + octets
+        case bytes():
+            return b"x" + LONG.pack(len(value)) + value
+        case Decimal():
+            return _encode_decimal(value)
+        case list():
+            body = b"".join(map(encode_value, value))
+            return b"A" + LONG.pack(len(body)) + body
+        case dict():
+            return b"F" + encode_table(value)
+
+
+def _encode_integer(value: int) -> bytes:
+    kind = "I" if -(2**31) <= value < 2**31 else "l"
+    try:
+        return kind.encode() + _FIXED[ord(kind)].pack(value)
+    except StructError:
+        raise ValueError(f"{value} does not fit into a field") from None
+
+
+def _encode_decimal(value: Decimal) -> bytes:
+    sign, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int) or not -255 <= exponent <= 0:
+        raise ValueError(f"{value} does not fit into a decimal field")
+    unscaled = int("".join(map(str, digits)) or "0") * (-1 if sign else 1)
+    try:
+        return b"D" + _DECIMAL.pack(-exponent, unscaled)
+    except StructError:
+        raise ValueError(f"{value} does not fit into a decimal field") from None

@@ -1,0 +1,76 @@
+"""Native data types of AMQP 0-9-1 (§4.2.5) and the base of the generated methods.
+
+Reading functions take the data and a position and return the value and the position behind it.
+They raise FieldSyntaxError where the grammar is broken; where a fixed-size field is cut short,
+struct.error or IndexError, which `codec.decode_method` turns into the same.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Any, ClassVar, Final
+
+from node.wire.amqp091.errors import FieldSyntaxError
+
+OCTET: Final = Struct(">B")
+SHORT: Final = Struct(">H")
+LONG: Final = Struct(">I")
+LONGLONG: Final = Struct(">Q")
+
+MAX_SHORTSTR: Final = 255
+
+
+class Method:
+    """A method of the protocol; the subclasses are generated."""
+
+    __slots__ = ()
+    CLASS_ID: ClassVar[int]
+    METHOD_ID: ClassVar[int]
+
+    def encode_arguments(self) -> bytes:
+        """What follows class id and method id in the frame's payload."""
+        raise TypeError(f"{type(self).__name__} is not a method of the protocol")
+
+    @classmethod
+    def decode_arguments(cls, data: bytes, at: int) -> tuple[Any, int]:
+        """The method whose arguments start at `at`, and the position behind them."""
+        raise TypeError(f"{cls.__name__} is not a method of the protocol")
+
+
+def read_shortstr(data: bytes, at: int) -> tuple[str, int]:
+    """Up to 255 octets of UTF-8 without NUL (§4.2.5.3)."""
+    start = at + 1
+    end = start + data[at]
+    octets = data[start:end]
+    if end > len(data) or b"\0" in octets:
+        raise FieldSyntaxError("a short string is cut short or contains NUL")
+    try:
+        return octets.decode("utf-8"), end
+    except UnicodeDecodeError:
+        raise FieldSyntaxError("a short string is not UTF-8") from None
+
+
+def read_longstr(data: bytes, at: int) -> tuple[bytes, int]:
+    (length,) = LONG.unpack_from(data, at)
+    end = at + 4 + length
+    if end > len(data):
+        raise FieldSyntaxError("a long string is cut short")
+    return data[at + 4 : end], end
+
+
+def encode_shortstr(text: str) -> bytes:
+    """Raises ValueError beyond 255 octets."""
+    octets = text.encode("utf-8")
+    if len(octets) > MAX_SHORTSTR:
+        raise ValueError(f"{len(octets)} octets do not fit into a short string")
+    return bytes((len(octets),)) + octets
+
+
+def encode_longstr(octets: bytes) -> bytes:
+    return LONG.pack(len(octets)) + octets
+
+
+def truncated(text: str) -> str:
+    """`text` cut to what a short string holds, without NUL, never inside a character."""
+    octets = text.replace("\0", "?").encode("utf-8", "replace")[:MAX_SHORTSTR]
+    return octets.decode("utf-8", "ignore")
