@@ -230,9 +230,15 @@ class PartitionMachine:
     def live_indexes(self) -> list[tuple[int, int]]:
         """Closed ranges of log indexes that hold every entry with a live message.
 
-        A range may span entries without messages: they are small, and fewer ranges cost less.
+        Entries without messages count to the one with messages before them: they are small, and
+        ranges that they do not break are few. What is in no range never comes back into one.
         """
-        return [(self._indexes[low], self._indexes[high]) for low, high in self._live_records()]
+        indexes = self._indexes
+        found = []
+        for low, high in self._live_records():
+            last = indexes[high + 1] - 1 if high + 1 < len(indexes) else self.applied_index
+            found.append((indexes[low], last))
+        return found
 
     def rewrite(self, index: int, data: Buffer) -> bytes:
         """The entry with only its live messages left, and nothing else: only for entries at or

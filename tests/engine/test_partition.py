@@ -1,0 +1,399 @@
+"""The replicated machine: every replica agrees, nothing is applied twice, nothing alive is lost."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from node.engine import partition
+from node.engine.entry import (
+    OWNER,
+    EntryFormatError,
+    Semantics,
+    encode_attach,
+    encode_batch,
+    encode_create_queue,
+    encode_detach,
+    encode_discard,
+    encode_drop_queue,
+    encode_entry,
+    encode_forget,
+    encode_mark,
+    encode_publish,
+    encode_purge,
+    encode_return,
+    encode_settle,
+)
+from node.engine.partition import (
+    Applied,
+    PartitionMachine,
+    SequenceOrderError,
+    SnapshotFormatError,
+)
+from node.runs import Run
+from tests.engine.building import RUNS, contents, one_batch, published, uniform_run, varied_run
+
+QUEUES = st.integers(1, 3)
+
+
+def machine_with(*queues: int, semantics: Semantics = Semantics.AT_LEAST_ONCE) -> PartitionMachine:
+    machine = PartitionMachine()
+    machine.apply(1, one_batch(encode_create_queue(queue, semantics) for queue in queues))
+    return machine
+
+
+def alive(machine: PartitionMachine, queue: int) -> list[tuple[int, int]]:
+    return list(machine.queues[queue].alive.ranges())
+
+
+@dataclass
+class QueueModel:
+    """A queue, message by message."""
+
+    counts: dict[int, int] = field(default_factory=dict)
+    returned: set[int] = field(default_factory=set)
+
+
+class PartitionAgainstModel(RuleBasedStateMachine):
+    """Any operations: a machine that is snapshot and restored at times, one that never is, and a
+    model of single messages stay equal.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.prune_records = partition.PRUNE_RECORDS
+        partition.PRUNE_RECORDS = 2
+        self.machine, self.steady = PartitionMachine(), PartitionMachine()
+        self.model: dict[int, QueueModel] = {}
+        self.stored: dict[int, tuple[int, bytes]] = {}
+        self.index, self.number, self.next_sequence = 0, {5: 0, 6: 0}, 1
+        self.entries: dict[int, bytes] = {}
+        self.freed: set[int] = set()
+
+    def teardown(self) -> None:
+        partition.PRUNE_RECORDS = self.prune_records
+
+    def apply(self, data: bytes) -> Applied:
+        self.index += 1
+        self.entries[self.index] = data
+        applied = self.machine.apply(self.index, data)
+        assert self.steady.apply(self.index, data) == applied
+        return applied
+
+    @rule(queue=QUEUES, semantics=st.sampled_from(Semantics))
+    def create(self, queue: int, semantics: Semantics) -> None:
+        applied = self.apply(one_batch([encode_create_queue(queue, semantics)]))
+        assert applied.created == ([] if queue in self.model else [queue])
+        self.model.setdefault(queue, QueueModel())
+
+    @rule(queue=QUEUES)
+    def drop(self, queue: int) -> None:
+        applied = self.apply(one_batch([encode_drop_queue(queue)]))
+        assert applied.dropped == ([queue] if queue in self.model else [])
+        self.model.pop(queue, None)
+
+    @rule(
+        front_end=st.sampled_from((OWNER, 5, 6)),
+        runs=st.lists(st.tuples(RUNS, st.lists(QUEUES, unique=True)), min_size=1, max_size=3),
+        gap=st.integers(0, 2),
+    )
+    def publish(self, front_end: int, runs: list[tuple[Run, list[int]]], gap: int) -> None:
+        if front_end != OWNER:
+            self.number[front_end] += 1
+        first = self.next_sequence = self.next_sequence + gap
+        operations = []
+        for run, queues in runs:
+            operations += encode_publish(run, queues)
+            for content in run.contents():
+                self.stored[self.next_sequence] = (self.index + 1, content)
+                for queue in queues:
+                    if queue in self.model:
+                        self.model[queue].counts[self.next_sequence] = 0
+                self.next_sequence += 1
+        number = self.number.get(front_end, 0)
+        applied = self.apply(one_batch(operations, front_end, number, first))
+        assert applied.acknowledged == ({} if front_end == OWNER else {front_end: number})
+
+    @rule(front_end=st.sampled_from((5, 6)), back=st.integers(0, 3))
+    def publish_again(self, front_end: int, back: int) -> None:
+        number = self.number[front_end]
+        if number:
+            operations = encode_publish(uniform_run(2), [1, 2, 3])
+            applied = self.apply(one_batch(operations, front_end, max(1, number - back), self.next_sequence))
+            assert applied == Applied(acknowledged={front_end: number})
+
+    @rule(
+        queue=QUEUES,
+        kind=st.sampled_from(("settle", "return", "failed", "discard", "purge")),
+        offsets=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 12)), max_size=3),
+    )
+    def change(self, queue: int, kind: str, offsets: list[tuple[int, int]]) -> None:
+        ranges = [
+            (max(1, self.next_sequence - back), self.next_sequence - back + size) for back, size in offsets
+        ]
+        ranges = [(first, last) for first, last in ranges if first <= last]
+        encoded = {
+            "settle": encode_settle(queue, ranges),
+            "return": encode_return(queue, ranges, False),
+            "failed": encode_return(queue, ranges, True),
+            "discard": encode_discard(queue, ranges),
+            "purge": encode_purge(queue, ranges),
+        }
+        applied = self.apply(one_batch([encoded[kind]]))
+        if queue not in self.model:
+            assert applied == Applied()
+            return
+        model = self.model[queue]
+        hit = [
+            number for first, last in ranges for number in range(first, last + 1) if number in model.counts
+        ]
+        if kind in ("return", "failed"):
+            got = [number for _, _, first, last in applied.returned for number in range(first, last + 1)]
+            assert got == hit
+            model.returned.update(hit)
+            for number in hit if kind == "failed" else []:
+                model.counts[number] += 1
+            return
+        if kind == "discard":
+            got = [number for _, first, last in applied.discarded for number in range(first, last + 1)]
+            assert got == list(dict.fromkeys(hit))
+        if kind == "purge":
+            assert applied.purged == [(queue, len(set(hit)))]
+        for number in set(hit):
+            del model.counts[number]
+        model.returned.difference_update(hit)
+
+    @rule(
+        queue=QUEUES,
+        front_end=st.integers(5, 7),
+        step=st.sampled_from(("attach", "detach", "mark", "forget")),
+    )
+    def attach(self, queue: int, front_end: int, step: str) -> None:
+        encoded = {
+            "attach": encode_attach(queue, front_end),
+            "detach": encode_detach(queue, front_end),
+            "mark": encode_mark(queue, self.next_sequence + front_end),
+            "forget": encode_forget(7),
+        }
+        self.apply(one_batch([encoded[step]]))
+
+    @rule()
+    def snapshot_and_restore(self) -> None:
+        data = self.machine.snapshot()
+        self.machine = PartitionMachine()
+        self.machine.restore(data)
+        assert self.machine.snapshot() == data
+        assert self.machine.applied_index == self.index
+
+    @rule()
+    def free_dead_entries_and_rewrite_live_ones(self) -> None:
+        if self.index % 2:
+            self.machine.snapshot()
+        live = {i for first, last in self.machine.live_indexes() for i in range(first, last + 1)}
+        for index in list(self.entries):
+            if index not in live:
+                del self.entries[index]
+                self.freed.add(index)
+            else:
+                self.entries[index] = self.machine.rewrite(index, self.entries[index])
+
+    @invariant()
+    def replicas_are_equal(self) -> None:
+        # Of copies, because a digest prunes and the two are to be pruned at different times.
+        assert deepcopy(self.machine).digest() == deepcopy(self.steady).digest()
+
+    @invariant()
+    def queues_are_as_in_the_model(self) -> None:
+        assert self.machine.queues.keys() == self.model.keys()
+        for queue, model in self.model.items():
+            state = self.machine.queues[queue]
+            numbers = [number for first, last in state.alive.ranges() for number in range(first, last + 1)]
+            assert numbers == sorted(model.counts)
+            assert {number: state.failure_count(number) for number in numbers} == model.counts
+            assert {number for number in numbers if number in state.returned} == model.returned
+            assert len(state.returned) == len(model.returned)
+
+    @invariant()
+    def every_live_message_is_found_in_an_entry_that_was_kept(self) -> None:
+        needed = {number for model in self.model.values() for number in model.counts}
+        live = [i for first, last in self.machine.live_indexes() for i in range(first, last + 1)]
+        assert self.freed.isdisjoint(live)
+        assert set(live) >= {self.stored[number][0] for number in needed}
+        for number in needed:
+            index, content = self.stored[number]
+            assert self.machine.locate(number) == index
+            assert contents(self.entries[index], number, number) == {number: content}
+
+
+TestPartitionAgainstModel = PartitionAgainstModel.TestCase
+TestPartitionAgainstModel.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+
+@pytest.mark.requirement("D1")
+def test_a_message_is_alive_while_any_queue_needs_it() -> None:
+    machine = machine_with(1, 2)
+    machine.apply(2, published(1, uniform_run(10), 1, 2))
+    machine.apply(3, one_batch([encode_settle(1, [(1, 10)])]))
+    assert machine.live_indexes() == [(2, 3)]
+    machine.apply(4, one_batch([encode_settle(2, [(1, 9)])]))
+    assert machine.live_indexes() == [(2, 4)]
+    machine.apply(5, one_batch([encode_settle(2, [(10, 10)])]))
+    assert machine.live_indexes() == []
+
+
+def test_a_rewritten_entry_holds_exactly_its_live_messages() -> None:
+    machine = machine_with(1, 2)
+    run = varied_run([3, 1, 4, 1, 5])
+    data = published(1, run, 1, 2)
+    machine.apply(2, data)
+    machine.apply(3, one_batch([encode_settle(1, [(1, 5)]), encode_settle(2, [(1, 1), (3, 4)])]))
+    rewritten = machine.rewrite(2, data)
+    assert contents(rewritten, 1, 99) == {2: b"\1", 5: b"\4\4\4\4\4"}
+    assert machine.rewrite(2, rewritten) == rewritten
+    machine.apply(4, one_batch([encode_drop_queue(2)]))
+    assert machine.rewrite(2, data) == encode_entry([])
+
+
+def test_live_indexes_never_name_an_entry_that_was_freed_before() -> None:
+    machine = machine_with(1)
+    machine.apply(2, published(2, uniform_run(1), 1))
+    machine.apply(3, one_batch([encode_mark(1, 9)]))
+    for index in range(4, 7):
+        machine.apply(index, published(index - 1, uniform_run(1), 1))
+    machine.apply(7, one_batch([encode_settle(1, [(3, 4)])]))
+    assert machine.live_indexes() == [(2, 3), (6, 7)]
+    machine.snapshot()
+    machine.apply(8, published(6, uniform_run(1), 1))
+    assert machine.live_indexes() == [(2, 3), (6, 8)]
+
+
+def test_where_a_range_of_messages_is() -> None:
+    machine = machine_with(1)
+    machine.apply(4, published(10, uniform_run(5), 1))
+    machine.apply(6, published(15, uniform_run(5), 1))
+    machine.apply(9, published(30, uniform_run(5), 1))
+    assert machine.locate_range(12, 13) == [(4, 12, 13)]
+    assert machine.locate_range(12, 33) == [(4, 12, 14), (6, 15, 29), (9, 30, 33)]
+    with pytest.raises(KeyError):
+        machine.locate(9)
+    with pytest.raises(KeyError):
+        machine.locate_range(9, 12)
+
+
+def test_a_batch_that_is_sent_again_is_dropped_and_acknowledged() -> None:
+    machine = machine_with(1)
+    batch = encode_batch(5, 1, 1, encode_publish(uniform_run(3), [1]))
+    again = encode_batch(5, 1, 4, encode_publish(uniform_run(3), [1]))
+    other = encode_batch(6, 1, 7, encode_publish(uniform_run(3), [1]))
+    assert machine.apply(2, encode_entry([batch])).acknowledged == {5: 1}
+    applied = machine.apply(3, encode_entry([again, other]))
+    assert applied.acknowledged == {5: 1, 6: 1}
+    assert applied.appended == [(1, 7, 9)]
+    assert alive(machine, 1) == [(1, 3), (7, 9)]
+    assert (machine.number_of(5), machine.number_of(99)) == (1, 0)
+
+
+def test_a_forgotten_front_end_is_attached_nowhere() -> None:
+    machine = machine_with(1, 2)
+    machine.apply(2, one_batch([encode_attach(1, 5), encode_attach(2, 5), encode_attach(2, 6)], 5, 3))
+    machine.apply(3, one_batch([encode_forget(5)]))
+    assert machine.number_of(5) == 0
+    assert [state.attached for state in machine.queues.values()] == [set(), {6}]
+
+
+def test_a_message_for_unknown_queues_is_dropped() -> None:
+    machine = machine_with(1)
+    applied = machine.apply(2, published(1, uniform_run(2), 1, 8, 9))
+    assert applied.appended == [(1, 1, 2)]
+    assert machine.apply(3, published(3, uniform_run(2), 8)).appended == []
+    assert machine.queues.keys() == {1}
+    assert machine.live_indexes() == [(2, 3)]
+    assert machine.next_sequence == 5
+
+
+@pytest.mark.requirement("D4")
+def test_failed_deliveries_are_counted_and_returns_are_not() -> None:
+    machine = machine_with(1)
+    machine.apply(2, published(1, uniform_run(6), 1))
+    machine.apply(3, one_batch([encode_return(1, [(1, 4)], True), encode_return(1, [(2, 3)], True)]))
+    machine.apply(4, one_batch([encode_return(1, [(3, 5)], False), encode_settle(1, [(2, 2)])]))
+    state = machine.queues[1]
+    assert [state.failure_count(number) for number in (1, 3, 4, 5, 6)] == [1, 2, 1, 0, 0]
+    assert list(state.returned.ranges()) == [(1, 1), (3, 5)]
+
+
+@pytest.mark.requirement("D2")
+def test_nothing_returns_to_an_at_most_once_queue() -> None:
+    """Removal is committed before delivery, so what a consumer says afterwards finds nothing."""
+    machine = machine_with(1, semantics=Semantics.AT_MOST_ONCE)
+    machine.apply(2, published(1, uniform_run(3), 1))
+    machine.apply(3, one_batch([encode_settle(1, [(1, 2)])]))
+    applied = machine.apply(
+        4, one_batch([encode_return(1, [(1, 2)], True), encode_discard(1, [(1, 2)])], 5, 1)
+    )
+    assert applied == Applied(acknowledged={5: 1})
+    assert alive(machine, 1) == [(3, 3)]
+
+
+@pytest.mark.requirement("A17")
+def test_a_purge_removes_the_messages_that_it_names() -> None:
+    machine = machine_with(1)
+    machine.apply(2, published(1, uniform_run(9), 1))
+    applied = machine.apply(3, one_batch([encode_purge(1, [(3, 5), (8, 20)])]))
+    assert applied.purged == [(1, 5)]
+    assert alive(machine, 1) == [(1, 2), (6, 7)]
+
+
+def test_a_mark_never_falls() -> None:
+    machine = machine_with(1)
+    machine.apply(2, one_batch([encode_mark(1, 9), encode_mark(1, 4)]))
+    assert machine.queues[1].mark == 9
+
+
+def test_sequence_numbers_must_grow() -> None:
+    machine = machine_with(1)
+    machine.apply(2, published(5, uniform_run(2), 1))
+    with pytest.raises(SequenceOrderError, match="6 in entry 3, next is 7"):
+        machine.apply(3, published(6, uniform_run(1), 1))
+
+
+def test_an_entry_of_a_newer_release_stops_the_replica() -> None:
+    with pytest.raises(EntryFormatError):
+        PartitionMachine().apply(1, b"\x09")
+
+
+@pytest.mark.parametrize("cut", [0, 1, 20, 60, -1])
+def test_a_damaged_snapshot_changes_nothing(cut: int) -> None:
+    machine = machine_with(1, 2)
+    machine.apply(2, published(1, uniform_run(3), 1, 2))
+    machine.apply(3, one_batch([encode_return(1, [(2, 2)], True), encode_attach(1, 5)], 5, 1))
+    before = machine.digest()
+    with pytest.raises(SnapshotFormatError):
+        machine.restore(machine.snapshot()[:cut])
+    with pytest.raises(SnapshotFormatError, match="too many"):
+        machine.restore(machine.snapshot() + b"?")
+    assert machine.digest() == before
+
+
+@pytest.mark.requirement("D14")
+def test_waiting_messages_cost_ranges_and_entries_not_messages() -> None:
+    machine = machine_with(1)
+    run = uniform_run(1000, 2)
+    for i in range(200):
+        machine.apply(2 + i, published(1 + 1000 * i, run, 1))
+    assert len(machine.queues[1].alive) == 200_000
+    assert len(machine.snapshot()) < 200 * 16 + 200
+    assert machine.live_indexes() == [(2, 201)]
+
+
+def test_fifo_traffic_leaves_no_records() -> None:
+    machine = machine_with(1)
+    for i in range(5 * partition.PRUNE_RECORDS):
+        machine.apply(2 + i, published(1 + i, uniform_run(1), 1))
+        machine.apply(2 + i, one_batch([encode_settle(1, [(1, 1 + i)])]))
+    assert len(machine._firsts) <= partition.PRUNE_RECORDS + 1
