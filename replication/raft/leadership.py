@@ -181,7 +181,7 @@ class Leadership:
             self._resume(progress, response.index)
         if advanced and response.index > log.commit:
             self._advance_commit()
-        if progress.next <= log.last_index or progress.commit_sent < log.commit:
+        if progress.lacks(log.last_index) or progress.commit_sent < log.commit:
             self.flush_wanted = True
         if self._transfer_to == response.sender:
             self._finish_transfer()
@@ -217,7 +217,7 @@ class Leadership:
             progress.lost(response.last_index)
         if progress.state is FollowerState.PROBE:
             progress.probe_sent = False
-            self.flush_wanted |= progress.next <= self._state.log.last_index
+            self.flush_wanted |= progress.lacks(self._state.log.last_index)
         elif progress.state is FollowerState.REPLICATE and progress.inflight:
             self._ask_after_inflight(response.sender, progress)
         if response.round > progress.round:
@@ -244,7 +244,7 @@ class Leadership:
             self._confirm_reads()
         commit = state.log.commit
         for peer, progress in self.progress.items():
-            if progress.next <= state.log.last_index:
+            if progress.lacks(state.log.last_index):
                 self._send_entries(peer, progress)
             if progress.commit_sent < commit and progress.state is FollowerState.REPLICATE:
                 if commit >= self.first_index:
@@ -258,9 +258,11 @@ class Leadership:
     def _send_entries(self, peer: str, progress: Progress) -> None:
         state = self._state
         log, config = state.log, state.config
-        while progress.next <= log.last_index and not progress.paused(config.max_inflight_bytes):
+        while progress.lacks(log.last_index) and not progress.paused(config.max_inflight_bytes):
             try:
-                entries = log.entries_from(progress.next, config.max_append_bytes)
+                entries: list[Entry] = []
+                if progress.next <= log.last_index:
+                    entries = log.entries_from(progress.next, config.max_append_bytes)
                 self._send_append(peer, progress, progress.next - 1, entries)
             except CompactedError:
                 self._send_snapshot(peer, progress)
@@ -271,12 +273,11 @@ class Leadership:
         log = state.log
         prev_term = state.term if prev >= self.first_index else log.term(prev)
         self._outbox.append(AppendRequest(state.node, peer, state.term, prev, prev_term, log.commit, entries))
-        if entries:
-            size = 0
-            for entry in entries:
-                size += len(entry.data) + ENTRY_OVERHEAD
-            progress.sent(entries[-1].index, size)
-            progress.commit_sent = log.commit
+        size = 0
+        for entry in entries:
+            size += len(entry.data) + ENTRY_OVERHEAD
+        progress.sent(prev + len(entries), size)
+        progress.commit_sent = log.commit
 
     def _send_snapshot(self, peer: str, progress: Progress) -> None:
         state = self._state

@@ -88,6 +88,12 @@ class Progress:
         self.snapshot_index = 0
         self.probe()
 
+    def lacks(self, last_index: int) -> bool:
+        """Whether there is something to send: entries, or a probe of a log that is not known to match."""
+        if self.state is FollowerState.PROBE:
+            return self.match < last_index
+        return self.next <= last_index
+
     def paused(self, max_inflight_bytes: int) -> bool:
         """Whether no append may be sent now."""
         if self.state is FollowerState.REPLICATE:
@@ -98,8 +104,9 @@ class Progress:
         """An append that ends with entry `last_index` was sent; it counts for `size` octets."""
         if self.state is FollowerState.REPLICATE:
             self.next = last_index + 1
-            self.inflight.append((last_index, size))
-            self.inflight_bytes += size
+            if size:
+                self.inflight.append((last_index, size))
+                self.inflight_bytes += size
         else:
             self.probe_sent = True
 

@@ -302,6 +302,10 @@ class Raft:
         """What this replica does at the moment."""
         return self._state.role
 
+    def leads(self, now: float) -> bool:
+        """Whether this is the leader, and a majority answered it within the election time-out."""
+        return self._state.leadership is not None and self._state.has_lease(now)
+
     @property
     def leader(self) -> str | None:
         """The leader of the current term, as far as it is known here and not suspected."""
