@@ -222,9 +222,13 @@ class QueueOwner:
         for priority in self._priorities:
             line = self._lines[priority]
             stopped: list[Consumer] = []
+            turns = 0
             while line and budget > 0 and self.ready:
+                if turns == 0:
+                    turns = len(line)
+                    share = -(-min(len(self.ready), budget) // turns)
+                turns -= 1
                 consumer = line.popleft()
-                share = -(-len(self.ready) // (len(line) + 1))
                 granted = self._serve(consumer, min(budget, share), grants)
                 budget -= granted
                 if not granted:
