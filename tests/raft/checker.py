@@ -27,6 +27,7 @@ class Checker:
         self.votes: dict[tuple[str, int], str] = {}
         self.written: dict[tuple[int, int], tuple[int, bytes]] = {}
         self.committed: dict[int, Entry] = {}
+        self.commit_terms: dict[int, int] = {}
         self.digests: dict[int, int] = {0: 0}
         self.hard_states: dict[str, HardState] = {}
 
@@ -65,7 +66,8 @@ class Checker:
         require(raft.term not in self.leaders, f"two leaders in term {raft.term}")
         self.leaders[raft.term] = node
         for entry in self.committed.values():
-            if entry.index >= log.first_index():
+            # A leader of an older term than the one that committed may still be elected by late votes.
+            if entry.index >= log.first_index() and raft.term > self.commit_terms[entry.index]:
                 has = entry.index <= log.last_index() and log.term(entry.index) == entry.term
                 require(has, f"{node} leads term {raft.term} without committed entry {entry.index}")
 
@@ -74,6 +76,7 @@ class Checker:
         first = self.committed.get(entry.index)
         if first is None:
             self.committed[entry.index] = entry
+            self.commit_terms[entry.index] = raft.term
             voters = raft.membership.voters
             copies = sum(has_entry(disks[voter], entry) for voter in voters)
             require(
