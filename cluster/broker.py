@@ -1,0 +1,439 @@
+"""One node, without sockets, threads or clocks: catalog, replicas, owners, links, and the turn.
+
+The process feeds it what arrived and the time; the simulator does the same. Everything that it
+decides leaves through `send` (to peers), the journal's writer, and subscribers (client sessions).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import msgpack
+
+from cluster.catalog import CATALOG, Catalog
+from cluster.catalog import TAG as CATALOG_TAG
+from cluster.catalog_state import Observer
+from cluster.definitions import NodeDefinition, PartitionDefinition, PartitionKind, QueueDefinition
+from cluster.link import PartitionLink
+from cluster.link_protocol import (
+    TO_FRONT_END,
+    TO_OWNER,
+    RemoteFrontEnd,
+    RemoteOwner,
+    address,
+    receive_for_front_end,
+    receive_for_owner,
+)
+from cluster.owner import PartitionOwner
+from cluster.ports import FrontEndPort
+from cluster.replica import JournalEntries, Replica
+from cluster.transient_log import TransientLog
+from node.engine.entry import Semantics
+from replication.host import RAFT_TAG, SNAPSHOT_TAG, Host, Writer
+from replication.journal import Journal
+from replication.raft import Membership, RaftConfig
+
+OWNERS_TAG: Final = b"A"
+"""Announces which partitions a node owns, and in which terms."""
+
+ANNOUNCE_INTERVAL_S: Final = 1.0
+FRONT_END_GRACE_S: Final = 1.0
+"""How long a broken connection to a node may take to come back before its leases are given up."""
+
+NUDGE_S: Final = 0.15
+"""A group without a leader is not left to its time-out: its replicas campaign in this distance."""
+
+TURN_PASSES: Final = 4
+"""Rounds of work in one turn, before sockets get theirs."""
+
+
+Send = Callable[[str, Sequence[bytes | memoryview]], object]
+"""Queues one message, as parts, for a peer."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    """What a node must know of itself and the cluster. `front_end` names this run of the process."""
+
+    node: str
+    front_end: int
+    members: tuple[str, ...]
+    raft: RaftConfig
+    snapshot_bytes: int
+
+
+class Broker:
+    """See the module's docstring. Implements `cluster.owner.OwnerContext` and observes the catalog."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        journal: Journal,
+        send: Send,
+        random: Callable[[], float],
+        now: float,
+    ) -> None:
+        self.config = config
+        self.node = config.node
+        self.front_end = config.front_end
+        self.now = now
+        self.host = Host(config.raft, journal, send, random, config.snapshot_bytes)
+        self.owners: dict[int, PartitionOwner] = {}
+        self.replicas: dict[int, Replica] = {}
+        self.links: dict[int, PartitionLink] = {}
+        self.connected: set[str] = set()
+        self.on_wanted: Callable[[], None] = _nothing
+        self._journal = journal
+        self._send = send
+        self._transient: dict[int, TransientLog] = {}
+        self._transient_entries: list[tuple[PartitionOwner, int, bytes]] = []
+        self._announced: dict[int, tuple[str, int]] = {}
+        self._dirty_links: dict[int, PartitionLink] = {}
+        self._dirty_owners: dict[int, PartitionOwner] = {}
+        self._grown_owners: dict[int, PartitionOwner] = {}
+        self._down_since: dict[str, float] = {}
+        self._nudge_at: dict[int, float] = {}
+        self._next_announcement = now
+        self._opened: set[int] = set()
+        self.catalog = Catalog(
+            config.node, config.front_end, config.members, self.host, send, CatalogObserver(self)
+        )
+
+    def start(self, writer: Writer) -> None:
+        """Open the catalog; the partitions follow as the catalog tells of them."""
+        self.host.attach_writer(writer)
+        members = Membership(voters=frozenset(self.config.members))
+        self._open_group(CATALOG, members, self.config.members, self.catalog)
+        self.wanted()
+
+    def wanted(self) -> None:
+        """Something is to be done in a turn."""
+        self.on_wanted()
+
+    # -- inputs ---------------------------------------------------------------------------------
+
+    def receive(self, peer: str, parts: Sequence[bytes], now: float) -> None:
+        """One message of another node."""
+        self.now = now
+        tag = bytes(parts[0][:1])
+        if tag in (RAFT_TAG, SNAPSHOT_TAG):
+            self.host.receive(peer, parts, now)
+        elif tag == TO_OWNER:
+            owner = self.owners.get(address(parts)[0])
+            if owner is not None:
+                receive_for_owner(owner, parts)
+        elif tag == TO_FRONT_END:
+            partition, front_end = address(parts)
+            link = self.links.get(partition)
+            if link is not None and front_end == self.front_end:
+                receive_for_front_end(link, parts)
+        elif tag == CATALOG_TAG:
+            self.catalog.receive(peer, parts, now)
+        elif tag == OWNERS_TAG:
+            for partition, term in msgpack.unpackb(parts[1]):
+                self._owner_announced(partition, peer, term)
+        self.wanted()
+
+    def peer_up(self, peer: str, now: float) -> None:
+        """There is a connection to the peer."""
+        self.now = now
+        self.connected.add(peer)
+        self._down_since.pop(peer, None)
+        self.host.peer_up(peer, now)
+        self._announce([peer])
+        self._resync(peer)
+        self.wanted()
+
+    def peer_down(self, peer: str, now: float) -> None:
+        """The connection to the peer broke; whatever was on its way may be lost."""
+        self.now = now
+        self.connected.discard(peer)
+        self._down_since.setdefault(peer, now)
+        self.host.peer_lost(peer, now)
+        for link in self.links.values():
+            if link.owner_node == peer:
+                link.owner_lost()
+                self._announced.pop(link.partition, None)
+        self.wanted()
+
+    def peer_gap(self, peer: str, now: float) -> None:
+        """Messages of the peer were lost: greet its owners, and have it greet ours."""
+        self.now = now
+        self._resync(peer)
+        self._announce([peer])
+        self.wanted()
+
+    def durable(self, results: Sequence[tuple[int, int, int]], now: float) -> None:
+        """The journal's writer finished a batch."""
+        self.now = now
+        self.host.durable(results, now)
+        self.wanted()
+
+    def tick(self, now: float) -> None:
+        """Timers; call it every few milliseconds."""
+        self.now = now
+        self.host.tick(now)
+        self.catalog.tick(now)
+        for owner in self.owners.values():
+            owner.tick(now)
+        self._give_up_lost_nodes(now)
+        self._nudge(now)
+        if now >= self._next_announcement:
+            self._next_announcement = now + ANNOUNCE_INTERVAL_S
+            self._announce(list(self.connected))
+        self.wanted()
+
+    # -- the turn -------------------------------------------------------------------------------
+
+    def turn(self, now: float) -> bool:
+        """Carry out what is to be done; whether something is left for another turn."""
+        self.now = now
+        for _ in range(TURN_PASSES):
+            self._flush_links()
+            self._propose()
+            self.host.turn(now)
+            self._apply_transient()
+            self._serve()
+            if not (self._dirty_links or self._dirty_owners or self._transient_entries):
+                break
+        self.host.kick(now)
+        return bool(self._dirty_links or self._dirty_owners or self._transient_entries)
+
+    def _flush_links(self) -> None:
+        links, self._dirty_links = self._dirty_links, {}
+        for link in links.values():
+            link.flush()
+
+    def _propose(self) -> None:
+        self._dirty_owners.update(self._grown_owners)
+        self._grown_owners.clear()
+        for owner in self._dirty_owners.values():
+            if not owner.propose():
+                self._grown_owners[owner.partition] = owner
+
+    def _serve(self) -> None:
+        owners, self._dirty_owners = self._dirty_owners, {}
+        for owner in owners.values():
+            owner.serve()
+
+    def _apply_transient(self) -> None:
+        entries, self._transient_entries = self._transient_entries, []
+        for owner, index, data in entries:
+            owner.apply(index, data, self.now)
+            log = self._transient[owner.partition]
+            if log.collection_due:
+                log.collect(owner.machine.live_indexes())
+
+    # -- groups ---------------------------------------------------------------------------------
+
+    def _open_group(self, partition: int, members: Membership, order: Sequence[str], machine: Any) -> None:
+        self.host.open(partition, members, machine, self.now)
+        rank = order.index(self.node)
+        self._nudge_at[partition] = self.now + NUDGE_S * rank
+
+    def _nudge(self, now: float) -> None:
+        for partition, at in list(self._nudge_at.items()):
+            group = self.host.groups.get(partition)
+            if group is None or group.raft.leader is not None:
+                del self._nudge_at[partition]
+            elif now >= at:
+                self._nudge_at[partition] = now + NUDGE_S * len(group.raft.membership.voters)
+                self.host.campaign(partition, now)
+
+    def partition_added(self, partition: PartitionDefinition) -> None:
+        """The catalog has a partition that this node may be a replica of."""
+        if partition.id in self.owners:
+            return
+        self.link(partition.id)
+        if partition.kind is PartitionKind.TRANSIENT:
+            if partition.front_end == self.front_end:
+                self._open_transient(partition)
+        elif self.node in partition.replicas:
+            source = JournalEntries(self._journal.log(partition.id))
+            owner = self.owners[partition.id] = PartitionOwner(partition.id, self, source, durable=True)
+            replica = self.replicas[partition.id] = Replica(owner)
+            members = Membership(voters=frozenset(partition.replicas))
+            self._open_group(partition.id, members, partition.replicas, replica)
+        self.wanted()
+
+    def _open_transient(self, partition: PartitionDefinition) -> None:
+        log = self._transient[partition.id] = TransientLog()
+        owner = self.owners[partition.id] = PartitionOwner(partition.id, self, log, durable=False)
+        owner.leading(1)
+
+    def partition_removed(self, partition: PartitionDefinition) -> None:
+        self.owners.pop(partition.id, None)
+        self.replicas.pop(partition.id, None)
+        self._transient.pop(partition.id, None)
+        link = self.links.pop(partition.id, None)
+        if link is not None:
+            link.abandon()
+        self.host.close(partition.id)
+
+    def catalog_replaced(self) -> None:
+        """The catalog was restored from a snapshot: open what it has, drop what it has not."""
+        state = self.catalog.state
+        for partition in state.partitions.values():
+            self.partition_added(partition)
+        for id in [id for id in self.links if id not in state.partitions]:
+            self.partition_removed(PartitionDefinition(id, PartitionKind.REPLICATED, ()))
+        for owner in self.owners.values():
+            owner.reconcile()
+
+    def queue_added(self, queue: QueueDefinition) -> None:
+        owner = self.owners.get(queue.partition)
+        if owner is not None:
+            owner.create_queue(queue.id, queue.semantics)
+
+    def queue_removed(self, queue: QueueDefinition) -> None:
+        owner = self.owners.get(queue.partition)
+        if owner is not None:
+            owner.drop_queue(queue.id)
+
+    def node_started(self, node: NodeDefinition, previous: int) -> None:
+        """A node runs anew: what its former process held is nobody's."""
+        if previous:
+            for owner in self.owners.values():
+                owner.front_end_lost(previous)
+
+    # -- links and owners -----------------------------------------------------------------------
+
+    def link(self, partition: int) -> PartitionLink:
+        """This front end's link to a partition."""
+        link = self.links.get(partition)
+        if link is None:
+            link = self.links[partition] = PartitionLink(
+                partition, self.front_end, self.node, self._link_dirty
+            )
+        return link
+
+    def _link_dirty(self, link: PartitionLink) -> None:
+        if not self._dirty_links:
+            self.wanted()
+        self._dirty_links[link.partition] = link
+
+    def _owner_announced(self, partition: int, node: str, term: int) -> None:
+        link = self.links.get(partition)
+        known = self._announced.get(partition)
+        if link is None or known == (node, term) or (known is not None and known[1] > term):
+            return
+        self._announced[partition] = (node, term)
+        if node == self.node:
+            link.owner_elected(node, term, self.owners[partition])
+        else:
+            link.owner_elected(node, term, RemoteOwner(partition, partial(self._send, node)))
+
+    def _resync(self, peer: str) -> None:
+        for link in self.links.values():
+            if link.owner_node == peer:
+                link.resync()
+
+    def _announce(self, peers: Sequence[str]) -> None:
+        owned = [(owner.partition, owner.term) for owner in self.owners.values() if owner.active]
+        if owned:
+            message = [OWNERS_TAG, msgpack.packb(owned)]
+            for peer in peers:
+                self._send(peer, message)
+
+    def _give_up_lost_nodes(self, now: float) -> None:
+        for peer, since in list(self._down_since.items()):
+            if now - since < FRONT_END_GRACE_S:
+                continue
+            del self._down_since[peer]
+            definition = self.catalog.state.nodes.get(peer)
+            if definition is not None and definition.front_end:
+                for owner in self.owners.values():
+                    owner.front_end_lost(definition.front_end)
+                self._abandon_transient(definition.front_end)
+
+    def _abandon_transient(self, front_end: int) -> None:
+        partition = self.catalog.state.transient_partition(front_end)
+        link = None if partition is None else self.links.get(partition.id)
+        if link is not None:
+            link.abandon()
+
+    # -- OwnerContext ---------------------------------------------------------------------------
+
+    def propose(self, partition: int, data: bytes) -> int:
+        log = self._transient.get(partition)
+        if log is None:
+            return self.host.propose(partition, data, self.now)
+        index = log.append(data)
+        self._transient_entries.append((self.owners[partition], index, data))
+        return index
+
+    def disk_idle(self) -> bool:
+        return self.host.idle
+
+    def may_serve(self, partition: int) -> bool:
+        return partition in self._transient or self.host.leads(partition, self.now)
+
+    def front_end_port(self, partition: int, front_end: int) -> FrontEndPort | None:
+        if front_end == self.front_end:
+            return self.links.get(partition)
+        for node in self.catalog.state.nodes.values():
+            if node.front_end == front_end:
+                return RemoteFrontEnd(partition, front_end, partial(self._send, node.name))
+        return None
+
+    def front_end_alive(self, front_end: int) -> bool:
+        if front_end == self.front_end:
+            return True
+        for node in self.catalog.state.nodes.values():
+            if node.front_end == front_end:
+                return node.name in self.connected or node.name in self._down_since
+        return False
+
+    def owner_active(self, partition: int, term: int) -> None:
+        self._owner_announced(partition, self.node, term)
+        self._announce(list(self.connected))
+
+    def queues_of(self, partition: int) -> dict[int, Semantics]:
+        queues = self.catalog.state.queues.values()
+        return {queue.id: queue.semantics for queue in queues if queue.partition == partition}
+
+    def queue_unused(self, queue: int) -> None:
+        definition = self.catalog.state.queues_by_id.get(queue)
+        if definition is not None and definition.auto_delete:
+            self.catalog.submit("delete_queue", {"id": queue}, _ignore, self.now)
+
+    def owner_dirty(self, owner: PartitionOwner) -> None:
+        if not self._dirty_owners:
+            self.wanted()
+        self._dirty_owners[owner.partition] = owner
+
+
+class CatalogObserver(Observer):
+    """Passes on what the catalog tells."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def partition_added(self, partition: PartitionDefinition) -> None:
+        self._broker.partition_added(partition)
+
+    def partition_removed(self, partition: PartitionDefinition) -> None:
+        self._broker.partition_removed(partition)
+
+    def queue_added(self, queue: QueueDefinition) -> None:
+        self._broker.queue_added(queue)
+
+    def queue_removed(self, queue: QueueDefinition) -> None:
+        self._broker.queue_removed(queue)
+
+    def node_started(self, node: NodeDefinition, previous: int) -> None:
+        self._broker.node_started(node, previous)
+
+    def replaced(self) -> None:
+        self._broker.catalog_replaced()
+
+
+def _nothing() -> None:
+    """Nobody waits for turns yet."""
+
+
+def _ignore(value: Any, refusal: Any) -> None:
+    """The command is repeated by whoever finds its effect missing."""

@@ -1,0 +1,369 @@
+"""The catalog's replicated state and the commands that change it. Pure and deterministic.
+
+A command is a msgpack array `[version, origin, request, name, arguments]`: `origin` (a front end)
+and `request` let the proposing node find the answer when its own replica applies the command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import msgpack
+
+from cluster.definitions import (
+    NodeDefinition,
+    PartitionDefinition,
+    PartitionKind,
+    QueueDefinition,
+    parse_local_queue_name,
+    partition_from_plain,
+    queue_from_plain,
+    to_plain,
+)
+from node.engine.entry import Semantics
+from node.engine.errors import NotFoundError, PreconditionFailedError, Refusal
+from node.engine.exchange import PREDECLARED, Exchange, ExchangeKind, Exchanges
+from node.engine.matching import Binding, Destination, DestinationKind
+
+VERSION: Final = 1
+FIRST_QUEUE_PARTITION: Final = 1
+RECENT_REQUESTS: Final = 1024
+
+
+class ResourceLockedError(Refusal):
+    """The queue is exclusive to another connection."""
+
+    code = 405
+
+
+class RestartedError(Refusal):
+    """The node that asked has restarted since."""
+
+    code = 541
+    ends_connection = True
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a command: `error` or `value`."""
+
+    origin: int
+    request: int
+    value: Any = None
+    error: Refusal | None = None
+
+
+def encode_command(origin: int, request: int, name: str, arguments: dict[str, Any]) -> bytes:
+    return bytes(msgpack.packb([VERSION, origin, request, name, arguments]))
+
+
+class Observer:
+    """What a node wants to hear of its catalog; every method may be left as it is."""
+
+    def partition_added(self, partition: PartitionDefinition) -> None: ...
+    def partition_removed(self, partition: PartitionDefinition) -> None: ...
+    def queue_added(self, queue: QueueDefinition) -> None: ...
+    def queue_removed(self, queue: QueueDefinition) -> None: ...
+    def node_started(self, node: NodeDefinition, previous: int) -> None: ...
+    def replaced(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualHost:
+    """A namespace (0-9-1 §3.1.2): its exchanges, and its bindings' arguments as they were given."""
+
+    exchanges: Exchanges
+    arguments: dict[Binding, dict[str, Any]]
+
+
+class CatalogState:
+    """Members, virtual hosts, exchanges, bindings, queues, and which partition holds which queue."""
+
+    def __init__(self, observer: Observer) -> None:
+        self.nodes: dict[str, NodeDefinition] = {}
+        self.partitions: dict[int, PartitionDefinition] = {}
+        self.queues: dict[tuple[str, str], QueueDefinition] = {}
+        self.queues_by_id: dict[int, QueueDefinition] = {}
+        self.vhosts: dict[str, VirtualHost] = {}
+        self.last_queue = 0
+        self.last_partition = FIRST_QUEUE_PARTITION - 1
+        # The latest requests of each front end, so that one sent twice is carried out once.
+        self._recent: dict[int, list[int]] = {}
+        self._observer = observer
+        self._commands: dict[str, Callable[..., Any]] = {
+            "start_node": self._start_node,
+            "declare_vhost": self._declare_vhost,
+            "declare_exchange": self._declare_exchange,
+            "delete_exchange": self._delete_exchange,
+            "declare_queue": self._declare_queue,
+            "delete_queue": self._delete_queue,
+            "release_holder": self._release_holder,
+            "bind": self._bind,
+            "unbind": self._unbind,
+            "forget_local_queue": self._forget_local_queue,
+        }
+
+    def apply(self, data: bytes) -> Outcome | None:
+        """Carry out one committed command; refusals are outcomes like any other.
+
+        None when the command had been carried out before: a proposer that gets no answer asks again.
+        """
+        _version, origin, request, name, arguments = msgpack.unpackb(data)
+        recent = self._recent.setdefault(origin, [])
+        if request in recent:
+            return None
+        recent.append(request)
+        del recent[:-RECENT_REQUESTS]
+        try:
+            return Outcome(origin, request, value=self._commands[name](**arguments))
+        except Refusal as error:
+            return Outcome(origin, request, error=error)
+
+    # -- look-ups -------------------------------------------------------------------------------
+
+    def vhost(self, name: str) -> VirtualHost:
+        """Raises NotFoundError."""
+        try:
+            return self.vhosts[name]
+        except KeyError:
+            raise NotFoundError(f"no virtual host '{name}'") from None
+
+    def queue(self, vhost: str, name: str) -> QueueDefinition:
+        """Raises NotFoundError."""
+        try:
+            return self.queues[vhost, name]
+        except KeyError:
+            raise NotFoundError(f"no queue '{name}' in vhost '{vhost}'") from None
+
+    def transient_partition(self, front_end: int) -> PartitionDefinition | None:
+        """The partition in the memory of one incarnation of a node."""
+        for partition in self.partitions.values():
+            if partition.kind is PartitionKind.TRANSIENT and partition.front_end == front_end:
+                return partition
+        return None
+
+    # -- members --------------------------------------------------------------------------------
+
+    def _start_node(self, name: str, front_end: int) -> None:
+        previous = self.nodes.get(name, NodeDefinition(name)).front_end
+        if previous == front_end:
+            return
+        if previous:
+            self._forget_incarnation(previous)
+        node = self.nodes[name] = NodeDefinition(name, front_end)
+        self._add_partition(PartitionKind.TRANSIENT, (name,), front_end)
+        self._observer.node_started(node, previous)
+
+    def _forget_incarnation(self, front_end: int) -> None:
+        """What lived in a node's memory, or belonged to its connections, is gone with the process."""
+        for queue in list(self.queues.values()):
+            transient = self.partitions[queue.partition].kind is PartitionKind.TRANSIENT
+            if queue.front_end == front_end and (queue.exclusive or transient):
+                self._remove_queue(queue)
+        for vhost in self.vhosts.values():
+            for name in {binding.destination.name for binding in vhost.exchanges.bindings()}:
+                local = parse_local_queue_name(name)
+                if local is not None and local[0] == front_end:
+                    self._unbind_queue(vhost, name)
+        self._recent.pop(front_end, None)
+        partition = self.transient_partition(front_end)
+        if partition is not None:
+            del self.partitions[partition.id]
+            self._observer.partition_removed(partition)
+
+    def _add_partition(
+        self, kind: PartitionKind, replicas: tuple[str, ...], front_end: int = 0
+    ) -> PartitionDefinition:
+        self.last_partition += 1
+        partition = PartitionDefinition(self.last_partition, kind, replicas, front_end)
+        self.partitions[partition.id] = partition
+        self._observer.partition_added(partition)
+        return partition
+
+    # -- virtual hosts, exchanges, bindings -----------------------------------------------------
+
+    def _declare_vhost(self, vhost: str) -> None:
+        if vhost not in self.vhosts:
+            self.vhosts[vhost] = VirtualHost(Exchanges(), {})
+
+    def _declare_exchange(self, vhost: str, exchange: dict[str, Any]) -> None:
+        self.vhost(vhost).exchanges.declare(exchange_from_plain(exchange))
+
+    def _delete_exchange(self, vhost: str, name: str, if_unused: bool) -> None:
+        self.vhost(vhost).exchanges.delete(name, if_unused)
+
+    def _bind(
+        self, vhost: str, source: str, kind: str, destination: str, key: str, arguments: dict[str, Any]
+    ) -> None:
+        host = self.vhost(vhost)
+        if kind == DestinationKind.QUEUE.value and parse_local_queue_name(destination) is not None:
+            host.exchanges.add_queue(destination)
+        binding = Binding.of(source, Destination(DestinationKind(kind), destination), key, arguments)
+        if host.exchanges.bind(binding):
+            host.arguments[binding] = arguments
+
+    def _unbind(
+        self, vhost: str, source: str, kind: str, destination: str, key: str, arguments: dict[str, Any]
+    ) -> None:
+        host = self.vhost(vhost)
+        binding = Binding.of(source, Destination(DestinationKind(kind), destination), key, arguments)
+        host.exchanges.unbind(binding)
+        host.arguments.pop(binding, None)
+
+    def _forget_local_queue(self, vhost: str, name: str) -> None:
+        """A server-named queue that was bound is gone."""
+        self._unbind_queue(self.vhost(vhost), name)
+
+    def _unbind_queue(self, vhost: VirtualHost, name: str) -> None:
+        """Bindings die with their queue (0-9-1 §3.1.10)."""
+        destination = Destination(DestinationKind.QUEUE, name)
+        for binding in vhost.exchanges.bindings(destination=destination):
+            vhost.arguments.pop(binding, None)
+        vhost.exchanges.remove_queue(name)
+
+    # -- queues ---------------------------------------------------------------------------------
+
+    def _declare_queue(
+        self, *, vhost: str, name: str, replicas: list[str], transient: bool, **fields: Any
+    ) -> dict[str, Any]:
+        host = self.vhost(vhost)
+        existing = self.queues.get((vhost, name))
+        if existing is not None:
+            check_redeclared(existing, fields)
+            return to_plain(existing)
+        partition = self._place(tuple(replicas), transient, fields["front_end"])
+        self.last_queue += 1
+        fields["semantics"] = Semantics(fields["semantics"])
+        queue = QueueDefinition(
+            id=self.last_queue, vhost=vhost, name=name, partition=partition.id, **fields
+        )  # fmt: skip
+        self.queues[vhost, name] = queue
+        self.queues_by_id[queue.id] = queue
+        host.exchanges.add_queue(name)
+        self._observer.queue_added(queue)
+        return to_plain(queue)
+
+    def _place(self, replicas: tuple[str, ...], transient: bool, front_end: int) -> PartitionDefinition:
+        """The partition for a new queue: one for each list of replicas in order of preference."""
+        if transient:
+            partition = self.transient_partition(front_end)
+            if partition is None:
+                raise RestartedError("the declaring node has restarted")
+            return partition
+        for partition in self.partitions.values():
+            if partition.kind is PartitionKind.REPLICATED and partition.replicas == replicas:
+                return partition
+        return self._add_partition(PartitionKind.REPLICATED, replicas)
+
+    def _delete_queue(self, id: int) -> bool:
+        queue = self.queues_by_id.get(id)
+        if queue is None:
+            return False
+        self._remove_queue(queue)
+        return True
+
+    def _release_holder(self, front_end: int, holder: int) -> None:
+        """The connection that held exclusive queues is closed."""
+        for queue in list(self.queues.values()):
+            if queue.exclusive and (queue.front_end, queue.holder) == (front_end, holder):
+                self._remove_queue(queue)
+
+    def _remove_queue(self, queue: QueueDefinition) -> None:
+        del self.queues[queue.vhost, queue.name]
+        del self.queues_by_id[queue.id]
+        self._unbind_queue(self.vhosts[queue.vhost], queue.name)
+        self._observer.queue_removed(queue)
+
+    # -- snapshots ------------------------------------------------------------------------------
+
+    def snapshot(self) -> bytes:
+        """The whole state; equal states give equal bytes."""
+        plain = {
+            "version": VERSION,
+            "nodes": [to_plain(self.nodes[name]) for name in sorted(self.nodes)],
+            "partitions": [to_plain(partition) for partition in self.partitions.values()],
+            "queues": [to_plain(queue) for queue in self.queues.values()],
+            "vhosts": {name: vhost_to_plain(vhost) for name, vhost in self.vhosts.items()},
+            "recent": sorted(self._recent.items()),
+            "last_queue": self.last_queue,
+            "last_partition": self.last_partition,
+        }
+        return bytes(msgpack.packb(plain))
+
+    def restore(self, data: bytes) -> None:
+        plain = msgpack.unpackb(data)
+        self.nodes = {node["name"]: NodeDefinition(**node) for node in plain["nodes"]}
+        partitions = [partition_from_plain(partition) for partition in plain["partitions"]]
+        self.partitions = {partition.id: partition for partition in partitions}
+        queues = [queue_from_plain(queue) for queue in plain["queues"]]
+        self.queues = {(queue.vhost, queue.name): queue for queue in queues}
+        self.queues_by_id = {queue.id: queue for queue in queues}
+        self.vhosts = {}
+        for name, host in plain["vhosts"].items():
+            self.vhosts[name] = VirtualHost(Exchanges(), {})
+            for queue in queues:
+                if queue.vhost == name:
+                    self.vhosts[name].exchanges.add_queue(queue.name)
+            for exchange in host["exchanges"]:
+                self._declare_exchange(name, exchange)
+            for binding in host["bindings"]:
+                self._bind(name, **binding)
+        self._recent = {origin: list(requests) for origin, requests in plain["recent"]}
+        self.last_queue = plain["last_queue"]
+        self.last_partition = plain["last_partition"]
+        self._observer.replaced()
+
+
+_PREDECLARED_NAMES: Final = frozenset(exchange.name for exchange in PREDECLARED)
+
+
+def exchange_to_plain(exchange: Exchange) -> dict[str, Any]:
+    return {**asdict(exchange), "kind": exchange.kind.value}
+
+
+def exchange_from_plain(plain: dict[str, Any]) -> Exchange:
+    return Exchange(**{**plain, "kind": ExchangeKind(plain["kind"])})
+
+
+def vhost_to_plain(vhost: VirtualHost) -> dict[str, Any]:
+    own = [exchange for exchange in vhost.exchanges if exchange.name not in _PREDECLARED_NAMES]
+    return {
+        "exchanges": [exchange_to_plain(exchange) for exchange in own],
+        "bindings": [
+            {
+                "source": binding.source,
+                "kind": binding.destination.kind.value,
+                "destination": binding.destination.name,
+                "key": binding.key,
+                "arguments": vhost.arguments.get(binding, {}),
+            }
+            for binding in vhost.exchanges.bindings()
+        ],
+    }
+
+
+def inequivalent(argument: str, what: str, received: Any, current: Any) -> PreconditionFailedError:
+    """The text that clients know from RabbitMQ."""
+    return PreconditionFailedError(
+        f"inequivalent arg '{argument}' for {what}: received '{received}' but current is '{current}'"
+    )
+
+
+def check_redeclared(existing: QueueDefinition, fields: dict[str, Any]) -> None:
+    """A declaration of an existing queue must describe the same queue (0-9-1, queue.declare)."""
+    what = f"queue '{existing.name}' in vhost '{existing.vhost}'"
+    if existing.exclusive and (existing.front_end, existing.holder) != (
+        fields["front_end"],
+        fields["holder"],
+    ):
+        raise ResourceLockedError(f"cannot obtain exclusive access to locked {what}")
+    for name in ("durable", "exclusive", "auto_delete"):
+        received, current = fields[name], getattr(existing, name)
+        if received != current:
+            raise inequivalent(name, what, str(received).lower(), str(current).lower())
+    wanted, present = fields["arguments"], existing.arguments
+    for name in sorted(set(present) | set(wanted)):
+        if wanted.get(name) != present.get(name):
+            raise inequivalent(name, what, wanted.get(name, "none"), present.get(name, "none"))

@@ -1,0 +1,139 @@
+"""Takes a front end's operation batch into an owner's next entry.
+
+Most batches go into the log byte for byte. Only those with soft messages are written anew: a
+transient message in a durable queue touches neither disk nor other nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from node.engine.entry import (
+    Buffer,
+    Discard,
+    Operation,
+    Publish,
+    Return,
+    Settle,
+    encode_discard,
+    encode_publish,
+    encode_return,
+    encode_settle,
+    read_operations,
+    read_run,
+)
+from node.runs import Run
+
+if TYPE_CHECKING:
+    from cluster.owner import PartitionOwner
+
+
+def take_batch(owner: PartitionOwner, front_end: int, number: int, data: bytes) -> bool:
+    """Act on what an owner decides at once, and put the rest into the next entry.
+
+    Returns True when nothing of the batch went into the log, so that it is acknowledged as soon as
+    what came before it is.
+    """
+    first = owner.next_sequence
+    operations = list(read_operations(data))
+    soft = owner.durable and any(_is_soft(owner, operation, data) for operation in operations)
+    kept: list[Buffer] = []
+    logged = False
+    softened: list[SoftPublish] = []
+    for operation in operations:
+        if type(operation) is Publish:
+            owner.awaiting_marks.update(operation.queues)
+            if soft:
+                run = read_run(data, operation.position)
+                logged |= run.persistent
+                kept += encode_publish(run, operation.queues) if run.persistent else _placeholder(run.count)
+                if not run.persistent:
+                    softened.append(SoftPublish(owner.next_sequence, operation.queues, _detached(run)))
+            owner.next_sequence += operation.count
+            owner.published += operation.count
+        elif type(operation) in _TAKERS:
+            part = _TAKERS[type(operation)](owner, front_end, operation)
+            if soft and part is not None:
+                kept.append(part)
+                logged = True
+    if logged or not soft:
+        owner.proposal.add_batch(front_end, number, first, kept if soft else [data])
+    for publish in softened:
+        # Not before what was taken earlier is committed: order within a queue.
+        owner.after_proposed(publish.enqueuer(owner))
+    return soft and not logged
+
+
+@dataclass(frozen=True, slots=True)
+class SoftPublish:
+    """Transient messages for durable queues, numbered from `first` on."""
+
+    first: int
+    queues: tuple[int, ...]
+    run: Run
+
+    def enqueuer(self, owner: PartitionOwner) -> Callable[[], None]:
+        def enqueue() -> None:
+            for number in self.queues:
+                queue = owner.queues.get(number)
+                if queue is not None:
+                    queue.add_soft(self.first, self.run)
+                    owner.mark(number)
+
+        return enqueue
+
+
+def _placeholder(count: int) -> tuple[Buffer, ...]:
+    """A publish for no queue, without content: it only uses up sequence numbers."""
+    return encode_publish(Run("", "", 0, False, count, 0, 0, None, 0, b""), ())
+
+
+def _is_soft(owner: PartitionOwner, operation: Operation, data: bytes) -> bool:
+    if type(operation) is Publish:
+        return not read_run(data, operation.position).persistent
+    if isinstance(operation, Settle | Return | Discard):
+        queue = owner.queues.get(operation.queue)
+        return queue is not None and bool(queue.soft)
+    return False
+
+
+def _detached(run: Run) -> Run:
+    """The run with bytes of its own, which do not keep the whole batch in memory."""
+    return Run(
+        run.exchange, run.routing_key, run.channel, run.persistent, run.count, run.skip, run.stride,
+        run.lengths, run.largest_frame, bytes(run.raw),
+    )  # fmt: skip
+
+
+def _take_settle(owner: PartitionOwner, front_end: int, operation: Settle | Discard) -> bytes | None:
+    queue = owner.queues.get(operation.queue)
+    durable = list(operation.ranges)
+    if queue is not None:
+        durable = [
+            part for one in operation.ranges for part in queue.settle(front_end, *one).durable
+        ]  # fmt: skip
+    encode = encode_settle if type(operation) is Settle else encode_discard
+    return encode(operation.queue, durable) if durable else None
+
+
+def _take_return(owner: PartitionOwner, front_end: int, operation: Return) -> bytes | None:
+    """Durable messages are ready again once the return is applied; soft ones at once."""
+    queue = owner.queues.get(operation.queue)
+    durable = list(operation.ranges)
+    if queue is not None:
+        durable = []
+        for first, last in operation.ranges:
+            durable += queue.state.alive.intersection(first, last)
+            for part in queue.soft.numbers.intersection(first, last):
+                queue.release(front_end, *part)
+                owner.mark(operation.queue)
+    return encode_return(operation.queue, durable, operation.failed) if durable else None
+
+
+_TAKERS: dict[type, Callable[[PartitionOwner, int, Any], bytes | None]] = {
+    Settle: _take_settle,
+    Discard: _take_settle,
+    Return: _take_return,
+}

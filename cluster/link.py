@@ -1,0 +1,341 @@
+"""A front end's side of one partition: what it has published, settled and asked, until it is safe.
+
+A link keeps every operation batch until the owner says that it is committed, and sends all of them
+again, in order, to a new owner; the replicated machine drops those that it has already applied.
+That is what makes a forwarded publish neither lost nor doubled by a failover.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from cluster.ports import ConsumerTerms, Delivery, OwnerPort, Ranges
+from node.engine.entry import encode_discard, encode_publish, encode_return, encode_settle
+from node.engine.ranges import RangeSet
+from node.runs import Run
+
+WINDOW_BYTES = 8 * 1024 * 1024
+"""Operations that may wait for their commit; beyond it publishers are not read from."""
+
+
+class Subscriber(Protocol):
+    """The connection that a consumer or a publish belongs to, as a link sees it."""
+
+    def deliver(self, consumer: int, run: Run, first: int, redelivered: bool) -> None: ...
+    def confirm(self, channel: int, first: int, last: int) -> None: ...
+    def reject(self, channel: int, first: int, last: int) -> None: ...
+    def consumer_cancelled(self, consumer: int) -> None: ...
+    def unblocked(self) -> None: ...
+
+
+@dataclass(slots=True)
+class Confirmation:
+    """Publishes of one channel that wait for `waiting` partitions to commit them."""
+
+    subscriber: Subscriber
+    channel: int
+    first: int
+    last: int
+    waiting: int
+
+    def committed(self) -> None:
+        self.waiting -= 1
+        if self.waiting == 0:
+            self.subscriber.confirm(self.channel, self.first, self.last)
+
+
+@dataclass(slots=True)
+class LinkConsumer:
+    """A consumer of one of the partition's queues."""
+
+    id: int
+    queue: int
+    subscriber: Subscriber
+    limit: int
+    no_ack: bool
+    exclusive: bool
+    priority: int
+    delivered: int = 0
+
+    def terms(self) -> ConsumerTerms:
+        return ConsumerTerms(
+            self.id, self.queue, self.limit, self.delivered, self.no_ack, self.exclusive, self.priority
+        )
+
+
+@dataclass(slots=True)
+class OperationBatch:
+    """Operations of one turn, kept until they are committed."""
+
+    number: int
+    data: bytes
+    confirmations: list[Confirmation] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class PendingRequest:
+    """A question that the owner has not answered yet; asked again of a new owner."""
+
+    name: str
+    arguments: list[Any]
+    consumer: LinkConsumer | None
+    answer: Callable[[Any, Delivery | None], None]
+
+
+class PartitionLink:
+    """One front end's link to the owner of one partition (see `cluster.ports.FrontEndPort`)."""
+
+    def __init__(
+        self, partition: int, front_end: int, node: str, mark_dirty: Callable[[PartitionLink], None]
+    ):
+        self.partition = partition
+        self.owner: OwnerPort | None = None
+        self.owner_node: str | None = None
+        self.owner_term = 0
+        self.consumers: dict[int, LinkConsumer] = {}
+        self.leases: dict[int, RangeSet] = {}
+        self.unacknowledged: deque[OperationBatch] = deque()
+        self.unacknowledged_bytes = 0
+        self._front_end = front_end
+        self._node = node
+        self._mark_dirty = mark_dirty
+        self._epoch = 0
+        self._number = 0
+        self._request = 0
+        self._requests: dict[int, PendingRequest] = {}
+        self._parts: list[bytes | memoryview] = []
+        self._parts_bytes = 0
+        self._confirmations: list[Confirmation] = []
+        self._settled: dict[int, Ranges] = {}
+        self._credits: dict[int, int] = {}
+        self._waiting: list[Subscriber] = []
+
+    # -- what sessions do -----------------------------------------------------------------------
+
+    def publish(self, run: Run, queues: list[int], confirmation: Confirmation | None) -> None:
+        """Add a run to this turn's batch; the caller has counted this link in `confirmation.waiting`."""
+        self._flush_settled()
+        parts = encode_publish(run, queues)
+        self._parts.extend(parts)
+        self._parts_bytes += sum(map(len, parts))
+        if confirmation is not None:
+            self._confirmations.append(confirmation)
+        self._mark_dirty(self)
+
+    @property
+    def full(self) -> bool:
+        """Whether publishers must be held back."""
+        return self.unacknowledged_bytes + self._parts_bytes > WINDOW_BYTES
+
+    def wait(self, subscriber: Subscriber) -> None:
+        """Have `subscriber.unblocked` called when the link is no longer full."""
+        self._waiting.append(subscriber)
+
+    def settle(self, queue: int, first: int, last: int) -> None:
+        """The consumer has the messages for good."""
+        self._release(queue, first, last)
+        ranges = self._settled.setdefault(queue, [])
+        if ranges and ranges[-1][1] + 1 == first:
+            ranges[-1] = (ranges[-1][0], last)
+        else:
+            ranges.append((first, last))
+        self._mark_dirty(self)
+
+    def give_back(self, queue: int, ranges: Ranges, *, failed: bool) -> None:
+        """Return leased messages to the queue; `failed` counts a delivery of each."""
+        for first, last in ranges:
+            self._release(queue, first, last)
+        self._operation(encode_return(queue, ranges, failed))
+
+    def discard(self, queue: int, ranges: Ranges) -> None:
+        """Rejected without requeue."""
+        for first, last in ranges:
+            self._release(queue, first, last)
+        self._operation(encode_discard(queue, ranges))
+
+    def attach(self, consumer: LinkConsumer, answer: Callable[[Any, Delivery | None], None]) -> None:
+        self._ask(PendingRequest("attach", [], consumer, answer))
+
+    def request(
+        self, name: str, arguments: list[Any], answer: Callable[[Any, Delivery | None], None]
+    ) -> None:
+        """Ask the owner; asked again, with the same arguments, of whoever becomes owner next."""
+        self._ask(PendingRequest(name, arguments, None, answer))
+
+    def detach(self, consumer: int) -> None:
+        if self.consumers.pop(consumer, None) is not None and self.owner is not None:
+            self.owner.detach(self._front_end, self._epoch, consumer)
+
+    def credit(self, consumer: int, limit: int) -> None:
+        attached = self.consumers.get(consumer)
+        if attached is not None:
+            attached.limit = limit
+            self._credits[consumer] = limit
+            self._mark_dirty(self)
+
+    # -- owner changes --------------------------------------------------------------------------
+
+    def owner_elected(self, node: str, term: int, owner: OwnerPort) -> None:
+        """Greet a new owner, and tell it everything that it has to know of this front end."""
+        if term < self.owner_term:
+            return
+        self.owner, self.owner_node, self.owner_term = owner, node, term
+        self.resync()
+
+    def owner_lost(self) -> None:
+        """There is no owner, as far as this node knows: keep everything until there is one."""
+        self.owner = None
+        self.owner_node = None
+
+    def resync(self) -> None:
+        """Begin a new epoch: consumers, then unacknowledged operations, then the leases still held.
+
+        The operations come before the leases because a settled message is in neither: the owner
+        must not take it for one that nobody holds.
+        """
+        owner = self.owner
+        if owner is None:
+            return
+        self._epoch += 1
+        owner.hello(
+            self._front_end, self._epoch, self._node, [one.terms() for one in self.consumers.values()]
+        )
+        for batch in self.unacknowledged:
+            owner.operations(self._front_end, self._epoch, batch.number, batch.data)
+        self._take_batch()
+        leases = {queue: list(leased.ranges()) for queue, leased in self.leases.items() if leased}
+        owner.held(self._front_end, self._epoch, leases)
+        self._credits.clear()
+        for number, request in self._requests.items():
+            self._send_request(number, request)
+
+    def abandon(self) -> None:
+        """The partition is gone for good with the memory that held it: nothing is waited for."""
+        self.owner_lost()
+        self._take_batch()
+        if self.unacknowledged:
+            self._committed(self.unacknowledged[-1].number)
+        requests, self._requests = self._requests, {}
+        for request in requests.values():
+            request.answer(None, None)
+        for consumer in list(self.consumers.values()):
+            del self.consumers[consumer.id]
+            consumer.subscriber.consumer_cancelled(consumer.id)
+
+    # -- the turn -------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Send what this turn brought, as one batch."""
+        self._take_batch()
+        if self._credits and self.owner is not None:
+            self.owner.credit(self._front_end, self._epoch, list(self._credits.items()))
+            self._credits.clear()
+
+    def _take_batch(self) -> None:
+        self._flush_settled()
+        if not self._parts:
+            return
+        self._number += 1
+        data = b"".join(self._parts)
+        batch = OperationBatch(self._number, data, self._confirmations)
+        self.unacknowledged.append(batch)
+        self.unacknowledged_bytes += len(data)
+        self._parts, self._parts_bytes, self._confirmations = [], 0, []
+        if self.owner is not None:
+            self.owner.operations(self._front_end, self._epoch, batch.number, data)
+
+    def _flush_settled(self) -> None:
+        if self._settled:
+            for queue, ranges in self._settled.items():
+                data = encode_settle(queue, ranges)
+                self._parts.append(data)
+                self._parts_bytes += len(data)
+            self._settled.clear()
+
+    def _operation(self, data: bytes) -> None:
+        self._flush_settled()
+        self._parts.append(data)
+        self._parts_bytes += len(data)
+        self._mark_dirty(self)
+
+    def _release(self, queue: int, first: int, last: int) -> None:
+        leased = self.leases.get(queue)
+        if leased is not None:
+            leased.remove(first, last)
+
+    def _ask(self, request: PendingRequest) -> None:
+        self._request += 1
+        self._requests[self._request] = request
+        self._send_request(self._request, request)
+
+    def _send_request(self, number: int, request: PendingRequest) -> None:
+        if self.owner is None:
+            return
+        if request.consumer is not None:
+            self.owner.attach(self._front_end, self._epoch, number, request.consumer.terms())
+        else:
+            self.owner.request(self._front_end, self._epoch, number, request.name, request.arguments)
+
+    def _committed(self, number: int) -> None:
+        unacknowledged = self.unacknowledged
+        while unacknowledged and unacknowledged[0].number <= number:
+            batch = unacknowledged.popleft()
+            self.unacknowledged_bytes -= len(batch.data)
+            for confirmation in batch.confirmations:
+                confirmation.committed()
+        if self._waiting and not self.full:
+            waiting, self._waiting = self._waiting, []
+            for subscriber in waiting:
+                subscriber.unblocked()
+
+    # -- what the owner says (FrontEndPort) -----------------------------------------------------
+
+    def acknowledged(self, epoch: int, number: int) -> None:
+        # A commit is a fact in any epoch.
+        self._committed(number)
+
+    def delivered(self, epoch: int, deliveries: list[Delivery]) -> None:
+        if epoch != self._epoch:
+            return
+        for delivery in deliveries:
+            consumer = self.consumers.get(delivery.consumer)
+            last = delivery.first + delivery.run.count - 1
+            if consumer is None:
+                self._return_unclaimed(delivery, last)
+                continue
+            consumer.delivered += delivery.run.count
+            if not consumer.no_ack:
+                self._hold(delivery.queue, delivery.first, last)
+            consumer.subscriber.deliver(consumer.id, delivery.run, delivery.first, delivery.redelivered)
+
+    def _hold(self, queue: int, first: int, last: int) -> None:
+        leased = self.leases.get(queue)
+        if leased is None:
+            leased = self.leases[queue] = RangeSet()
+        leased.add(first, last)
+
+    def _return_unclaimed(self, delivery: Delivery, last: int) -> None:
+        """A delivery crossed its consumer's cancellation: nobody has seen it."""
+        self._operation(encode_return(delivery.queue, [(delivery.first, last)], False))
+
+    def result(self, epoch: int, request: int, value: Any, delivery: Delivery | None) -> None:
+        if epoch != self._epoch:
+            return
+        pending = self._requests.pop(request, None)
+        if pending is None:
+            return
+        if pending.consumer is not None and value is None:
+            self.consumers[pending.consumer.id] = pending.consumer
+        if delivery is not None and not delivery.consumer:
+            self._hold(delivery.queue, delivery.first, delivery.first)
+        pending.answer(value, delivery)
+
+    def consumer_cancelled(self, epoch: int, consumer: int) -> None:
+        if epoch != self._epoch:
+            return
+        attached = self.consumers.pop(consumer, None)
+        if attached is not None:
+            attached.subscriber.consumer_cancelled(consumer)

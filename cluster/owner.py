@@ -1,0 +1,521 @@
+"""A partition's replica on this node, and its owner while this node leads the partition's group.
+
+The owner takes operation batches from front ends, numbers the messages in them, proposes one entry
+a turn, and after the commit hands messages to consumers. Pure: what it decides leaves through
+`cluster.ports.FrontEndPort` and `OwnerContext`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, Protocol
+
+from cluster.contents import Contents, EntrySource
+from cluster.intake import take_batch
+from cluster.ports import ConsumerTerms, Delivery, FrontEndPort, Ranges
+from cluster.proposal import FrontEndState, Proposal
+from cluster.serving import FIRST_CONSUMER, Handout, Serving, removal_operation, removed
+from node.engine.dispatch import ExclusiveConsumerError, QueueOwner
+from node.engine.entry import (
+    Semantics,
+    encode_attach,
+    encode_create_queue,
+    encode_drop_queue,
+    encode_entry,
+    encode_forget,
+    encode_mark,
+    encode_purge,
+    encode_return,
+)
+from node.engine.partition import Applied, PartitionMachine
+
+SEQUENCES_PER_TERM_BITS: Final = 36
+"""Each term numbers from its own base: a number that a soft message of an earlier owner had is
+never given to another message, whose settlement a late acknowledgement could then be taken for."""
+
+HOLD_S: Final = 3.0
+"""How long a new owner waits for front ends to say which leases they hold."""
+
+PROPOSE_AT_BYTES: Final = 256 * 1024
+"""An entry this large is proposed even while the disk is busy with the one before."""
+
+NOT_FOUND: Final = [404, "NOT_FOUND - the queue was deleted"]
+ACCESS_REFUSED: Final = [403, "ACCESS_REFUSED - queue in exclusive use"]
+
+
+class OwnerContext(Protocol):
+    """What an owner needs of its node."""
+
+    def propose(self, partition: int, data: bytes) -> int:
+        """Append an entry to the partition's log; its index."""
+
+    def disk_idle(self) -> bool:
+        """Whether an entry proposed now would be written at once."""
+
+    def may_serve(self, partition: int) -> bool:
+        """Whether a majority still takes this node for the leader (leader lease)."""
+
+    def front_end_port(self, partition: int, front_end: int) -> FrontEndPort | None:
+        """Where to reach a front end, None when its node is unknown."""
+
+    def front_end_alive(self, front_end: int) -> bool:
+        """Whether the front end's process is, as far as this node knows, still there."""
+
+    def owner_active(self, partition: int, term: int) -> None:
+        """This node has become the partition's owner and takes greetings."""
+
+    def queues_of(self, partition: int) -> dict[int, Semantics]:
+        """The queues that the catalog places on the partition."""
+
+    def queue_unused(self, queue: int) -> None:
+        """The last consumer of a queue is gone."""
+
+    def owner_dirty(self, owner: PartitionOwner) -> None:
+        """Have `propose` and `serve` called in this turn."""
+
+
+class PartitionOwner:
+    """See the module's docstring; implements `cluster.ports.OwnerPort`."""
+
+    def __init__(self, partition: int, context: OwnerContext, source: EntrySource, *, durable: bool) -> None:
+        self.partition = partition
+        self.durable = durable
+        self.machine = PartitionMachine()
+        self.queues: dict[int, QueueOwner] = {}
+        self.active = False
+        self.term = 0
+        self.published = 0
+        self.delivered = 0
+        self.next_sequence = 1
+        self.proposal = Proposal()
+        self.awaiting_marks: set[int] = set()
+        self._consumers: dict[tuple[int, int], int] = {}
+        self._context = context
+        self._contents = Contents(self.machine, source)
+        self._serving = Serving(self._contents)
+        self._front_ends: dict[int, FrontEndState] = {}
+        self._activation: int | None = None
+        self._hold_until: float | None = None
+        # What waits for the entry at an index to be applied, in log order.
+        self._waiters: deque[tuple[int, Callable[[], None]]] = deque()
+        self._last_proposed = 0
+
+    # -- the replica ----------------------------------------------------------------------------
+
+    def apply(self, index: int, data: bytes, now: float) -> None:
+        """One committed entry."""
+        applied = self.machine.apply(index, data)
+        if self._activation is not None and index >= self._activation:
+            self._activate(now)
+        if self.active:
+            self._follow_up(index, applied)
+
+    def restored(self) -> None:
+        """The machine's state was replaced by a snapshot's."""
+        self._contents.forget()
+
+    def leading(self, term: int) -> None:
+        """This replica was elected: it becomes owner once its first own entry is applied.
+
+        Only then does its state hold everything that former owners committed.
+        """
+        self.following()
+        self.term = term
+        self._activation = self._context.propose(self.partition, encode_entry(()))
+
+    def following(self) -> None:
+        """This replica leads no more: all soft state is void."""
+        self.active = False
+        self._activation = None
+        self.queues = {}
+        self.proposal = Proposal()
+        self.awaiting_marks.clear()
+        self._consumers.clear()
+        self._front_ends = {}
+        self._waiters.clear()
+        self._serving.clear()
+
+    def _activate(self, now: float) -> None:
+        self._activation = None
+        self.active = True
+        self._hold_until = now + HOLD_S
+        self._last_proposed = self.machine.applied_index
+        self.next_sequence = max(self.machine.next_sequence, self.term << SEQUENCES_PER_TERM_BITS)
+        for queue, state in self.machine.queues.items():
+            self.queues[queue] = QueueOwner(state)
+            self._serving.mark(queue)
+        self.reconcile()
+        self._context.owner_active(self.partition, self.term)
+        for front_end in {one for state in self.machine.queues.values() for one in state.attached}:
+            if not self._context.front_end_alive(front_end):
+                self.front_end_lost(front_end)
+        self._context.owner_dirty(self)
+
+    def _follow_up(self, index: int, applied: Applied) -> None:
+        """Act, as the owner, on what an entry did."""
+        for queue, first, last in applied.appended:
+            self.queues[queue].append(first, last)
+            self._serving.mark(queue)
+        for queue in applied.created:
+            self.queues[queue] = QueueOwner(self.machine.queues[queue], fresh=True)
+        for front_end, queue, first, last in applied.returned:
+            self._returned(front_end, queue, first, last)
+        for queue in applied.dropped:
+            self._dropped(queue)
+        for front_end, number in applied.acknowledged.items():
+            self._acknowledge(front_end, number)
+        waiters = self._waiters
+        while waiters and waiters[0][0] <= index:
+            waiters.popleft()[1]()
+        if self._serving.dirty:
+            self._context.owner_dirty(self)
+
+    def _returned(self, front_end: int, queue: int, first: int, last: int) -> None:
+        self.queues[queue].release(front_end, first, last)
+        self._serving.mark(queue)
+
+    def _dropped(self, queue: int) -> None:
+        owner = self.queues.pop(queue, None)
+        if owner is None:
+            return
+        for front_end, consumer in list(owner.consumers):
+            state = self._front_ends.get(front_end)
+            if state is not None and consumer >= FIRST_CONSUMER:
+                state.port.consumer_cancelled(state.epoch, consumer)
+        for front_end, request in self._serving.refused(owner, queue):
+            self._answer(front_end, request, NOT_FOUND)
+
+    def _acknowledge(self, front_end: int, number: int) -> None:
+        state = self._front_ends.get(front_end)
+        if state is not None:
+            state.port.acknowledged(state.epoch, number)
+
+    # -- queues ---------------------------------------------------------------------------------
+
+    def reconcile(self) -> None:
+        """Create and drop queues as the catalog says."""
+        if not self.active:
+            return
+        wanted = self._context.queues_of(self.partition)
+        for queue, semantics in wanted.items():
+            self.create_queue(queue, semantics)
+        for queue in self.machine.queues:
+            if queue not in wanted:
+                self.drop_queue(queue)
+
+    def create_queue(self, queue: int, semantics: Semantics) -> None:
+        if self.active and queue not in self.machine.queues:
+            self.operation(encode_create_queue(queue, semantics))
+
+    def drop_queue(self, queue: int) -> None:
+        if self.active and queue in self.machine.queues:
+            self.operation(encode_drop_queue(queue))
+
+    # -- greetings (OwnerPort) ------------------------------------------------------------------
+
+    def hello(self, front_end: int, epoch: int, node: str, consumers: list[ConsumerTerms]) -> None:
+        port = self._context.front_end_port(self.partition, front_end)
+        if not self.active or port is None:
+            return
+        known = self._front_ends.get(front_end)
+        accepted = 0 if known is None else known.accepted
+        self._front_ends[front_end] = FrontEndState(front_end, epoch, port, consumers, accepted=accepted)
+        for owner in self.queues.values():
+            for key in [key for key in owner.consumers if key[0] == front_end]:
+                owner.detach(*key)
+        self._serving.forget_gets(front_end)
+
+    def held(self, front_end: int, epoch: int, leases: dict[int, Ranges]) -> None:
+        state = self._state(front_end, epoch)
+        if state is None:
+            return
+        for queue, owner in self.queues.items():
+            mine = leases.get(queue, [])
+            self._release_unheld(owner, front_end, mine)
+            owner.reattached(front_end, mine)
+            self._serving.mark(queue)
+        greeted, state.greeted = state.greeted, []
+        for terms in greeted:
+            if terms.queue in self.queues:
+                self._when_attached(terms.queue, front_end, partial(self._rejoin, front_end, terms))
+            else:
+                state.port.consumer_cancelled(epoch, terms.consumer)
+        self._context.owner_dirty(self)
+
+    def _release_unheld(self, owner: QueueOwner, front_end: int, held: Ranges) -> None:
+        """What was on its way when the connection broke has reached nobody: it is ready again."""
+        lease = owner.leases.get(front_end)
+        if not lease:
+            return
+        unheld = lease.copy()
+        unheld.remove_all(held)
+        for first, last in list(unheld.ranges()):
+            owner.release(front_end, first, last, redelivered=False)
+
+    def front_end_lost(self, front_end: int) -> None:
+        """A front end's process is gone: what its consumers had goes back to the queues."""
+        if not self.active:
+            return
+        self._front_ends.pop(front_end, None)
+        self._serving.forget_gets(front_end)
+        for queue, owner in self.queues.items():
+            consumers = owner.consumer_count
+            leased = owner.lost_front_end(front_end)
+            alive = [part for one in leased for part in owner.state.alive.intersection(*one)]
+            if alive:
+                self.operation(encode_return(queue, alive, True))
+            self._serving.mark(queue)
+            if consumers and not owner.consumer_count:
+                self._context.queue_unused(queue)
+        self.operation(encode_forget(front_end))
+
+    # -- operations (OwnerPort) -----------------------------------------------------------------
+
+    def operations(self, front_end: int, epoch: int, number: int, data: bytes) -> None:
+        state = self._state(front_end, epoch)
+        if state is None:
+            return
+        if state.next_number not in (0, number):
+            state.port.resync()
+            return
+        state.next_number = number + 1
+        if number <= max(self.machine.number_of(front_end), state.accepted):
+            self.after_proposed(lambda: self._acknowledge(front_end, number))
+            return
+        state.accepted = number
+        if take_batch(self, front_end, number, data):
+            self.after_proposed(lambda: self._acknowledge(front_end, number))
+        self._context.owner_dirty(self)
+
+    def mark(self, queue: int) -> None:
+        """Something changed that may let the queue hand out messages."""
+        self._serving.mark(queue)
+
+    def operation(self, data: bytes) -> None:
+        """Put an operation of the owner's own into the next entry."""
+        self.proposal.add_operation(data)
+        self._context.owner_dirty(self)
+
+    def after_proposed(self, callback: Callable[[], None]) -> None:
+        """Call back once everything that the owner has taken up to now is applied."""
+        if self.proposal:
+            self.proposal.committed.append(callback)
+        elif self._last_proposed > self.machine.applied_index:
+            self._waiters.append((self._last_proposed, callback))
+        else:
+            callback()
+
+    # -- consumers and requests (OwnerPort) -----------------------------------------------------
+
+    def attach(self, front_end: int, epoch: int, request: int, terms: ConsumerTerms) -> None:
+        if self._state(front_end, epoch) is None:
+            return
+        if terms.queue not in self.queues:
+            self._answer(front_end, request, NOT_FOUND)
+            return
+
+        def join() -> None:
+            self._answer(front_end, request, self._join(front_end, terms))
+
+        self._when_attached(terms.queue, front_end, join)
+
+    def _join(self, front_end: int, terms: ConsumerTerms) -> list[Any] | None:
+        """Add a consumer whose front end is known to all replicas; what is wrong with it, if anything."""
+        owner = self.queues.get(terms.queue)
+        if owner is None:
+            return NOT_FOUND
+        try:
+            owner.attach(
+                front_end,
+                terms.consumer,
+                priority=terms.priority,
+                no_ack=terms.no_ack,
+                exclusive=terms.exclusive,
+                sent=terms.delivered,
+            )
+        except ExclusiveConsumerError:
+            return ACCESS_REFUSED
+        self._consumers[front_end, terms.consumer] = terms.queue
+        owner.credit(front_end, terms.consumer, terms.limit)
+        self._serving.mark(terms.queue)
+        self._context.owner_dirty(self)
+        return None
+
+    def _rejoin(self, front_end: int, terms: ConsumerTerms) -> None:
+        state = self._front_ends.get(front_end)
+        if self._join(front_end, terms) is not None and state is not None:
+            state.port.consumer_cancelled(state.epoch, terms.consumer)
+
+    def _when_attached(self, queue: int, front_end: int, callback: Callable[[], None]) -> None:
+        """Call back once the log says that the front end may hold leases of the queue.
+
+        A new owner asks exactly those front ends what they hold; one that it does not know of must
+        never have got anything.
+        """
+        state = self.machine.queues[queue]
+        if front_end not in state.attached:
+            self.operation(encode_attach(queue, front_end))
+        self.after_proposed(callback)
+
+    def detach(self, front_end: int, epoch: int, consumer: int) -> None:
+        if self._state(front_end, epoch) is None:
+            return
+        queue = self._consumers.pop((front_end, consumer), None)
+        owner = None if queue is None else self.queues.get(queue)
+        if queue is not None and owner is not None:
+            owner.detach(front_end, consumer)
+            if not owner.consumer_count:
+                self._context.queue_unused(queue)
+
+    def credit(self, front_end: int, epoch: int, limits: list[tuple[int, int]]) -> None:
+        if self._state(front_end, epoch) is None:
+            return
+        for consumer, limit in limits:
+            queue = self._consumers.get((front_end, consumer))
+            owner = None if queue is None else self.queues.get(queue)
+            if queue is not None and owner is not None:
+                owner.credit(front_end, consumer, limit)
+                self._serving.mark(queue)
+        self._context.owner_dirty(self)
+
+    def request(self, front_end: int, epoch: int, request: int, name: str, arguments: list[Any]) -> None:
+        if self._state(front_end, epoch) is None:
+            return
+        queue = arguments[0]
+        owner = self.queues.get(queue)
+        if owner is None:
+            self.after_proposed(lambda: self._count_late(front_end, request, name, queue))
+        elif name == "get":
+            self._when_attached(queue, front_end, lambda: self._get(front_end, request, queue, arguments[1]))
+        elif name == "purge":
+            purged = owner.purge()
+            if purged.durable:
+                self.operation(encode_purge(queue, purged.durable))
+            self.after_proposed(lambda: self._answer(front_end, request, purged.count))
+        else:
+            self._answer(front_end, request, [len(owner.ready), owner.consumer_count, owner.leased_count])
+        self._context.owner_dirty(self)
+
+    def _count_late(self, front_end: int, request: int, name: str, queue: int) -> None:
+        """A queue that was only just declared is empty; one that is gone is not found."""
+        if name == "count" and queue in self.queues:
+            self._answer(front_end, request, [0, 0, 0])
+        elif name == "purge" and queue in self.queues:
+            self._answer(front_end, request, 0)
+        else:
+            self._answer(front_end, request, NOT_FOUND)
+
+    def _get(self, front_end: int, request: int, queue: int, no_ack: bool) -> None:
+        owner = self.queues.get(queue)
+        if owner is None:
+            self._answer(front_end, request, NOT_FOUND)
+        else:
+            self._serving.ask(owner, queue, front_end, request, no_ack)
+            self._context.owner_dirty(self)
+
+    def _answer(self, front_end: int, request: int, value: Any, delivery: Delivery | None = None) -> None:
+        state = self._front_ends.get(front_end)
+        if state is not None:
+            state.port.result(state.epoch, request, value, delivery)
+
+    def _state(self, front_end: int, epoch: int) -> FrontEndState | None:
+        state = self._front_ends.get(front_end)
+        return state if state is not None and state.epoch == epoch and self.active else None
+
+    # -- the turn -------------------------------------------------------------------------------
+
+    def tick(self, now: float) -> None:
+        """Front ends that have not answered in time hold nothing any more."""
+        if self.active and self._hold_until is not None and now >= self._hold_until:
+            self._hold_until = None
+            for queue, owner in self.queues.items():
+                if owner.held:
+                    owner.release_held(redelivered=True)
+                    self._serving.mark(queue)
+            self._context.owner_dirty(self)
+
+    def propose(self) -> bool:
+        """Propose what has been collected, unless it is better to let it grow; whether nothing waits."""
+        if not self.active:
+            return True
+        self._add_marks()
+        proposal = self.proposal
+        if not proposal:
+            return True
+        if proposal.size < PROPOSE_AT_BYTES and not self._context.disk_idle():
+            return False
+        self.proposal = Proposal()
+        index = self._context.propose(self.partition, proposal.encode())
+        self._last_proposed = max(self._last_proposed, index)
+        for callback in proposal.committed:
+            self._waiters.append((index, callback))
+        return True
+
+    def _add_marks(self) -> None:
+        for queue in self.awaiting_marks:
+            owner = self.queues.get(queue)
+            mark = None if owner is None else owner.wanted_mark(self.next_sequence - 1)
+            if mark is not None:
+                self.proposal.add_operation(encode_mark(queue, mark))
+                self.proposal.committed.append(partial(self._serving.mark, queue))
+        self.awaiting_marks.clear()
+
+    def serve(self) -> None:
+        """Hand out what is ready."""
+        if not self.active or not self._serving.dirty or not self._context.may_serve(self.partition):
+            return
+        outgoing: dict[int, list[Delivery]] = {}
+        for queue in self._serving.take_dirty():
+            owner = self.queues.get(queue)
+            if owner is None:
+                continue
+            for handout in self._serving.hand_out(owner, queue):
+                if handout.grant.removal and not handout.grant.soft:
+                    self._remove_first(owner, handout)
+                else:
+                    if handout.grant.removal:
+                        removed(owner, handout)
+                    self._hand_over(handout, outgoing)
+            for front_end, request in self._serving.refused(owner, queue):
+                self._answer(front_end, request, None)
+            if owner.blocked:
+                self.awaiting_marks.add(queue)
+                self._context.owner_dirty(self)
+        self._send(outgoing)
+
+    def _remove_first(self, owner: QueueOwner, handout: Handout) -> None:
+        self.proposal.add_operation(removal_operation(handout))
+
+        def committed() -> None:
+            removed(owner, handout)
+            outgoing: dict[int, list[Delivery]] = {}
+            self._hand_over(handout, outgoing)
+            self._send(outgoing)
+
+        self.proposal.committed.append(committed)
+        self._context.owner_dirty(self)
+
+    def _hand_over(self, handout: Handout, outgoing: dict[int, list[Delivery]]) -> None:
+        grant = handout.grant
+        if grant.consumer >= FIRST_CONSUMER:
+            outgoing.setdefault(grant.front_end, []).extend(handout.deliveries)
+            return
+        owner = self.queues.get(handout.queue)
+        left = 0 if owner is None else len(owner.ready)
+        requests = iter(self._serving.served(handout.queue, grant))
+        for delivery in handout.deliveries:
+            for i in range(delivery.run.count):
+                one = Delivery(
+                    grant.consumer, delivery.queue, delivery.first + i, delivery.redelivered,
+                    delivery.run.slice(i, 1),
+                )  # fmt: skip
+                self._answer(grant.front_end, next(requests), left, one)
+
+    def _send(self, outgoing: dict[int, list[Delivery]]) -> None:
+        for front_end, deliveries in outgoing.items():
+            state = self._front_ends.get(front_end)
+            if state is not None:
+                self.delivered += sum(delivery.run.count for delivery in deliveries)
+                state.port.delivered(state.epoch, deliveries)

@@ -1,0 +1,88 @@
+"""The one interface between a front end and a partition's owner.
+
+The two may be in one process or on two nodes; `cluster.link_protocol` carries the same calls over
+the peer transport. Every call names the link's epoch: a front end starts a new epoch whenever it
+greets an owner, so that nothing sent before a failover or a lost message is mistaken for news.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from node.runs import Run
+
+Ranges = list[tuple[int, int]]
+"""Closed ranges of sequence numbers, ascending."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerTerms:
+    """What a front end asks of an owner for one consumer.
+
+    `limit` and `delivered` count messages since the consumer was attached, as delivery-count and
+    link-credit do in AMQP 1.0: the owner may send while what it sent is below `limit`.
+    """
+
+    consumer: int
+    queue: int
+    limit: int
+    delivered: int
+    no_ack: bool
+    exclusive: bool
+    priority: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A run of consecutive messages of one queue for one consumer."""
+
+    consumer: int
+    queue: int
+    first: int
+    redelivered: bool
+    run: Run
+
+
+class OwnerPort(Protocol):
+    """What a front end says to an owner."""
+
+    def hello(self, front_end: int, epoch: int, node: str, consumers: list[ConsumerTerms]) -> None:
+        """Begin an epoch; these are all the consumers that the front end has on the partition."""
+
+    def operations(self, front_end: int, epoch: int, number: int, data: bytes) -> None:
+        """One numbered batch of operations (`node.engine.entry`)."""
+
+    def held(self, front_end: int, epoch: int, leases: dict[int, Ranges]) -> None:
+        """End of the greeting: the leases, by queue, that the front end still holds."""
+
+    def attach(self, front_end: int, epoch: int, request: int, terms: ConsumerTerms) -> None:
+        """Add a consumer; answered by `result(request)`."""
+
+    def detach(self, front_end: int, epoch: int, consumer: int) -> None:
+        """Remove a consumer; what it holds stays leased to the front end."""
+
+    def credit(self, front_end: int, epoch: int, limits: list[tuple[int, int]]) -> None:
+        """New limits, by consumer."""
+
+    def request(self, front_end: int, epoch: int, request: int, name: str, arguments: list[Any]) -> None:
+        """Ask for something that is answered by `result(request)`: `get`, `purge`, `count`."""
+
+
+class FrontEndPort(Protocol):
+    """What an owner says to a front end."""
+
+    def acknowledged(self, epoch: int, number: int) -> None:
+        """All operation batches up to `number` are committed."""
+
+    def delivered(self, epoch: int, deliveries: list[Delivery]) -> None:
+        """Messages for the front end's consumers."""
+
+    def result(self, epoch: int, request: int, value: Any, delivery: Delivery | None) -> None:
+        """The answer to `attach` or `request`."""
+
+    def consumer_cancelled(self, epoch: int, consumer: int) -> None:
+        """The queue is gone."""
+
+    def resync(self) -> None:
+        """Something was lost on the way: greet the owner again."""

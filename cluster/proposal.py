@@ -1,0 +1,56 @@
+"""What an owner collects between two entries, and what it knows of each front end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from cluster.ports import ConsumerTerms, FrontEndPort
+from node.engine.entry import OWNER, Buffer, encode_batch, encode_entry
+
+
+@dataclass(slots=True)
+class FrontEndState:
+    """A front end that has greeted this owner.
+
+    `next_number` is the operation batch that must come next in this epoch (0: any, it is the
+    first); `accepted` the highest that this owner has taken, whether committed or not.
+    """
+
+    front_end: int
+    epoch: int
+    port: FrontEndPort
+    greeted: list[ConsumerTerms]
+    next_number: int = 0
+    accepted: int = 0
+
+
+@dataclass(slots=True)
+class Proposal:
+    """The entry that is being put together."""
+
+    batches: list[Sequence[Buffer]] = field(default_factory=list)
+    operations: list[bytes] = field(default_factory=list)
+    committed: list[Callable[[], None]] = field(default_factory=list)
+    size: int = 0
+
+    def add_batch(self, front_end: int, number: int, first: int, operations: Sequence[Buffer]) -> None:
+        """A front end's operations, the messages in them numbered from `first` on."""
+        parts = encode_batch(front_end, number, first, operations)
+        self.batches.append(parts)
+        self.size += sum(map(len, parts))
+
+    def add_operation(self, operation: bytes) -> None:
+        """An operation of the owner's own."""
+        self.operations.append(operation)
+        self.size += len(operation)
+
+    def __bool__(self) -> bool:
+        return self.size > 0
+
+    def encode(self) -> bytes:
+        """The entry. The owner's own operations stand first: what they create, the others may use."""
+        batches = self.batches
+        if self.operations:
+            batches = [encode_batch(OWNER, 0, 0, self.operations), *batches]
+        return encode_entry(batches)

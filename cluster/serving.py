@@ -1,0 +1,115 @@
+"""Gives an owner's ready messages to consumers, and answers basic.get. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from cluster.contents import Contents
+from cluster.ports import Delivery, FrontEndPort
+from node.engine.dispatch import Grant, QueueOwner
+from node.engine.entry import OWNER, encode_settle
+
+DISPATCH_BUDGET: Final = 4096
+"""Messages of one queue handed out in one turn, so that queues take turns."""
+
+GET_LINK: Final = 1
+GET_LINK_NO_ACK: Final = 2
+FIRST_CONSUMER: Final = 16
+"""Numbers below are the links that basic.get uses; consumers of front ends start here."""
+
+
+@dataclass(slots=True)
+class Handout:
+    """Granted messages whose contents have been fetched; `removal`: not to be sent before the commit."""
+
+    grant: Grant
+    queue: int
+    deliveries: list[Delivery]
+
+
+class Serving:
+    """Which queues have something to hand out, and who waits for a basic.get."""
+
+    def __init__(self, contents: Contents) -> None:
+        self._contents = contents
+        self._dirty: dict[int, None] = {}
+        self._gets: dict[tuple[int, int, int], deque[int]] = {}
+
+    def clear(self) -> None:
+        self._dirty.clear()
+        self._gets.clear()
+
+    def mark(self, queue: int) -> None:
+        """Something changed that may let the queue hand out messages."""
+        self._dirty[queue] = None
+
+    @property
+    def dirty(self) -> bool:
+        return bool(self._dirty)
+
+    def take_dirty(self) -> list[int]:
+        dirty, self._dirty = self._dirty, {}
+        return list(dirty)
+
+    # -- basic.get ------------------------------------------------------------------------------
+
+    def ask(self, owner: QueueOwner, queue: int, front_end: int, request: int, no_ack: bool) -> None:
+        """A front end asks for one message; the front end's ATTACH is applied."""
+        link = GET_LINK_NO_ACK if no_ack else GET_LINK
+        waiting = self._gets.setdefault((queue, front_end, link), deque())
+        if (front_end, link) not in owner.consumers:
+            owner.attach(front_end, link, no_ack=no_ack, counted=False)
+        waiting.append(request)
+        sent = owner.consumers[front_end, link].sent
+        owner.credit(front_end, link, sent + len(waiting))
+        self.mark(queue)
+
+    def forget_gets(self, front_end: int) -> None:
+        """The front end asks again, or is gone."""
+        for key in [key for key in self._gets if key[1] == front_end]:
+            del self._gets[key]
+
+    def served(self, queue: int, grant: Grant) -> list[int]:
+        """The requests that a grant to a get link answers."""
+        waiting = self._gets[queue, grant.front_end, grant.consumer]
+        return [waiting.popleft() for _ in range(grant.last - grant.first + 1)]
+
+    def refused(self, owner: QueueOwner, queue: int) -> list[tuple[int, int]]:
+        """The (front end, request) pairs of gets for which the queue has nothing."""
+        found: list[tuple[int, int]] = []
+        for (of, front_end, link), waiting in self._gets.items():
+            if of == queue and waiting and owner.drain(front_end, link):
+                found.extend((front_end, request) for request in waiting)
+                waiting.clear()
+        return found
+
+    # -- contents -------------------------------------------------------------------------------
+
+    def hand_out(self, owner: QueueOwner, queue: int) -> list[Handout]:
+        """Grant what can be granted now, with contents."""
+        handouts = []
+        for grant in owner.dispatch(DISPATCH_BUDGET):
+            source = owner.soft if grant.soft else self._contents
+            deliveries = [
+                Delivery(grant.consumer, queue, first, grant.redelivered, run)
+                for first, run in source.runs(grant.first, grant.last)
+            ]
+            handouts.append(Handout(grant, queue, deliveries))
+        return handouts
+
+
+Send = Callable[[FrontEndPort, list[Delivery]], None]
+
+
+def removal_operation(handout: Handout) -> bytes:
+    """The entry that must be committed before an at-most-once delivery leaves (design rule 4)."""
+    grant = handout.grant
+    return encode_settle(handout.queue, [(grant.first, grant.last)])
+
+
+def removed(owner: QueueOwner, handout: Handout) -> None:
+    """The removal is committed, or was of messages that no log knows."""
+    owner.settle(OWNER, handout.grant.first, handout.grant.last)

@@ -1,0 +1,390 @@
+"""Drives every Raft group of one node over one journal and one transport.
+
+The host is the shell's half of the Raft core without sockets, threads or clocks of its own: `send`
+queues parts for a peer, `Writer` makes staged journal records durable, `now` is always an argument.
+The simulator drives the same code with a simulated writer and network.
+
+Order of one turn, which durability rests on:
+1. `Ready.messages` leave at once: a leader's appends travel while its own disk writes;
+2. entries and hard states are staged in the journal;
+3. `Ready.messages_after_sync` wait until everything staged up to then is durable.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from replication.journal import Journal, PartitionLog
+from replication.raft import (
+    Entry,
+    EntryKind,
+    Membership,
+    Message,
+    Raft,
+    RaftConfig,
+    Ready,
+    Role,
+    Snapshot,
+    SnapshotRequest,
+    decode_message,
+    encode_message,
+)
+from replication.snapshots import ACKNOWLEDGED, FINAL, Part, SnapshotReceiver, SnapshotSender
+
+RAFT_TAG = b"R"
+SNAPSHOT_TAG = b"S"
+_ENVELOPE = struct.Struct(">cI")
+
+
+class Machine(Protocol):
+    """A replicated state machine, as the host sees it."""
+
+    def apply(self, entries: Sequence[Entry], now: float) -> None:
+        """Apply committed entries in log order; called once for each index."""
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Replace the whole state by that of a snapshot."""
+
+    def snapshot(self) -> bytes:
+        """The state after the last applied entry, without the contents that live entries hold."""
+
+    def live(self) -> list[tuple[int, int]]:
+        """The log indexes, as closed ranges, of applied entries that still hold something needed."""
+
+    def role_changed(self, leading: bool, term: int, leader: str | None, now: float) -> None:
+        """Called when this replica's role, term or known leader changed."""
+
+    def read_ready(self, context: bytes) -> None:
+        """A read index asked for with `context` was confirmed and is applied here."""
+
+
+class Writer(Protocol):
+    """Makes staged journal records durable, one batch at a time (`JournalWriter`)."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether a batch is being written."""
+
+    def kick(self) -> None:
+        """Start writing what is staged, unless a batch is being written already."""
+
+
+@dataclass(slots=True)
+class Group:
+    """One partition's replica on this node."""
+
+    partition: int
+    raft: Raft
+    log: PartitionLog
+    machine: Machine
+    seen: tuple[Role, int, str | None] | None = None
+    pending: PendingSnapshot | None = None
+    waiting_reads: deque[tuple[int, bytes]] = field(default_factory=deque)
+
+
+@dataclass(frozen=True, slots=True)
+class PendingSnapshot:
+    """A snapshot taken of the machine that still waits for lagging followers before it cuts the log."""
+
+    snapshot: Snapshot
+    live: list[tuple[int, int]]
+    cut_after: float
+
+
+class Host:
+    """All Raft groups of a node. Not thread-safe: everything runs on the event loop's thread."""
+
+    SNAPSHOT_PATIENCE_S = 10.0
+    """How long a follower that answers but lags may delay the cutting of the leader's log."""
+
+    def __init__(
+        self,
+        config: RaftConfig,
+        journal: Journal,
+        send: Callable[[str, Sequence[bytes | memoryview]], object],
+        random: Callable[[], float],
+        snapshot_bytes: int,
+    ) -> None:
+        self.node = config.node
+        self.groups: dict[int, Group] = {}
+        self.failed: OSError | None = None
+        self._config = config
+        self._journal = journal
+        self._send_parts = send
+        self._random = random
+        self._snapshot_bytes = snapshot_bytes
+        self._dirty: dict[int, Group] = {}
+        self._unsynced: list[tuple[Group, Message]] = []
+        self._syncing: list[tuple[Group, Message]] = []
+        self._senders: dict[tuple[int, str], SnapshotSender] = {}
+        self._receivers: dict[tuple[int, str], SnapshotReceiver] = {}
+        self._writer: Writer | None = None
+        self.elections = 0
+
+    def attach_writer(self, writer: Writer) -> None:
+        self._writer = writer
+
+    # -- groups ---------------------------------------------------------------------------------
+
+    def open(self, partition: int, membership: Membership, machine: Machine, now: float) -> Group:
+        """Start this node's replica of a partition from what the journal holds of it."""
+        log = self._journal.log(partition)
+        snapshot = log.snapshot()
+        if snapshot is not None:
+            machine.restore(snapshot)
+        config = replace(self._config, partition=partition)
+        raft = Raft(config, log, membership, now, self._random)
+        group = Group(partition, raft, log, machine)
+        self.groups[partition] = group
+        self._dirty[partition] = group
+        return group
+
+    def close(self, partition: int) -> None:
+        """Stop the replica and forget its log."""
+        if self.groups.pop(partition, None) is not None:
+            self._dirty.pop(partition, None)
+            self._journal.drop(partition)
+
+    # -- inputs ---------------------------------------------------------------------------------
+
+    def propose(self, partition: int, data: bytes, now: float) -> int:
+        """Append `data` to the partition's log and return its index; raises `NotLeaderError`."""
+        group = self.groups[partition]
+        index = group.raft.propose(data, now)
+        self._dirty[partition] = group
+        return index
+
+    def read_index(self, partition: int, context: bytes, now: float) -> None:
+        """Ask for a linearizable read point; `Machine.read_ready(context)` answers."""
+        group = self.groups[partition]
+        group.raft.read_index(context, now)
+        self._dirty[partition] = group
+
+    def receive(self, peer: str, parts: Sequence[bytes], now: float) -> None:
+        """Take one message of a peer whose first part starts with one of this module's tags."""
+        tag, partition = _ENVELOPE.unpack_from(parts[0])
+        group = self.groups.get(partition)
+        if group is None:
+            return
+        if tag == RAFT_TAG:
+            group.raft.step(decode_message(parts[1:]), now)
+            self._dirty[partition] = group
+        else:
+            self._receive_stream_part(group, peer, parts[1:], now)
+
+    def leads(self, partition: int, now: float) -> bool:
+        """Whether this node leads the partition and a majority has lately said so (leader lease)."""
+        group = self.groups.get(partition)
+        return group is not None and group.raft.leads(now)
+
+    @property
+    def idle(self) -> bool:
+        """Whether what is proposed now would be written at once."""
+        return self._writer is None or not self._writer.busy
+
+    def campaign(self, partition: int, now: float) -> None:
+        """Stand for election without waiting for the time-out, where no leader is known."""
+        group = self.groups[partition]
+        if group.raft.leader is None:
+            group.raft.campaign(now)
+            self._dirty[partition] = group
+
+    def peer_up(self, peer: str, now: float) -> None:
+        """There is a connection to the peer again."""
+        for group in self.groups.values():
+            group.raft.peer_up(peer, now)
+            self._dirty[group.partition] = group
+
+    def peer_lost(self, peer: str, now: float) -> None:
+        """The connection to a peer broke: its groups need not wait for a time-out to suspect it."""
+        for group in self.groups.values():
+            group.raft.peer_lost(peer, now)
+            self._dirty[group.partition] = group
+        for key in [key for key in self._senders if key[1] == peer]:
+            self._finish_stream(key, ok=False, now=now)
+
+    def tick(self, now: float) -> None:
+        """Run every timer that is due."""
+        for group in self.groups.values():
+            if group.raft.next_deadline() <= now:
+                group.raft.tick(now)
+                self._dirty[group.partition] = group
+            self._consider_snapshot(group, now)
+        for key, sender in list(self._senders.items()):
+            if sender.stalled(now):
+                self._finish_stream(key, ok=False, now=now)
+
+    def next_deadline(self) -> float:
+        """When `tick` must be called next, in seconds of the monotonic clock."""
+        return min((group.raft.next_deadline() for group in self.groups.values()), default=float("inf"))
+
+    # -- the turn -------------------------------------------------------------------------------
+
+    def turn(self, now: float) -> None:
+        """Carry out everything the groups decided; ends with the writer started if it was idle."""
+        if self.failed is not None:
+            return
+        while self._dirty:
+            groups, self._dirty = self._dirty, {}
+            for group in groups.values():
+                while group.raft.has_ready():
+                    self._carry_out(group, group.raft.ready(), now)
+                self._report_role(group, now)
+        self.kick(now)
+
+    def kick(self, now: float) -> None:
+        """Hand what is staged to the writer, with the messages that depend on it."""
+        writer = self._writer
+        if writer is None or writer.busy:
+            return
+        self._syncing, self._unsynced = self._unsynced, self._syncing
+        writer.kick()
+        if not writer.busy:
+            self._release(now)
+
+    def durable(self, results: Iterable[tuple[int, int, int]], now: float) -> None:
+        """A batch is on disk: release what waited for it and count this node's own copies."""
+        self._release(now)
+        for partition, index, term in results:
+            group = self.groups.get(partition)
+            if group is not None:
+                group.raft.persisted(index, term, now)
+                self._dirty[partition] = group
+
+    def disk_failed(self, error: OSError) -> None:
+        """A write or fsync failed: nothing that depended on it may ever leave this node.
+
+        The state of the page cache is unknown after a failed fsync, so there is no retry; the
+        process steps down by going silent and stops.
+        """
+        self.failed = error
+        self._unsynced.clear()
+        self._syncing.clear()
+
+    def _release(self, now: float) -> None:
+        messages = self._syncing
+        for group, message in messages:
+            self._send(group, message, now)
+        messages.clear()
+
+    def _carry_out(self, group: Group, ready: Ready, now: float) -> None:
+        log = group.log
+        if ready.snapshot is not None:
+            self._install(group, ready.snapshot)
+        for message in ready.messages:
+            self._send(group, message, now)
+        if ready.entries:
+            log.append(ready.entries)
+        if ready.hard_state is not None:
+            log.set_hard_state(ready.hard_state)
+        self._unsynced.extend((group, message) for message in ready.messages_after_sync)
+        entries = [entry for entry in ready.committed if entry.kind == EntryKind.NORMAL and entry.data]
+        self._report_role(group, now)
+        if ready.committed:
+            group.machine.apply(entries, now)
+        for read in ready.reads:
+            group.waiting_reads.append((read.index, read.context))
+        while group.waiting_reads and group.waiting_reads[0][0] <= group.raft.applied_index:
+            group.machine.read_ready(group.waiting_reads.popleft()[1])
+
+    def _report_role(self, group: Group, now: float) -> None:
+        raft = group.raft
+        role = (raft.role, raft.term, raft.leader)
+        if role != group.seen:
+            if raft.role is Role.LEADER:
+                self.elections += 1
+            group.seen = role
+            group.machine.role_changed(raft.role is Role.LEADER, raft.term, raft.leader, now)
+
+    def _send(self, group: Group, message: Message, now: float) -> None:
+        if isinstance(message, SnapshotRequest):
+            self._start_stream(group, message, now)
+            return
+        envelope = _ENVELOPE.pack(RAFT_TAG, group.partition)
+        self._send_parts(message.to, [envelope, *encode_message(message)])
+
+    # -- snapshots ------------------------------------------------------------------------------
+
+    def _consider_snapshot(self, group: Group, now: float) -> None:
+        """Take a snapshot when the log has grown, and cut the log once nobody near needs its tail."""
+        pending = group.pending
+        if pending is None:
+            if group.log.bytes_since_snapshot >= self._snapshot_bytes:
+                self._take_snapshot(group, now)
+        elif self._may_cut(group, pending, now):
+            group.log.compact(pending.snapshot, pending.live)
+            group.pending = None
+
+    def _take_snapshot(self, group: Group, now: float) -> None:
+        raft = group.raft
+        index = raft.applied_index
+        if index < group.log.first_index():
+            return
+        snapshot = Snapshot(index, group.log.term(index), raft.membership_at(index), group.machine.snapshot())
+        group.pending = PendingSnapshot(snapshot, group.machine.live(), now + self.SNAPSHOT_PATIENCE_S)
+
+    def _may_cut(self, group: Group, pending: PendingSnapshot, now: float) -> bool:
+        if any(partition == group.partition for partition, _ in self._senders):
+            return False
+        if group.raft.role is not Role.LEADER or now >= pending.cut_after:
+            return True
+        return all(
+            progress.match >= pending.snapshot.index
+            for progress in group.raft.progress.values()
+            if progress.contact > now - self._config.election_timeout_s
+        )
+
+    def _start_stream(self, group: Group, request: SnapshotRequest, now: float) -> None:
+        sender = SnapshotSender(request, group.log, now)
+        self._senders[(group.partition, request.to)] = sender
+        self._send_stream_part(group.partition, request.to, sender.first())
+
+    def _finish_stream(self, key: tuple[int, str], *, ok: bool, now: float) -> None:
+        del self._senders[key]
+        partition, peer = key
+        group = self.groups.get(partition)
+        if group is not None:
+            group.raft.report_snapshot(peer, ok, now)
+            self._dirty[partition] = group
+
+    def _send_stream_part(self, partition: int, peer: str, part: Part) -> None:
+        self._send_parts(peer, [_ENVELOPE.pack(SNAPSHOT_TAG, partition), *part.encode()])
+
+    def _receive_stream_part(self, group: Group, peer: str, parts: Sequence[bytes], now: float) -> None:
+        part = Part.decode(parts)
+        key = (group.partition, peer)
+        if part.kind == ACKNOWLEDGED:
+            sender = self._senders.get(key)
+            if sender is None or not part.matches(sender):
+                return
+            following = sender.acknowledged(part, now)
+            if following is not None:
+                self._send_stream_part(group.partition, peer, following)
+            elif sender.finished:
+                self._finish_stream(key, ok=True, now=now)
+            return
+        receiver = self._receivers.get(key)
+        if part.number == 0:
+            receiver = self._receivers[key] = SnapshotReceiver(part.term, part.snapshot_index)
+        if receiver is None or not receiver.take(part):
+            return
+        if part.kind == FINAL:
+            group.raft.step(decode_message(part.body), now)
+            self._dirty[group.partition] = group
+        self._send_stream_part(group.partition, peer, receiver.acknowledgement(part))
+
+    def _install(self, group: Group, snapshot: Snapshot) -> None:
+        """Replace log and machine by a snapshot that a leader streamed here."""
+        kept: list[Entry] = []
+        for key, receiver in list(self._receivers.items()):
+            if key[0] == group.partition and receiver.snapshot_index == snapshot.index:
+                kept = receiver.kept
+            if key[0] == group.partition:
+                del self._receivers[key]
+        group.pending = None
+        group.log.install(snapshot, kept)
+        group.machine.restore(snapshot)
