@@ -85,7 +85,9 @@ class Broker:
         self.replicas: dict[int, Replica] = {}
         self.links: dict[int, PartitionLink] = {}
         self.connected: set[str] = set()
+        self.local_queues: dict[int, Semantics] = {}
         self.on_wanted: Callable[[], None] = _nothing
+        self.on_unused: Callable[[int], None] = _nothing
         self._journal = journal
         self._send = send
         self._transient: dict[int, TransientLog] = {}
@@ -393,12 +395,16 @@ class Broker:
 
     def queues_of(self, partition: int) -> dict[int, Semantics]:
         queues = self.catalog.state.queues.values()
-        return {queue.id: queue.semantics for queue in queues if queue.partition == partition}
+        wanted = {queue.id: queue.semantics for queue in queues if queue.partition == partition}
+        if partition in self._transient:
+            wanted.update(self.local_queues)
+        return wanted
 
     def queue_unused(self, queue: int) -> None:
         definition = self.catalog.state.queues_by_id.get(queue)
         if definition is not None and definition.auto_delete:
             self.catalog.submit("delete_queue", {"id": queue}, _ignore, self.now)
+        self.on_unused(queue)
 
     def owner_dirty(self, owner: PartitionOwner) -> None:
         if not self._dirty_owners:
@@ -431,8 +437,8 @@ class CatalogObserver(Observer):
         self._broker.catalog_replaced()
 
 
-def _nothing() -> None:
-    """Nobody waits for turns yet."""
+def _nothing(*_: object) -> None:
+    """Nobody has asked to be told yet."""
 
 
 def _ignore(value: Any, refusal: Any) -> None:

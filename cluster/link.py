@@ -10,25 +10,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
-from cluster.ports import ConsumerTerms, Delivery, OwnerPort, Ranges
+from cluster.ports import GET_LINK, ConsumerTerms, Delivery, OwnerPort, Ranges
 from node.engine.entry import encode_discard, encode_publish, encode_return, encode_settle
 from node.engine.ranges import RangeSet
+from node.frontend.ports import Subscriber
 from node.runs import Run
 
 WINDOW_BYTES = 8 * 1024 * 1024
 """Operations that may wait for their commit; beyond it publishers are not read from."""
-
-
-class Subscriber(Protocol):
-    """The connection that a consumer or a publish belongs to, as a link sees it."""
-
-    def deliver(self, consumer: int, run: Run, first: int, redelivered: bool) -> None: ...
-    def confirm(self, channel: int, first: int, last: int) -> None: ...
-    def reject(self, channel: int, first: int, last: int) -> None: ...
-    def consumer_cancelled(self, consumer: int) -> None: ...
-    def unblocked(self) -> None: ...
 
 
 @dataclass(slots=True)
@@ -329,7 +320,7 @@ class PartitionLink:
             return
         if pending.consumer is not None and value is None:
             self.consumers[pending.consumer.id] = pending.consumer
-        if delivery is not None and not delivery.consumer:
+        if delivery is not None and delivery.consumer == GET_LINK:
             self._hold(delivery.queue, delivery.first, delivery.first)
         pending.answer(value, delivery)
 

@@ -21,7 +21,7 @@ TO_OWNER = b"L"
 TO_FRONT_END = b"O"
 _ENVELOPE = struct.Struct(">cBIQQ")
 
-Send = Callable[[Sequence[bytes | memoryview]], None]
+Send = Callable[[Sequence[bytes | memoryview]], object]
 
 
 class OwnerCall(IntEnum):

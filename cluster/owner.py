@@ -14,9 +14,9 @@ from typing import Any, Final, Protocol
 
 from cluster.contents import Contents, EntrySource
 from cluster.intake import take_batch
-from cluster.ports import ConsumerTerms, Delivery, FrontEndPort, Ranges
+from cluster.ports import FIRST_CONSUMER, ConsumerTerms, Delivery, FrontEndPort, Ranges
 from cluster.proposal import FrontEndState, Proposal
-from cluster.serving import FIRST_CONSUMER, Handout, Serving, removal_operation, removed
+from cluster.serving import Handout, Serving, removal_operation, removed
 from node.engine.dispatch import ExclusiveConsumerError, QueueOwner
 from node.engine.entry import (
     Semantics,

@@ -8,12 +8,18 @@ greets an owner, so that nothing sent before a failover or a lost message is mis
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from node.runs import Run
 
 Ranges = list[tuple[int, int]]
 """Closed ranges of sequence numbers, ascending."""
+
+
+GET_LINK: Final = 1
+GET_LINK_NO_ACK: Final = 2
+FIRST_CONSUMER: Final = 16
+"""Consumers of front ends are numbered from here on; the numbers below serve basic.get."""
 
 
 @dataclass(frozen=True, slots=True)

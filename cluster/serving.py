@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from cluster.contents import Contents
-from cluster.ports import Delivery, FrontEndPort
+from cluster.ports import GET_LINK, GET_LINK_NO_ACK, Delivery
 from node.engine.dispatch import Grant, QueueOwner
 from node.engine.entry import OWNER, encode_settle
 
 DISPATCH_BUDGET: Final = 4096
 """Messages of one queue handed out in one turn, so that queues take turns."""
-
-GET_LINK: Final = 1
-GET_LINK_NO_ACK: Final = 2
-FIRST_CONSUMER: Final = 16
-"""Numbers below are the links that basic.get uses; consumers of front ends start here."""
 
 
 @dataclass(slots=True)
@@ -99,9 +93,6 @@ class Serving:
             ]
             handouts.append(Handout(grant, queue, deliveries))
         return handouts
-
-
-Send = Callable[[FrontEndPort, list[Delivery]], None]
 
 
 def removal_operation(handout: Handout) -> bytes:

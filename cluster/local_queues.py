@@ -1,0 +1,107 @@
+"""Server-named exclusive queues: known to this node alone, on no disk and in no catalog.
+
+Their names tell other nodes where they are (`cluster.definitions.local_queue_name`). Only a binding
+to such a queue is in the catalog, because publishers on other nodes route by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from cluster.broker import Broker
+from cluster.catalog_state import ResourceLockedError, RestartedError
+from cluster.definitions import local_queue_name
+from cluster.placement import place
+from node.engine.errors import NotFoundError
+from node.frontend.ports import QueueDeclaration, QueueRef
+
+FIRST_LOCAL_ID: Final = 1 << 63
+"""Queue ids from here on are a node's own; the catalog counts from 1."""
+
+
+@dataclass(slots=True)
+class LocalQueue:
+    ref: QueueRef
+    vhost: str
+    holder: int
+    auto_delete: bool
+    bound: bool = False
+
+
+class LocalQueues:
+    """The server-named exclusive queues of this node's connections."""
+
+    def __init__(self, broker: Broker, random_bits: Callable[[int], int]) -> None:
+        self._broker = broker
+        self._random_bits = random_bits
+        self._queues: dict[str, LocalQueue] = {}
+        self._by_id: dict[int, LocalQueue] = {}
+        self._last_id = FIRST_LOCAL_ID
+        broker.on_unused = self._unused
+
+    def declare(self, vhost: str, declaration: QueueDeclaration, holder: int) -> QueueRef:
+        """Raises PreconditionFailedError for arguments that make no sense."""
+        semantics = place(declaration, self._broker.node, self._broker.config.members, "").semantics
+        partition = self._broker.catalog.state.transient_partition(self._broker.front_end)
+        if partition is None:
+            raise RestartedError("this node is not part of the cluster yet")
+        self._last_id += 1
+        name = local_queue_name(self._broker.front_end, partition.id, self._last_id, self._random_bits(64))
+        queue = LocalQueue(
+            QueueRef(name, partition.id, self._last_id), vhost, holder, declaration.auto_delete
+        )
+        self._queues[name] = self._by_id[queue.ref.id] = queue
+        self._broker.local_queues[queue.ref.id] = semantics
+        self._broker.owners[partition.id].create_queue(queue.ref.id, semantics)
+        return queue.ref
+
+    def new_name(self) -> str:
+        """A name for a server-named queue that is not exclusive and so is in the catalog."""
+        return f"amq.gen-{self._random_bits(96):x}"
+
+    def find(self, vhost: str, name: str, holder: int) -> QueueRef:
+        """Raises NotFoundError, ResourceLockedError."""
+        queue = self._queues.get(name)
+        if queue is None or queue.vhost != vhost:
+            raise NotFoundError(f"no queue '{name}' in vhost '{vhost}'")
+        if queue.holder != holder:
+            raise ResourceLockedError(
+                f"cannot obtain exclusive access to locked queue '{name}' in vhost '{vhost}'"
+            )
+        return queue.ref
+
+    def owns(self, queue: QueueRef) -> bool:
+        return queue.id in self._by_id
+
+    def bound(self, name: str) -> None:
+        """The queue is the destination of a binding: the catalog must forget it when it goes."""
+        queue = self._queues.get(name)
+        if queue is not None:
+            queue.bound = True
+
+    def delete(self, ref: QueueRef) -> None:
+        queue = self._by_id.pop(ref.id, None)
+        if queue is None:
+            return
+        del self._queues[ref.name]
+        del self._broker.local_queues[ref.id]
+        self._broker.owners[ref.partition].drop_queue(ref.id)
+        if queue.bound:
+            arguments = {"vhost": queue.vhost, "name": ref.name}
+            self._broker.catalog.submit("forget_local_queue", arguments, _ignore, self._broker.now)
+
+    def release_holder(self, holder: int) -> None:
+        """A connection is closed: its queues go."""
+        for queue in [queue for queue in self._queues.values() if queue.holder == holder]:
+            self.delete(queue.ref)
+
+    def _unused(self, id: int) -> None:
+        queue = self._by_id.get(id)
+        if queue is not None and queue.auto_delete:
+            self.delete(queue.ref)
+
+
+def _ignore(value: object, refusal: object) -> None:
+    """The next start of this node removes what a lost command did not."""

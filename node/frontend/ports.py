@@ -1,0 +1,160 @@
+"""What the front end needs of the broker behind it. `cluster.front_end` implements it.
+
+Calls that need an answer of other nodes take a callback; it is called in a later turn, or at once,
+with the result or the refusal. Nothing here blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from node.engine.errors import Refusal
+from node.engine.exchange import Exchange
+from node.engine.matching import Binding
+from node.runs import Run
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRef:
+    """A queue as a session refers to it."""
+
+    name: str
+    partition: int
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDeclaration:
+    """What queue.declare asks for. An empty name asks the server to give one."""
+
+    name: str
+    durable: bool
+    exclusive: bool
+    auto_delete: bool
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueCounts:
+    ready: int
+    consumers: int
+    leased: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerOptions:
+    no_ack: bool
+    exclusive: bool
+    priority: int
+    limit: int
+    """The credit to begin with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Got:
+    """The answer to basic.get: `consumer` is the number to settle the message under."""
+
+    consumer: int
+    run: Run
+    sequence: int
+    redelivered: bool
+    ready: int
+
+
+class Subscriber(Protocol):
+    """A session, as the broker sees it."""
+
+    def deliver(self, consumer: int, run: Run, first: int, redelivered: bool) -> None: ...
+    def confirm(self, channel: int, first: int, last: int) -> None: ...
+    def reject(self, channel: int, first: int, last: int) -> None: ...
+    def consumer_cancelled(self, consumer: int) -> None: ...
+    def unblocked(self) -> None: ...
+
+
+class Route(Protocol):
+    """Where messages with one exchange and key go; false when nowhere."""
+
+    def __bool__(self) -> bool: ...
+
+
+Done = Callable[[Refusal | None], None]
+
+
+class BrokerPort(Protocol):
+    """The broker, as sessions see it. `holder` numbers the connection that exclusive queues belong to."""
+
+    def ready(self) -> bool:
+        """Whether this node's catalog may be relied upon now; if not, no client is read from."""
+
+    def wait_ready(self, subscriber: Subscriber) -> None:
+        """Have `subscriber.unblocked` called when `ready` is true again."""
+
+    def verify(self, user: str, password: str, remote: str, answer: Callable[[bool], None]) -> None:
+        """Check a user's password; `remote` is the client's address."""
+
+    def has_vhost(self, vhost: str) -> bool: ...
+
+    def new_holder(self) -> int:
+        """A number for a connection."""
+
+    def release_holder(self, holder: int) -> None:
+        """The connection is closed: its exclusive queues go."""
+
+    def exchange(self, vhost: str, name: str) -> Exchange:
+        """Raises NotFoundError."""
+
+    def queue(self, vhost: str, name: str, holder: int) -> QueueRef:
+        """Raises NotFoundError, and ResourceLockedError for another connection's exclusive queue."""
+
+    def needs_headers(self, vhost: str, exchange: str) -> bool: ...
+
+    def route(self, vhost: str, exchange: str, key: str, headers: Mapping[str, Any] | None = None) -> Route:
+        """Raises NotFoundError and AccessRefusedError (internal exchange)."""
+
+    def publish(self, subscriber: Subscriber, channel: int, run: Run, route: Route, first_tag: int) -> bool:
+        """Publish a run along a route that leads somewhere, to be confirmed from `first_tag` on (0: not).
+
+        False: publish no more until `subscriber.unblocked` is called.
+        """
+
+    def declare_exchange(self, vhost: str, exchange: Exchange, answer: Done) -> None: ...
+    def delete_exchange(self, vhost: str, name: str, if_unused: bool, answer: Done) -> None: ...
+    def bind(self, vhost: str, binding: Binding, arguments: dict[str, Any], answer: Done) -> None: ...
+    def unbind(self, vhost: str, binding: Binding, arguments: dict[str, Any], answer: Done) -> None: ...
+
+    def declare_queue(
+        self,
+        vhost: str,
+        declaration: QueueDeclaration,
+        holder: int,
+        answer: Callable[[QueueRef | None, Refusal | None], None],
+    ) -> None: ...
+
+    def delete_queue(
+        self,
+        queue: QueueRef,
+        if_unused: bool,
+        if_empty: bool,
+        answer: Callable[[int, Refusal | None], None],
+    ) -> None: ...
+
+    def purge(self, queue: QueueRef, answer: Callable[[int, Refusal | None], None]) -> None: ...
+    def count(self, queue: QueueRef, answer: Callable[[QueueCounts, Refusal | None], None]) -> None: ...
+
+    def consume(
+        self, subscriber: Subscriber, queue: QueueRef, options: ConsumerOptions,
+        answer: Callable[[int, Refusal | None], None],
+    ) -> None: ...  # fmt: skip
+
+    def cancel(self, consumer: int) -> None: ...
+
+    def get(
+        self, queue: QueueRef, no_ack: bool, answer: Callable[[Got | None, Refusal | None], None]
+    ) -> None: ...
+
+    def credit(self, consumer: int, limit: int) -> None: ...
+    def settle(self, consumer: int, first: int, last: int) -> None: ...
+    def give_back(self, consumer: int, first: int, last: int, failed: bool) -> None: ...
+    def discard(self, consumer: int, first: int, last: int) -> None: ...
