@@ -1,0 +1,271 @@
+"""QueueOwner against a model that knows every single message."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from node.engine.dispatch import Grant, QueueOwner
+from node.engine.entry import OWNER, Semantics
+from node.engine.queue import QueueState
+from node.engine.ranges import RangeSet
+from tests.engine.building import uniform_run
+
+FRONT_ENDS = st.sampled_from((5, 6, 7))
+CONSUMERS = st.tuples(FRONT_ENDS, st.integers(1, 2))
+PARTS = st.tuples(st.integers(0, 30), st.integers(0, 12))
+
+READY, HELD, GONE = "ready", "held", "gone"
+
+
+@dataclass
+class Message:
+    """Where a message is: a place, or the front end that leases it (OWNER: it is being removed)."""
+
+    soft: bool
+    place: str | int = READY
+    redelivered: bool = False
+    logged_return: bool = False
+
+
+@dataclass
+class ModelConsumer:
+    no_ack: bool
+    priority: int
+    sent: int = 0
+    limit: int = 0
+
+
+def ranges_of(numbers: list[int]) -> list[tuple[int, int]]:
+    return list(RangeSet((number, number) for number in numbers).ranges())
+
+
+class OwnerAgainstModel(RuleBasedStateMachine):
+    """Publish, consume, settle, give back, purge, lose front ends and owners, in any order."""
+
+    @initialize(semantics=st.sampled_from((Semantics.AT_LEAST_ONCE, *Semantics)))
+    def create(self, semantics: Semantics) -> None:
+        self.at_most_once = semantics is Semantics.AT_MOST_ONCE
+        self.state = QueueState(semantics)
+        self.owner = QueueOwner(self.state, fresh=True)
+        self.messages: dict[int, Message] = {}
+        self.consumers: dict[tuple[int, int], ModelConsumer] = {}
+        self.next = 1
+
+    def settle_in_log(self, parts: list[tuple[int, int]]) -> None:
+        for first, last in parts:
+            self.state.remove(first, last)
+
+    def at(self, place: str | int) -> list[int]:
+        return [number for number, message in self.messages.items() if message.place == place]
+
+    def window(self, part: tuple[int, int]) -> tuple[int, int]:
+        first = max(1, self.next - part[0])
+        return first, first + part[1]
+
+    # -- messages come --------------------------------------------------------------------------
+
+    @rule(count=st.integers(1, 9), gap=st.integers(0, 1), soft=st.sampled_from((False, False, True)))
+    def publish(self, count: int, gap: int, soft: bool) -> None:
+        first = self.next + gap
+        self.next = first + count
+        if soft:
+            self.owner.add_soft(first, uniform_run(count))
+        else:
+            self.state.append(first, self.next - 1)
+            self.owner.append(first, self.next - 1)
+        self.messages |= {number: Message(soft) for number in range(first, self.next)}
+
+    @rule()
+    def commit_the_wanted_mark(self) -> None:
+        wanted = self.owner.wanted_mark(self.next - 1)
+        needed = any(not each.no_ack for each in self.consumers.values()) and not self.at_most_once
+        assert needed or wanted is None
+        if wanted is not None:
+            assert wanted > self.state.mark
+            self.state.mark = wanted
+        if needed:
+            assert self.state.mark >= self.next - 1
+
+    # -- consumers ------------------------------------------------------------------------------
+
+    @rule(key=CONSUMERS, no_ack=st.sampled_from((False, False, True)), priority=st.integers(0, 1))
+    def attach(self, key: tuple[int, int], no_ack: bool, priority: int) -> None:
+        if key not in self.consumers:
+            self.owner.attach(*key, no_ack=no_ack, priority=priority)
+            self.state.attached.add(key[0])
+            self.consumers[key] = ModelConsumer(no_ack, priority)
+
+    @rule(key=CONSUMERS)
+    def detach(self, key: tuple[int, int]) -> None:
+        self.owner.detach(*key)
+        self.consumers.pop(key, None)
+
+    @rule(key=CONSUMERS, more=st.integers(0, 12))
+    def credit(self, key: tuple[int, int], more: int) -> None:
+        consumer = self.consumers.get(key)
+        if consumer is not None:
+            consumer.limit = consumer.sent + more
+            self.owner.credit(*key, consumer.limit)
+
+    @rule(key=CONSUMERS)
+    def drain(self, key: tuple[int, int]) -> None:
+        consumer = self.consumers.get(key, ModelConsumer(False, 0))
+        credit = consumer.limit - consumer.sent
+        waiting = self.at(READY) + self.at(HELD)
+        revoked = self.owner.drain(*key)
+        assert revoked == (None if credit and waiting else credit)
+        if revoked is not None:
+            consumer.limit = consumer.sent
+
+    @rule(budget=st.sampled_from((1, 5, 100)))
+    def dispatch(self, budget: int) -> None:
+        granted = 0
+        for grant in self.owner.dispatch(budget):
+            self.check(grant)
+            granted += grant.last - grant.first + 1
+        assert granted <= budget
+        ready = self.at(READY)
+        waiting = [each for each in self.consumers.values() if each.sent < each.limit]
+        if granted < budget and ready and waiting:
+            assert self.owner.blocked
+            assert not any(each.no_ack for each in waiting)
+            assert not self.at_most_once
+            assert ready[0] > self.state.mark
+            assert not self.messages[ready[0]].soft
+
+    def check(self, grant: Grant) -> None:
+        consumer = self.consumers[grant.front_end, grant.consumer]
+        numbers = range(grant.first, grant.last + 1)
+        assert numbers
+        assert grant.removal == (consumer.no_ack or self.at_most_once)
+        assert self.at(READY)[: len(numbers)] == list(numbers)
+        higher = (each for each in self.consumers.values() if each.priority > consumer.priority)
+        for each in higher:
+            assert each.sent >= each.limit or numbers[0] > self.state.mark
+        for number in numbers:
+            message = self.messages[number]
+            assert (message.redelivered, message.soft) == (grant.redelivered, grant.soft)
+            assert grant.removal or grant.soft or number <= self.state.mark
+            message.place = OWNER if grant.removal else grant.front_end
+        consumer.sent += len(numbers)
+        assert consumer.sent <= consumer.limit
+
+    # -- consumers answer -----------------------------------------------------------------------
+
+    @rule(front_end=FRONT_ENDS, part=PARTS)
+    def settle(self, front_end: int, part: tuple[int, int]) -> None:
+        first, last = self.window(part)
+        given = ranges_of([number for number in self.at(front_end) if first <= number <= last])
+        for each in given:
+            settled = self.owner.settle(front_end, *each)
+            assert settled.count == each[1] - each[0] + 1
+            durable = [n for n in range(each[0], each[1] + 1) if not self.messages[n].soft]
+            assert settled.durable == ranges_of(durable)
+            self.settle_in_log(settled.durable)
+            for number in range(each[0], each[1] + 1):
+                self.messages[number].place = GONE
+
+    @rule()
+    def removals_are_committed(self) -> None:
+        for first, last in ranges_of(self.at(OWNER)):
+            self.settle_in_log([(first, last)])
+            assert self.owner.settle(OWNER, first, last).count == last - first + 1
+            for number in range(first, last + 1):
+                self.messages[number].place = GONE
+
+    @rule(front_end=FRONT_ENDS, part=PARTS, redelivered=st.booleans(), logged=st.booleans())
+    def release(self, front_end: int, part: tuple[int, int], redelivered: bool, logged: bool) -> None:
+        first, last = self.window(part)
+        given = [number for number in self.at(front_end) if first <= number <= last]
+        if logged:
+            redelivered = True
+            self.state.give_back(ranges_of(given), failed=True)
+        assert self.owner.release(front_end, first, last, redelivered) == len(given)
+        for number in given:
+            message = self.messages[number]
+            message.place = READY
+            message.redelivered |= redelivered
+            message.logged_return |= logged
+
+    @rule()
+    def purge(self) -> None:
+        ready = self.at(READY)
+        purged = self.owner.purge()
+        assert purged.count == len(ready)
+        durable = [number for number in ready if not self.messages[number].soft]
+        assert ranges_of([n for part in purged.durable for n in range(part[0], part[1] + 1)]) == ranges_of(
+            durable
+        )
+        self.settle_in_log(purged.durable)
+        for number in ready:
+            self.messages[number].place = GONE
+
+    @rule(front_end=FRONT_ENDS)
+    def lose_front_end(self, front_end: int) -> None:
+        given = self.at(front_end)
+        assert self.owner.lost_front_end(front_end) == ranges_of(given)
+        self.state.attached.discard(front_end)
+        self.consumers = {key: each for key, each in self.consumers.items() if key[0] != front_end}
+        for number in given:
+            self.messages[number].place = READY
+            self.messages[number].redelivered = True
+
+    # -- owners change --------------------------------------------------------------------------
+
+    @rule(lost=st.frozensets(FRONT_ENDS, max_size=2), forgets=st.booleans())
+    @precondition(lambda self: self.messages)
+    def change_owner(self, lost: frozenset[int], forgets: bool) -> None:
+        """Removals that were not committed are undone, soft messages are gone, leases come back."""
+        attached = frozenset(self.state.attached)
+        self.owner = QueueOwner(self.state)
+        self.consumers.clear()
+        leased = {front_end: self.at(front_end) for front_end in (5, 6, 7)}
+        for number, message in self.messages.items():
+            if message.place == GONE:
+                continue
+            if message.soft:
+                message.place = GONE
+                continue
+            message.redelivered = message.logged_return
+            held = attached and not self.at_most_once and number <= self.state.mark
+            message.place = HELD if held else READY
+        self.check_places()
+        for front_end in sorted(attached):
+            if front_end in lost:
+                assert self.owner.lost_front_end(front_end) == []
+                self.state.attached.discard(front_end)
+            elif not forgets:
+                mine = [number for number in leased[front_end] if not self.messages[number].soft]
+                assert self.owner.reattached(front_end, ranges_of(mine)) == ranges_of(mine)
+                for number in mine:
+                    self.messages[number].place = front_end
+        self.owner.release_held(redelivered=bool(lost))
+        for number in self.at(HELD):
+            self.messages[number].place = READY
+            self.messages[number].redelivered |= bool(lost & attached) or (bool(lost) and forgets)
+
+    @invariant()
+    def check_places(self) -> None:
+        if not hasattr(self, "owner"):
+            return
+        for place, found in ((READY, self.owner.ready), (HELD, self.owner.held)):
+            assert list(found.ranges()) == ranges_of(self.at(place))
+        for holder in (OWNER, 5, 6, 7):
+            assert list(self.owner.leases.get(holder, RangeSet()).ranges()) == ranges_of(self.at(holder))
+        living = {number: message for number, message in self.messages.items() if message.place != GONE}
+        soft = [number for number, message in living.items() if message.soft]
+        assert list(self.owner.soft.numbers.ranges()) == ranges_of(soft)
+        kept = [
+            n for first, run in self.owner.soft.runs(0, self.next) for n in range(first, first + run.count)
+        ]
+        assert kept == soft
+        for number, message in living.items():
+            assert (number in self.owner.redelivered) == message.redelivered
+
+
+TestOwnerAgainstModel = OwnerAgainstModel.TestCase
+TestOwnerAgainstModel.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)

@@ -1,0 +1,501 @@
+"""Exchanges of a virtual host: declarations, bindings and where messages go."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from itertools import pairwise
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from node.engine import exchange as exchange_module
+from node.engine.errors import (
+    AccessRefusedError,
+    CommandInvalidError,
+    NotFoundError,
+    PreconditionFailedError,
+)
+from node.engine.exchange import Exchange, ExchangeKind, Exchanges
+from node.engine.matching import Binding, Destination, DestinationKind
+
+KINDS = tuple(ExchangeKind)
+
+
+def queue(name: str) -> Destination:
+    return Destination(DestinationKind.QUEUE, name)
+
+
+def exchange(name: str) -> Destination:
+    return Destination(DestinationKind.EXCHANGE, name)
+
+
+def with_queues(*names: str) -> Exchanges:
+    exchanges = Exchanges()
+    for name in names:
+        exchanges.add_queue(name)
+    return exchanges
+
+
+def bind(
+    exchanges: Exchanges, source: str, to: Destination, key: str = "", arguments: Mapping[str, object] = {}
+) -> Binding:
+    binding = Binding.of(source, to, key, arguments)
+    exchanges.bind(binding)
+    return binding
+
+
+# -- A12: pre-declared exchanges --------------------------------------------------------------------
+
+
+@pytest.mark.requirement("A12")
+def test_every_virtual_host_has_the_standard_exchanges() -> None:
+    assert {(each.name, each.kind.value, each.durable) for each in Exchanges()} == {
+        ("", "direct", True),
+        ("amq.direct", "direct", True),
+        ("amq.fanout", "fanout", True),
+        ("amq.topic", "topic", True),
+        ("amq.match", "headers", True),
+        ("amq.headers", "headers", True),
+    }
+
+
+@pytest.mark.requirement("A12")
+def test_the_default_exchange_routes_to_the_queue_of_the_keys_name() -> None:
+    exchanges = with_queues("a", "A")
+    assert exchanges.route("", "a") == {"a"}
+    assert exchanges.route("", "b") == frozenset()
+    exchanges.add_queue("b")
+    assert exchanges.route("", "b") == {"b"}
+    exchanges.remove_queue("b")
+    assert exchanges.route("", "b") == frozenset()
+
+
+@pytest.mark.requirement("A12")
+@pytest.mark.parametrize("name", ["", "amq.direct", "amq.topic"])
+def test_the_brokers_own_exchanges_stay(name: str) -> None:
+    exchanges = Exchanges()
+    with pytest.raises(AccessRefusedError) as refusal:
+        exchanges.delete(name)
+    assert refusal.value.code == 403
+    exchanges.declare(exchanges.get(name))
+
+
+@pytest.mark.requirement("A12")
+def test_the_default_exchange_takes_no_bindings() -> None:
+    exchanges = with_queues("q")
+    for method in (exchanges.bind, exchanges.unbind):
+        with pytest.raises(AccessRefusedError):
+            method(Binding.of("", queue("q"), "k"))
+        with pytest.raises(AccessRefusedError):
+            method(Binding.of("amq.fanout", exchange(""), "k"))
+
+
+# -- A13: types -------------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("A13")
+def test_an_unknown_type_ends_the_connection() -> None:
+    assert ExchangeKind.named("topic") is ExchangeKind.TOPIC
+    with pytest.raises(CommandInvalidError, match="unknown exchange type 'x-odd'") as refusal:
+        ExchangeKind.named("x-odd")
+    assert (refusal.value.code, refusal.value.ends_connection) == (503, True)
+
+
+@pytest.mark.requirement("A13")
+def test_direct_compares_keys_and_fanout_does_not() -> None:
+    exchanges = with_queues("a", "b")
+    for source in ("amq.direct", "amq.fanout"):
+        bind(exchanges, source, queue("a"), "k")
+        bind(exchanges, source, queue("a"), "k2")
+        bind(exchanges, source, queue("b"), "k")
+    assert exchanges.route("amq.direct", "k") == {"a", "b"}
+    assert exchanges.route("amq.direct", "k2") == {"a"}
+    assert exchanges.route("amq.direct", "K") == frozenset()
+    assert exchanges.route("amq.fanout", "other") == {"a", "b"}
+
+
+def naive_topic(pattern: str, key: str) -> bool:
+    def matches(words: list[str], rest: list[str]) -> bool:
+        if not words:
+            return not rest
+        if words[0] == "#":
+            return matches(words[1:], rest) or (bool(rest) and matches(words, rest[1:]))
+        return bool(rest) and words[0] in ("*", rest[0]) and matches(words[1:], rest[1:])
+
+    return matches(pattern.split(".") if pattern else [], key.split(".") if key else [])
+
+
+WORDS = st.lists(st.sampled_from(("a", "b", "", "*", "#", "#")), max_size=6).map(".".join)
+KEYS = st.lists(st.sampled_from(("a", "b", "c", "", "ä")), max_size=6).map(".".join)
+
+
+@pytest.mark.requirement("A13")
+@given(st.lists(st.tuples(WORDS, st.booleans()), max_size=8), KEYS)
+@example([("*.stock.#", True)], "usd.stock")
+@example([("*.stock.#", True)], "eur.stock.db")
+@example([("*.stock.#", True)], "stock.nasdaq")
+def test_topic_patterns_match_as_the_definition_says(patterns: list[tuple[str, bool]], key: str) -> None:
+    names = [f"q{i}" for i in range(len(patterns))]
+    exchanges = with_queues(*names)
+    bindings = [
+        bind(exchanges, "amq.topic", queue(name), pattern)
+        for name, (pattern, _) in zip(names, patterns, strict=True)
+    ]
+    for binding, (_, kept) in zip(bindings, patterns, strict=True):
+        if not kept:
+            exchanges.unbind(binding)
+    wanted = {
+        name
+        for name, (pattern, kept) in zip(names, patterns, strict=True)
+        if kept and naive_topic(pattern, key)
+    }
+    assert exchanges.route("amq.topic", key) == wanted
+
+
+@pytest.mark.requirement("A13")
+def test_no_topic_pattern_makes_routing_slow() -> None:
+    exchanges = with_queues("q")
+    bind(exchanges, "amq.topic", queue("q"), ".".join(["#", "a"] * 60 + ["b"]))
+    assert exchanges.route("amq.topic", ".".join("a" * 127)) == frozenset()
+
+
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(0, 1),
+    st.floats(0, 1, allow_nan=False),
+    st.sampled_from(("", "1", "x", b"x", b"1")),
+    st.lists(st.integers(0, 1), max_size=1),
+    st.dictionaries(st.just("n"), st.integers(0, 1), max_size=1),
+)
+TABLES = st.dictionaries(st.sampled_from(("a", "b", "c", "x-d")), VALUES, max_size=4)
+
+
+def naive_headers(arguments: Mapping[str, object], headers: Mapping[str, object]) -> bool:
+    def same(one: object, other: object) -> bool:
+        kinds = [str if isinstance(each, bytes) else type(each) for each in (one, other)]
+        texts = [each.decode() if isinstance(each, bytes) else each for each in (one, other)]
+        return kinds[0] is kinds[1] and texts[0] == texts[1]
+
+    hits = [
+        name in headers and (value is None or same(value, headers[name]))
+        for name, value in arguments.items()
+        if not name.startswith("x-")
+    ]
+    return any(hits) if arguments.get("x-match") == "any" else all(hits)
+
+
+@pytest.mark.requirement("A13")
+@given(
+    st.lists(st.tuples(TABLES, st.sampled_from((None, "all", "any", b"any"))), min_size=1, max_size=4), TABLES
+)
+def test_headers_match_as_the_definition_says(
+    tables: list[tuple[dict[str, object], str | bytes | None]], headers: dict[str, object]
+) -> None:
+    exchanges, wanted = with_queues(), set()
+    for i, (table, mode) in enumerate(tables):
+        name = f"q{i}"
+        exchanges.add_queue(name)
+        text = mode.decode() if isinstance(mode, bytes) else mode
+        bind(exchanges, "amq.match", queue(name), "", table if mode is None else {**table, "x-match": mode})
+        if naive_headers({**table, "x-match": text}, headers):
+            wanted.add(name)
+    assert exchanges.route("amq.match", "any key", headers) == wanted
+
+
+@pytest.mark.requirement("A13")
+def test_an_unknown_match_mode_is_refused() -> None:
+    exchanges = with_queues("q")
+    with pytest.raises(PreconditionFailedError, match="x-match"):
+        bind(exchanges, "amq.match", queue("q"), "", {"x-match": "some"})
+    assert exchanges.bindings() == []
+    assert exchanges.route("amq.match", "", {"a": 1}) == frozenset()
+
+
+# -- A14: properties of exchanges, exchange-to-exchange bindings, alternates ------------------------
+
+
+@pytest.mark.requirement("A14")
+@pytest.mark.requirement("A16")
+def test_declarations_of_one_name_must_be_equal() -> None:
+    exchanges = Exchanges()
+    made = Exchange("e", ExchangeKind.TOPIC, durable=True, internal=True, alternate="amq.fanout")
+    exchanges.declare(made)
+    exchanges.declare(made)
+    assert exchanges.get("e") == made
+    for other in (Exchange("e", ExchangeKind.TOPIC), Exchange("amq.topic", ExchangeKind.FANOUT, True)):
+        with pytest.raises(PreconditionFailedError) as refusal:
+            exchanges.declare(other)
+        assert (refusal.value.code, refusal.value.ends_connection) == (406, False)
+
+
+def test_reserved_names_are_refused() -> None:
+    with pytest.raises(AccessRefusedError, match=re.escape("'amq.'")):
+        Exchanges().declare(Exchange("amq.mine", ExchangeKind.DIRECT))
+
+
+def test_what_is_not_there_is_not_found() -> None:
+    exchanges = with_queues("q")
+    for ask in (
+        lambda: exchanges.get("e"),
+        lambda: exchanges.delete("e"),
+        lambda: exchanges.route("e", ""),
+        lambda: exchanges.uses_headers("e"),
+        lambda: exchanges.bind(Binding.of("e", queue("q"))),
+        lambda: exchanges.bind(Binding.of("amq.direct", queue("none"))),
+        lambda: exchanges.unbind(Binding.of("amq.direct", exchange("none"))),
+    ):
+        with pytest.raises(NotFoundError) as refusal:
+            ask()
+        assert refusal.value.code == 404
+
+
+@pytest.mark.requirement("A14")
+def test_exchanges_route_to_exchanges_once_and_in_circles() -> None:
+    exchanges = with_queues("a", "b")
+    for name in ("one", "two"):
+        exchanges.declare(Exchange(name, ExchangeKind.DIRECT))
+    bind(exchanges, "one", exchange("two"), "k")
+    bind(exchanges, "two", exchange("one"), "k")
+    bind(exchanges, "one", queue("a"), "k")
+    bind(exchanges, "two", queue("a"), "k")
+    bind(exchanges, "two", queue("b"), "k")
+    assert exchanges.route("one", "k") == {"a", "b"}
+    exchanges.delete("two")
+    assert exchanges.route("one", "k") == {"a"}
+    assert [each.destination for each in exchanges.bindings(source="one")] == [queue("a")]
+
+
+@pytest.mark.requirement("A14")
+def test_an_alternate_exchange_takes_what_nothing_matches() -> None:
+    exchanges = with_queues("matched", "rest", "key2")
+    exchanges.declare(Exchange("last", ExchangeKind.FANOUT, alternate=""))
+    exchanges.declare(Exchange("first", ExchangeKind.DIRECT, alternate="last"))
+    bind(exchanges, "first", queue("matched"), "k")
+    assert exchanges.route("first", "k") == {"matched"}
+    assert exchanges.route("first", "key2") == {"key2"}
+    bind(exchanges, "last", queue("rest"))
+    assert exchanges.route("first", "key2") == {"rest"}
+    exchanges.delete("last")
+    assert exchanges.route("first", "key2") == frozenset()
+
+
+@pytest.mark.requirement("A14")
+def test_an_auto_delete_exchange_goes_with_its_last_binding() -> None:
+    exchanges = with_queues("a", "b")
+    exchanges.declare(Exchange("upper", ExchangeKind.FANOUT, auto_delete=True))
+    exchanges.declare(Exchange("lower", ExchangeKind.FANOUT, auto_delete=True))
+    bind(exchanges, "upper", exchange("lower"))
+    first = bind(exchanges, "lower", queue("a"))
+    bind(exchanges, "lower", queue("b"))
+    assert exchanges.unbind(first) == []
+    assert exchanges.unbind(first) == []
+    assert exchanges.remove_queue("b") == ["lower", "upper"]
+    with pytest.raises(NotFoundError):
+        exchanges.get("upper")
+
+
+def test_long_chains_of_auto_delete_exchanges_go_at_once() -> None:
+    exchanges = with_queues("q")
+    names = [f"e{i}" for i in range(3000)]
+    for name in names:
+        exchanges.declare(Exchange(name, ExchangeKind.FANOUT, auto_delete=True))
+    for name, following in pairwise(names):
+        bind(exchanges, name, exchange(following))
+    last = bind(exchanges, names[-1], queue("q"))
+    assert exchanges.route("e0", "") == {"q"}
+    assert exchanges.unbind(last) == names[::-1]
+
+
+@pytest.mark.requirement("A14")
+def test_an_exchange_in_use_is_not_deleted_if_unused() -> None:
+    exchanges = with_queues("q")
+    exchanges.declare(Exchange("e", ExchangeKind.DIRECT))
+    binding = bind(exchanges, "e", queue("q"), "k")
+    with pytest.raises(PreconditionFailedError, match="in use"):
+        exchanges.delete("e", if_unused=True)
+    exchanges.unbind(binding)
+    assert exchanges.delete("e", if_unused=True) == ["e"]
+
+
+# -- bindings ---------------------------------------------------------------------------------------
+
+
+def test_equal_bindings_are_one_binding() -> None:
+    exchanges = with_queues("q")
+    assert exchanges.bind(Binding.of("amq.match", queue("q"), "", {"a": 1, "b": "x"}))
+    assert not exchanges.bind(Binding.of("amq.match", queue("q"), "", {"b": b"x", "a": 1}))
+    assert exchanges.bind(Binding.of("amq.match", queue("q"), "", {"b": "x", "a": True}))
+    assert len(exchanges.bindings(destination=queue("q"))) == 2
+    assert exchanges.bindings(source="amq.direct", destination=queue("q")) == []
+
+
+@pytest.mark.requirement("A15")
+def test_bindings_die_with_their_queue() -> None:
+    exchanges = with_queues("q", "other")
+    for source in ("amq.direct", "amq.topic", "amq.match", "amq.fanout"):
+        bind(exchanges, source, queue("q"), "k")
+        bind(exchanges, source, queue("other"), "k")
+    assert exchanges.remove_queue("q") == []
+    assert {each.destination for each in exchanges.bindings()} == {queue("other")}
+    assert exchanges.route("amq.topic", "k") == {"other"}
+
+
+def test_headers_are_asked_for_only_where_they_can_matter() -> None:
+    exchanges = with_queues("q")
+    exchanges.declare(Exchange("e", ExchangeKind.DIRECT))
+    exchanges.declare(Exchange("alternating", ExchangeKind.DIRECT, alternate="amq.match"))
+    assert [exchanges.uses_headers(name) for name in ("", "amq.topic", "amq.match", "e", "alternating")] == [
+        False, False, True, False, True,
+    ]  # fmt: skip
+    binding = bind(exchanges, "e", exchange("alternating"))
+    bind(exchanges, "alternating", exchange("e"))
+    assert exchanges.uses_headers("e")
+    exchanges.unbind(binding)
+    assert not exchanges.uses_headers("e")
+
+
+NAMES = st.sampled_from(("e0", "e1", "e2", "e3"))
+BINDINGS = st.builds(
+    Binding.of,
+    NAMES,
+    st.one_of(NAMES.map(exchange), st.sampled_from(("q0", "q1", "k")).map(queue)),
+    st.sampled_from(("k", "*", "#")),
+    st.sampled_from(({}, {"h": 1}, {"h": 2, "x-match": "any"})),
+)
+
+
+class RoutesAgainstSearch(RuleBasedStateMachine):
+    """Any changes: the routes, cached or not, are those of a plain search over all bindings."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.limit = exchange_module.CACHED_ROUTES
+        exchange_module.CACHED_ROUTES = 3
+        self.exchanges = Exchanges()
+        self.declared: dict[str, Exchange] = {}
+        self.queues: set[str] = set()
+        self.bindings: set[Binding] = set()
+
+    def teardown(self) -> None:
+        exchange_module.CACHED_ROUTES = self.limit
+
+    @rule(
+        name=NAMES,
+        kind=st.sampled_from(KINDS),
+        alternate=st.one_of(st.none(), NAMES, st.just("")),
+        auto=st.booleans(),
+    )
+    def declare(self, name: str, kind: ExchangeKind, alternate: str | None, auto: bool) -> None:
+        if name not in self.declared:
+            self.declared[name] = Exchange(name, kind, auto_delete=auto, alternate=alternate)
+            self.exchanges.declare(self.declared[name])
+
+    @rule(name=st.sampled_from(("q0", "q1", "k")), there=st.booleans())
+    def change_queue(self, name: str, there: bool) -> None:
+        if there:
+            self.queues.add(name)
+            self.exchanges.add_queue(name)
+        else:
+            self.queues.discard(name)
+            self.remove(queue(name), self.exchanges.remove_queue(name))
+
+    @rule(binding=BINDINGS)
+    def bind(self, binding: Binding) -> None:
+        kind, name = binding.destination
+        known = name in (self.queues if kind is DestinationKind.QUEUE else self.declared)
+        if known and binding.source in self.declared:
+            assert self.exchanges.bind(binding) == (binding not in self.bindings)
+            self.bindings.add(binding)
+        else:
+            with pytest.raises(NotFoundError):
+                self.exchanges.bind(binding)
+
+    @rule(choice=st.randoms(use_true_random=False))
+    def unbind(self, choice: object) -> None:
+        if self.bindings:
+            binding = sorted(self.bindings, key=repr)[choice.randrange(len(self.bindings))]
+            gone = self.exchanges.unbind(binding)
+            self.bindings.discard(binding)
+            self.remove(None, gone, binding.source)
+
+    @rule(name=NAMES)
+    def delete(self, name: str) -> None:
+        if name in self.declared:
+            gone = self.exchanges.delete(name)
+            assert gone[0] == name
+            del self.declared[name]
+            self.bindings = {each for each in self.bindings if each.source != name}
+            self.remove(exchange(name), gone[1:])
+
+    def remove(self, destination: Destination | None, gone: list[str], *unbound: str) -> None:
+        """Bindings to what is gone go, and with their last one auto-delete exchanges, and so on."""
+        sources, wanted = list(unbound), set()
+        pending = [destination] if destination else []
+        while pending or sources:
+            if pending:
+                target = pending.pop()
+                sources += {each.source for each in self.bindings if each.destination == target}
+                self.bindings = {each for each in self.bindings if each.destination != target}
+            else:
+                source = sources.pop()
+                used = any(each.source == source for each in self.bindings)
+                if source in self.declared and self.declared[source].auto_delete and not used:
+                    del self.declared[source]
+                    wanted.add(source)
+                    pending.append(exchange(source))
+        assert sorted(gone) == sorted(wanted)
+
+    def search(self, start: str, key: str, headers: Mapping[str, object]) -> set[str]:
+        found, seen, pending = set(), set(), [start]
+        while pending:
+            name = pending.pop()
+            if name in seen or (name and name not in self.declared):
+                continue
+            seen.add(name)
+            if not name:
+                found |= {key} & self.queues
+                continue
+            made = self.declared[name]
+            matched = [
+                each
+                for each in self.bindings
+                if each.source == name and matches(made.kind, each, key, headers)
+            ]
+            found |= {
+                each.destination.name for each in matched if each.destination.kind is DestinationKind.QUEUE
+            }
+            pending += [
+                each.destination.name for each in matched if each.destination.kind is DestinationKind.EXCHANGE
+            ]
+            if not matched and made.alternate is not None:
+                pending.append(made.alternate)
+        return found
+
+    @invariant()
+    def routes_are_those_of_a_search(self) -> None:
+        assert {each.name for each in self.exchanges if each.name.startswith("e")} == self.declared.keys()
+        assert set(self.exchanges.bindings()) == self.bindings
+        for name in self.declared:
+            for key in ("k", "q0", ""):
+                for headers in ({}, {"h": 1}):
+                    assert self.exchanges.route(name, key, headers) == self.search(name, key, headers)
+
+
+def matches(kind: ExchangeKind, binding: Binding, key: str, headers: Mapping[str, object]) -> bool:
+    arguments = {name: value for name, (_, value) in binding.arguments}
+    if "x-match" in arguments:
+        arguments["x-match"] = arguments["x-match"].decode()
+    return {
+        ExchangeKind.DIRECT: binding.key == key,
+        ExchangeKind.FANOUT: True,
+        ExchangeKind.TOPIC: naive_topic(binding.key, key),
+        ExchangeKind.HEADERS: naive_headers(arguments, headers),
+    }[kind]
+
+
+TestRoutesAgainstSearch = RoutesAgainstSearch.TestCase
+TestRoutesAgainstSearch.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
