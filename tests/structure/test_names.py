@@ -8,6 +8,8 @@ from collections import defaultdict
 
 import pytest
 
+from tests.structure.sizes import measured
+from tests.structure.test_layering import row_of
 from tests.structure.tree import PRODUCT, ROOT, Module, functions, modules
 
 EMPTY_NAMES = re.compile(r"(?i)(^|_)(utils?|helpers?|managers?|common|misc|stuff)(_|$)")
@@ -47,12 +49,13 @@ def test_nothing_is_left_unfinished(module: Module) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_a_class_name_means_one_thing() -> None:
-    places: dict[str, list[str]] = defaultdict(list)
+def test_a_class_name_means_one_thing_in_its_layer() -> None:
+    places: dict[tuple[str, str], list[str]] = defaultdict(list)
     for module in modules(*PRODUCT):
+        layer, _ = row_of(module)
         for node in module.tree.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places[node.name].append(module.path)
+                places[layer, node.name].append(module.path)
     twice = {name: paths for name, paths in places.items() if len(paths) > 1}
     assert not twice, f"one word, two meanings: {twice}"
 
@@ -63,7 +66,7 @@ def body_of(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.stmt]:
 
 def test_no_function_is_written_twice() -> None:
     places: dict[str, list[str]] = defaultdict(list)
-    for module in modules():
+    for module in measured():
         for function in functions(module):
             body = body_of(function.node)
             if sum(isinstance(n, ast.stmt) for s in body for n in ast.walk(s)) >= DUPLICATE_STATEMENTS:

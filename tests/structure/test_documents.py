@@ -1,0 +1,59 @@
+"""What the documents tell a reader to run works, and what they link to exists."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.quorate import Quorate
+from tests.structure.snippets import Snippet, documents, matches, parse, run, snippets, with_ports
+from tests.structure.tree import ROOT
+
+BASE_PORT = 5871
+HTTP_PORT = 15871
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quorate]:
+    nodes = Quorate(tmp_path_factory.mktemp("documents") / "cluster", BASE_PORT, HTTP_PORT)
+    try:
+        nodes.start()
+        yield nodes
+    finally:
+        nodes.stop()
+
+
+@pytest.mark.parametrize("snippet", snippets(), ids=str)
+def test_snippet_runs(snippet: Snippet, cluster: Quorate, tmp_path: Path) -> None:
+    done = run(snippet.language, with_ports(snippet.code, BASE_PORT, HTTP_PORT), tmp_path)
+    assert done.returncode == 0, f"{snippet}\n{done.stdout}{done.stderr}"
+    if snippet.output is not None:
+        assert matches(with_ports(snippet.output, BASE_PORT, HTTP_PORT), done.stdout), done.stdout
+
+
+@pytest.mark.parametrize("document", documents(), ids=lambda file: file.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(document: Path) -> None:
+    targets = re.findall(r"\]\((?!https?:|mailto:|#)([^)#\s]+)", document.read_text(encoding="utf-8"))
+    missing = [target for target in targets if not (document.parent / target).exists()]
+    assert not missing, f"{document.name} links to {missing}"
+
+
+def test_snippets_are_found_with_their_output(tmp_path: Path) -> None:
+    text = "A\n\n```shell run\necho 5672\n```\n\n```text output\n5672\n```\n\n```python\nnot run\n```\n"
+    (tmp_path / "page.md").write_text(text, encoding="utf-8")
+    assert list(parse("page.md", tmp_path / "page.md")) == [
+        Snippet("page.md", 3, "shell", "echo 5672\n", "5672\n")
+    ]
+
+
+def test_ports_are_those_of_the_cluster() -> None:
+    code = "amqp://localhost:5672 http://localhost:15674 56720"
+    assert with_ports(code, 6000, 7000) == "amqp://localhost:6000 http://localhost:7002 56720"
+
+
+def test_output_may_leave_text_open() -> None:
+    assert matches("sent ... in ... s\n", "sent 10 in 0.1 s")
+    assert not matches("sent ...", "lost 10")
