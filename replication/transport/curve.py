@@ -6,6 +6,7 @@ put to an authentication handler (ZAP, https://rfc.zeromq.org/spec/27/) that kno
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, field
 
 import zmq
@@ -47,11 +48,11 @@ def public_key(text: str) -> bytes:
 
 
 def _checked(text: str, what: str) -> bytes:
-    key = text.strip().encode("ascii", "replace")
+    key = text.strip().encode("ascii", "backslashreplace")
     try:
         if len(key) == 40 and len(z85.decode(key)) == 32:
             return key
-    except (KeyError, ValueError, OverflowError):
+    except (KeyError, struct.error):
         pass
     raise InvalidKeyError(f"{what} must be 40 characters of Z85, as `quorate keygen` prints them")
 

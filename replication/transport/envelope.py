@@ -18,7 +18,7 @@ OWN_FRAME = 32 * 1024
 MAX_PART = (1 << 31) - 1
 """Largest part, in octets: the lengths are u32 whose highest bit ends a message."""
 
-_HEADER = struct.Struct(">BQQQQHI")
+_HEADER = struct.Struct(">BQQQQQHI")
 _LAST = 1 << 31
 
 
@@ -32,14 +32,16 @@ class Envelope:
 
     `incarnation` names one run of the sending process and `sequence` counts its batches to this
     peer from 1, so that the receiver sees a loss as a hole. `seen_incarnation` and `seen_sequence`
-    name the newest batch that the sender has received from the peer (0, 0: none). `route` names the
-    cluster, the sender and the receiver (see `route`).
+    name the newest batch that the sender has received from the peer (0, 0: none). `window_bytes` is
+    what the sender lets be unacknowledged, so that the receiver knows when to acknowledge. `route`
+    names the cluster, the sender and the receiver (see `route`).
     """
 
     incarnation: int
     sequence: int
     seen_incarnation: int
     seen_sequence: int
+    window_bytes: int
     route: bytes
 
 
@@ -65,6 +67,7 @@ def encode(envelope: Envelope, messages: Sequence[Sequence[bytes | memoryview]])
         envelope.sequence,
         envelope.seen_incarnation,
         envelope.seen_sequence,
+        envelope.window_bytes,
         len(envelope.route),
         len(lengths),
     )
@@ -79,7 +82,9 @@ def decode(frames: Sequence[bytes]) -> tuple[Envelope, list[list[bytes]]]:
     """
     first = frames[0]
     try:
-        version, incarnation, sequence, seen_incarnation, seen, route_size, count = _HEADER.unpack_from(first)
+        version, incarnation, sequence, seen_incarnation, seen, window, route_size, count = (
+            _HEADER.unpack_from(first)
+        )
         if version != FORMAT:
             raise MalformedEnvelopeError(f"batch format {version}, this release reads {FORMAT}")
         lengths = struct.unpack_from(f">{count}I", first, _HEADER.size)
@@ -87,9 +92,8 @@ def decode(frames: Sequence[bytes]) -> tuple[Envelope, list[list[bytes]]]:
         raise MalformedEnvelopeError(f"truncated header: {error}") from error
     start = _HEADER.size + 4 * count
     place = start + route_size
-    envelope = Envelope(incarnation, sequence, seen_incarnation, seen, first[start:place])
-    messages = _cut(frames, lengths, place)
-    return envelope, messages
+    envelope = Envelope(incarnation, sequence, seen_incarnation, seen, window, first[start:place])
+    return envelope, _cut(frames, lengths, place)
 
 
 def _cut(frames: Sequence[bytes], lengths: Sequence[int], place: int) -> list[list[bytes]]:

@@ -13,10 +13,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from replication.transport.envelope import Envelope
+
 Parts = Sequence[bytes | memoryview]
 
 MESSAGE_OVERHEAD = 256
 """Octets that a message counts for beyond its parts, so that many small ones are bounded too."""
+REPORTS_PER_WINDOW = 4
+"""A receiver acknowledges at the latest when more than this part of the sender's window has arrived."""
 
 
 @dataclass(slots=True)
@@ -36,17 +40,17 @@ class Outbox:
         "_lost",
         "_queue",
         "_queue_bytes",
-        "_window_bytes",
         "dropped_bytes",
         "dropped_messages",
         "in_flight",
         "queued",
         "sequence",
+        "window_bytes",
     )
 
     def __init__(self, queue_bytes: int, window_bytes: int, batch_bytes: int) -> None:
         self._queue_bytes = queue_bytes
-        self._window_bytes = window_bytes
+        self.window_bytes = window_bytes
         self._batch_bytes = batch_bytes
         self._queue: deque[_Queued] = deque()
         self._flying: deque[tuple[int, int]] = deque()
@@ -82,20 +86,23 @@ class Outbox:
         """Whether `take` would return a batch now."""
         if not self._queue:
             return False
-        return self.in_flight == 0 or self.in_flight + self._queue[0].size <= self._window_bytes
+        return (
+            self.in_flight + self._queue[0].size <= self.window_bytes
+            or self.in_flight <= self.window_bytes // REPORTS_PER_WINDOW
+        )
 
     def take(self) -> list[Parts] | None:
         """The messages of the next batch, numbered `sequence` and now in flight; None: nothing may leave.
 
         A batch never spans a loss, since the hole in the sequence is what tells the peer of it.
-        One message always leaves when nothing is in flight, whatever its size.
+        Whatever its size, a message leaves once so little is in flight that the peer does not report it.
         """
         if not self.sendable:
             return None
         queue = self._queue
         first = queue.popleft()
         self.sequence += 2 if first.after_loss else 1
-        room = min(self._batch_bytes, self._window_bytes - self.in_flight)
+        room = min(self._batch_bytes, self.window_bytes - self.in_flight)
         size = first.size
         messages = [first.parts]
         while queue and not queue[0].after_loss and size + queue[0].size <= room:
@@ -153,21 +160,22 @@ class Arrival(Enum):
 class Inbox:
     """Order of the batches of one peer, and what is to be acknowledged to it."""
 
-    __slots__ = ("_earlier", "_report_bytes", "_unreported", "incarnation", "sequence")
+    __slots__ = ("_earlier", "_unreported", "_window_bytes", "incarnation", "sequence")
 
-    def __init__(self, report_bytes: int) -> None:
-        self._report_bytes = report_bytes
+    def __init__(self) -> None:
+        self._window_bytes = 0
         self._unreported = 0
         self._earlier = 0
         self.incarnation = 0
         self.sequence = 0
 
-    def arrived(self, incarnation: int, sequence: int, size: int) -> Arrival:
+    def arrived(self, envelope: Envelope, size: int) -> Arrival:
         """Classify a batch that counts for `size` octets; one that is not stale becomes the newest.
 
-        `incarnation` is at least 1. A first batch that is not numbered 1 counts as after a gap: the
+        A first batch that is not numbered 1 counts as after a gap: the
         peer lost something on its way here, if only to an earlier run of this node.
         """
+        incarnation, sequence = envelope.incarnation, envelope.sequence
         if incarnation == self.incarnation:
             if sequence <= self.sequence:
                 return Arrival.STALE
@@ -179,13 +187,14 @@ class Inbox:
             arrival = Arrival.NEXT if first_contact and sequence == 1 else Arrival.AFTER_GAP
             self._earlier, self.incarnation = self.incarnation, incarnation
         self.sequence = sequence
+        self._window_bytes = envelope.window_bytes
         self._unreported += size
         return arrival
 
     @property
     def report_due(self) -> bool:
         """Whether so much arrived since the last report that the peer's window may run short."""
-        return self._unreported >= self._report_bytes
+        return self._unreported > self._window_bytes // REPORTS_PER_WINDOW
 
     def reported(self) -> None:
         """A batch that carries `incarnation` and `sequence` was sent to the peer."""

@@ -16,7 +16,7 @@ ZERO_COPY = 256 * 1024
 """Frames of at least this many octets are lent to libzmq; below, its bookkeeping costs more than a copy."""
 
 _FAILURES = {
-    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "the connection broke or timed out during the handshake",
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "the handshake broke or timed out, as it also does with other keys",
     zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "the other side speaks another protocol or has other keys",
     zmq.EVENT_HANDSHAKE_FAILED_AUTH: "the other side does not know this node's key",
 }
@@ -75,6 +75,8 @@ class Peer:
         self.socket = socket
         self.blocked = False
         """Whether ZeroMQ refused the last batch; it then signals the socket's descriptor."""
+        self.stalled = False
+        """Whether messages are left that the window or ZeroMQ held back."""
         self.outward, self.inward = routes
         self.sent_batches = 0
         self.sent_bytes = 0
@@ -93,6 +95,7 @@ class Peer:
         while not self.blocked and (messages := outbox.take()) is not None:
             if not self._send(incarnation, messages):
                 outbox.untake(messages)
+        self.stalled = outbox.queued > 0
 
     def report(self, incarnation: int) -> None:
         """Tell the peer what has arrived, in a batch of its own unless one just carried it."""
@@ -103,9 +106,14 @@ class Peer:
             self.outbox.untake([])
 
     def _send(self, incarnation: int, messages: list[Parts]) -> bool:
-        inbox = self.inbox
+        inbox, outbox = self.inbox, self.outbox
         envelope = Envelope(
-            incarnation, self.outbox.sequence, inbox.incarnation, inbox.sequence, self.outward
+            incarnation,
+            outbox.sequence,
+            inbox.incarnation,
+            inbox.sequence,
+            outbox.window_bytes,
+            self.outward,
         )
         frames = encode(envelope, messages)
         send = self.socket.send
@@ -131,6 +139,7 @@ def outbound_socket(context: Context, address: str, keys: tuple[CurveKeys, bytes
     """A socket connecting to `address` for ever. `keys` are this node's pair and the peer's public key."""
     socket = context.socket(zmq.PUSH)
     configure(socket)
+    socket.ipv6 = True
     # Without this, libzmq would keep messages for a peer that is not there, across its restarts.
     socket.immediate = 1
     socket.reconnect_ivl = 20

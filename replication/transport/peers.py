@@ -7,6 +7,7 @@ only its own queue. Sockets are read when their descriptor signals, on the event
 from __future__ import annotations
 
 import asyncio
+import os
 import socket as os_socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -107,11 +108,14 @@ class PeerTransport:
         self._receiver_monitor = Monitor(receiver, _nothing, _nothing, self._count_refusal)
         self._watch(self._receiver_monitor.fd, self._receiver_monitor.drain)
         try:
-            receiver.bind(f"tcp://{_numeric(config.listen)}")
+            address = _numeric(config.listen)
+            receiver.ipv6 = address.startswith("[")
+            receiver.bind(f"tcp://{address}")
         except (zmq.ZMQError, OSError) as error:
             self.close()
+            reason = os.strerror(error.errno or 0) if isinstance(error, zmq.ZMQError) else error.strerror
             raise ListenError(
-                f"cannot listen for peers on {config.listen}: {error}; "
+                f"cannot listen for peers on {config.listen}: {reason}; "
                 "stop what uses the port or set node.listen.peers to another address"
             ) from error
         self.address = bytes_option(receiver, zmq.LAST_ENDPOINT).decode().strip("\0").removeprefix("tcp://")
@@ -165,7 +169,7 @@ class PeerTransport:
             address,
             (route(config.cluster, config.node, name), route(config.cluster, name, config.node)),
             Outbox(config.queue_bytes, config.window_bytes, config.batch_bytes),
-            Inbox(config.window_bytes // 4),
+            Inbox(),
             socket,
         )
         monitor = Monitor(
@@ -292,7 +296,7 @@ class PeerTransport:
             self.misdirected_batches += 1
             return
         size = sum(map(len, frames)) + MESSAGE_OVERHEAD * max(len(messages), 1)
-        arrival = peer.inbox.arrived(envelope.incarnation, envelope.sequence, size)
+        arrival = peer.inbox.arrived(envelope, size)
         if arrival is Arrival.STALE:
             peer.stale_batches += 1
             return
@@ -307,7 +311,8 @@ class PeerTransport:
         on_message, name = self._on_message, peer.name
         for parts in messages:
             on_message(name, parts)
-        peer.flush(self.incarnation)
+        if peer.stalled:
+            peer.flush(self.incarnation)
         peer.report(self.incarnation)
 
 

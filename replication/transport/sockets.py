@@ -24,7 +24,6 @@ def bytes_option(socket: Socket, option: int) -> bytes:
 def configure(socket: Socket) -> None:
     """Options that both ends share. Times are in milliseconds."""
     socket.linger = 0
-    socket.ipv6 = True
     # The windows of `flow` bound the octets; this only bounds what a peer that ignores them can do.
     socket.sndhwm = socket.rcvhwm = 10_000
     socket.handshake_ivl = 2_000
