@@ -47,7 +47,7 @@ class LoadResult:
                 confirm_p99=values["confirm_ms"]["p99"],
                 **{name: values[name] for name in cls.__slots__ if not name.startswith("confirm_")},
             )
-        except (ValueError, KeyError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise LoadError(f"cannot read the generator's result {text!r}: {error!r}") from error
 
     @property
