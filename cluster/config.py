@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, Strict, StringConstraints, ValidationError, model_validator
 
 from cluster.addresses import Address, AddressField
 from cluster.passwords import PasswordHash
@@ -23,6 +23,7 @@ MIB = 1024 * KIB
 GIB = 1024 * MIB
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")]
+PathField = Annotated[Path, Strict(False)]
 QueueType = Literal["quorum", "classic"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
@@ -32,9 +33,12 @@ class ConfigError(Exception):
 
 
 class Section(BaseModel):
-    """A table of the file. Unknown keys are errors, since a misspelt limit would otherwise be no limit."""
+    """A table of the file. Unknown keys are errors, since a misspelt limit would otherwise be no limit.
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    Values must have the right TOML type: no text for a number, no boolean for one either.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 class Limits(Section):
@@ -130,7 +134,7 @@ class User(Section):
     password_hash: str | None = Field(
         default=None, repr=False, description="Hash that `quorate hash-password` printed."
     )
-    password_file: Path | None = Field(
+    password_file: PathField | None = Field(
         default=None,
         description="File with the password in plain text in its first line; no other account may be "
         "able to read it.",
@@ -227,12 +231,12 @@ class NodeConfig(Section):
     """What belongs to one process."""
 
     name: Name = Field(description="Name of this node; a key of `cluster.nodes`.")
-    data_dir: Path = Field(
+    data_dir: PathField = Field(
         description="Directory of its journal, taken from the current directory when relative. "
         "Created when absent, readable by its owner only."
     )
     log_level: LogLevel = Field(default="info", description="The least serious events that are logged.")
-    secret_key_file: Path | None = Field(
+    secret_key_file: PathField | None = Field(
         default=None,
         description="File with the node's CURVE secret key, written by `quorate keygen`. "
         "Needed if `cluster.nodes` have public keys.",
