@@ -288,7 +288,7 @@ class Raft:
         after_sync, state.messages_after_sync = state.messages_after_sync, []
         reads, state.reads = state.reads, []
         must_sync = changed or bool(entries) or snapshot is not None
-        return Ready(snapshot, entries, hard_state, messages, after_sync, committed, reads, must_sync)
+        return Ready(hard_state, snapshot, entries, messages, after_sync, committed, reads, must_sync)
 
     # Status
 

@@ -65,7 +65,9 @@ class ReplicaState:
         self.term = hard_state.term
         self.vote = hard_state.vote
         if self.log.last_term > self.term:
-            raise InvariantError(f"the log has term {self.log.last_term}, the hard state only {self.term}")
+            # A crash between the records of one Ready. No vote of that term can have left this node.
+            self.term = self.log.last_term
+            self.vote = None
         self.role = Role.FOLLOWER
         self.leader: str | None = None
         self.leadership: Leadership | None = None

@@ -137,9 +137,9 @@ class ReadState:
 class Ready:
     """What the driver must do now. Fields are in the order in which it must do them.
 
-    1. Stage `snapshot` (it replaces the whole log), then `entries` (they replace everything from
-       `entries[0].index` on), then `hard_state` into storage: readable there at once, durable later,
-       in this order. Nothing else may be called on the core before that.
+    1. Stage `hard_state`, `snapshot` (it replaces the whole log) and `entries` (they replace everything
+       from `entries[0].index` on) into storage: readable there at once, durable later, in this order.
+       Nothing else may be called on the core before that.
     2. Send `messages` at once.
     3. Send `messages_after_sync` once this and all earlier Readys are durable.
     4. Restore the state machine from `snapshot`, apply `committed` in order, then serve `reads`.
@@ -149,9 +149,9 @@ class Ready:
     `committed`: a majority has them.
     """
 
+    hard_state: HardState | None
     snapshot: Snapshot | None
     entries: list[Entry]
-    hard_state: HardState | None
     messages: list[Message]
     messages_after_sync: list[Message]
     committed: list[Entry]

@@ -59,10 +59,10 @@ class Checker:
             require(first == (before, entry.data), f"{node}: two entries {entry.index} of term {entry.term}")
             require(before <= entry.term, f"{node}: terms fall at entry {entry.index}")
 
-    def role(self, node: str, raft: Raft, log: MemoryLog) -> None:
-        """Election safety, and leader completeness at the moment of election."""
+    def role(self, node: str, raft: Raft, log: MemoryLog) -> bool:
+        """Election safety, and leader completeness at the moment of election; whether that is now."""
         if raft.role is not Role.LEADER or self.leaders.get(raft.term) == node:
-            return
+            return False
         require(raft.term not in self.leaders, f"two leaders in term {raft.term}")
         self.leaders[raft.term] = node
         for entry in self.committed.values():
@@ -70,6 +70,7 @@ class Checker:
             if entry.index >= log.first_index() and raft.term > self.commit_terms[entry.index]:
                 has = entry.index <= log.last_index() and log.term(entry.index) == entry.term
                 require(has, f"{node} leads term {raft.term} without committed entry {entry.index}")
+        return True
 
     def applied(self, node: str, digest: int, entry: Entry, raft: Raft, disks: dict[str, MemoryLog]) -> int:
         """State machine safety, and nothing committed before a majority has it on disk; the new digest."""

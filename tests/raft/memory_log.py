@@ -72,10 +72,10 @@ class MemoryLog:
         self._snapshot = snapshot
 
     def stage(self, ready: Ready) -> None:
-        """Snapshot, entries, hard state: in this order."""
+        """Hard state, snapshot, entries: in this order."""
+        if ready.hard_state is not None:
+            self.set_hard_state(ready.hard_state)
         if ready.snapshot is not None:
             self.install(ready.snapshot)
         if ready.entries:
             self.append(ready.entries)
-        if ready.hard_state is not None:
-            self.set_hard_state(ready.hard_state)

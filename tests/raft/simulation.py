@@ -13,7 +13,6 @@ from functools import partial
 
 from replication.raft import (
     Entry,
-    EntryKind,
     Membership,
     MembershipChange,
     MembershipChangeError,
@@ -36,12 +35,21 @@ Operation = Callable[[MemoryLog], None]
 
 @dataclass(frozen=True)
 class Faults:
-    """Probabilities a message, and the mean distance of incidents in seconds."""
+    """Probabilities a message; the mean distance of incidents in seconds, and their kinds, by weight."""
 
     loss: float = 0.02
     duplicate: float = 0.03
     delay: float = 0.05
     incident_every_s: float = 0.35
+    incidents: str = "crash crash partition one_way pause compact compact transfer campaign change"
+    append_bytes: int = 200
+    election_timeout_s: float = 0.3
+    fall: float = 0.2
+    """How likely a new leader crashes, or is heard by nobody, within its first 40 ms."""
+
+
+class NoProgress(AssertionError):
+    """The group does not agree although nothing fails any more."""
 
 
 class SimulatedNode:
@@ -72,9 +80,9 @@ class SimulatedNode:
         simulation = self.simulation
         config = RaftConfig(
             self.name,
-            election_timeout_s=0.3,
-            heartbeat_interval_s=0.06,
-            max_append_bytes=200,
+            election_timeout_s=simulation.faults.election_timeout_s,
+            heartbeat_interval_s=simulation.faults.election_timeout_s / 5,
+            max_append_bytes=simulation.faults.append_bytes,
             max_inflight_bytes=600,
             max_committed_bytes=500,
         )
@@ -99,10 +107,8 @@ class SimulatedNode:
 
     def turn(self) -> None:
         """Do what the core says until it has nothing more to say."""
-        checker = self.simulation.checker
         while self.raft.has_ready():
             self._carry_out(self.raft.ready())
-            checker.role(self.name, self.raft, self.log)
         self._start_sync()
         deadline = self.raft.next_deadline()
         if deadline < self.tick_at:
@@ -111,6 +117,9 @@ class SimulatedNode:
 
     def _carry_out(self, ready: Ready) -> None:
         simulation = self.simulation
+        if ready.hard_state is not None:
+            hard_state = ready.hard_state
+            self.stage(lambda log: log.set_hard_state(hard_state))
         if ready.snapshot is not None:
             snapshot = ready.snapshot
             self.stage(lambda log: log.install(snapshot))
@@ -119,9 +128,8 @@ class SimulatedNode:
         for entry in ready.entries:
             self.stage(partial(_append, entry=entry))
         simulation.checker.wrote(self.name, ready.entries, self.log)
-        if ready.hard_state is not None:
-            hard_state = ready.hard_state
-            self.stage(lambda log: log.set_hard_state(hard_state))
+        if simulation.checker.role(self.name, self.raft, self.log):
+            simulation.elected(self)
         for message in ready.messages:
             simulation.send(message)
         self.waiting += ready.messages_after_sync
@@ -299,16 +307,36 @@ class Simulation:
     def _incident(self) -> None:
         if self.healed:
             return
-        incidents = (self._crash, self._crash, self._partition, self._one_way, self._pause, self._compact)
-        self.random.choice((*incidents, self._compact, self._transfer, self._campaign, self._change))()
+        getattr(self, f"_{self.random.choice(self.faults.incidents.split())}")()
 
     def _crash(self) -> None:
         live = self._live_nodes()
-        if not live:
+        if live:
+            self._crash_node(self.random.choice(live))
+
+    def elected(self, node: SimulatedNode) -> None:
+        """`node` has just become a leader."""
+        if self.healed or self.random.random() >= self.faults.fall:
             return
-        node = self.random.choice(live)
+        delay = max(0.0, self.random.uniform(-0.04, 0.04))
+        if self.random.random() < 0.5:
+            self.at(self.now + delay, None, partial(self._crash_life, node, node.life))
+        elif delay:
+            self.at(self.now + delay, None, partial(self._mute, node))
+        else:
+            self._mute(node)
+
+    def _mute(self, node: SimulatedNode) -> None:
+        self._block({(node.name, other) for other in self.nodes if other != node.name})
+
+    def _crash_life(self, node: SimulatedNode, life: int) -> None:
+        if node.up and node.life == life:
+            self._crash_node(node)
+
+    def _crash_node(self, node: SimulatedNode) -> None:
         node.crash()
-        self.at(self.now + self.random.uniform(0.02, 1.5), None, partial(self._restart, node))
+        restart = partial(self._restart, node)
+        self.at(self.now + self.random.uniform(0.02, 5 * self.faults.election_timeout_s), None, restart)
         for other in self._live_nodes():
             if self.random.random() < 0.7:
                 other.raft.peer_lost(node.name, self.now)
@@ -409,17 +437,16 @@ class Simulation:
                 if all(replica.raft.applied_index >= target[1] for replica in replicas):
                     return
         states = {n.name: (n.raft.role.value, n.raft.term, n.raft.commit_index) for n in self.nodes.values()}
-        raise AssertionError(f"no progress within {patience_s} s after healing: {states}")
+        raise NoProgress(f"no progress within {patience_s} s after healing: {states}")
 
 
-def run_seed(seed: int, seconds: float = 5.0) -> Simulation:
+def run_seed(
+    seed: int, faults: Faults | None = None, voters: str = "abc", seconds: float = 5.0
+) -> Simulation:
     """One simulation with faults, then without, to agreement."""
-    simulation = Simulation(seed)
+    simulation = Simulation(seed, voters=voters, faults=faults)
     simulation.load(seconds)
     simulation.run(seconds)
     simulation.heal()
     simulation.settle()
     return simulation
-
-
-__all__ = ["EntryKind", "Faults", "Simulation", "run_seed"]

@@ -1,0 +1,81 @@
+"""Replicas under seeded faults keep the properties of figure 3 of the paper, and agree once faults end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from replication.raft import MembershipChange, Ready
+from tests.raft.checker import SafetyViolation
+from tests.raft.memory_log import MemoryLog
+from tests.raft.simulation import Faults, NoProgress, SimulatedNode, run_seed
+
+BLOCKS, SEEDS_A_BLOCK = 10, 30
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_safety_and_agreement_under_faults(block: int) -> None:
+    """Figure 3: election safety, log matching, leader completeness, state machine safety."""
+    committed = leaders = 0
+    for seed in range(block * SEEDS_A_BLOCK, (block + 1) * SEEDS_A_BLOCK):
+        simulation = run_seed(seed)
+        committed += len(simulation.checker.committed)
+        leaders += len(simulation.checker.leaders)
+    assert committed > 50 * SEEDS_A_BLOCK, "the simulated faults leave too little time to commit anything"
+    assert leaders > 2 * SEEDS_A_BLOCK, "the simulated faults do not make leaders change"
+
+
+def test_safety_and_agreement_on_a_terrible_network() -> None:
+    """Every fifth message lost, every fifth late, every tenth twice."""
+    for seed in range(30):
+        run_seed(seed, faults=Faults(loss=0.2, duplicate=0.1, delay=0.2, incident_every_s=0.5))
+
+
+def first_violation(limit: int) -> str:
+    """What the checker says of the first seed that it objects to."""
+    for seed in range(limit):
+        try:
+            run_seed(seed)
+        except SafetyViolation as violation:
+            return str(violation)
+        except NoProgress:
+            continue
+    raise AssertionError(f"{limit} seeds did not show the planted bug")
+
+
+def test_the_checker_finds_a_vote_forgotten_on_restart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figure 2: votedFor is persistent state."""
+    intact = MemoryLog.copy
+
+    def forgetting(self: MemoryLog) -> MemoryLog:
+        copied = intact(self)
+        copied.set_hard_state(replace(copied.hard_state(), vote=None))
+        return copied
+
+    monkeypatch.setattr(MemoryLog, "copy", forgetting)
+    first_violation(300)
+
+
+def test_the_checker_finds_an_acknowledgement_before_the_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figure 2: persistent state is on stable storage before responding."""
+    intact = SimulatedNode._carry_out
+
+    def hasty(self: SimulatedNode, ready: Ready) -> None:
+        ready.messages += ready.messages_after_sync
+        ready.messages_after_sync = []
+        intact(self, ready)
+
+    monkeypatch.setattr(SimulatedNode, "_carry_out", hasty)
+    first_violation(20)
+
+
+def test_the_checker_finds_a_membership_that_skips_the_joint_phase(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thesis §4.3: with several voters changed at once, old and new majorities need not meet."""
+    joint = MembershipChange.applied_to
+    monkeypatch.setattr(
+        MembershipChange,
+        "applied_to",
+        lambda self, current: replace(joint(self, current), outgoing=frozenset()),
+    )
+    first_violation(300)
