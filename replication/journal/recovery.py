@@ -82,16 +82,18 @@ def _read_segment(files: Files, number: int, newest: bool, found: Recovered) -> 
 def _close_tail(file: File, segment: Segment, scan: SegmentScan, found: Recovered) -> None:
     """Make the newest segment durable, and never write behind leftovers of a torn batch.
 
-    What a killed process had written may be in the page cache only, although it is readable. And a
-    record of the torn batch might come back to life once a new one happens to end where it begins.
+    What a killed process had written may be in the page cache only, although it is readable: it is
+    synced before anything follows it. And a record of the torn batch might come back to life once a
+    new one happens to end where it begins.
     """
+    file.sync_data()
     if not segment.sealed:
         scan.judge_tail()
         if scan.tail.leftovers:
             seal = StagedRecord(segment, segment.tail, RecordKind.SEAL, 0, 0, 0, 0, 0, (), 0)
             file.write_at(segment.tail, encode(segment, [seal]))
+            file.sync_data()
             segment.tail, segment.sealed = seal.end, True
-    file.sync_data()
     if not segment.sealed:
         segment.file = file
         found.active = segment

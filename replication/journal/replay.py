@@ -92,7 +92,6 @@ class PartitionReplay:
         }  # fmt: skip
         if self.last > body.last_index:
             self._truncate(body.last_index + 1)
-        self._select(body)
         self.last = max(self.table.indexes[-1] if self.table.indexes else 0, record.log_index)
 
     def _truncate(self, index: int) -> None:

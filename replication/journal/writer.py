@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from queue import SimpleQueue
 from threading import Thread
 
@@ -62,14 +63,14 @@ class JournalWriter:
             try:
                 batch.write()
             except OSError as error:
-                self._post(lambda error=error: self._on_failure(error))  # type: ignore[misc]
+                self._post(partial(self._on_failure, error))
             except Exception as error:
                 failed = JournalFailedError(f"writing the journal failed: {error!r}")
                 failed.__cause__ = error
                 batch.disk.failure = failed
-                self._post(lambda failed=failed: self._on_failure(failed))  # type: ignore[misc]
+                self._post(partial(self._on_failure, failed))
             else:
-                self._post(lambda batch=batch: self._finished(batch))  # type: ignore[misc]
+                self._post(partial(self._finished, batch))
 
     def _finished(self, batch: WriteBatch) -> None:
         durable = self._journal.complete(batch)

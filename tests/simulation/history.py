@@ -1,0 +1,160 @@
+"""What the clients saw, and the promises that are checked on nothing else.
+
+A message is named by its publisher and its number there. A *receipt* is one delivery of a message
+from one queue to one client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+
+from tests.simulation.world import Violation, World
+
+
+class Outcome(Enum):
+    """What a consumer did with a delivery."""
+
+    SETTLED = "settled"
+    DISCARDED = "discarded"
+    RETURNED = "returned"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueTerms:
+    """A queue as clients know it. `removing`: messages are gone before they are delivered."""
+
+    name: str
+    replicas: tuple[str, ...]
+    at_most_once: bool = False
+    no_ack: bool = False
+    transient: bool = False
+
+    @property
+    def removing(self) -> bool:
+        """Whether a message may be lost on its way, and never come twice."""
+        return self.at_most_once or self.no_ack
+
+
+@dataclass(slots=True)
+class Receipt:
+    """One delivery: to whom, in which life of the consumer's node, and what became of it."""
+
+    consumer: int
+    node: str
+    life: int
+    time: float
+    outcome: Outcome | None = None
+
+
+@dataclass(slots=True)
+class Message:
+    """One published message."""
+
+    publisher: int
+    number: int
+    queues: tuple[str, ...]
+    persistent: bool
+    confirmed: bool = False
+    receipts: dict[str, list[Receipt]] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"message {self.number} of publisher {self.publisher}"
+
+
+Lost = Callable[[Receipt], bool]
+"""Whether a receipt's node died since, or was cut off for so long that it may be given up."""
+
+
+class History:
+    """Everything that clients did and saw; raises Violation as soon as a promise is broken."""
+
+    def __init__(self, world: World, queues: Iterable[QueueTerms], lost: Lost) -> None:
+        self.queues = {queue.name: queue for queue in queues}
+        self.messages: dict[int, list[Message]] = {}
+        self.delivered = 0
+        self.confirmed = 0
+        self.redelivered = 0
+        self._world = world
+        self._lost = lost
+        # The number of the last first delivery, by consumer and publisher.
+        self._latest: dict[tuple[int, int], int] = {}
+
+    # -- publishers -----------------------------------------------------------------------------
+
+    def published(self, publisher: int, count: int, queues: tuple[str, ...], persistent: bool) -> int:
+        """The next `count` messages of a publisher; returns the number of the first, from 1 on."""
+        own = self.messages.setdefault(publisher, [])
+        first = len(own) + 1
+        own += [Message(publisher, first + i, queues, persistent) for i in range(count)]
+        return first
+
+    def confirm(self, publisher: int, first: int, last: int) -> None:
+        """The broker takes responsibility for a range of messages."""
+        for message in self.messages[publisher][first - 1 : last]:
+            if message.confirmed:
+                raise Violation(f"{message} is confirmed twice")
+            message.confirmed = True
+            self.confirmed += 1
+
+    # -- consumers ------------------------------------------------------------------------------
+
+    def deliver(self, queue: str, publisher: int, number: int, receipt: Receipt, redelivered: bool) -> None:
+        """A client got a message."""
+        own = self.messages.get(publisher, [])
+        if not 0 < number <= len(own) or queue not in own[number - 1].queues:
+            raise Violation(f"{queue} delivers what nobody published: {publisher}, {number}")
+        message = own[number - 1]
+        self.delivered += 1
+        self.redelivered += redelivered
+        earlier = message.receipts.setdefault(queue, [])
+        if earlier:
+            self._check_again(queue, message, earlier, redelivered)
+        if not redelivered:
+            self._check_order(queue, message, receipt)
+        earlier.append(receipt)
+
+    def _check_again(self, queue: str, message: Message, earlier: list[Receipt], redelivered: bool) -> None:
+        """D2: at-most-once never twice; at-least-once only what came back or was lost with its node."""
+        if self.queues[queue].removing:
+            raise Violation(f"{queue} removes before it delivers, but delivers {message} twice")
+        for receipt in earlier:
+            if receipt.outcome is not Outcome.RETURNED and not self._lost(receipt):
+                state = "unsettled" if receipt.outcome is None else receipt.outcome.value
+                raise Violation(
+                    f"{queue} delivers {message} again, which is {state} since {receipt.time:.4f} "
+                    f"at consumer {receipt.consumer} on {receipt.node}, which is alive"
+                )
+        if not redelivered:
+            raise Violation(f"{queue} delivers {message} again without saying so")
+
+    def _check_order(self, queue: str, message: Message, receipt: Receipt) -> None:
+        """A22: one channel's messages come to one consumer as they were published."""
+        key = (receipt.consumer, message.publisher)
+        latest = self._latest.get(key, 0)
+        if message.number < latest:
+            raise Violation(f"{queue} delivers {message} to consumer {receipt.consumer} after {latest}")
+        self._latest[key] = message.number
+
+    # -- the end --------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Message]:
+        for own in self.messages.values():
+            yield from own
+
+    def unfinished(self, keeps: Callable[[QueueTerms, Message], bool]) -> list[tuple[str, Message]]:
+        """Confirmed messages that no consumer of a queue that must keep them is done with.
+
+        `keeps`: whether the faults of this run leave the queue responsible for the message.
+        """
+        found = []
+        for message in self:
+            if not message.confirmed:
+                continue
+            for name in message.queues:
+                receipts = message.receipts.get(name)
+                done = receipts and receipts[-1].outcome in (Outcome.SETTLED, Outcome.DISCARDED)
+                if not done and keeps(self.queues[name], message):
+                    found.append((name, message))
+        return found

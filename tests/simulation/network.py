@@ -1,0 +1,291 @@
+"""The network between the nodes, which keeps the promises of `replication.transport` and no others.
+
+Each ordered pair of nodes has a connection of its own. Within a connection order is kept; when it
+breaks, the end of what was on its way is lost or comes late, and the real `Outbox` and `Inbox`
+decide what of it is delivered and where a gap is announced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from replication.host import RAFT_TAG, SNAPSHOT_TAG
+from replication.transport.flow import Arrival, Inbox, Outbox, Parts
+from tests.simulation.world import World
+
+QUEUE_BYTES = 4 << 20
+WINDOW_BYTES = 1 << 20
+BATCH_BYTES = 256 << 10
+UNNOTICED_S = 5.0
+"""How long a connection over a cut wire lives: the transport's heartbeat time-out."""
+
+
+@dataclass(slots=True)
+class NetworkFaults:
+    """How bad the network is. Rates are probabilities for one batch, or one Raft message."""
+
+    delay_s: tuple[float, float] = (0.0002, 0.0015)
+    late: float = 0.0
+    late_s: float = 0.15
+    doubled: float = 0.0
+    raft_loss: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What `replication.transport.envelope` carries."""
+
+    incarnation: int
+    sequence: int
+    seen_incarnation: int
+    seen_sequence: int
+    messages: Sequence[Parts]
+
+
+@dataclass(slots=True, eq=False)
+class Connection:
+    """One connection from `sender` to `receiver`; `held` waits behind a cut wire."""
+
+    sender: Transport
+    receiver: Transport
+    broken: bool = False
+    lost: bool = False
+    arrival: float = 0.0
+    held: list[Batch] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Peer:
+    """Another node, as a transport sees it."""
+
+    outbox: Outbox
+    inbox: Inbox
+    connection: Connection | None = None
+
+
+class Process(Protocol):
+    """What a transport belongs to."""
+
+    name: str
+
+    def input(self, action: Callable[[], None]) -> None:
+        """Do something on the process's event loop, unless the process is gone."""
+
+    def message(self, peer: str, parts: list[bytes]) -> None: ...
+    def peer_up(self, peer: str) -> None: ...
+    def peer_down(self, peer: str) -> None: ...
+    def peer_gap(self, peer: str) -> None: ...
+
+
+class Transport:
+    """One process's `PeerTransport`, without sockets."""
+
+    def __init__(self, network: Network, process: Process, incarnation: int) -> None:
+        self.name = process.name
+        self.process = process
+        self.incarnation = incarnation
+        self.closed = False
+        self.peers: dict[str, Peer] = {}
+        self._network = network
+        self._dirty: dict[str, Peer] = {}
+        for name in network.names:
+            if name != self.name:
+                outbox = Outbox(QUEUE_BYTES, WINDOW_BYTES, BATCH_BYTES)
+                self.peers[name] = Peer(outbox, Inbox(WINDOW_BYTES // 4))
+
+    def send(self, peer: str, parts: Sequence[bytes | memoryview]) -> bool:
+        """Queue a message until the next `flush`; False: dropped."""
+        link = self.peers.get(peer)
+        if link is None:
+            return False
+        copied = [bytes(part) for part in parts]
+        if link.connection is None:
+            link.outbox.drop(copied)
+            return False
+        self._dirty[peer] = link
+        return link.outbox.put(copied)
+
+    def flush(self) -> None:
+        """One batch for each peer that something was queued for."""
+        for link in self._dirty.values():
+            self._flush(link)
+        self._dirty.clear()
+
+    def _flush(self, link: Peer) -> None:
+        while link.connection is not None and (messages := link.outbox.take()) is not None:
+            self._carry(link, messages)
+
+    def _carry(self, link: Peer, messages: Sequence[Parts]) -> None:
+        connection = link.connection
+        assert connection is not None
+        inbox = link.inbox
+        batch = Batch(self.incarnation, link.outbox.sequence, inbox.incarnation, inbox.sequence, messages)
+        inbox.reported()
+        self._network.carry(connection, batch)
+
+    def connected(self, peer: str, connection: Connection) -> None:
+        """The connection to a peer works."""
+        link = self.peers[peer]
+        link.connection = connection
+        self.process.peer_up(peer)
+
+    def disconnected(self, peer: str, connection: Connection) -> None:
+        """The connection to a peer is gone."""
+        link = self.peers[peer]
+        if link.connection is connection:
+            link.connection = None
+            link.outbox.reset()
+            self.process.peer_down(peer)
+
+    def take(self, peer: str, batch: Batch, lossy: Callable[[], bool]) -> None:
+        """A batch has arrived."""
+        link = self.peers[peer]
+        arrival = link.inbox.arrived(batch.incarnation, batch.sequence, 256 * (1 + len(batch.messages)))
+        if arrival is Arrival.STALE:
+            return
+        if arrival is Arrival.AFTER_GAP:
+            self.process.peer_gap(peer)
+        if batch.seen_incarnation == self.incarnation:
+            link.outbox.acknowledge(batch.seen_sequence)
+        for parts in batch.messages:
+            if parts[0][:1] in (RAFT_TAG, SNAPSHOT_TAG) and lossy():
+                continue
+            self.process.message(peer, list(parts))
+        self._flush(link)
+        if link.inbox.report_due and link.connection is not None:
+            link.outbox.take_empty()
+            self._carry(link, [])
+
+
+class Network:
+    """Connections between the processes of the nodes, wires that can be cut, and their delays."""
+
+    def __init__(self, world: World, names: Sequence[str], faults: NetworkFaults) -> None:
+        self.names = tuple(names)
+        self.faults = faults
+        self.blocked: dict[tuple[str, str], int] = {}
+        self._world = world
+        self._random = world.chance("network")
+        self._transports: dict[str, Transport] = {}
+        self._connections: dict[tuple[str, str], Connection] = {}
+
+    # -- processes ------------------------------------------------------------------------------
+
+    def join(self, transport: Transport) -> None:
+        """A process has started: it connects to everybody, and everybody to it."""
+        self._transports[transport.name] = transport
+        for other in self.names:
+            if other != transport.name:
+                self._connect_soon(transport.name, other)
+                self._connect_soon(other, transport.name)
+
+    def leave(self, transport: Transport) -> None:
+        """A process is gone; its peers notice within milliseconds, unless the wire is cut."""
+        transport.closed = True
+        self._transports.pop(transport.name, None)
+        for pair, connection in list(self._connections.items()):
+            if connection.sender is transport:
+                connection.broken = True
+                del self._connections[pair]
+            elif connection.receiver is transport and pair not in self.blocked:
+                self._world.after(self._random.uniform(0.0005, 0.004), self._breaker(pair, connection))
+
+    # -- connections ----------------------------------------------------------------------------
+
+    def _connect_soon(self, sender: str, receiver: str) -> None:
+        self._world.after(self._random.uniform(0.001, 0.03), lambda: self._connect(sender, receiver))
+
+    def _connect(self, sender: str, receiver: str) -> None:
+        pair = (sender, receiver)
+        source, target = self._transports.get(sender), self._transports.get(receiver)
+        if source is None or target is None or pair in self._connections:
+            return
+        if pair in self.blocked:
+            # Tried again when the wire is mended.
+            return
+        connection = self._connections[pair] = Connection(source, target)
+        source.process.input(lambda: source.connected(receiver, connection))
+
+    def break_connection(self, sender: str, receiver: str) -> None:
+        """Reset the connection, if there is one; it is made anew soon."""
+        pair = (sender, receiver)
+        connection = self._connections.get(pair)
+        if connection is not None:
+            self._breaker(pair, connection)()
+
+    def _breaker(self, pair: tuple[str, str], connection: Connection) -> Callable[[], None]:
+        def break_it() -> None:
+            if self._connections.get(pair) is connection:
+                del self._connections[pair]
+            if connection.broken:
+                return
+            connection.broken = True
+            source = connection.sender
+            if not source.closed:
+                source.process.input(lambda: source.disconnected(pair[1], connection))
+            self._connect_soon(*pair)
+
+        return break_it
+
+    # -- wires ----------------------------------------------------------------------------------
+
+    def cut(self, pairs: set[tuple[str, str]]) -> Callable[[], None]:
+        """Let nothing pass from the first to the second of each pair; call the result to mend it."""
+        for pair in pairs:
+            self.blocked[pair] = self.blocked.get(pair, 0) + 1
+            connection = self._connections.get(pair)
+            if connection is not None:
+                self._world.after(UNNOTICED_S, lambda p=pair, c=connection: self._time_out(p, c))
+        return lambda: self._mend(pairs)
+
+    def _time_out(self, pair: tuple[str, str], connection: Connection) -> None:
+        if pair in self.blocked and self._connections.get(pair) is connection:
+            self._breaker(pair, connection)()
+
+    def _mend(self, pairs: set[tuple[str, str]]) -> None:
+        for pair in pairs:
+            left = self.blocked.pop(pair) - 1
+            if left:
+                self.blocked[pair] = left
+                continue
+            connection = self._connections.get(pair)
+            if connection is None:
+                self._connect_soon(*pair)
+            elif connection.receiver.closed:
+                self._breaker(pair, connection)()
+            else:
+                held, connection.held = connection.held, []
+                for batch in held:
+                    self.carry(connection, batch)
+
+    # -- batches --------------------------------------------------------------------------------
+
+    def carry(self, connection: Connection, batch: Batch) -> None:
+        """Deliver a batch some time later, after what the connection carried before."""
+        chance, faults = self._random, self.faults
+        delay = chance.uniform(*faults.delay_s)
+        if faults.late and chance.random() < faults.late:
+            delay += chance.uniform(0.0, faults.late_s)
+        connection.arrival = max(connection.arrival, self._world.now + delay)
+        self._world.at(connection.arrival, lambda: self._arrive(connection, batch))
+        if faults.doubled and chance.random() < faults.doubled:
+            again = connection.arrival + chance.uniform(0.0, 0.2)
+            self._world.at(again, lambda: self._arrive(connection, batch))
+
+    def _arrive(self, connection: Connection, batch: Batch) -> None:
+        sender, receiver = connection.sender, connection.receiver
+        if receiver.closed or connection.lost:
+            return
+        if (sender.name, receiver.name) in self.blocked:
+            connection.held.append(batch)
+            return
+        if connection.broken:
+            connection.lost = self._random.random() < 0.5
+            if connection.lost:
+                return
+        receiver.process.input(lambda: receiver.take(sender.name, batch, self._lossy))
+
+    def _lossy(self) -> bool:
+        return self.faults.raft_loss > 0 and self._random.random() < self.faults.raft_loss

@@ -1,0 +1,292 @@
+"""One node: the real `Broker` and `Journal` in a process that can be killed, frozen and put back in time.
+
+It plays the part of `cluster`'s process: an event loop with a turn after what arrived, timers, the
+journal's writer, and a restart with a new front end incarnation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from cluster.broker import Broker, BrokerConfig
+from node.engine.errors import Refusal
+from replication.journal import Journal, JournalConfig
+from replication.raft import Entry, RaftConfig
+from tests.simulation.disk import PowerLost, SimulatedDisk
+from tests.simulation.network import Network, Transport
+from tests.simulation.world import Action, Violation, World
+
+TICK_S = 0.02
+TURN_S = 0.0002
+COLLECT_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    """Sizes in octets, small so that snapshots and segments come and go within seconds."""
+
+    snapshot_bytes: int = 24 << 10
+    segment_bytes: int = 16 << 10
+    cache_bytes: int = 16 << 10
+    max_append_bytes: int = 1 << 20
+    election_timeout_s: float = 0.6
+
+
+class SimulatedWriter:
+    """The journal's writer: what it takes is on disk when the disk says so, not before."""
+
+    def __init__(self, node: SimulatedNode, journal: Journal) -> None:
+        self.busy = False
+        self.batch: Any = None
+        self._node = node
+        self._journal = journal
+
+    def kick(self) -> None:
+        """Start writing what is staged."""
+        if self.busy:
+            return
+        batch = self._journal.take_batch()
+        if batch is not None:
+            self.busy, self.batch = True, batch
+            self.started(batch)
+            self._node.after(self._node.sync_time(), partial(self._finish, batch))
+
+    def started(self, batch: Any) -> None:
+        """A batch has been taken; nothing of it is on disk yet."""
+
+    def _finish(self, batch: Any) -> None:
+        try:
+            batch.write()
+        except OSError as error:
+            self._node.disk_failed(error)
+            return
+        results = self._journal.complete(batch)
+        self.busy, self.batch = False, None
+        self._node.durable(results)
+
+
+class SimulatedNode:
+    """A machine with a disk and, most of the time, a broker process on it.
+
+    `life` counts the processes that have run; what belongs to an earlier one never happens.
+    `lost_disk`: it may have forgotten votes, and gives none any more.
+    """
+
+    writer_type = SimulatedWriter
+
+    def __init__(
+        self, name: str, members: tuple[str, ...], world: World, network: Network, settings: NodeSettings
+    ) -> None:
+        self.name = name
+        self.members = members
+        self.world = world
+        self.disk = SimulatedDisk(world.chance(f"disk {name}"))
+        self.life = 0
+        self.up = False
+        self.paused = False
+        self.ready = False
+        self.lost_disk = False
+        self.failures: list[str] = []
+        self.on_ready: Callable[[SimulatedNode], None] = lambda node: None
+        self.on_death: Callable[[SimulatedNode], None] = lambda node: None
+        self.after_turn: Callable[[SimulatedNode], None] = lambda node: None
+        self._network = network
+        self._settings = settings
+        self._random = world.chance(f"node {name}")
+        self._offset = self._random.uniform(0.0, 1000.0)
+        self._missed: list[Action] = []
+        self._turning = False
+
+    # -- the process ----------------------------------------------------------------------------
+
+    def clock(self) -> float:
+        """The machine's monotonic clock."""
+        return self.world.now + self._offset
+
+    def start(self) -> None:
+        """Start a process, with what the disk holds."""
+        self.life += 1
+        self.up, self.paused, self.ready = True, False, False
+        self._missed, self._turning = [], False
+        self.world.note(f"{self.name} starts, life {self.life}")
+        settings = self._settings
+        config = JournalConfig(
+            segment_bytes=settings.segment_bytes,
+            spare_segments=2,
+            cache_bytes=settings.cache_bytes,
+            read_ahead_bytes=4096,
+        )
+        self.journal = self._open(config)
+        self.front_end = self._random.getrandbits(62) | 1
+        raft = RaftConfig(
+            self.name,
+            election_timeout_s=settings.election_timeout_s,
+            max_append_bytes=settings.max_append_bytes,
+            may_vote=not self.lost_disk,
+        )
+        self.transport = Transport(self._network, self, self.front_end)
+        self.broker = Broker(
+            BrokerConfig(self.name, self.front_end, self.members, raft, settings.snapshot_bytes),
+            self.journal,
+            self.transport.send,
+            self._random.random,
+            self.clock(),
+        )
+        self.broker.on_wanted = self.wanted
+        self.writer = self.writer_type(self, self.journal)
+        self._network.join(self.transport)
+        self.broker.start(self.writer)
+        self._ask("start_node", {"name": self.name, "front_end": self.front_end}, self._started)
+        self.after(self._random.uniform(0.0, TICK_S), self._tick)
+        self.after(COLLECT_S, self._collect)
+
+    def _open(self, config: JournalConfig) -> Journal:
+        try:
+            return Journal.open(self.disk, config, self._rewrite)
+        except Exception as error:
+            raise Violation(f"{self.name} does not recover its journal: {error!r}") from error
+
+    def _rewrite(self, partition: int, entry: Entry) -> bytes | None:
+        owner = self.broker.owners.get(partition)
+        return None if owner is None else owner.machine.rewrite(entry.index, entry.data)
+
+    def _ask(self, name: str, arguments: dict[str, Any], answer: Callable[[], None]) -> None:
+        def answered(value: Any, refusal: Refusal | None) -> None:
+            if refusal is None:
+                answer()
+            else:
+                self._ask(name, arguments, answer)
+
+        self.broker.catalog.submit(name, arguments, answered, self.clock())
+
+    def _started(self) -> None:
+        self.world.note(f"{self.name} is ready")
+        self.ready = True
+        self.on_ready(self)
+
+    def stop(self, *, power: bool) -> None:
+        """Kill the process, or cut the machine's power: then what was not synced is lost."""
+        if not self.up:
+            return
+        self.world.note(f"{self.name} {'loses power' if power else 'is killed'}")
+        self._tear()
+        if power:
+            self.disk.lose_power()
+        else:
+            self.disk.kill_process()
+        self.up = self.ready = False
+        self.life += 1
+        self._network.leave(self.transport)
+        self.on_death(self)
+
+    def _tear(self) -> None:
+        """The write that was under way got some of its steps done."""
+        batch = self.writer.batch
+        if batch is not None:
+            self.disk.stop_after = self._random.randint(0, 3)
+            try:
+                batch.write()
+            except (PowerLost, OSError):
+                pass
+            self.disk.stop_after = None
+
+    def disk_failed(self, error: OSError) -> None:
+        """What the process does when the journal cannot be written: go silent and end."""
+        self.world.note(f"{self.name}: {error}")
+        self.broker.host.disk_failed(error)
+        self.failures.append(str(error))
+        self.writer.batch = None
+        self.stop(power=True)
+
+    def pause(self) -> None:
+        """Freeze the process, as SIGSTOP does: what arrives waits in its sockets."""
+        self.world.note(f"{self.name} is frozen")
+        self.paused = True
+
+    def resume(self) -> None:
+        """Go on, with timers that are long overdue."""
+        if not self.paused:
+            return
+        self.world.note(f"{self.name} wakes up")
+        self.paused = False
+        missed, self._missed = self._missed, []
+        if missed and self._random.random() < 0.5:
+            # The timers may run before the sockets are read, or after.
+            self.broker.tick(self.clock())
+        for action in missed:
+            self.input(action)
+
+    def jump(self, seconds: float) -> None:
+        """Put the clock forward, as after the suspension of a virtual machine."""
+        self.world.note(f"{self.name}'s clock jumps by {seconds:.2f} s")
+        self._offset += seconds
+
+    # -- the event loop -------------------------------------------------------------------------
+
+    def after(self, delay: float, action: Action) -> None:
+        """A timer of the present process."""
+        life = self.life
+
+        def due() -> None:
+            if self.life == life:
+                self.input(action)
+
+        self.world.after(delay, due)
+
+    def input(self, action: Action) -> None:
+        """Do something on the event loop, when it runs."""
+        if self.paused:
+            life = self.life
+            self._missed.append(lambda: action() if self.life == life else None)
+        elif self.up:
+            action()
+
+    def wanted(self) -> None:
+        """A turn of the event loop is wanted."""
+        if not self._turning:
+            self._turning = True
+            self.after(TURN_S * (0.5 + self._random.random()), self._turn)
+
+    def _turn(self) -> None:
+        self._turning = False
+        more = self.broker.turn(self.clock())
+        self.transport.flush()
+        self.after_turn(self)
+        if more:
+            self.wanted()
+
+    def _tick(self) -> None:
+        self.broker.tick(self.clock())
+        self.after(TICK_S * (0.9 + 0.2 * self._random.random()), self._tick)
+
+    def _collect(self) -> None:
+        self.journal.collect(self._settings.segment_bytes)
+        self.wanted()
+        self.after(COLLECT_S, self._collect)
+
+    def sync_time(self) -> float:
+        """How long the next sync takes."""
+        return (0.0004 + self.disk.sync_seconds) * (0.5 + self._random.random())
+
+    def durable(self, results: list[tuple[int, int, int]]) -> None:
+        """The writer has finished."""
+        self.broker.durable(results, self.clock())
+
+    # -- what the transport calls (tests.simulation.network.Process) ----------------------------
+
+    def message(self, peer: str, parts: list[bytes]) -> None:
+        self.broker.receive(peer, parts, self.clock())
+
+    def peer_up(self, peer: str) -> None:
+        self.broker.peer_up(peer, self.clock())
+
+    def peer_down(self, peer: str) -> None:
+        self.world.note(f"{self.name} loses its connection to {peer}")
+        self.broker.peer_down(peer, self.clock())
+
+    def peer_gap(self, peer: str) -> None:
+        self.world.note(f"{self.name} sees a gap from {peer}")
+        self.broker.peer_gap(peer, self.clock())
