@@ -34,7 +34,7 @@ from cluster.transient_log import TransientLog
 from node.engine.entry import Semantics
 from replication.host import RAFT_TAG, SNAPSHOT_TAG, Host, Writer
 from replication.journal import Journal
-from replication.raft import Membership, RaftConfig
+from replication.raft import Entry, Membership, RaftConfig
 
 OWNERS_TAG: Final = b"A"
 """Announces which partitions a node owns, and in which terms."""
@@ -156,9 +156,12 @@ class Broker:
         self._down_since.setdefault(peer, now)
         self.host.peer_lost(peer, now)
         for link in self.links.values():
+            definition = self.catalog.state.partitions.get(link.partition)
             if link.owner_node == peer:
                 link.owner_lost()
                 self._announced.pop(link.partition, None)
+            if definition is not None and definition.replicas == (peer,):
+                link.sole_replica_lost()
         self.wanted()
 
     def peer_gap(self, peer: str, now: float) -> None:
@@ -356,6 +359,11 @@ class Broker:
         link = None if partition is None else self.links.get(partition.id)
         if link is not None:
             link.abandon()
+
+    def rewrite(self, partition: int, entry: Entry) -> bytes | None:
+        """What is still needed of an entry that the journal copies forward; None: all of it."""
+        owner = self.owners.get(partition)
+        return None if owner is None else owner.machine.rewrite(entry.index, entry.data)
 
     # -- OwnerContext ---------------------------------------------------------------------------
 

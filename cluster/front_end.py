@@ -112,6 +112,8 @@ class FrontEnd:
             raise ResourceLockedError(
                 f"cannot obtain exclusive access to locked queue '{name}' in vhost '{vhost}'"
             )
+        if self._broker.link(queue.partition).unreachable:
+            raise NotFoundError(f"home node of queue '{name}' in vhost '{vhost}' is down or inaccessible")
         return QueueRef(name, queue.partition, queue.id)
 
     def needs_headers(self, vhost: str, exchange: str) -> bool:
@@ -153,8 +155,13 @@ class FrontEnd:
     def publish(self, subscriber: Subscriber, channel: int, run: Run, route: Route, first_tag: int) -> bool:
         assert isinstance(route, Targets)
         confirmation = None
+        last_tag = first_tag + run.count - 1
+        if any(link.unreachable for link, _ in route.links):
+            # Nobody could say when such a message will be safe.
+            if first_tag:
+                subscriber.reject(channel, first_tag, last_tag)
+            return True
         if first_tag:
-            last_tag = first_tag + run.count - 1
             confirmation = Confirmation(subscriber, channel, first_tag, last_tag, len(route.links))
         going_on = True
         for link, queues in route.links:

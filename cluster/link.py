@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from cluster.ports import GET_LINK, ConsumerTerms, Delivery, OwnerPort, Ranges
 from node.engine.entry import encode_discard, encode_publish, encode_return, encode_settle
@@ -20,6 +20,10 @@ from node.runs import Run
 
 WINDOW_BYTES = 8 * 1024 * 1024
 """Operations that may wait for their commit; beyond it publishers are not read from."""
+
+
+UNREACHABLE: Final = [404, "NOT_FOUND - the node that holds the queue is down"]
+"""The answer to requests for a queue on one node that is not there."""
 
 
 @dataclass(slots=True)
@@ -86,6 +90,7 @@ class PartitionLink:
         self.owner: OwnerPort | None = None
         self.owner_node: str | None = None
         self.owner_term = 0
+        self.unreachable = False
         self.consumers: dict[int, LinkConsumer] = {}
         self.leases: dict[int, RangeSet] = {}
         self.unacknowledged: deque[OperationBatch] = deque()
@@ -174,12 +179,24 @@ class PartitionLink:
         if term < self.owner_term:
             return
         self.owner, self.owner_node, self.owner_term = owner, node, term
+        self.unreachable = False
         self.resync()
 
     def owner_lost(self) -> None:
         """There is no owner, as far as this node knows: keep everything until there is one."""
         self.owner = None
         self.owner_node = None
+
+    def sole_replica_lost(self) -> None:
+        """The only node that has the partition is down: nobody can answer until it is back.
+
+        What was published before stays here, to be taken up again then.
+        """
+        self.owner_lost()
+        self.unreachable = True
+        requests, self._requests = self._requests, {}
+        for request in requests.values():
+            request.answer(UNREACHABLE, None)
 
     def resync(self) -> None:
         """Begin a new epoch: consumers, then unacknowledged operations, then the leases still held.

@@ -1,0 +1,275 @@
+"""One node as a process: event loop, journal thread, sockets, timers around `cluster.broker.Broker`."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import random
+import secrets
+import signal
+import sys
+import time
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final
+
+import uvloop
+
+from cluster.broker import Broker, BrokerConfig
+from cluster.config import NodeConfig
+from cluster.data_directory import DataDirectory
+from cluster.front_end import FrontEnd
+from cluster.http import HttpServer
+from cluster.local_queues import LocalQueues
+from cluster.logs import EventLog, start_logging
+from cluster.passwords import Logins
+from cluster.status import TAG as STATUS_TAG
+from cluster.status import NodeStatus
+from node.engine.errors import Refusal
+from node.frontend.listener import Listener
+from node.wire.amqp091.limits import ConnectionLimits
+from replication.journal import DirectoryFiles, Journal, JournalConfig, JournalWriter
+from replication.raft import Entry, RaftConfig
+from replication.transport import PeerTransport, TransportConfig
+
+TICK_S: Final = 0.02
+COLLECT_INTERVAL_S: Final = 1.0
+COLLECT_BYTES: Final = 4 * 1024 * 1024
+"""Stragglers copied forward in one go, so that collection never holds up a turn for long."""
+
+SWITCH_INTERVAL_S: Final = 0.0005
+"""How long the journal's thread may wait for the interpreter after its fdatasync returned."""
+
+GC_THRESHOLDS: Final = (100_000, 50, 100)
+"""The hot path makes no cycles: the collector need not look after every few hundred objects."""
+
+
+def run(config: NodeConfig) -> None:
+    """Run a node until SIGTERM or SIGINT. Raises ConfigError, JournalError, OSError."""
+    start_logging(config.name, config.log_level)
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    with DataDirectory(config.data_dir):
+        uvloop.run(_serve(config))
+
+
+async def _serve(config: NodeConfig) -> None:
+    process = NodeProcess(config, asyncio.get_running_loop())
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        process.loop.add_signal_handler(number, stopped.set)
+    process.on_fatal = stopped.set
+    try:
+        await process.start()
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
+        await stopped.wait()
+    finally:
+        await process.stop()
+    if process.failure is not None:
+        raise process.failure
+
+
+class NodeProcess:
+    """The sockets, the journal's thread and the timers of one node."""
+
+    def __init__(self, config: NodeConfig, loop: asyncio.AbstractEventLoop) -> None:
+        self.config = config
+        self.loop = loop
+        self.clock: Callable[[], float] = time.monotonic
+        self.log = EventLog("node")
+        self.failure: OSError | None = None
+        self.on_fatal: Callable[[], None] = _nothing
+        self.front_end_id = secrets.randbits(62) + 1
+        self._scheduled = False
+        self._next_collection = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._logins = Logins(config.cluster.credentials())
+        self.journal = self._open_journal()
+        self.transport = self._make_transport()
+        self.broker = self._make_broker()
+        self.writer = JournalWriter(self.journal, loop.call_soon_threadsafe, self._durable, self._disk_failed)
+        local = LocalQueues(self.broker, secrets.randbits)
+        self.front_end = FrontEnd(self.broker, local, config.cluster.default_queue_type, self._verify)
+        limits = config.cluster.limits
+        self.listener = Listener(
+            self.front_end, self._connection_limits(), limits.connections, self.log, self.clock, self.wanted
+        )
+        self.status = NodeStatus(self)
+        self.http = HttpServer(self.status, config.listen.http)
+
+    # -- parts ----------------------------------------------------------------------------------
+
+    def _open_journal(self) -> Journal:
+        settings = self.config.cluster.journal
+        files = DirectoryFiles(self.config.data_dir / "journal")
+        config = JournalConfig(segment_bytes=settings.segment_bytes, cache_bytes=settings.cache_bytes)
+        journal = Journal.open(files, config, self._rewrite)
+        self.log.info(
+            "journal_opened",
+            bytes=journal.counters.bytes_recovered,
+            seconds=round(journal.counters.recovery_seconds, 3),
+        )
+        return journal
+
+    def _make_transport(self) -> PeerTransport:
+        config = self.config
+        settings = TransportConfig(
+            config.name, config.cluster.name, str(config.listen.peers), keys=config.curve_keys()
+        )
+        return PeerTransport(
+            settings,
+            self.front_end_id,
+            on_message=self._receive,
+            on_up=lambda peer: self.broker.peer_up(peer, self.clock()),
+            on_down=lambda peer: self.broker.peer_down(peer, self.clock()),
+            on_gap=lambda peer: self.broker.peer_gap(peer, self.clock()),
+        )
+
+    def _make_broker(self) -> Broker:
+        replication = self.config.cluster.replication
+        raft = RaftConfig(
+            node=self.config.name,
+            election_timeout_s=replication.election_timeout_ms / 1000,
+            heartbeat_interval_s=replication.heartbeat_interval_ms / 1000,
+            max_append_bytes=replication.max_append_bytes,
+            max_inflight_bytes=replication.max_inflight_bytes,
+        )
+        members = tuple(sorted(self.config.cluster.nodes))
+        snapshot_bytes = self.config.cluster.journal.snapshot_bytes
+        config = BrokerConfig(self.config.name, self.front_end_id, members, raft, snapshot_bytes)
+        broker = Broker(config, self.journal, self.transport.send, random.random, self.clock())
+        broker.on_wanted = self.wanted
+        return broker
+
+    def _connection_limits(self) -> ConnectionLimits:
+        limits = self.config.cluster.limits
+        return ConnectionLimits(
+            channel_max=limits.channels,
+            frame_max=limits.frame_max_bytes,
+            heartbeat=limits.heartbeat_s,
+            handshake_timeout=limits.handshake_timeout_s,
+            message_size=limits.message_max_bytes,
+            server_properties={
+                "product": "quorate",
+                "version": _version(),
+                "platform": f"Python {sys.version.split()[0]}",
+                "cluster_name": self.config.cluster.name,
+                "node": self.config.name,
+            },
+        )
+
+    def _rewrite(self, partition: int, entry: Entry) -> bytes | None:
+        return self.broker.rewrite(partition, entry)
+
+    def _receive(self, peer: str, parts: list[bytes]) -> None:
+        if parts[0] == STATUS_TAG:
+            self.status.receive(peer, parts)
+        else:
+            self.broker.receive(peer, parts, self.clock())
+
+    def _verify(self, user: str, password: str, remote: str, answer: Callable[[bool], None]) -> None:
+        """Check a password off the event loop: its hash is slow on purpose."""
+        if not self.config.cluster.users and not remote.startswith(("127.", "::1")):
+            answer(False)
+        elif self._logins.remembered(user, password):
+            answer(True)
+        else:
+            check = self.loop.run_in_executor(None, self._logins.check, user, password)
+            check.add_done_callback(lambda done: answer(done.result()))
+
+    # -- life -----------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Join the cluster and listen; returns once clients may connect."""
+        self.transport.start(self.loop)
+        for name, member in self.config.cluster.nodes.items():
+            if name != self.config.name:
+                key = None if member.public_key is None else member.public_key.encode()
+                self.transport.add_peer(name, str(member.peers), key)
+        await self.http.start()
+        self.broker.start(self.writer)
+        self._tick()
+        await self._join()
+        address = self.config.listen.amqp
+        await self.listener.start(address.host, address.port)
+        self.log.info("listening", amqp=str(address), http=str(self.config.listen.http), pid=os.getpid())
+        self.status.listening = True
+
+    async def _join(self) -> None:
+        """Tell the catalog of this incarnation, and wait until every node knows."""
+        await self._submit("declare_vhost", {"vhost": "/"})
+        await self._submit("start_node", {"name": self.config.name, "front_end": self.front_end_id})
+
+    async def _submit(self, name: str, arguments: dict[str, object]) -> None:
+        done: asyncio.Future[None] = self.loop.create_future()
+
+        def answered(_: object, refusal: Refusal | None) -> None:
+            if refusal is None:
+                done.set_result(None)
+            else:
+                done.set_exception(refusal)
+
+        self.broker.catalog.submit(name, arguments, answered, self.clock())
+        self.wanted()
+        await done
+
+    async def stop(self) -> None:
+        """Tell clients, give up sockets, let the journal finish what it writes."""
+        self.status.listening = False
+        self.listener.stop()
+        await self.http.stop()
+        if self._timer is not None:
+            self._timer.cancel()
+        self.transport.flush()
+        self.transport.close()
+        self.writer.close()
+        self.journal.close()
+        self.log.info("stopped")
+
+    # -- the turn -------------------------------------------------------------------------------
+
+    def wanted(self) -> None:
+        """Have a turn after what the event loop has at hand."""
+        if not self._scheduled:
+            self._scheduled = True
+            self.loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._scheduled = False
+        if self.broker.turn(self.clock()):
+            self.wanted()
+        self.listener.flush()
+        self.transport.flush()
+
+    def _tick(self) -> None:
+        now = self.clock()
+        self.broker.tick(now)
+        self.front_end.tick()
+        self.listener.tick()
+        if now >= self._next_collection:
+            self._next_collection = now + COLLECT_INTERVAL_S
+            self.journal.collect(COLLECT_BYTES)
+        self._timer = self.loop.call_later(TICK_S, self._tick)
+
+    def _durable(self, results: list[tuple[int, int, int]]) -> None:
+        self.broker.durable(results, self.clock())
+
+    def _disk_failed(self, error: OSError) -> None:
+        """After a failed write or fsync nothing that this node says about its log can be trusted."""
+        self.log.error("journal_failed", error)
+        self.failure = error
+        self.broker.host.disk_failed(error)
+        self.on_fatal()
+
+
+def _version() -> str:
+    try:
+        return version("quorate")
+    except PackageNotFoundError:
+        return "0"
+
+
+def _nothing() -> None:
+    """Nobody waits for a failure yet."""

@@ -1,0 +1,232 @@
+"""What a node shows of itself and of the cluster over HTTP: status, readiness, metrics.
+
+A node answers for its own partitions; `status` asks the others over the peer transport for theirs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgpack
+
+from cluster.definitions import PartitionKind
+from cluster.http import Metric
+
+if TYPE_CHECKING:
+    from cluster.process import NodeProcess
+
+TAG: Final = b"Q"
+ANSWER_TIMEOUT_S: Final = 1.0
+"""How long another node may take to tell its part; after that it is shown as not ready."""
+
+ASK: Final = 1
+TELL: Final = 2
+
+
+class NodeStatus:
+    """Implements `cluster.http.NodeView`."""
+
+    def __init__(self, process: NodeProcess) -> None:
+        self.listening = False
+        self._process = process
+        self._asked: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._last_question = 0
+
+    # -- status ---------------------------------------------------------------------------------
+
+    async def status(self) -> Mapping[str, Any]:
+        process = self._process
+        names = [name for name in process.config.cluster.nodes if name != process.config.name]
+        connected = [name for name in names if name in process.broker.connected]
+        parts = await asyncio.gather(*(self._ask(name) for name in connected))
+        told = dict(zip(connected, parts, strict=True))
+        told[process.config.name] = self._own_part()
+        nodes: list[dict[str, Any]] = []
+        partitions: dict[int, dict[str, Any]] = {}
+        queues: list[dict[str, Any]] = []
+        for name, member in process.config.cluster.nodes.items():
+            part = told.get(name)
+            if part is None:
+                node: dict[str, Any] = {"name": name, "pid": None, "ready": False}
+            else:
+                node = {"name": name, "pid": part["pid"], "ready": part["ready"]}
+                for partition in part["partitions"]:
+                    known = partitions.get(partition["id"])
+                    if known is None or known["term"] < partition["term"]:
+                        partitions[partition["id"]] = partition
+                queues += part["queues"]
+            nodes.append({**node, "amqp": str(member.amqp), "http": str(member.http)})
+        return {
+            "nodes": nodes,
+            "partitions": [partitions[id] for id in sorted(partitions)],
+            "queues": sorted(queues, key=lambda queue: (queue["vhost"], queue["name"])),
+        }
+
+    async def _ask(self, peer: str) -> dict[str, Any] | None:
+        self._last_question += 1
+        question = self._last_question
+        answer = self._asked[question] = self._process.loop.create_future()
+        self._process.transport.send(peer, [TAG, msgpack.packb([ASK, question, None])])
+        self._process.wanted()
+        try:
+            return await asyncio.wait_for(answer, ANSWER_TIMEOUT_S)
+        except TimeoutError:
+            return None
+        finally:
+            del self._asked[question]
+
+    def receive(self, peer: str, parts: Sequence[bytes]) -> None:
+        """A question or an answer of another node."""
+        kind, question, part = msgpack.unpackb(parts[1])
+        if kind == ASK:
+            answer = msgpack.packb([TELL, question, self._own_part()])
+            self._process.transport.send(peer, [TAG, answer])
+            self._process.wanted()
+        else:
+            future = self._asked.get(question)
+            if future is not None and not future.done():
+                future.set_result(part)
+
+    def _own_part(self) -> dict[str, Any]:
+        return {
+            "pid": os.getpid(),
+            "ready": not self.readiness(),
+            "partitions": self._own_partitions(),
+            "queues": self._own_queues(),
+        }
+
+    def _own_partitions(self) -> list[dict[str, Any]]:
+        broker = self._process.broker
+        shown = []
+        for group in broker.host.groups.values():
+            raft = group.raft
+            if broker.host.leads(group.partition, broker.now):
+                matches = [progress.match for progress in raft.progress.values()]
+                shown.append(
+                    {
+                        "id": group.partition,
+                        "owner": broker.node,
+                        "term": raft.term,
+                        "replicas": sorted(raft.membership.members),
+                        "lag": raft.last_index - min(matches, default=raft.last_index),
+                    }
+                )
+        return shown
+
+    def _own_queues(self) -> list[dict[str, Any]]:
+        broker = self._process.broker
+        shown = []
+        for queue in broker.catalog.state.queues.values():
+            owner = broker.owners.get(queue.partition)
+            if owner is not None and owner.active and queue.id in owner.queues:
+                counts = owner.queues[queue.id]
+                shown.append(
+                    {
+                        "vhost": queue.vhost,
+                        "name": queue.name,
+                        "owner": broker.node,
+                        "partition": queue.partition,
+                        "ready": len(counts.ready) + len(counts.held),
+                        "leased": counts.leased_count,
+                        "consumers": counts.consumer_count,
+                    }
+                )
+        return shown
+
+    # -- health ---------------------------------------------------------------------------------
+
+    def readiness(self) -> list[str]:
+        process = self._process
+        reasons = []
+        if process.failure is not None:
+            reasons.append(f"the journal failed: {process.failure}")
+        if not self.listening:
+            reasons.append("not listening for clients yet")
+        if not process.front_end.ready():
+            reasons.append("no word from the catalog's leader: is a majority of the nodes up?")
+        reasons.extend(
+            f"partition {link.partition} has no owner"
+            for link in process.broker.links.values()
+            if link.owner is None and self._is_replicated(link.partition)
+        )
+        return reasons
+
+    def _is_replicated(self, partition: int) -> bool:
+        definition = self._process.broker.catalog.state.partitions.get(partition)
+        return (
+            definition is not None
+            and definition.kind is PartitionKind.REPLICATED
+            and len(definition.replicas) > 1
+        )
+
+    # -- metrics --------------------------------------------------------------------------------
+
+    def metrics(self) -> Iterable[Metric]:
+        yield from self._client_metrics()
+        yield from self._queue_metrics()
+        yield from self._replication_metrics()
+
+    def _client_metrics(self) -> Iterable[Metric]:
+        clients = self._process.listener.clients.values()
+        yield _gauge("quorate_connections", "Open client connections.", len(clients))
+        yield _counter(
+            "quorate_connections_refused_total",
+            "Client connections closed because there were too many.",
+            self._process.listener.refused,
+        )
+
+    def _queue_metrics(self) -> Iterable[Metric]:
+        owners = [owner for owner in self._process.broker.owners.values() if owner.active]
+        queues = [queue for owner in owners for queue in owner.queues.values()]
+        ready = sum(len(queue.ready) + len(queue.held) for queue in queues)
+        yield _gauge("quorate_queues", "Queues owned by this node.", len(queues))
+        yield _gauge("quorate_messages_ready", "Messages waiting in queues of this node.", ready)
+        yield _gauge(
+            "quorate_messages_leased",
+            "Messages delivered by this node's queues and not settled.",
+            sum(queue.leased_count for queue in queues),
+        )
+        yield _counter(
+            "quorate_messages_published_total",
+            "Messages that this node took into partitions it owns.",
+            sum(owner.published for owner in self._process.broker.owners.values()),
+        )
+        yield _counter(
+            "quorate_messages_delivered_total",
+            "Messages handed to consumers by queues of this node.",
+            sum(owner.delivered for owner in self._process.broker.owners.values()),
+        )
+
+    def _replication_metrics(self) -> Iterable[Metric]:
+        process = self._process
+        groups = process.broker.host.groups.values()
+        labels = [{"partition": str(group.partition)} for group in groups]
+        for name, help_, values in (
+            ("quorate_raft_term", "Current term.", [group.raft.term for group in groups]),
+            ("quorate_raft_commit_index", "Commit index.", [group.raft.commit_index for group in groups]),
+            ("quorate_raft_last_index", "Last log index.", [group.raft.last_index for group in groups]),
+        ):
+            yield Metric(name, "gauge", help_, list(zip(labels, map(float, values), strict=True)))
+        yield _counter(
+            "quorate_raft_elections_won_total", "Elections that this node won.", process.broker.host.elections
+        )
+        counters = process.journal.counters
+        yield _counter("quorate_journal_written_bytes_total", "Journal octets.", counters.bytes_written)
+        yield _counter("quorate_journal_syncs_total", "Calls of fdatasync.", counters.syncs)
+        yield _counter(
+            "quorate_journal_sync_seconds_total", "Time spent in fdatasync.", counters.sync_seconds
+        )
+        yield _gauge(
+            "quorate_journal_disk_bytes", "Size of the journal's files.", process.journal.disk_bytes()
+        )
+
+
+def _gauge(name: str, help_: str, value: float) -> Metric:
+    return Metric(name, "gauge", help_, [({}, float(value))])
+
+
+def _counter(name: str, help_: str, value: float) -> Metric:
+    return Metric(name, "counter", help_, [({}, float(value))])

@@ -1,0 +1,177 @@
+"""The AMQP port: accepts connections, and ties each socket to a session."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+from node.frontend.ports import BrokerPort
+from node.frontend.session import Session
+from node.wire.amqp091.limits import ConnectionLimits
+
+WRITE_HIGH_WATER: Final = 512 * 1024
+"""Octets waiting in a socket's buffer from which on its consumers get no more credit."""
+
+WRITE_LOW_WATER: Final = 64 * 1024
+
+
+class Log(Protocol):
+    def info(self, event: str, **fields: object) -> None: ...
+
+
+class Listener:
+    """All client connections of a node."""
+
+    def __init__(
+        self,
+        port: BrokerPort,
+        limits: ConnectionLimits,
+        max_connections: int,
+        log: Log,
+        clock: Callable[[], float],
+        wanted: Callable[[], None],
+    ) -> None:
+        self.port = port
+        self.limits = limits
+        self.log = log
+        self.clock = clock
+        self.clients: dict[int, Client] = {}
+        self.refused = 0
+        self._max_connections = max_connections
+        self._wanted = wanted
+        self._dirty: dict[int, Client] = {}
+        self._server: asyncio.Server | None = None
+        self._last_client = 0
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen; raises OSError."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._accept, host, port, backlog=1024)
+
+    def stop(self) -> None:
+        """Accept no more connections, and tell clients that the node goes away."""
+        if self._server is not None:
+            self._server.close()
+        for client in list(self.clients.values()):
+            client.shut_down()
+
+    def _accept(self) -> Client:
+        self._last_client += 1
+        return Client(self, self._last_client)
+
+    def opened(self, client: Client) -> bool:
+        if len(self.clients) >= self._max_connections:
+            self.refused += 1
+            return False
+        self.clients[client.number] = client
+        return True
+
+    def gone(self, client: Client) -> None:
+        self.clients.pop(client.number, None)
+        self._dirty.pop(client.number, None)
+
+    def dirty(self, client: Client) -> None:
+        if not self._dirty:
+            self._wanted()
+        self._dirty[client.number] = client
+
+    def tick(self) -> None:
+        """Timers of all sessions."""
+        for client in list(self.clients.values()):
+            client.session.tick()
+
+    def flush(self) -> None:
+        """Write what the sessions have for their clients: once a turn each."""
+        dirty, self._dirty = self._dirty, {}
+        for client in dirty.values():
+            client.flush()
+
+
+class Client(asyncio.Protocol):
+    """One socket; implements `node.frontend.session.Transport`."""
+
+    def __init__(self, listener: Listener, number: int) -> None:
+        self.number = number
+        self.remote = ""
+        self.received_bytes = 0
+        self.sent_bytes = 0
+        self._listener = listener
+        self._transport: asyncio.Transport | None = None
+        self._closing = False
+        self.session = Session(listener.port, self, listener.limits, listener.clock)
+
+    # -- asyncio.Protocol -----------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        peer = transport.get_extra_info("peername")
+        self.remote = str(peer[0]) if peer else ""
+        if not self._listener.opened(self):
+            transport.abort()
+            return
+        transport.set_write_buffer_limits(high=WRITE_HIGH_WATER, low=WRITE_LOW_WATER)
+        raw = transport.get_extra_info("socket")
+        if raw is not None:
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def data_received(self, data: bytes) -> None:
+        self.received_bytes += len(data)
+        self.session.receive(data)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self.session.connection.pause_credit()
+        self.wanted()
+
+    def resume_writing(self) -> None:
+        self.session.connection.resume_credit()
+        self.wanted()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        self._listener.gone(self)
+        self.session.lost()
+
+    # -- Transport ------------------------------------------------------------------------------
+
+    def wanted(self) -> None:
+        if self._transport is not None:
+            self._listener.dirty(self)
+
+    def flush(self) -> None:
+        transport = self._transport
+        if transport is None:
+            return
+        output = self.session.take_output()
+        if output:
+            self.sent_bytes += len(output)
+            transport.write(output)
+        if self._closing:
+            transport.close()
+
+    def pause_reading(self) -> None:
+        if self._transport is not None and self._transport.is_reading():
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self._transport is not None and not self._transport.is_reading():
+            self._transport.resume_reading()
+
+    def close_after_flush(self) -> None:
+        self._closing = True
+        self.wanted()
+
+    def log(self, event: str, fields: Mapping[str, str | int]) -> None:
+        self._listener.log.info(event, client=self.number, remote=self.remote, **fields)
+
+    def shut_down(self) -> None:
+        """Tell the client that the connection is closed by force (320)."""
+        self.session.shut_down()
+        self.flush()
+        if self._transport is not None:
+            self._transport.close()

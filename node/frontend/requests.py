@@ -1,0 +1,269 @@
+"""Carries out the methods that a channel waits for: declare, delete, bind, consume, get and the like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from node.engine.errors import (
+    AccessRefusedError,
+    NotFoundError,
+    PreconditionFailedError,
+    Refusal,
+)
+from node.engine.exchange import RESERVED_PREFIX, Exchange, ExchangeKind
+from node.engine.matching import Binding, Destination, DestinationKind
+from node.frontend.ports import (
+    BrokerPort,
+    ConsumerOptions,
+    Got,
+    QueueCounts,
+    QueueDeclaration,
+    QueueRef,
+    Subscriber,
+)
+from node.wire.amqp091 import methods
+from node.wire.amqp091.primitives import Method
+
+
+class Answers(Protocol):
+    """The connection machine's entry points for answers (see `node.wire.amqp091.connection`)."""
+
+    def reply(self, channel: int, method: Method) -> None: ...
+    def fail(self, channel: int, error: Refusal) -> None: ...
+    def consume_ok(self, channel: int, tag: str, consumer: int) -> None: ...
+    def deliver_get(self, channel: int, got: Got) -> None: ...
+    def get_empty(self, channel: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks: a channel of a session."""
+
+    channel: int
+    vhost: str
+    holder: int
+    subscriber: Subscriber
+
+
+Answer = Callable[[Method], None]
+
+
+class Requests:
+    """One session's requests. Every request ends in exactly one call of `Answers`."""
+
+    def __init__(self, port: BrokerPort, answers: Answers) -> None:
+        self._port = port
+        self._answers = answers
+        self._handlers: dict[type[Method], Callable[[Caller, Any], None]] = {
+            methods.ExchangeDeclare: self._declare_exchange,
+            methods.ExchangeDelete: self._delete_exchange,
+            methods.ExchangeBind: self._bind_exchange,
+            methods.ExchangeUnbind: self._unbind_exchange,
+            methods.QueueDeclare: self._declare_queue,
+            methods.QueueDelete: self._delete_queue,
+            methods.QueueBind: self._bind_queue,
+            methods.QueueUnbind: self._unbind_queue,
+            methods.QueuePurge: self._purge,
+            methods.BasicConsume: self._consume,
+            methods.BasicGet: self._get,
+        }
+
+    def carry_out(self, caller: Caller, method: Method) -> None:
+        """Begin a request; a refusal found at once is answered at once."""
+        try:
+            self._handlers[type(method)](caller, method)
+        except Refusal as refusal:
+            self._answers.fail(caller.channel, refusal)
+
+    def _finish(self, caller: Caller, method: Method, refusal: Refusal | None) -> None:
+        if refusal is None:
+            self._answers.reply(caller.channel, method)
+        else:
+            self._answers.fail(caller.channel, refusal)
+
+    # -- exchanges ------------------------------------------------------------------------------
+
+    def _declare_exchange(self, caller: Caller, method: methods.ExchangeDeclare) -> None:
+        name = method.exchange
+        if method.passive:
+            self._port.exchange(caller.vhost, name)
+            self._answers.reply(caller.channel, methods.ExchangeDeclareOk())
+            return
+        if name == "":
+            raise AccessRefusedError("operation not permitted on the default exchange")
+        wanted = Exchange(
+            name,
+            ExchangeKind.named(method.type_),
+            durable=method.durable,
+            auto_delete=method.auto_delete,
+            internal=method.internal,
+            alternate=_alternate(method.arguments),
+        )
+        try:
+            check_exchange(self._port.exchange(caller.vhost, name), wanted, caller.vhost)
+        except NotFoundError:
+            if name.startswith(RESERVED_PREFIX):
+                raise AccessRefusedError(
+                    f"exchange name '{name}' contains reserved prefix '{RESERVED_PREFIX}*'"
+                ) from None
+        self._port.declare_exchange(
+            caller.vhost,
+            wanted,
+            lambda refusal: self._finish(caller, methods.ExchangeDeclareOk(), refusal),
+        )
+
+    def _delete_exchange(self, caller: Caller, method: methods.ExchangeDelete) -> None:
+        self._port.delete_exchange(
+            caller.vhost,
+            method.exchange,
+            method.if_unused,
+            lambda refusal: self._finish(
+                # RabbitMQ's reading: deleting what does not exist succeeds.
+                caller,
+                methods.ExchangeDeleteOk(),
+                None if isinstance(refusal, NotFoundError) else refusal,
+            ),
+        )
+
+    def _bind_exchange(self, caller: Caller, method: methods.ExchangeBind) -> None:
+        self._change_binding(
+            caller, self._port.bind, method.source, DestinationKind.EXCHANGE, method.destination,
+            method.routing_key, method.arguments, methods.ExchangeBindOk(),
+        )  # fmt: skip
+
+    def _unbind_exchange(self, caller: Caller, method: methods.ExchangeUnbind) -> None:
+        self._change_binding(
+            caller, self._port.unbind, method.source, DestinationKind.EXCHANGE, method.destination,
+            method.routing_key, method.arguments, methods.ExchangeUnbindOk(),
+        )  # fmt: skip
+
+    def _bind_queue(self, caller: Caller, method: methods.QueueBind) -> None:
+        self._port.queue(caller.vhost, method.queue, caller.holder)
+        # RabbitMQ's reading: an empty queue name with an empty key binds by the queue's name.
+        self._change_binding(
+            caller, self._port.bind, method.exchange, DestinationKind.QUEUE, method.queue,
+            method.routing_key, method.arguments, methods.QueueBindOk(),
+        )  # fmt: skip
+
+    def _unbind_queue(self, caller: Caller, method: methods.QueueUnbind) -> None:
+        self._change_binding(
+            caller, self._port.unbind, method.exchange, DestinationKind.QUEUE, method.queue,
+            method.routing_key, method.arguments, methods.QueueUnbindOk(),
+        )  # fmt: skip
+
+    def _change_binding(
+        self, caller: Caller, change: Callable[..., None], source: str, kind: DestinationKind,
+        destination: str, key: str, arguments: dict[str, Any], ok: Method,
+    ) -> None:  # fmt: skip
+        self._port.exchange(caller.vhost, source)
+        binding = Binding.of(source, Destination(kind, destination), key, arguments)
+        change(caller.vhost, binding, dict(arguments), lambda refusal: self._finish(caller, ok, refusal))
+
+    # -- queues ---------------------------------------------------------------------------------
+
+    def _declare_queue(self, caller: Caller, method: methods.QueueDeclare) -> None:
+        if method.passive:
+            self._answer_declared(caller, self._port.queue(caller.vhost, method.queue, caller.holder))
+            return
+        declaration = QueueDeclaration(
+            method.queue, method.durable, method.exclusive, method.auto_delete, dict(method.arguments)
+        )
+
+        def declared(queue: QueueRef | None, refusal: Refusal | None) -> None:
+            if queue is not None:
+                self._answer_declared(caller, queue)
+            elif refusal is not None:
+                self._answers.fail(caller.channel, refusal)
+
+        self._port.declare_queue(caller.vhost, declaration, caller.holder, declared)
+
+    def _answer_declared(self, caller: Caller, queue: QueueRef) -> None:
+        def counted(counts: QueueCounts, refusal: Refusal | None) -> None:
+            ok = methods.QueueDeclareOk(queue.name, counts.ready, counts.consumers)
+            self._finish(caller, ok, refusal)
+
+        self._port.count(queue, counted)
+
+    def _delete_queue(self, caller: Caller, method: methods.QueueDelete) -> None:
+        try:
+            queue = self._port.queue(caller.vhost, method.queue, caller.holder)
+        except NotFoundError:
+            # RabbitMQ's reading: deleting what does not exist succeeds.
+            self._answers.reply(caller.channel, methods.QueueDeleteOk(0))
+            return
+        self._port.delete_queue(
+            queue,
+            method.if_unused,
+            method.if_empty,
+            lambda count, refusal: self._finish(caller, methods.QueueDeleteOk(count), refusal),
+        )
+
+    def _purge(self, caller: Caller, method: methods.QueuePurge) -> None:
+        queue = self._port.queue(caller.vhost, method.queue, caller.holder)
+        self._port.purge(
+            queue, lambda count, refusal: self._finish(caller, methods.QueuePurgeOk(count), refusal)
+        )
+
+    # -- consuming ------------------------------------------------------------------------------
+
+    def _consume(self, caller: Caller, method: methods.BasicConsume) -> None:
+        queue = self._port.queue(caller.vhost, method.queue, caller.holder)
+        options = ConsumerOptions(method.no_ack, method.exclusive, _priority(method.arguments), 0)
+
+        def attached(consumer: int, refusal: Refusal | None) -> None:
+            if refusal is None:
+                self._answers.consume_ok(caller.channel, method.consumer_tag, consumer)
+            else:
+                self._answers.fail(caller.channel, refusal)
+
+        self._port.consume(caller.subscriber, queue, options, attached)
+
+    def _get(self, caller: Caller, method: methods.BasicGet) -> None:
+        queue = self._port.queue(caller.vhost, method.queue, caller.holder)
+
+        def got(message: Got | None, refusal: Refusal | None) -> None:
+            if refusal is not None:
+                self._answers.fail(caller.channel, refusal)
+            elif message is None:
+                self._answers.get_empty(caller.channel)
+            else:
+                self._answers.deliver_get(caller.channel, message)
+
+        self._port.get(queue, method.no_ack, got)
+
+
+def _alternate(arguments: dict[str, Any]) -> str | None:
+    name = arguments.get("alternate-exchange")
+    if name is not None and not isinstance(name, str):
+        raise PreconditionFailedError("invalid type of arg 'alternate-exchange': expected a string")
+    return name
+
+
+def _priority(arguments: dict[str, Any]) -> int:
+    priority = arguments.get("x-priority", 0)
+    if not isinstance(priority, int) or isinstance(priority, bool):
+        raise PreconditionFailedError("invalid type of arg 'x-priority': expected a number")
+    return priority
+
+
+_COMPARED: Final = ("durable", "auto_delete", "internal")
+
+
+def check_exchange(present: Exchange, wanted: Exchange, vhost: str) -> None:
+    """A declaration of an existing exchange must describe the same one.
+
+    Raises PreconditionFailedError in RabbitMQ's words.
+    """
+    what = f"exchange '{wanted.name}' in vhost '{vhost}'"
+    pairs = [("type", wanted.kind.value, present.kind.value)]
+    pairs += [
+        (name, str(getattr(wanted, name)).lower(), str(getattr(present, name)).lower()) for name in _COMPARED
+    ]
+    pairs.append(("alternate-exchange", wanted.alternate or "none", present.alternate or "none"))
+    for argument, received, current in pairs:
+        if received != current:
+            raise PreconditionFailedError(
+                f"inequivalent arg '{argument}' for {what}: received '{received}' but current is '{current}'"
+            )

@@ -1,0 +1,298 @@
+"""One client connection: carries out what its protocol machine asks, feeds it what the broker says.
+
+No socket and no clock: `Transport` writes, `now` comes with the input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+from node.engine.content import headers_in
+from node.engine.errors import Refusal
+from node.frontend.ports import BrokerPort, Got, Route
+from node.frontend.requests import Caller, Requests
+from node.runs import Run
+from node.wire.amqp091 import effects, methods
+from node.wire.amqp091.connection import Connection
+from node.wire.amqp091.errors import ConnectionForcedError, NotAllowedError
+from node.wire.amqp091.limits import ConnectionLimits
+from node.wire.amqp091.primitives import Method
+
+NO_ROUTE: Final = 312
+"""0-9-1 reply code of a mandatory message that no queue takes."""
+
+
+class Transport(Protocol):
+    """The socket, as a session sees it."""
+
+    remote: str
+
+    def wanted(self) -> None:
+        """There is output; `flush` will be called at the end of the turn."""
+
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def close_after_flush(self) -> None: ...
+    def log(self, event: str, fields: Mapping[str, str | int]) -> None: ...
+
+
+class Session:
+    """See the module's docstring; implements `node.frontend.ports.Subscriber`."""
+
+    def __init__(
+        self, port: BrokerPort, transport: Transport, limits: ConnectionLimits, clock: Callable[[], float]
+    ) -> None:
+        self.connection = Connection(limits, clock())
+        self.user = ""
+        self.vhost = ""
+        self.holder = 0
+        self.closed = False
+        self._port = port
+        self._transport = transport
+        self._clock = clock
+        self._requests = Requests(port, self)
+        self._consumers: dict[int, int] = {}
+        self._held_back: list[bytes] = []
+        self._blocked = False
+        self._handlers: dict[type[effects.Effect], Callable[[Any], None]] = {
+            effects.Publish: self._publish,
+            effects.Settle: self._settle,
+            effects.Return: self._return,
+            effects.Discard: self._discard,
+            effects.Credit: self._credit,
+            effects.Request: self._request,
+            effects.ChannelClosed: self._channel_closed,
+            effects.ConnectionClosed: self._connection_closed,
+            effects.Authenticate: self._authenticate,
+            effects.OpenVhost: self._open_vhost,
+            effects.CloseSocket: self._close_socket,
+            effects.Log: self._log,
+        }
+
+    # -- input ----------------------------------------------------------------------------------
+
+    def receive(self, data: bytes) -> None:
+        """Octets from the client."""
+        if self._blocked:
+            self._held_back.append(data)
+            return
+        if not self._port.ready() and self.vhost:
+            # This node's catalog may be behind: what it would route by it could go astray.
+            self._held_back.append(data)
+            self._block()
+            self._port.wait_ready(self)
+            return
+        self._carry_out(self.connection.receive(data, self._clock()))
+
+    def tick(self) -> None:
+        """Run timers that are due: heartbeats, time-outs."""
+        if self.connection.next_deadline() <= self._clock():
+            self._carry_out(self.connection.tick(self._clock()))
+
+    def lost(self) -> None:
+        """The socket is gone."""
+        self._carry_out(self.connection.lost())
+
+    def shut_down(self) -> None:
+        """The node stops: close the connection by force (320)."""
+        self.connection.close(ConnectionForcedError("the node is shutting down"))
+        self._answered()
+
+    def take_output(self) -> bytes:
+        output = self.connection.take_output()
+        self._carry_out(self.connection.take_effects())
+        return output
+
+    def _carry_out(self, wanted: list[effects.Effect]) -> None:
+        handlers = self._handlers
+        while wanted:
+            for effect in wanted:
+                handlers[type(effect)](effect)
+            wanted = self.connection.take_effects()
+        self._transport.wanted()
+
+    def _block(self) -> None:
+        self._blocked = True
+        self._transport.pause_reading()
+
+    # -- publishing -----------------------------------------------------------------------------
+
+    def _publish(self, effect: effects.Publish) -> None:
+        run = effect.run
+        try:
+            if self._port.needs_headers(self.vhost, run.exchange):
+                self._publish_by_headers(effect)
+                return
+            route = self._port.route(self.vhost, run.exchange, run.routing_key)
+        except Refusal as refusal:
+            self.connection.fail(effect.channel, refusal)
+            return
+        self._publish_along(effect, run, route, effect.first_tag)
+
+    def _publish_along(self, effect: effects.Publish, run: Run, route: Route, first_tag: int) -> None:
+        if route:
+            if not self._port.publish(self, effect.channel, run, route, first_tag) and not self._blocked:
+                self._block()
+            return
+        if effect.mandatory:
+            self.connection.return_unroutable(effect.channel, run, NO_ROUTE, "NO_ROUTE")
+        if first_tag:
+            # A message that no queue takes is confirmed at once: nothing more will happen to it.
+            self.connection.confirm(effect.channel, first_tag, first_tag + run.count - 1)
+
+    def _publish_by_headers(self, effect: effects.Publish) -> None:
+        """Messages with headers of their own have routes of their own."""
+        run = effect.run
+        for first, count, headers in headers_in(run):
+            route = self._port.route(self.vhost, run.exchange, run.routing_key, headers)
+            tag = effect.first_tag + first if effect.first_tag else 0
+            self._publish_along(effect, run.slice(first, count), route, tag)
+
+    # -- settling -------------------------------------------------------------------------------
+
+    def _settle(self, effect: effects.Settle) -> None:
+        self._port.settle(effect.consumer, effect.first, effect.last)
+
+    def _return(self, effect: effects.Return) -> None:
+        self._port.give_back(effect.consumer, effect.first, effect.last, effect.delivered)
+
+    def _discard(self, effect: effects.Discard) -> None:
+        self._port.discard(effect.consumer, effect.first, effect.last)
+
+    def _credit(self, effect: effects.Credit) -> None:
+        self._port.credit(effect.consumer, effect.limit)
+
+    # -- requests -------------------------------------------------------------------------------
+
+    def _request(self, effect: effects.Request) -> None:
+        if isinstance(effect.method, methods.BasicCancel):
+            self._port.cancel(effect.consumer)
+            self.connection.reply(effect.channel, methods.BasicCancelOk(effect.method.consumer_tag))
+            return
+        caller = Caller(effect.channel, self.vhost, self.holder, self)
+        self._requests.carry_out(caller, effect.method)
+
+    def reply(self, channel: int, method: Method) -> None:
+        if not self.closed:
+            self.connection.reply(channel, method)
+            self._answered()
+
+    def fail(self, channel: int, error: Refusal) -> None:
+        if not self.closed:
+            self.connection.fail(channel, error)
+            self._answered()
+
+    def consume_ok(self, channel: int, tag: str, consumer: int) -> None:
+        if self.closed:
+            self._port.cancel(consumer)
+            return
+        self._consumers[consumer] = channel
+        self.connection.consume_ok(channel, tag, consumer)
+        self._answered()
+
+    def deliver_get(self, channel: int, got: Got) -> None:
+        if self.closed:
+            self._port.give_back(got.consumer, got.sequence, got.sequence, False)
+            return
+        self.connection.deliver_get(channel, got.run, got.sequence, got.redelivered, got.ready, got.consumer)
+        self._answered()
+
+    def get_empty(self, channel: int) -> None:
+        if not self.closed:
+            self.connection.get_empty(channel)
+            self._answered()
+
+    def _answered(self) -> None:
+        """An answer lets parked frames of its channel go on."""
+        self._carry_out(self.connection.take_effects())
+
+    # -- the end --------------------------------------------------------------------------------
+
+    def _channel_closed(self, effect: effects.ChannelClosed) -> None:
+        for consumer in [one for one, channel in self._consumers.items() if channel == effect.channel]:
+            del self._consumers[consumer]
+            self._port.cancel(consumer)
+        self._give_back(effect.unsettled)
+
+    def _connection_closed(self, effect: effects.ConnectionClosed) -> None:
+        self.closed = True
+        for consumer in self._consumers:
+            self._port.cancel(consumer)
+        self._consumers.clear()
+        self._give_back(effect.unsettled)
+        if self.holder:
+            self._port.release_holder(self.holder)
+
+    def _give_back(self, unsettled: effects.Unsettled) -> None:
+        for consumer, first, last in unsettled:
+            self._port.give_back(consumer, first, last, True)
+
+    def _close_socket(self, effect: effects.CloseSocket) -> None:
+        self._transport.close_after_flush()
+
+    def _log(self, effect: effects.Log) -> None:
+        self._transport.log(effect.event, effect.fields)
+
+    # -- negotiation ----------------------------------------------------------------------------
+
+    def _authenticate(self, effect: effects.Authenticate) -> None:
+        _, user, password = _plain(effect.response)
+
+        def verified(good: bool) -> None:
+            if self.closed:
+                return
+            if good:
+                self.user = user
+                self.connection.authenticated(user)
+            else:
+                self.connection.refused()
+            self._answered()
+
+        self._port.verify(user, password, self._transport.remote, verified)
+
+    def _open_vhost(self, effect: effects.OpenVhost) -> None:
+        if self._port.has_vhost(effect.vhost):
+            self.vhost = effect.vhost
+            self.holder = self._port.new_holder()
+            self.connection.opened()
+        else:
+            self.connection.open_failed(NotAllowedError(f"vhost '{effect.vhost}' not found"))
+
+    # -- what the broker says (Subscriber) ------------------------------------------------------
+
+    def deliver(self, consumer: int, run: Run, first: int, redelivered: bool) -> None:
+        self.connection.deliver(consumer, run, first, redelivered)
+        self._transport.wanted()
+
+    def confirm(self, channel: int, first: int, last: int) -> None:
+        if not self.closed:
+            self.connection.confirm(channel, first, last)
+            self._transport.wanted()
+
+    def reject(self, channel: int, first: int, last: int) -> None:
+        if not self.closed:
+            self.connection.nack(channel, first, last)
+            self._transport.wanted()
+
+    def consumer_cancelled(self, consumer: int) -> None:
+        if self._consumers.pop(consumer, None) is not None:
+            self.connection.cancel_consumer(consumer)
+            self._answered()
+
+    def unblocked(self) -> None:
+        """Publishers may go on: take what was held back, then read on."""
+        self._blocked = False
+        while self._held_back and not self._blocked:
+            self.receive(self._held_back.pop(0))
+        if not self._blocked and not self.closed:
+            self._transport.resume_reading()
+
+
+def _plain(response: bytes) -> tuple[str, str, str]:
+    """Authorization identity, user and password of SASL PLAIN (RFC 4616); all empty when malformed."""
+    parts = response.split(b"\0")
+    if len(parts) != 3:
+        return "", "", ""
+    identity, user, password = (part.decode("utf-8", "replace") for part in parts)
+    return identity, user, password
