@@ -156,26 +156,29 @@ class Supervisor:
             if not self._restart or self._given_up(child, code):
                 self._failed = True
                 return
+            self._report(f"{child.node.name} is started again")
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), child.pause())
 
     def _given_up(self, child: Child, code: int) -> bool:
+        """Whether to leave the node down. Before all were ready once, that ends the others too."""
         if code == CONFIG_EXIT:
-            self._report(f"{child.node.name} cannot run with its configuration: stopping all nodes")
+            why = f"{child.node.name} cannot run with its configuration"
         elif child.failed_starts >= FAILED_STARTS:
-            self._report(
-                f"{child.node.name} ended {FAILED_STARTS} times before it was ready: stopping all nodes"
-            )
+            why = f"{child.node.name} ended {FAILED_STARTS} times before it was ready"
         else:
             return False
-        self._stopping.set()
+        if self._announced:
+            self._report(f"{why}: it stays down, the others go on")
+        else:
+            self._report(f"{why}: stopping all nodes")
+            self._stopping.set()
         return True
 
     def _report_end(self, child: Child, code: int, was_ready: bool) -> None:
         assert child.process is not None
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        then = "; starting it again" if self._restart and code != CONFIG_EXIT else ""
-        self._report(f"{child.node.name} (pid {child.process.pid}) {how}{then}")
+        self._report(f"{child.node.name} (pid {child.process.pid}) {how}")
         if not was_ready:
             self._report(f"  its log, {child.node.log_file}, ends with:")
             for line in _tail(child.node.log_file):

@@ -13,11 +13,11 @@ from typing import Any
 
 import click
 
+from cluster.commands.errors import CommandError
 from cluster.config import ConfigError, load
-from cluster.data_directory import DataDirectory
 from cluster.local_cluster import LocalNode, plan, prepare
-from cluster.logs import start_logging
 from cluster.supervisor import Supervisor
+from replication.journal import JournalError
 
 
 @click.command()
@@ -114,15 +114,15 @@ def _welcome(nodes: list[LocalNode], pids: dict[str, int]) -> str:
 def node(config_file: Path, supervised: bool) -> None:
     """Run one node until SIGINT or SIGTERM."""
     config = load(config_file)
-    config.curve_keys()
-    config.cluster.credentials()
-    start_logging(config.name, config.log_level)
     if supervised:
         threading.Thread(target=_stop_with_supervisor, daemon=True).start()
-    with DataDirectory(config.data_dir):
-        from cluster.process import run
+    # Only this command needs the node's code; the others start faster without it.
+    from cluster.process import run
 
+    try:
         run(config)
+    except (JournalError, OSError) as error:
+        raise CommandError(f"node {config.name}: {error}") from error
 
 
 def _stop_with_supervisor() -> None:
