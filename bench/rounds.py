@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from pika.exceptions import AMQPError
+
 from bench.brokers import BrokerError, Cluster
 from bench.load import LoadError
 from bench.measures import Samples, Stage
@@ -64,9 +66,9 @@ def run_round(plan: Plan, cluster: Cluster, results: Results, tell: Callable[[st
                     cluster.start()
                     running = True
                 samples = row.measure(stage)
-            except (LoadError, BrokerError, OSError) as error:
-                results.problems.append(f"{cluster.name}, {row.id}: {error}")
-                tell(f"  {row.id}: {error}")
+            except (LoadError, BrokerError, AMQPError, OSError) as error:
+                results.problems.append(f"{cluster.name}, {row.id}: {error or repr(error)}")
+                tell(f"  {row.id}: {error or repr(error)}")
                 cluster.stop()
                 running = False
                 continue
