@@ -1,0 +1,371 @@
+"""One channel: what each method does, and when (§3.1, §4.3 to §4.6).
+
+    state     Close received        Close-Ok received    other frames      on an exception
+    OPEN      Close-Ok, CLOSED      command invalid      handled           Close, CLOSING
+    CLOSING   Close-Ok, CLOSING     CLOSED               discarded         -
+
+A channel with a pending request takes no frames in any state: the connection parks them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any, Final
+
+from node.runs import Run
+from node.wire.amqp091 import methods as m
+from node.wire.amqp091.codec import decode_method
+from node.wire.amqp091.confirms import Confirms
+from node.wire.amqp091.credit import ChannelConsumer, Credits
+from node.wire.amqp091.deliveries import ChannelDeliveries
+from node.wire.amqp091.effects import ChannelClosed, Log, Publish, Request, Unsettled
+from node.wire.amqp091.errors import (
+    ChannelNumberError,
+    Failure,
+    NoQueueDeclaredError,
+    NotAllowedError,
+    ResourceExhaustedError,
+    UnexpectedFrameError,
+    UnexpectedMethodError,
+    UnknownDeliveryTagError,
+    UnsupportedError,
+)
+from node.wire.amqp091.incoming import IncomingContent
+from node.wire.amqp091.limits import ConnectionLimits
+from node.wire.amqp091.outbox import Disposition, Outbox
+from node.wire.amqp091.primitives import SHORT, Method, truncated
+from node.wire.amqp091.properties import PropertyChecks
+from node.wire.amqp091.publish_path import PUBLISH_IDS, PublishPath
+
+
+class ChannelState(Enum):
+    OPEN = 1
+    CLOSING = 2
+    """We sent Close."""
+    CLOSED = 3
+
+
+@dataclass(slots=True)
+class ConnectionParts:
+    """What the channels of a connection share."""
+
+    limits: ConnectionLimits
+    frame_max: int
+    outbox: Outbox
+    credits: Credits
+    checks: PropertyChecks
+    publishes: PublishPath
+    consumers: dict[int, ChannelConsumer] = field(default_factory=dict)
+    unfinished_bytes: int = 0
+    """Octets of contents that have not come completely."""
+
+
+class Channel:
+    """State of one channel. `pending` is the request that the shell has not answered yet."""
+
+    __slots__ = (
+        "_confirming", "_last_queue", "_next_publish_tag", "_parts", "_unreported",
+        "confirms", "content", "deliveries", "number", "pending", "state",
+    )  # fmt: skip
+
+    def __init__(self, number: int, parts: ConnectionParts):
+        self.number = number
+        self.state = ChannelState.OPEN
+        self.pending: Method | None = None
+        self.content: IncomingContent | None = None
+        self.confirms = Confirms(number)
+        self.deliveries = ChannelDeliveries(number, parts.frame_max, parts.outbox, parts.credits)
+        self._parts = parts
+        self._confirming = False
+        self._next_publish_tag = 1
+        self._last_queue = ""
+        self._unreported: Unsettled | None = None
+
+    # -- frames ---------------------------------------------------------------------------------
+
+    def receive_method(self, payload: bytes) -> None:
+        """Raises a ProtocolException."""
+        if self.state is ChannelState.CLOSING:
+            self._receive_while_closing(payload)
+            return
+        if self.content is not None:
+            if not self.content.has_header:
+                raise UnexpectedFrameError("a method frame instead of a content header")
+            # §4.2.6: a non-content frame ends the content; what came of it is dropped.
+            self.drop_content()
+        if payload.startswith(PUBLISH_IDS):
+            self.content = IncomingContent(self.number, self._parts.publishes.target(payload))
+            return
+        method = decode_method(payload)
+        handler = _HANDLERS.get(type(method))
+        if handler is None:
+            raise UnexpectedMethodError(
+                f"{method.__doc__} is not for a server", (method.CLASS_ID, method.METHOD_ID)
+            )
+        handler(self, method)
+
+    def receive_header(self, frame: bytes) -> None:
+        """Raises a ProtocolException."""
+        if self.state is ChannelState.CLOSING:
+            return
+        content = self._expected_content()
+        run = content.add_header(frame, self._parts.checks, self._parts.limits.message_size)
+        self._content_grew(content, frame, run)
+
+    def receive_body(self, frame: bytes) -> None:
+        """Raises a ProtocolException."""
+        if self.state is ChannelState.CLOSING:
+            return
+        content = self._expected_content()
+        self._content_grew(content, frame, content.add_body(frame))
+
+    def _expected_content(self) -> IncomingContent:
+        if self.content is None:
+            raise UnexpectedFrameError("a content frame without a method that carries content")
+        return self.content
+
+    def _content_grew(self, content: IncomingContent, frame: bytes, run: Run | None) -> None:
+        self._parts.unfinished_bytes += len(frame)
+        if run is not None:
+            self.drop_content()
+            self.publish(run, content.target.mandatory)
+        elif self._parts.unfinished_bytes > self._parts.limits.unfinished_bytes:
+            raise ResourceExhaustedError("too many octets of unfinished contents")
+
+    def drop_content(self) -> None:
+        if self.content is not None:
+            self._parts.unfinished_bytes -= self.content.size
+            self.content = None
+
+    def publish(self, run: Run, mandatory: bool) -> None:
+        """A run of complete messages came in."""
+        first = 0
+        if self._confirming:
+            first = self._next_publish_tag
+            self._next_publish_tag += run.count
+        self._parts.outbox.publish(Publish(self.number, run, mandatory, first))
+
+    # -- the end --------------------------------------------------------------------------------
+
+    def fail(self, failure: Failure, method: tuple[int, int] = (0, 0)) -> None:
+        """Close the channel with a channel exception. No-op when it is closing already."""
+        if self.state is not ChannelState.OPEN:
+            return
+        outbox = self._parts.outbox
+        self.flush_confirms()
+        outbox.send(self.number, m.ChannelClose(failure.code, truncated(str(failure)), *method))
+        outbox.emit(
+            Log("channel_exception", {"channel": self.number, "code": failure.code, "text": str(failure)})
+        )
+        self.state = ChannelState.CLOSING
+        self._end()
+
+    def end(self) -> Unsettled:
+        """The connection is going down: stop everything; returns what was not settled."""
+        if self._unreported is not None:
+            return self._unreported
+        if self.state is not ChannelState.OPEN:
+            return []
+        self.state = ChannelState.CLOSED
+        return self._stop()
+
+    def _end(self) -> None:
+        self._unreported = self._stop()
+        if self.pending is None:
+            self._report_end()
+
+    def _stop(self) -> Unsettled:
+        self.drop_content()
+        for consumer in self.deliveries.consumers.values():
+            del self._parts.consumers[consumer.number]
+        return self.deliveries.close()
+
+    def _report_end(self) -> None:
+        if self._unreported is not None:
+            self._parts.outbox.emit(ChannelClosed(self.number, self._unreported))
+            self._unreported = None
+
+    def flush_confirms(self) -> None:
+        frames = self.confirms.take()
+        if frames:
+            self._parts.outbox.write(frames)
+
+    def _receive_while_closing(self, payload: bytes) -> None:
+        ids = payload[:4]
+        if ids == _CLOSE:
+            # Both closed at once: the client gets its answer, and ours is still to come.
+            self._parts.outbox.send(self.number, m.ChannelCloseOk())
+        elif ids == _CLOSE_OK:
+            self.state = ChannelState.CLOSED
+
+    # -- answers of the shell -------------------------------------------------------------------
+
+    def answer(self, method: Method | None) -> Method | None:
+        """End the pending request, sending `method` unless the client wants no answer.
+
+        Returns the request, None when there is none or the channel is closing.
+        """
+        pending, self.pending = self.pending, None
+        if self.state is not ChannelState.OPEN:
+            self._report_end()
+            return None
+        if pending is not None and method is not None and not getattr(pending, "nowait", False):
+            self._parts.outbox.send(self.number, method)
+        if isinstance(method, m.QueueDeclareOk):
+            self._last_queue = method.queue
+        return pending
+
+    def start_consumer(self, tag: str, number: int) -> None:
+        pending = self.answer(m.BasicConsumeOk(tag))
+        if isinstance(pending, m.BasicConsume):
+            consumer = self.deliveries.add_consumer(tag, number, pending.no_ack)
+            self._parts.consumers[number] = consumer
+
+    def end_consumer(self, consumer: ChannelConsumer) -> None:
+        del self._parts.consumers[consumer.number]
+        self.deliveries.remove_consumer(consumer)
+
+    # -- methods --------------------------------------------------------------------------------
+
+    def _reply(self, request: Method, answer: Method) -> None:
+        if not getattr(request, "nowait", False):
+            self._parts.outbox.send(self.number, answer)
+
+    def _request(self, method: Method, consumer: int = 0) -> None:
+        self.pending = method
+        self._parts.outbox.emit(Request(self.number, method, consumer))
+
+    def _request_on_queue(self, method: Any) -> None:
+        """Where the queue's name is empty, the channel's last declared queue is meant."""
+        if not method.queue:
+            if not self._last_queue:
+                ids = (method.CLASS_ID, method.METHOD_ID)
+                raise NoQueueDeclaredError("no previously declared queue", ids)
+            if isinstance(method, m.QueueBind | m.QueueUnbind) and not method.routing_key:
+                method = replace(method, routing_key=self._last_queue)
+            method = replace(method, queue=self._last_queue)
+        self._request(method)
+
+    def _open(self, method: m.ChannelOpen) -> None:
+        raise ChannelNumberError(f"channel {self.number} is open already", _ids(method))
+
+    def _close(self, _method: m.ChannelClose) -> None:
+        self.flush_confirms()
+        self._parts.outbox.send(self.number, m.ChannelCloseOk())
+        self.state = ChannelState.CLOSED
+        self._end()
+
+    def _unexpected(self, method: Method) -> None:
+        raise UnexpectedMethodError(f"unexpected {method.__doc__}", _ids(method))
+
+    def _ignore(self, _method: Method) -> None:
+        """Answers that change nothing: to Channel.Flow, and to Basic.Cancel from the server."""
+
+    def _flow(self, method: m.ChannelFlow) -> None:
+        self._parts.outbox.send(self.number, m.ChannelFlowOk(method.active))
+        self.deliveries.set_flow(method.active)
+
+    def _access(self, method: m.AccessRequest) -> None:
+        """Tickets are a relic of 0-9: every permission is checked where it is used."""
+        self._reply(method, m.AccessRequestOk())
+
+    def _confirm_select(self, method: m.ConfirmSelect) -> None:
+        self._confirming = True
+        self._reply(method, m.ConfirmSelectOk())
+
+    def _transaction(self, method: Method) -> None:
+        """The place of class tx (A19)."""
+        raise UnsupportedError(f"{method.__doc__} is not supported", _ids(method))
+
+    def _qos(self, method: m.BasicQos) -> None:
+        if method.prefetch_size:
+            raise UnsupportedError("a prefetch in octets is not supported", _ids(method))
+        self._reply(method, m.BasicQosOk())
+        if method.global_:
+            self.deliveries.set_prefetch(method.prefetch_count)
+        else:
+            self.deliveries.consumer_prefetch = method.prefetch_count
+
+    def _consume(self, method: m.BasicConsume) -> None:
+        if method.consumer_tag in self.deliveries.consumers:
+            raise NotAllowedError(f"consumer tag {method.consumer_tag!r} is in use", _ids(method))
+        self._request_on_queue(method)
+
+    def _cancel(self, method: m.BasicCancel) -> None:
+        consumer = self.deliveries.consumers.get(method.consumer_tag)
+        if consumer is None:
+            self._reply(method, m.BasicCancelOk(method.consumer_tag))
+        else:
+            self._request(method, consumer.number)
+
+    def _ack(self, method: m.BasicAck) -> None:
+        self._settle(method, Disposition.ACCEPTED, method.multiple)
+
+    def _nack(self, method: m.BasicNack) -> None:
+        disposition = Disposition.RETURNED if method.requeue else Disposition.REJECTED
+        self._settle(method, disposition, method.multiple)
+
+    def _reject(self, method: m.BasicReject) -> None:
+        self._settle(method, Disposition.RETURNED if method.requeue else Disposition.REJECTED, False)
+
+    def _settle(
+        self, method: m.BasicAck | m.BasicNack | m.BasicReject, disposition: Disposition, multiple: bool
+    ) -> None:
+        try:
+            self.deliveries.settle(disposition, method.delivery_tag, multiple)
+        except UnknownDeliveryTagError as error:
+            error.method = _ids(method)
+            raise
+
+    def _recover(self, method: m.BasicRecover | m.BasicRecoverAsync) -> None:
+        if not method.requeue:
+            raise UnsupportedError("recovery to the same consumer is not supported", _ids(method))
+        self.deliveries.recover()
+        if isinstance(method, m.BasicRecover):
+            self._parts.outbox.send(self.number, m.BasicRecoverOk())
+
+
+def _ids(method: Method) -> tuple[int, int]:
+    return (method.CLASS_ID, method.METHOD_ID)
+
+
+def _encoded_ids(kind: type[Method]) -> bytes:
+    return SHORT.pack(kind.CLASS_ID) + SHORT.pack(kind.METHOD_ID)
+
+
+_CLOSE: Final = _encoded_ids(m.ChannelClose)
+_CLOSE_OK: Final = _encoded_ids(m.ChannelCloseOk)
+
+_HANDLERS: Final[dict[type[Method], Callable[[Channel, Any], None]]] = {
+    m.ChannelOpen: Channel._open,
+    m.ChannelFlow: Channel._flow,
+    m.ChannelFlowOk: Channel._ignore,
+    m.ChannelClose: Channel._close,
+    m.ChannelCloseOk: Channel._unexpected,
+    m.AccessRequest: Channel._access,
+    m.ExchangeDeclare: Channel._request,
+    m.ExchangeDelete: Channel._request,
+    m.ExchangeBind: Channel._request,
+    m.ExchangeUnbind: Channel._request,
+    m.QueueDeclare: Channel._request,
+    m.QueueBind: Channel._request_on_queue,
+    m.QueueUnbind: Channel._request_on_queue,
+    m.QueuePurge: Channel._request_on_queue,
+    m.QueueDelete: Channel._request_on_queue,
+    m.BasicQos: Channel._qos,
+    m.BasicConsume: Channel._consume,
+    m.BasicCancel: Channel._cancel,
+    m.BasicCancelOk: Channel._ignore,
+    m.BasicGet: Channel._request_on_queue,
+    m.BasicAck: Channel._ack,
+    m.BasicNack: Channel._nack,
+    m.BasicReject: Channel._reject,
+    m.BasicRecover: Channel._recover,
+    m.BasicRecoverAsync: Channel._recover,
+    m.ConfirmSelect: Channel._confirm_select,
+    m.TxSelect: Channel._transaction,
+    m.TxCommit: Channel._transaction,
+    m.TxRollback: Channel._transaction,
+}

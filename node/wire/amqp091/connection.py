@@ -1,0 +1,324 @@
+"""A client's 0-9-1 connection as a state machine: octets in, octets and effects out.
+
+Nothing here reads a clock or touches a socket; `now` is seconds of any monotonic clock. The states
+and what frames do to them are in `reader` and `channel`; this is what the shell sees.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from node.runs import Run
+from node.wire.amqp091 import methods as m
+from node.wire.amqp091.channel import Channel, ChannelState
+from node.wire.amqp091.codec import HEARTBEAT
+from node.wire.amqp091.credit import ChannelConsumer
+from node.wire.amqp091.deliver_path import encode_contents
+from node.wire.amqp091.effects import Effect, Log
+from node.wire.amqp091.errors import Failure, LoginRefusedError
+from node.wire.amqp091.fields import Table
+from node.wire.amqp091.limits import ConnectionLimits
+from node.wire.amqp091.negotiation import Stage
+from node.wire.amqp091.outbox import Disposition
+from node.wire.amqp091.primitives import Method, truncated
+from node.wire.amqp091.reader import ConnectionState, FrameReader
+
+_PUBLISH = (m.BasicPublish.CLASS_ID, m.BasicPublish.METHOD_ID)
+
+
+class Connection(FrameReader):
+    """One client's connection.
+
+    `receive`, `tick` and `disconnected` return the effects to carry out, in order. Everything else
+    may lead to effects as well: the shell takes them with `take_effects` when it is done with its
+    calls. Answers for a channel that has gone meanwhile change nothing.
+    """
+
+    def __init__(self, limits: ConnectionLimits, now: float):
+        super().__init__(limits, now)
+        self.user = ""
+        self._confirmed: set[Channel] = set()
+        self._delivered: set[ChannelConsumer] = set()
+        self._blocked = False
+
+    # -- input and output -----------------------------------------------------------------------
+
+    def receive(self, data: bytes, now: float) -> list[Effect]:
+        """Octets from the client, cut anywhere."""
+        self._now = now
+        if data:
+            self._heartbeats.heard(now)
+        if self.state not in (ConnectionState.PAUSED, ConnectionState.CLOSED):
+            self._intake.add(data)
+            self._advance()
+        return self.take_effects()
+
+    def tick(self, now: float) -> list[Effect]:
+        """To be called at `next_deadline`, or later."""
+        self._now = now
+        if now >= self._deadline:
+            self._timed_out()
+        elif self._heartbeats.silent(now):
+            self._outbox.emit(Log("heartbeat_missed", {"interval": self._negotiation.heartbeat}))
+            self._end_channels()
+            self._close_socket()
+        elif self._heartbeats.due(now):
+            self._outbox.write(HEARTBEAT)
+        return self.take_effects()
+
+    def next_deadline(self) -> float:
+        """When `tick` has something to do, unless something else happens before; infinity for never."""
+        return min(self._deadline, self._heartbeats.next_deadline())
+
+    def take_output(self) -> bytes:
+        """Everything that is to be written now. May give consumers new credit: see `take_effects`."""
+        for channel in self._confirmed:
+            if channel.state is ChannelState.OPEN:
+                channel.flush_confirms()
+        self._confirmed.clear()
+        for consumer in self._delivered:
+            consumer.taken = consumer.received
+            self._credits.touch(consumer)
+        self._delivered.clear()
+        output = self._outbox.take_output()
+        if output:
+            self._heartbeats.wrote()
+        return output
+
+    def take_effects(self) -> list[Effect]:
+        """The effects that no call has returned yet."""
+        self._credits.announce()
+        return self._outbox.take_effects()
+
+    @property
+    def paused(self) -> bool:
+        """Whether the shell should stop reading the socket: too much waits for answers."""
+        waiting = self._parked_bytes
+        if self._negotiation.waits_for_shell:
+            waiting += self._intake.size
+        return waiting > self._limits.parked_bytes
+
+    def reading(self, active: bool, now: float) -> None:
+        """The shell stopped or resumed reading the socket: a client cannot be heard meanwhile."""
+        self._heartbeats.listen(active, now)
+
+    def disconnected(self) -> list[Effect]:
+        """The socket is gone."""
+        self._end_channels()
+        self.state = ConnectionState.CLOSED
+        self._deadline = inf
+        self._heartbeats.stop()
+        return self.take_effects()
+
+    def _timed_out(self) -> None:
+        if self.state is ConnectionState.CLOSING:
+            self._outbox.emit(Log("close_timeout", {"seconds": int(self._limits.close_timeout)}))
+        elif self.state is not ConnectionState.PAUSED:
+            self._outbox.emit(Log("negotiation_failed", {"reason": "time-out"}))
+        self._close_socket()
+
+    # -- negotiation ----------------------------------------------------------------------------
+
+    @property
+    def client_properties(self) -> Table:
+        """What the client said of itself in Start-Ok."""
+        return self._negotiation.client_properties
+
+    def authenticated(self, user: str) -> None:
+        """The answer to Authenticate."""
+        if self._asked(Stage.AUTHENTICATION):
+            self.user = user
+            self._negotiation.authenticated()
+            self._advance()
+
+    def refused(self) -> None:
+        """The answer to Authenticate: the credentials are wrong.
+
+        The client hears nothing (§2.2.4) unless it has announced that it wants to be told.
+        """
+        if (
+            self._negotiation.stage is not Stage.AUTHENTICATION
+            or self.state is not ConnectionState.NEGOTIATING
+        ):
+            return
+        if self._negotiation.client_can("authentication_failure_close"):
+            error = LoginRefusedError("login was refused")
+            self._outbox.send(0, m.ConnectionClose(error.code, str(error)))
+        self._abort("login was refused")
+
+    def opened(self) -> None:
+        """The answer to OpenVhost."""
+        if self._asked(Stage.VHOST):
+            self._negotiation.opened()
+            self.state = ConnectionState.OPEN
+            self._deadline = inf
+            self._advance()
+
+    def open_failed(self, error: Failure) -> None:
+        """The answer to OpenVhost: there is no such virtual host, or the user has no access to it."""
+        if self._asked(Stage.VHOST):
+            self._negotiation.stage = Stage.DONE
+            self._fail(error, (m.ConnectionOpen.CLASS_ID, m.ConnectionOpen.METHOD_ID))
+            self._advance()
+
+    def _asked(self, stage: Stage) -> bool:
+        return self.state is ConnectionState.NEGOTIATING and self._negotiation.stage is stage
+
+    # -- answers to requests --------------------------------------------------------------------
+
+    def reply(self, channel: int, method: Method) -> None:
+        """The answer to the channel's pending Request."""
+        found = self._channels.get(channel)
+        if found is None:
+            return
+        pending = found.answer(method)
+        if isinstance(pending, m.BasicCancel):
+            consumer = found.deliveries.consumers.get(pending.consumer_tag)
+            if consumer is not None:
+                found.end_consumer(consumer)
+        self._resume(channel)
+
+    def fail(self, channel: int, error: Failure) -> None:
+        """The answer to the channel's pending Request: it is refused, and channel or connection closed."""
+        found = self._channels.get(channel)
+        if found is None:
+            return
+        pending = found.pending
+        ids = (pending.CLASS_ID, pending.METHOD_ID) if pending is not None else (0, 0)
+        found.answer(None)
+        self._close_with(found, error, ids)
+        self._resume(channel)
+
+    def fail_publish(self, channel: int, error: Failure) -> None:
+        """Something that was published cannot be: close channel or connection.
+
+        Other than `fail` this is no answer to a Request that the channel may have sent since.
+        """
+        found = self._channels.get(channel)
+        if found is not None:
+            self._close_with(found, error, _PUBLISH)
+
+    def _close_with(self, channel: Channel, error: Failure, ids: tuple[int, int]) -> None:
+        if error.ends_connection:
+            self._fail(error, ids)
+        else:
+            channel.fail(error, ids)
+
+    def consume_ok(self, channel: int, tag: str, consumer: int) -> None:
+        """The answer to basic.consume: `consumer` is the number that deliveries will name.
+
+        The consumer has no credit before; `take_effects` then returns its first.
+        """
+        found = self._channels.get(channel)
+        if found is not None:
+            found.start_consumer(tag, consumer)
+            self._resume(channel)
+
+    def deliver_get(
+        self, channel: int, run: Run, sequence: int, redelivered: bool, message_count: int, consumer: int = 0
+    ) -> None:
+        """The answer to basic.get: a run of one message; `message_count` more are in the queue.
+
+        `consumer` is the number that the settlement will name.
+        """
+        found = self._channels.get(channel)
+        if found is None:
+            return
+        pending = found.answer(None)
+        if isinstance(pending, m.BasicGet):
+            found.deliveries.send_got(run, sequence, redelivered, message_count, consumer, pending.no_ack)
+        else:
+            self._outbox.settle(Disposition.UNSENT, channel, consumer, sequence, sequence)
+        self._resume(channel)
+
+    def get_empty(self, channel: int) -> None:
+        """The answer to basic.get: the queue has no message."""
+        self.reply(channel, m.BasicGetEmpty())
+
+    # -- deliveries -----------------------------------------------------------------------------
+
+    def deliver(self, consumer: int, run: Run, first_sequence: int, redelivered: bool) -> None:
+        """Messages for a consumer, with consecutive sequence numbers.
+
+        What comes for a consumer that has gone is returned, as not delivered, on channel 0.
+        """
+        if self.state is not ConnectionState.OPEN:
+            return
+        found = self._parts.consumers.get(consumer)
+        if found is None:
+            last = first_sequence + run.count - 1
+            self._outbox.settle(Disposition.UNSENT, 0, consumer, first_sequence, last)
+            return
+        found.deliveries.deliver(found, run, first_sequence, redelivered)
+        self._delivered.add(found)
+
+    def cancel_consumer(self, consumer: int) -> None:
+        """The consumer's queue is gone: tell the client, if it can be told."""
+        found = self._parts.consumers.get(consumer)
+        if found is None:
+            return
+        self._channels[found.channel].end_consumer(found)
+        if self._negotiation.client_can("consumer_cancel_notify"):
+            self._outbox.send(found.channel, m.BasicCancel(found.tag, nowait=True))
+
+    def pause_credit(self) -> None:
+        """The socket's buffer is above its high-water mark: revoke all credit."""
+        self._set_credit_paused(True)
+
+    def resume_credit(self) -> None:
+        """The socket's buffer has drained."""
+        self._set_credit_paused(False)
+
+    def _set_credit_paused(self, paused: bool) -> None:
+        self._credits.paused = paused
+        self._credits.touch_all(self._parts.consumers.values())
+
+    # -- publishing -----------------------------------------------------------------------------
+
+    def confirm(self, channel: int, first: int, last: int) -> None:
+        """The messages with these tags are safe."""
+        self._confirm(channel, first, last, positive=True)
+
+    def nack(self, channel: int, first: int, last: int) -> None:
+        """The messages with these tags were not taken."""
+        self._confirm(channel, first, last, positive=False)
+
+    def _confirm(self, channel: int, first: int, last: int, *, positive: bool) -> None:
+        found = self._channels.get(channel)
+        if found is not None and found.state is ChannelState.OPEN:
+            found.confirms.add(first, last, positive)
+            self._confirmed.add(found)
+
+    def return_unroutable(self, channel: int, run: Run, code: int, text: str) -> None:
+        """Messages that were published as mandatory and reach no queue. To be called before `confirm`."""
+        found = self._channels.get(channel)
+        if found is not None and found.state is ChannelState.OPEN:
+            method = m.BasicReturn(code, truncated(text), run.exchange, run.routing_key)
+            self._outbox.write(encode_contents(channel, method, run, self._parts.frame_max))
+
+    def flow(self, channel: int, active: bool) -> None:
+        """Ask the client to stop or resume publishing on a channel (§3.1.9)."""
+        found = self._channels.get(channel)
+        if found is not None and found.state is ChannelState.OPEN:
+            self._outbox.send(channel, m.ChannelFlow(active))
+
+    # -- the connection -------------------------------------------------------------------------
+
+    def close(self, error: Failure) -> None:
+        """Close the connection from this side; without a word when it is not open yet."""
+        if self.state is ConnectionState.OPEN:
+            self._fail(error)
+        elif self.state in (ConnectionState.HEADER, ConnectionState.NEGOTIATING, ConnectionState.PAUSED):
+            self._close_socket()
+
+    def blocked(self, reason: str) -> None:
+        """Publishers are held back: tell the client, if it can be told."""
+        if self.state is ConnectionState.OPEN and self._negotiation.client_can("connection.blocked"):
+            self._blocked = True
+            self._outbox.send(0, m.ConnectionBlocked(truncated(reason)))
+
+    def unblocked(self) -> None:
+        """Publishers are not held back any more."""
+        if self.state is ConnectionState.OPEN and self._blocked:
+            self._blocked = False
+            self._outbox.send(0, m.ConnectionUnblocked())

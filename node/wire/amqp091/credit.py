@@ -1,0 +1,99 @@
+"""How many messages each consumer may still be given (§3.1.7).
+
+The shell is told cumulative limits: a consumer takes `limit` messages in all since it began. A limit
+is the lowest of
+
+    settled + prefetch                         prefetch per consumer, unless acknowledged by itself
+    received + what the channel's prefetch leaves   prefetch shared by the channel's consumers
+    taken + window                             what nobody has read yet must not pile up
+
+and it is what was received already while the channel's flow is stopped, deliveries are held back, or
+the socket's buffer is full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from node.wire.amqp091.effects import Credit
+
+if TYPE_CHECKING:
+    from node.wire.amqp091.deliveries import ChannelDeliveries
+    from node.wire.amqp091.limits import ConnectionLimits
+    from node.wire.amqp091.outbox import Outbox
+
+REFILL: Final = 8
+"""A window is refilled when this fraction of it is used up: no need to tell every turn."""
+
+
+@dataclass(slots=True, eq=False)
+class ChannelConsumer:
+    """A consumer of a channel, and its cumulative counts of messages."""
+
+    number: int
+    tag: str
+    channel: int
+    deliveries: ChannelDeliveries
+    no_ack: bool
+    prefetch: int
+    received: int = 0
+    """Given by the shell, whether sent or held."""
+    settled: int = 0
+    taken: int = 0
+    """Received before the last `take_output`."""
+    announced: int = 0
+    octets: int = 0
+    ended: bool = False
+    """Cancelled, or gone with its channel: its limit interests nobody."""
+
+
+class Credits:
+    """Which consumers' limits may have changed, and what the shell was told of each."""
+
+    __slots__ = ("_changed", "_limits", "_outbox", "paused")
+
+    def __init__(self, limits: ConnectionLimits, outbox: Outbox):
+        self.paused = False
+        self._limits = limits
+        self._outbox = outbox
+        self._changed: set[ChannelConsumer] = set()
+
+    def touch(self, consumer: ChannelConsumer) -> None:
+        self._changed.add(consumer)
+
+    def touch_all(self, consumers: Iterable[ChannelConsumer]) -> None:
+        self._changed.update(consumers)
+
+    def announce(self) -> None:
+        """Emit a Credit for each consumer whose limit is another than the one told last."""
+        if not self._changed:
+            return
+        for consumer in sorted(self._changed, key=lambda one: one.number):
+            if consumer.ended:
+                continue
+            limit, refill = self._limit(consumer)
+            if abs(limit - consumer.announced) > refill:
+                consumer.announced = limit
+                self._outbox.emit(Credit(consumer.number, limit))
+        self._changed.clear()
+
+    def _limit(self, consumer: ChannelConsumer) -> tuple[int, int]:
+        """The consumer's limit, and by how much it may differ from the one told last without being told."""
+        deliveries = consumer.deliveries
+        if self.paused or deliveries.stopped:
+            return consumer.received, 0
+        window = self._limits.delivery_window
+        if consumer.octets:
+            mean = max(1, consumer.octets // consumer.received)
+            window = max(1, min(window, self._limits.delivery_window_bytes // mean))
+        limit = consumer.taken + window
+        refill = window // REFILL
+        if not consumer.no_ack:
+            allowed = consumer.settled + consumer.prefetch if consumer.prefetch else limit
+            if deliveries.prefetch:
+                allowed = min(allowed, consumer.received + deliveries.room())
+            if allowed <= limit:
+                limit, refill = allowed, (0 if consumer.prefetch or deliveries.prefetch else refill)
+        return limit, refill

@@ -1,0 +1,197 @@
+"""The outgoing half of a channel: consumers, delivery tags, prefetch, what is held back (§3.1.7, §3.1.9)."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from node.runs import Run
+from node.wire.amqp091.credit import ChannelConsumer, Credits
+from node.wire.amqp091.deliver_path import encode_contents, encode_deliveries
+from node.wire.amqp091.effects import Unsettled
+from node.wire.amqp091.methods import BasicGetOk
+from node.wire.amqp091.outbox import Disposition, Outbox
+from node.wire.amqp091.unsettled import Taken, UnsettledDeliveries
+
+
+class HeldDelivery(NamedTuple):
+    """A delivery that the channel may not send yet."""
+
+    consumer: ChannelConsumer
+    run: Run
+    first: int
+    redelivered: bool
+
+
+class ChannelDeliveries:
+    """What one channel sends, and what the client has not settled of it.
+
+    `prefetch` is shared by the consumers that acknowledge, 0 for no limit; `consumer_prefetch` goes
+    to the consumers that are started from now on. Consumers have no credit while anything is held,
+    so what is held is at most what was in flight between owner and front end.
+    """
+
+    __slots__ = (
+        "_channel", "_credits", "_flowing", "_frame_max", "_held", "_in_flight", "_next_tag", "_outbox",
+        "consumer_prefetch", "consumers", "prefetch", "unsettled",
+    )  # fmt: skip
+
+    def __init__(self, channel: int, frame_max: int, outbox: Outbox, credits: Credits):
+        self.consumers: dict[str, ChannelConsumer] = {}
+        self.prefetch = 0
+        self.consumer_prefetch = 0
+        self.unsettled = UnsettledDeliveries()
+        self._channel = channel
+        self._frame_max = frame_max
+        self._outbox = outbox
+        self._credits = credits
+        self._next_tag = 1
+        self._in_flight = 0
+        self._flowing = True
+        self._held: deque[HeldDelivery] = deque()
+
+    # -- consumers ------------------------------------------------------------------------------
+
+    def add_consumer(self, tag: str, number: int, no_ack: bool) -> ChannelConsumer:
+        consumer = ChannelConsumer(number, tag, self._channel, self, no_ack, self.consumer_prefetch)
+        self.consumers[tag] = consumer
+        self._credits.touch(consumer)
+        return consumer
+
+    def remove_consumer(self, consumer: ChannelConsumer) -> None:
+        """Nothing more is sent to it; what it holds unsettled stays on the channel."""
+        del self.consumers[consumer.tag]
+        consumer.ended = True
+        held, self._held = self._held, deque()
+        for one in held:
+            if one.consumer is consumer:
+                self._give_back(one)
+            else:
+                self._held.append(one)
+        self._release()
+
+    def close(self) -> Unsettled:
+        """Everything ends: what was held goes back unsent, what was sent is returned."""
+        for consumer in self.consumers.values():
+            consumer.ended = True
+        self.consumers.clear()
+        while self._held:
+            self._give_back(self._held.popleft())
+        return [(taken.link, taken.first, taken.last) for taken in self.unsettled.take_all()]
+
+    # -- sending --------------------------------------------------------------------------------
+
+    @property
+    def stopped(self) -> bool:
+        """Whether nothing more may come for now."""
+        return bool(self._held) or not self._flowing
+
+    def room(self) -> int:
+        """Deliveries that the shared prefetch leaves; of no meaning without one."""
+        return max(0, self.prefetch - self._in_flight)
+
+    def deliver(self, consumer: ChannelConsumer, run: Run, first: int, redelivered: bool) -> None:
+        consumer.received += run.count
+        consumer.octets += len(run.raw)
+        self._credits.touch(consumer)
+        delivery = HeldDelivery(consumer, run, first, redelivered)
+        if self._held:
+            self._held.append(delivery)
+        else:
+            self._send_or_hold(delivery)
+
+    def send_got(
+        self, run: Run, sequence: int, redelivered: bool, waiting: int, link: int, no_ack: bool
+    ) -> None:
+        """The message that basic.get asked for; `waiting` more are in the queue."""
+        method = BasicGetOk(self._next_tag, redelivered, run.exchange, run.routing_key, waiting)
+        self._outbox.write(encode_contents(self._channel, method, run, self._frame_max))
+        if not no_ack:
+            self.unsettled.append(self._next_tag, 1, link, sequence, None)
+        self._next_tag += 1
+
+    def set_flow(self, active: bool) -> None:
+        """Channel.Flow from the client."""
+        self._flowing = active
+        self._credits.touch_all(self.consumers.values())
+        self._release()
+
+    def set_prefetch(self, count: int) -> None:
+        """The limit shared by the channel's consumers, from now on."""
+        self.prefetch = count
+        self._credits.touch_all(self.consumers.values())
+        self._release()
+
+    def _may_send(self, consumer: ChannelConsumer, count: int) -> int:
+        """How many of `count` deliveries may be sent now."""
+        if not self._flowing:
+            return 0
+        if consumer.no_ack or not self.prefetch:
+            return count
+        return min(count, self.room())
+
+    def _send_or_hold(self, delivery: HeldDelivery) -> None:
+        consumer, run, first, redelivered = delivery
+        allowed = self._may_send(consumer, run.count)
+        if allowed:
+            self._send(consumer, run.slice(0, allowed), first, redelivered)
+        if allowed < run.count:
+            rest = run.slice(allowed, run.count - allowed)
+            self._held.append(HeldDelivery(consumer, rest, first + allowed, redelivered))
+            self._credits.touch_all(self.consumers.values())
+
+    def _send(self, consumer: ChannelConsumer, run: Run, first: int, redelivered: bool) -> None:
+        tag = self._next_tag
+        self._next_tag = tag + run.count
+        self._outbox.write(
+            encode_deliveries(self._channel, consumer.tag, tag, redelivered, run, self._frame_max)
+        )
+        if not consumer.no_ack:
+            self._in_flight += run.count
+            self.unsettled.append(tag, run.count, consumer.number, first, consumer)
+
+    def _release(self) -> None:
+        """Send what is held, as far as it may be sent now."""
+        if not self._held:
+            return
+        held, self._held = self._held, deque()
+        while held and not self._held:
+            self._send_or_hold(held.popleft())
+        self._held.extend(held)
+        self._credits.touch_all(self.consumers.values())
+
+    def _give_back(self, held: HeldDelivery) -> None:
+        """Not for those without acknowledgement: they left their queue before they were delivered."""
+        if not held.consumer.no_ack:
+            last = held.first + held.run.count - 1
+            self._outbox.settle(Disposition.UNSENT, self._channel, held.consumer.number, held.first, last)
+
+    # -- settling -------------------------------------------------------------------------------
+
+    def settle(self, disposition: Disposition, tag: int, multiple: bool) -> None:
+        """Raises UnknownDeliveryTagError."""
+        if multiple:
+            for taken in self.unsettled.take_up_to(tag):
+                self._settled(disposition, taken)
+        else:
+            self._settled(disposition, self.unsettled.take(tag))
+        self._release()
+
+    def recover(self) -> None:
+        """Give every unsettled delivery back to its queue."""
+        for taken in self.unsettled.take_all():
+            self._settled(Disposition.RETURNED, taken)
+        self._release()
+
+    def _settled(self, disposition: Disposition, taken: Taken) -> None:
+        link, first, last, consumer = taken
+        self._outbox.settle(disposition, self._channel, link, first, last)
+        if consumer is None:
+            return
+        count = last - first + 1
+        consumer.settled += count
+        self._in_flight -= count
+        if self.prefetch:
+            self._credits.touch_all(self.consumers.values())
+        else:
+            self._credits.touch(consumer)

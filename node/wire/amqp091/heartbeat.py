@@ -1,0 +1,67 @@
+"""Heartbeats both ways (§4.2.7)."""
+
+from __future__ import annotations
+
+from math import inf
+
+SILENT_INTERVALS = 2
+"""Without an octet from the client for so many intervals, it is gone."""
+
+SENT_PER_INTERVAL = 2
+"""The server looks so often in an interval whether it has sent anything; any octet is a heartbeat."""
+
+
+class Heartbeats:
+    """`interval` in seconds, 0 for none. Times are those of the connection's clock."""
+
+    __slots__ = ("_check_at", "_heard_at", "_interval", "_listening", "_wrote")
+
+    def __init__(self) -> None:
+        self._interval = 0.0
+        self._heard_at = 0.0
+        self._check_at = inf
+        self._wrote = False
+        self._listening = True
+
+    def start(self, interval: float, now: float) -> None:
+        """From Tune-Ok on."""
+        self._interval = interval
+        self._heard_at = now
+        self._check_at = now + interval / SENT_PER_INTERVAL if interval else inf
+
+    def stop(self) -> None:
+        self.start(0, 0)
+
+    def heard(self, now: float) -> None:
+        """Some octet came in."""
+        self._heard_at = now
+
+    def wrote(self) -> None:
+        """Some octet went out."""
+        self._wrote = True
+
+    def listen(self, listening: bool, now: float) -> None:
+        """The shell stopped or resumed reading: a client that is not read from cannot be heard."""
+        self._listening = listening
+        self._heard_at = now
+
+    def next_deadline(self) -> float:
+        return min(self._check_at, self._silent_at())
+
+    def silent(self, now: float) -> bool:
+        """Whether the client has been silent for too long."""
+        return now >= self._silent_at()
+
+    def due(self, now: float) -> bool:
+        """Whether a heartbeat has to be sent now."""
+        if now < self._check_at:
+            return False
+        self._check_at = now + self._interval / SENT_PER_INTERVAL
+        due = not self._wrote
+        self._wrote = False
+        return due
+
+    def _silent_at(self) -> float:
+        if not self._interval or not self._listening:
+            return inf
+        return self._heard_at + self._interval * SILENT_INTERVALS

@@ -1,0 +1,81 @@
+"""The frame-by-frame path of contents: one message put together from its frames (§4.2.6)."""
+
+from __future__ import annotations
+
+from node.runs import Run
+from node.wire.amqp091.codec import FRAME_OVERHEAD
+from node.wire.amqp091.errors import ContentTooLargeError, UnexpectedFrameError
+from node.wire.amqp091.methods import BasicPublish
+from node.wire.amqp091.properties import ContentHeader, PropertyChecks
+from node.wire.amqp091.publish_path import Target
+
+_PUBLISH = (BasicPublish.CLASS_ID, BasicPublish.METHOD_ID)
+
+
+class IncomingContent:
+    """A basic.publish whose content has not come completely.
+
+    The frames are kept as they came. Empty body frames are legal and worth nothing: they are dropped,
+    or a client could pile them up without end.
+    """
+
+    __slots__ = ("_channel", "_frames", "_header", "_largest", "_missing", "size", "target")
+
+    def __init__(self, channel: int, target: Target):
+        self.target = target
+        self.size = 0
+        """Octets kept."""
+        self._channel = channel
+        self._header: ContentHeader | None = None
+        self._missing = 0
+        self._frames: list[bytes] = []
+        self._largest = 0
+
+    @property
+    def has_header(self) -> bool:
+        return self._header is not None
+
+    def add_header(self, frame: bytes, checks: PropertyChecks, body_max: int) -> Run | None:
+        """The message, when it has no body.
+
+        Raises UnexpectedFrameError for a second header, ContentTooLargeError for a body of more than
+        `body_max` octets, and what `PropertyChecks.header` raises.
+        """
+        if self._header is not None:
+            raise UnexpectedFrameError("a content header instead of a content body frame", _PUBLISH)
+        header = checks.header(frame[FRAME_OVERHEAD - 1 : -1])
+        if header.body_size > body_max:
+            raise ContentTooLargeError(
+                f"a content of {header.body_size} octets; at most {body_max} are accepted", _PUBLISH
+            )
+        self._header = header
+        self._missing = header.body_size
+        self._keep(frame)
+        return None if self._missing else self._finish(header)
+
+    def add_body(self, frame: bytes) -> Run | None:
+        """The message, when this is the last of its body frames.
+
+        Raises UnexpectedFrameError when no header came before, or more octets than it announced.
+        """
+        if self._header is None:
+            raise UnexpectedFrameError("a content body frame instead of a content header", _PUBLISH)
+        octets = len(frame) - FRAME_OVERHEAD
+        if octets > self._missing:
+            raise UnexpectedFrameError("more content than its header announced", _PUBLISH)
+        if octets:
+            self._missing -= octets
+            self._keep(frame)
+        return None if self._missing else self._finish(self._header)
+
+    def _keep(self, frame: bytes) -> None:
+        self._frames.append(frame)
+        self.size += len(frame)
+        self._largest = max(self._largest, len(frame))
+
+    def _finish(self, header: ContentHeader) -> Run:
+        raw = b"".join(self._frames)
+        return Run(
+            self.target.exchange, self.target.routing_key, self._channel, header.persistent,
+            1, 0, len(raw), None, self._largest, raw,
+        )  # fmt: skip

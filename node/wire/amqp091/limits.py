@@ -1,0 +1,47 @@
+"""What a connection is allowed, and how long it is waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from node.wire.amqp091.fields import FieldValue
+
+SMALLEST_FRAME_MAX: Final = 4096
+"""frame-min-size of the specification: no peer may negotiate less.
+
+The tables' 8192 is RabbitMQ's; it is what may come before Tune, so that tokens fit into a response.
+"""
+
+MAX_CHANNEL: Final = 65_535
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """The server's side of the negotiation, and bounds that are never negotiated.
+
+    Times are in seconds, sizes in octets.
+    """
+
+    channel_max: int = 2047
+    frame_max: int = 131_072
+    heartbeat: int = 60
+    mechanisms: tuple[str, ...] = ("PLAIN",)
+    server_properties: Mapping[str, FieldValue] = field(default_factory=dict)
+    handshake_timeout: float = 10.0
+    """From the connection's beginning to Open-Ok."""
+    negotiation_pause: float = 3.0
+    """Between a failed negotiation and the closing of the socket (§4.10.2)."""
+    close_timeout: float = 10.0
+    """From Close to Close-Ok."""
+    message_size: int = 128 * 1024 * 1024
+    """Largest body of a message."""
+    unfinished_bytes: int = 256 * 1024 * 1024
+    """Contents of a connection of which some body frames have not come yet."""
+    parked_bytes: int = 1024 * 1024
+    """Frames that wait for the answer to a request; beyond it the connection is `paused`."""
+    delivery_window: int = 2000
+    """Deliveries of one consumer that may wait for `take_output`."""
+    delivery_window_bytes: int = 4 * 1024 * 1024
+    """The same in octets, judged by the mean size of the consumer's messages."""

@@ -1,0 +1,361 @@
+"""The incoming half of a connection: octets to frames, frames to the channels they are for (§2.3.5, §4.2.3).
+
+state        meaning                                       leaves by
+HEADER       waiting for the protocol header               8 octets
+NEGOTIATING  see `negotiation`                             Open-Ok; any error: PAUSED
+OPEN         channels work                                 Close received: CLOSED; Close sent: CLOSING
+CLOSING      we sent Close; all but Close is discarded     Close-Ok received or time-out: CLOSED
+PAUSED       the negotiation failed                        the pause is over: CLOSED
+CLOSED       CloseSocket was emitted                       -
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from math import inf
+from typing import Final
+
+from node.wire.amqp091 import methods as m
+from node.wire.amqp091.channel import Channel, ChannelState, ConnectionParts
+from node.wire.amqp091.codec import FRAME, FRAME_OVERHEAD, FRAME_TYPES, PROTOCOL_HEADER, decode_method
+from node.wire.amqp091.credit import Credits
+from node.wire.amqp091.effects import CloseSocket, ConnectionClosed, Log, Unsettled
+from node.wire.amqp091.errors import (
+    ChannelNumberError,
+    Failure,
+    FrameError,
+    FramingError,
+    NotAllowedError,
+    ProtocolException,
+    UnexpectedMethodError,
+    UnsupportedError,
+)
+from node.wire.amqp091.heartbeat import Heartbeats
+from node.wire.amqp091.intake import Intake, ParkedFrames
+from node.wire.amqp091.limits import ConnectionLimits
+from node.wire.amqp091.negotiation import Negotiation, NegotiationError
+from node.wire.amqp091.outbox import Outbox
+from node.wire.amqp091.primitives import SHORT, Method, truncated
+from node.wire.amqp091.properties import PropertyChecks
+from node.wire.amqp091.publish_path import PUBLISH_IDS, PublishPath
+
+_CONNECTION_CLASS: Final = SHORT.pack(m.ConnectionStart.CLASS_ID)
+
+
+class ConnectionState(Enum):
+    HEADER = 1
+    NEGOTIATING = 2
+    OPEN = 3
+    CLOSING = 4
+    PAUSED = 5
+    CLOSED = 6
+
+
+class FrameReader:
+    """State of a connection and what every incoming frame does to it."""
+
+    def __init__(self, limits: ConnectionLimits, now: float):
+        self.state = ConnectionState.HEADER
+        self._limits = limits
+        self._outbox = Outbox()
+        self._negotiation = Negotiation(limits, self._outbox)
+        self._heartbeats = Heartbeats()
+        self._credits = Credits(limits, self._outbox)
+        self._intake = Intake()
+        self._largest_payload = m.FRAME_MIN_SIZE - FRAME_OVERHEAD
+        self._parts = self._agreed_parts()
+        self._channels: dict[int, Channel] = {}
+        self._parked: dict[int, ParkedFrames] = {}
+        self._parked_bytes = 0
+        self._now = now
+        self._deadline = now + limits.handshake_timeout
+
+    def _agreed_parts(self) -> ConnectionParts:
+        """What channels share, for the frame size that was agreed."""
+        limits, frame_max, checks = self._limits, self._negotiation.frame_max, PropertyChecks()
+        publishes = PublishPath(frame_max, limits.message_size, checks)
+        return ConnectionParts(limits, frame_max, self._outbox, self._credits, checks, publishes)
+
+    # -- octets to frames -----------------------------------------------------------------------
+
+    def _advance(self) -> None:
+        """Consume as much of the input as can be consumed now."""
+        if not self._intake.ready or self._negotiation.waits_for_shell:
+            return
+        data = self._intake.take()
+        at = 0
+        if self.state is ConnectionState.HEADER:
+            at = self._protocol_header(data)
+            if not at:
+                return
+        try:
+            at, needed = self._consume(data, at, parked=False)
+        except (FramingError, NegotiationError) as error:
+            self._abort(str(error))
+            return
+        self._intake.keep(data[at:], needed)
+
+    def _protocol_header(self, data: bytes) -> int:
+        """The position behind the header, 0 where it is another or has not come completely."""
+        if not PROTOCOL_HEADER.startswith(data[: len(PROTOCOL_HEADER)]):
+            self._outbox.write(PROTOCOL_HEADER)
+            self._outbox.emit(Log("negotiation_failed", {"reason": "not the header of AMQP 0-9-1"}))
+            self._close_socket()
+        elif len(data) >= len(PROTOCOL_HEADER):
+            self.state = ConnectionState.NEGOTIATING
+            self._negotiation.start()
+            return len(PROTOCOL_HEADER)
+        else:
+            self._intake.keep(data, 1)
+        return 0
+
+    def _consume(self, data: bytes, at: int, *, parked: bool) -> tuple[int, int]:
+        """Handle the frames from `at` on, those of one channel that were `parked` or all that come in.
+
+        Returns the position of the first frame that was not handled, and how many octets of it there
+        must be before it can be. Raises FramingError and NegotiationError.
+        """
+        end = len(data)
+        channels = self._channels
+        while self._takes_frames():
+            rest = end - at
+            if rest < FRAME.size:
+                return at, FRAME.size if rest else 1
+            kind, number, size = FRAME.unpack_from(data, at)
+            stop = at + size + FRAME_OVERHEAD
+            if kind not in FRAME_TYPES:
+                raise FramingError(f"frame type {kind}")
+            if size > self._largest_payload:
+                self._oversized(size)
+                self._intake.skip(max(0, stop - end))
+                at = min(stop, end)
+                continue
+            if stop > end:
+                return at, stop - at
+            if data[stop - 1] != m.FRAME_END:
+                raise FramingError(f"frame end {data[stop - 1]:#04x}")
+            channel = channels.get(number)
+            if channel is None:
+                self._handle(kind, number, None, data[at:stop])
+            elif channel.pending is not None:
+                if parked:
+                    return at, 1
+                self._park(number, data[at:stop])
+            elif kind == m.FRAME_METHOD and data.startswith(PUBLISH_IDS, at + FRAME.size):
+                taken, needed = self._publishes(channel, data, at, stop, parked=parked)
+                if needed:
+                    return at, needed
+                stop = taken
+            else:
+                self._handle(kind, number, channel, data[at:stop])
+            at = stop
+        return (end, 1) if self.state is not ConnectionState.NEGOTIATING else (at, 1)
+
+    def _takes_frames(self) -> bool:
+        match self.state:
+            case ConnectionState.OPEN | ConnectionState.CLOSING:
+                return True
+            case ConnectionState.NEGOTIATING:
+                return not self._negotiation.waits_for_shell
+            case _:
+                return False
+
+    def _publishes(
+        self, channel: Channel, data: bytes, at: int, stop: int, *, parked: bool
+    ) -> tuple[int, int]:
+        """Take as many publishes as start at `at`, where a complete method frame ends at `stop`.
+
+        Returns the position behind what was handled, and 0, or how many octets to wait for.
+        """
+        if channel.content is None and channel.state is ChannelState.OPEN:
+            path = self._parts.publishes
+            needed = 0 if parked else path.unfinished(data, at)
+            if needed:
+                return at, needed
+            try:
+                published = path.take(data, at, stop)
+            except ProtocolException as error:
+                self._raised(error, channel)
+                return stop, 0
+            if published is not None:
+                channel.publish(published.run, published.mandatory)
+                return published.end, 0
+        self._handle(m.FRAME_METHOD, channel.number, channel, data[at:stop])
+        return stop, 0
+
+    def _oversized(self, size: int) -> None:
+        """A peer that exceeds the limits is disconnected (§2.3.3, §4.2.3)."""
+        text = (
+            f"a frame of {size + FRAME_OVERHEAD} octets; {self._largest_payload + FRAME_OVERHEAD} are agreed"
+        )
+        if self.state is ConnectionState.NEGOTIATING:
+            raise NegotiationError(text)
+        if self.state is ConnectionState.OPEN:
+            self._fail(FrameError(text))
+
+    # -- parking --------------------------------------------------------------------------------
+
+    def _park(self, number: int, frame: bytes) -> None:
+        self._parked.setdefault(number, ParkedFrames()).add(frame)
+        self._parked_bytes += len(frame)
+
+    def _resume(self, number: int) -> None:
+        """A request was answered: handle what waited for it, up to the next request."""
+        parked = self._parked.get(number)
+        while parked is not None:
+            data, start = parked.take()
+            try:
+                at, _ = self._consume(data, start, parked=True)
+            except FramingError as error:
+                self._abort(str(error))
+                return
+            parked.consumed_to(at)
+            self._parked_bytes -= at - start
+            if at < len(data):
+                return
+            if not parked.size:
+                self._parked.pop(number, None)
+                return
+
+    # -- frames ---------------------------------------------------------------------------------
+
+    def _handle(self, kind: int, number: int, channel: Channel | None, frame: bytes) -> None:
+        """Handle one frame by itself. Raises NegotiationError."""
+        try:
+            if self.state is ConnectionState.CLOSING:
+                self._while_closing(kind, number, frame)
+            elif kind == m.FRAME_HEARTBEAT:
+                if number or len(frame) != FRAME_OVERHEAD:
+                    raise FrameError("a heartbeat has no payload and belongs to channel 0")
+            elif self.state is ConnectionState.NEGOTIATING:
+                self._negotiate(kind, number, frame)
+            elif number == 0:
+                self._on_connection(kind, frame)
+            elif kind == m.FRAME_METHOD:
+                self._on_channel(number, channel, frame[FRAME.size : -1])
+            elif channel is None:
+                raise ChannelNumberError(f"a content frame on channel {number}, which is not open")
+            elif kind == m.FRAME_HEADER:
+                channel.receive_header(frame)
+            else:
+                channel.receive_body(frame)
+        except ProtocolException as error:
+            self._raised(error, channel)
+
+    def _negotiate(self, kind: int, number: int, frame: bytes) -> None:
+        if kind != m.FRAME_METHOD or number:
+            raise NegotiationError(f"a frame of type {kind} on channel {number}")
+        method = decode_method(frame[FRAME.size : -1])
+        if isinstance(method, m.ConnectionClose):
+            self._outbox.send(0, m.ConnectionCloseOk())
+            self._close_socket()
+            return
+        self._negotiation.receive(method)
+        if isinstance(method, m.ConnectionTuneOk):
+            self._largest_payload = self._negotiation.frame_max - FRAME_OVERHEAD
+            self._parts = self._agreed_parts()
+            self._heartbeats.start(self._negotiation.heartbeat, self._now)
+
+    def _on_connection(self, kind: int, frame: bytes) -> None:
+        if kind != m.FRAME_METHOD:
+            raise ChannelNumberError("a content frame on channel 0")
+        method = decode_method(frame[FRAME.size : -1])
+        match method:
+            case m.ConnectionClose():
+                self._flush_confirms()
+                self._end_channels()
+                self._outbox.send(0, m.ConnectionCloseOk())
+                self._close_socket()
+            case m.ConnectionUpdateSecret():
+                raise UnsupportedError("connection.update-secret is not supported", _ids(method))
+            case _:
+                raise UnexpectedMethodError(f"unexpected {method.__doc__} on channel 0", _ids(method))
+
+    def _on_channel(self, number: int, channel: Channel | None, payload: bytes) -> None:
+        if payload.startswith(_CONNECTION_CLASS):
+            raise UnexpectedMethodError(f"a method of class connection on channel {number}")
+        if channel is not None:
+            channel.receive_method(payload)
+            if channel.state is ChannelState.CLOSED:
+                del self._channels[number]
+            return
+        method = decode_method(payload)
+        if not isinstance(method, m.ChannelOpen):
+            raise ChannelNumberError(f"channel {number} is not open", _ids(method))
+        if number > self._negotiation.channel_max:
+            raise NotAllowedError(f"channel {number} is above {self._negotiation.channel_max}", _ids(method))
+        self._channels[number] = Channel(number, self._parts)
+        self._outbox.send(number, m.ChannelOpenOk())
+
+    def _while_closing(self, kind: int, number: int, frame: bytes) -> None:
+        """After Close was sent everything is discarded but Close and Close-Ok (§2.3.7)."""
+        if kind != m.FRAME_METHOD or number or not frame.startswith(_CONNECTION_CLASS, FRAME.size):
+            return
+        try:
+            method = decode_method(frame[FRAME.size : -1])
+        except ProtocolException:
+            return
+        if isinstance(method, m.ConnectionClose):
+            self._outbox.send(0, m.ConnectionCloseOk())
+        elif isinstance(method, m.ConnectionCloseOk):
+            self._close_socket()
+
+    # -- the end --------------------------------------------------------------------------------
+
+    def _raised(self, error: ProtocolException, channel: Channel | None) -> None:
+        if self.state is ConnectionState.NEGOTIATING:
+            raise NegotiationError(str(error)) from error
+        if channel is not None and not error.ends_connection:
+            channel.fail(error, error.method)
+        else:
+            self._fail(error, error.method)
+
+    def _fail(self, failure: Failure, method: tuple[int, int] = (0, 0)) -> None:
+        """Close the connection with a connection exception."""
+        self._flush_confirms()
+        self._outbox.send(0, m.ConnectionClose(failure.code, truncated(str(failure)), *method))
+        self._outbox.emit(Log("connection_exception", {"code": failure.code, "text": str(failure)}))
+        self._end_channels()
+        self.state = ConnectionState.CLOSING
+        self._deadline = self._now + self._limits.close_timeout
+
+    def _abort(self, reason: str) -> None:
+        """The client broke the framing or the negotiation: it gets nothing more (§2.2.4, §4.2.3)."""
+        self._intake.clear()
+        if self.state in (ConnectionState.HEADER, ConnectionState.NEGOTIATING):
+            self._outbox.emit(Log("negotiation_failed", {"reason": reason}))
+            self.state = ConnectionState.PAUSED
+            self._heartbeats.stop()
+            self._deadline = self._now + self._limits.negotiation_pause
+            return
+        self._outbox.emit(Log("framing_error", {"reason": reason}))
+        self._end_channels()
+        self._close_socket()
+
+    def _end_channels(self) -> None:
+        """The channels and what they hold are gone. No-op unless the connection is open."""
+        if self.state is not ConnectionState.OPEN:
+            return
+        unsettled: Unsettled = []
+        for channel in self._channels.values():
+            unsettled += channel.end()
+        self._channels.clear()
+        self._parked.clear()
+        self._parked_bytes = 0
+        self._outbox.emit(ConnectionClosed(unsettled))
+
+    def _close_socket(self) -> None:
+        self.state = ConnectionState.CLOSED
+        self._deadline = inf
+        self._heartbeats.stop()
+        self._intake.clear()
+        self._outbox.emit(CloseSocket())
+
+    def _flush_confirms(self) -> None:
+        for channel in self._channels.values():
+            if channel.state is ChannelState.OPEN:
+                channel.flush_confirms()
+
+
+def _ids(method: Method) -> tuple[int, int]:
+    return (method.CLASS_ID, method.METHOD_ID)

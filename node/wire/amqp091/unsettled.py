@@ -1,0 +1,145 @@
+"""The deliveries of a channel that the client has not settled, as runs of consecutive tags.
+
+Cost: one in-order acknowledgement is O(1), a multiple one is O(runs it covers), one out of order is
+a binary search and, where it splits a run, an insertion.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import NamedTuple
+
+from node.wire.amqp091.credit import ChannelConsumer
+from node.wire.amqp091.errors import UnknownDeliveryTagError
+
+COMPACT_AFTER = 256
+"""Settled runs at the front of the list that are dropped at once."""
+
+_TAG = attrgetter("tag")
+
+
+@dataclass(slots=True)
+class TagRun:
+    """`count` deliveries with tags from `tag` and sequence numbers from `sequence` on.
+
+    `consumer` is None for messages that were got; `link` is the number that the shell knows.
+    """
+
+    tag: int
+    count: int
+    link: int
+    sequence: int
+    consumer: ChannelConsumer | None
+
+
+class Taken(NamedTuple):
+    """Deliveries that are settled now: the closed range of their sequence numbers."""
+
+    link: int
+    first: int
+    last: int
+    consumer: ChannelConsumer | None
+
+
+class UnsettledDeliveries:
+    """Tag runs in the order of their tags; `count` deliveries in all."""
+
+    __slots__ = ("_head", "_runs", "count")
+
+    def __init__(self) -> None:
+        self._runs: list[TagRun] = []
+        self._head = 0
+        self.count = 0
+
+    def append(
+        self, tag: int, count: int, link: int, sequence: int, consumer: ChannelConsumer | None
+    ) -> None:
+        """Deliveries with tags above all that were appended before."""
+        self.count += count
+        if len(self._runs) > self._head:
+            newest = self._runs[-1]
+            if (
+                newest.link == link
+                and newest.tag + newest.count == tag
+                and newest.sequence + newest.count == sequence
+            ):
+                newest.count += count
+                return
+        self._runs.append(TagRun(tag, count, link, sequence, consumer))
+
+    def take(self, tag: int) -> Taken:
+        """Settle the delivery `tag`; raises UnknownDeliveryTagError."""
+        position = self._position(tag)
+        run = self._runs[position]
+        offset = tag - run.tag
+        sequence = run.sequence + offset
+        self.count -= 1
+        if offset == 0:
+            self._cut_front(position, 1)
+        else:
+            behind = run.count - offset - 1
+            run.count = offset
+            if behind:
+                rest = TagRun(tag + 1, behind, run.link, sequence + 1, run.consumer)
+                self._runs.insert(position + 1, rest)
+        return Taken(run.link, sequence, sequence, run.consumer)
+
+    def take_up_to(self, tag: int) -> list[Taken]:
+        """Settle every delivery up to `tag`, 0 for all; raises UnknownDeliveryTagError.
+
+        A tag other than 0 must itself be that of an unsettled delivery: basic.ack's delivery-tag "MUST
+        refer to a delivered message", and one that was settled before has been referred to already.
+        """
+        if tag == 0:
+            return self.take_all()
+        position = self._position(tag)
+        run = self._runs[position]
+        taken = [
+            Taken(one.link, one.sequence, one.sequence + one.count - 1, one.consumer)
+            for one in self._runs[self._head : position]
+        ]
+        count = tag - run.tag + 1
+        taken.append(Taken(run.link, run.sequence, run.sequence + count - 1, run.consumer))
+        self.count -= sum(one.last - one.first + 1 for one in taken)
+        self._head = position
+        self._cut_front(position, count)
+        return taken
+
+    def take_all(self) -> list[Taken]:
+        taken = list(self)
+        self._runs.clear()
+        self._head = 0
+        self.count = 0
+        return taken
+
+    def __iter__(self) -> Iterator[Taken]:
+        for run in self._runs[self._head :]:
+            yield Taken(run.link, run.sequence, run.sequence + run.count - 1, run.consumer)
+
+    def _position(self, tag: int) -> int:
+        """Index of the run that holds `tag`."""
+        runs, head = self._runs, self._head
+        if head < len(runs) and runs[head].tag == tag:
+            return head
+        position = bisect_right(runs, tag, lo=head, key=_TAG) - 1
+        if position < head or tag >= runs[position].tag + runs[position].count:
+            raise UnknownDeliveryTagError(f"unknown delivery tag {tag}")
+        return position
+
+    def _cut_front(self, position: int, count: int) -> None:
+        """Drop the first `count` deliveries of a run, and the run with its last one."""
+        run = self._runs[position]
+        if count < run.count:
+            run.tag += count
+            run.sequence += count
+            run.count -= count
+        elif position == self._head:
+            self._head += 1
+            if self._head > COMPACT_AFTER and self._head * 2 > len(self._runs):
+                del self._runs[: self._head]
+                self._head = 0
+        else:
+            del self._runs[position]
