@@ -53,18 +53,23 @@ def explain(where: pika.URLParameters, error: BaseException) -> str:
         return f"{node} refused vhost {where.virtual_host!r}: it does not exist or the user may not use it"
     if isinstance(error, exceptions.StreamLostError | exceptions.ConnectionWrongStateError):
         return f"{node}: the connection broke; the node may have ended: `quorate status` tells"
+    cause = _innermost(error)
+    if isinstance(cause, exceptions.StreamLostError | exceptions.IncompatibleProtocolError):
+        return f"{node} ended the connection before it was open: is that the AMQP port of a node?"
     if isinstance(error, exceptions.AMQPConnectionError):
-        cause = _innermost(error)
-        return f"{node} cannot be reached: {cause}; is the node running (`quorate up`), or is --url wrong?"
+        return (
+            f"{node} cannot be reached: {cause or type(cause).__name__}; "
+            "is the node running (`quorate up`), or is --url wrong?"
+        )
     return f"{node}: {error or type(error).__name__}"
 
 
-def _innermost(error: BaseException) -> str:
+def _innermost(error: BaseException) -> BaseException:
     """pika wraps the operating system's error in several of its own."""
     while True:
         attempts = getattr(error, "exceptions", None) or error.args
         inner = attempts[-1] if attempts else None
         inner = getattr(inner, "exception", inner)
         if not isinstance(inner, BaseException):
-            return str(error) or type(error).__name__
+            return error
         error = inner

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from node.frontend.ports import BrokerPort
 from node.frontend.session import Session
@@ -105,8 +105,8 @@ class Client(asyncio.Protocol):
     # -- asyncio.Protocol -----------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports are no subclass of asyncio's.
+        self._transport = transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self.remote = str(peer[0]) if peer else ""
         if not self._listener.opened(self):
@@ -157,10 +157,12 @@ class Client(asyncio.Protocol):
     def pause_reading(self) -> None:
         if self._transport is not None and self._transport.is_reading():
             self._transport.pause_reading()
+            self.session.connection.reading(False, self._listener.clock())
 
     def resume_reading(self) -> None:
         if self._transport is not None and not self._transport.is_reading():
             self._transport.resume_reading()
+            self.session.connection.reading(True, self._listener.clock())
 
     def close_after_flush(self) -> None:
         self._closing = True

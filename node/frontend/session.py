@@ -55,6 +55,7 @@ class Session:
         self._consumers: dict[int, int] = {}
         self._held_back: list[bytes] = []
         self._blocked = False
+        self._full = False
         self._handlers: dict[type[effects.Effect], Callable[[Any], None]] = {
             effects.Publish: self._publish,
             effects.Settle: self._settle,
@@ -84,6 +85,9 @@ class Session:
             self._port.wait_ready(self)
             return
         self._carry_out(self.connection.receive(data, self._clock()))
+        if self.connection.paused and not self._blocked:
+            self._full = True
+            self._transport.pause_reading()
 
     def tick(self) -> None:
         """Run timers that are due: heartbeats, time-outs."""
@@ -92,7 +96,7 @@ class Session:
 
     def lost(self) -> None:
         """The socket is gone."""
-        self._carry_out(self.connection.lost())
+        self._carry_out(self.connection.disconnected())
 
     def shut_down(self) -> None:
         """The node stops: close the connection by force (320)."""
@@ -126,7 +130,7 @@ class Session:
                 return
             route = self._port.route(self.vhost, run.exchange, run.routing_key)
         except Refusal as refusal:
-            self.connection.fail(effect.channel, refusal)
+            self.connection.fail_publish(effect.channel, refusal)
             return
         self._publish_along(effect, run, route, effect.first_tag)
 
@@ -206,6 +210,10 @@ class Session:
     def _answered(self) -> None:
         """An answer lets parked frames of its channel go on."""
         self._carry_out(self.connection.take_effects())
+        if self._full and not self.connection.paused:
+            self._full = False
+            if not self._blocked:
+                self._transport.resume_reading()
 
     # -- the end --------------------------------------------------------------------------------
 
@@ -285,7 +293,7 @@ class Session:
         self._blocked = False
         while self._held_back and not self._blocked:
             self.receive(self._held_back.pop(0))
-        if not self._blocked and not self.closed:
+        if not self._blocked and not self._full and not self.closed:
             self._transport.resume_reading()
 
 

@@ -1,0 +1,184 @@
+"""The catalog's commands: equal on every replica, carried out once, refused with the right code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cluster.catalog_state import CatalogState, Observer, Outcome, ResourceLockedError, encode_command
+from cluster.definitions import (
+    PartitionDefinition,
+    PartitionKind,
+    QueueDefinition,
+    local_queue_name,
+    parse_local_queue_name,
+)
+from node.engine.errors import NotFoundError, PreconditionFailedError
+
+FRONT_END = 77
+
+
+class Recorder(Observer):
+    def __init__(self) -> None:
+        self.added: list[int] = []
+        self.removed: list[int] = []
+        self.queues_removed: list[str] = []
+
+    def partition_added(self, partition: PartitionDefinition) -> None:
+        self.added.append(partition.id)
+
+    def partition_removed(self, partition: PartitionDefinition) -> None:
+        self.removed.append(partition.id)
+
+    def queue_removed(self, queue: QueueDefinition) -> None:
+        self.queues_removed.append(queue.name)
+
+
+class Catalog:
+    """A catalog with a virtual host and one started node."""
+
+    def __init__(self) -> None:
+        self.seen = Recorder()
+        self.state = CatalogState(self.seen)
+        self.requests = 0
+        self.do("declare_vhost", vhost="/")
+        self.do("start_node", name="n1", front_end=FRONT_END)
+
+    def outcome(self, name: str, arguments: dict[str, Any]) -> Outcome:
+        self.requests += 1
+        outcome = self.state.apply(encode_command(FRONT_END, self.requests, name, arguments))
+        assert outcome is not None
+        return outcome
+
+    def do(self, name: str, /, **arguments: Any) -> Any:
+        outcome = self.outcome(name, arguments)
+        assert outcome.error is None
+        return outcome.value
+
+    def refusal(self, name: str, /, **arguments: Any) -> Exception:
+        error = self.outcome(name, arguments).error
+        assert error is not None
+        return error
+
+
+def queue(name: str = "q", **changes: Any) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "vhost": "/", "name": name, "replicas": ["n1", "n2", "n3"], "transient": False, "durable": True,
+        "exclusive": False, "auto_delete": False, "arguments": {}, "semantics": 0,
+        "front_end": FRONT_END, "holder": 0,
+    }  # fmt: skip
+    return {**fields, **changes}
+
+
+def binding(source: str, destination: str, key: str = "") -> dict[str, Any]:
+    return {
+        "vhost": "/", "source": source, "kind": "queue", "destination": destination, "key": key,
+        "arguments": {},
+    }  # fmt: skip
+
+
+def test_queues_with_the_same_replicas_share_a_partition() -> None:
+    catalog = Catalog()
+    first = catalog.do("declare_queue", **queue("a"))
+    second = catalog.do("declare_queue", **queue("b"))
+    third = catalog.do("declare_queue", **queue("c", replicas=["n2", "n3", "n1"]))
+    assert first["partition"] == second["partition"] != third["partition"]
+    assert len({first["id"], second["id"], third["id"]}) == 3
+
+
+@pytest.mark.requirement("A16")
+def test_redeclaring_says_which_argument_differs() -> None:
+    catalog = Catalog()
+    once = catalog.do("declare_queue", **queue())
+    assert catalog.do("declare_queue", **queue()) == once
+    error = catalog.refusal("declare_queue", **queue(durable=False))
+    assert isinstance(error, PreconditionFailedError)
+    assert str(error) == (
+        "inequivalent arg 'durable' for queue 'q' in vhost '/': received 'false' but current is 'true'"
+    )
+    error = catalog.refusal("declare_queue", **queue(arguments={"x-max-length": 5}))
+    assert "inequivalent arg 'x-max-length'" in str(error)
+
+
+@pytest.mark.requirement("A15")
+def test_an_exclusive_queue_is_locked_to_its_connection_and_goes_with_it() -> None:
+    catalog = Catalog()
+    catalog.do("declare_queue", **queue(exclusive=True, transient=True, holder=4))
+    catalog.do("declare_queue", **queue(exclusive=True, transient=True, holder=4))
+    assert isinstance(
+        catalog.refusal("declare_queue", **queue(exclusive=True, transient=True, holder=5)),
+        ResourceLockedError,
+    )
+    catalog.do("release_holder", front_end=FRONT_END, holder=4)
+    assert catalog.seen.queues_removed == ["q"]
+
+
+@pytest.mark.requirement("A15")
+def test_bindings_die_with_their_queue() -> None:
+    catalog = Catalog()
+    made = catalog.do("declare_queue", **queue())
+    catalog.do("bind", **binding("amq.fanout", "q"))
+    exchanges = catalog.state.vhost("/").exchanges
+    assert exchanges.route("amq.fanout", "") == {"q"}
+    assert catalog.do("delete_queue", id=made["id"]) is True
+    assert exchanges.bindings() == []
+    assert catalog.do("delete_queue", id=made["id"]) is False
+
+
+def test_a_restarted_node_has_lost_what_was_in_its_memory() -> None:
+    catalog = Catalog()
+    catalog.do("declare_queue", **queue("durable"))
+    catalog.do("declare_queue", **queue("transient", durable=False, transient=True, replicas=["n1"]))
+    partition = catalog.state.transient_partition(FRONT_END)
+    assert partition is not None
+    local = local_queue_name(FRONT_END, partition.id, 1 << 63, 12345)
+    catalog.do("bind", **binding("amq.direct", local, "key"))
+    catalog.do("start_node", name="n1", front_end=FRONT_END + 1)
+    assert catalog.seen.queues_removed == ["transient"]
+    assert catalog.seen.removed == [partition.id]
+    assert catalog.state.vhost("/").exchanges.bindings() == []
+    fresh = catalog.state.transient_partition(FRONT_END + 1)
+    assert fresh is not None
+    assert fresh.kind is PartitionKind.TRANSIENT
+
+
+def test_a_command_that_is_sent_twice_is_carried_out_once() -> None:
+    catalog = Catalog()
+    command = encode_command(FRONT_END, 500, "declare_queue", queue())
+    assert catalog.state.apply(command) is not None
+    assert catalog.state.apply(command) is None
+
+
+def test_a_refusal_leaves_the_catalog_as_it_was() -> None:
+    catalog = Catalog()
+    before = catalog.state.snapshot()
+    error = catalog.outcome("bind", binding("nowhere", "q")).error
+    assert isinstance(error, NotFoundError)
+    restored = CatalogState(Recorder())
+    restored.restore(before)
+    assert restored.queues == catalog.state.queues
+
+
+def test_a_snapshot_restores_everything() -> None:
+    catalog = Catalog()
+    catalog.do("declare_queue", **queue("a", arguments={"x-queue-type": "quorum"}))
+    exchange = {
+        "name": "e", "kind": "topic", "durable": True, "auto_delete": False, "internal": False,
+        "alternate": None,
+    }  # fmt: skip
+    catalog.do("declare_exchange", vhost="/", exchange=exchange)
+    catalog.do("bind", **binding("e", "a", "x.*"))
+    restored = CatalogState(Recorder())
+    restored.restore(catalog.state.snapshot())
+    assert restored.snapshot() == catalog.state.snapshot()
+    assert restored.vhost("/").exchanges.route("e", "x.y") == {"a"}
+    assert (
+        restored.apply(encode_command(FRONT_END, catalog.requests, "declare_vhost", {"vhost": "z"})) is None
+    )
+
+
+def test_local_queue_names_tell_where_the_queue_is() -> None:
+    assert parse_local_queue_name(local_queue_name(5, 6, 7, 8)) == (5, 6, 7)
+    for name in ("amq.gen-", "amq.gen-1.2.3", "amq.gen-x.y.z.w", "other", "amq.gen-JzTY20BRgKO"):
+        assert parse_local_queue_name(name) is None

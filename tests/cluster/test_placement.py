@@ -1,0 +1,70 @@
+"""Queues are spread over the nodes, and arguments decide on how many of them they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cluster.placement import place
+from node.engine.entry import Semantics
+from node.engine.errors import PreconditionFailedError
+from node.frontend.ports import QueueDeclaration
+
+MEMBERS = ("n1", "n2", "n3", "n4")
+
+
+def declared(durable: bool = True, exclusive: bool = False, **arguments: Any) -> QueueDeclaration:
+    named = {name.replace("_", "-"): value for name, value in arguments.items()}
+    return QueueDeclaration("q", durable, exclusive, False, named)
+
+
+@pytest.mark.requirement("A24")
+def test_a_durable_queue_is_replicated_on_three_nodes_and_owned_where_it_was_declared() -> None:
+    placed = place(declared(), "n3", MEMBERS, "quorum")
+    assert placed.replicas == ("n3", "n4", "n1")
+    assert not placed.transient
+
+
+@pytest.mark.requirement("A24")
+@pytest.mark.parametrize(("size", "replicas"), [(1, ("n1",)), (4, MEMBERS), (9, MEMBERS)])
+def test_the_group_size_can_be_asked_for(size: int, replicas: tuple[str, ...]) -> None:
+    assert place(declared(x_quorum_initial_group_size=size), "n1", MEMBERS, "quorum").replicas == replicas
+
+
+@pytest.mark.requirement("A24")
+def test_classic_means_one_node() -> None:
+    assert place(declared(x_queue_type="classic"), "n2", MEMBERS, "quorum").replicas == ("n2",)
+    assert place(declared(), "n2", MEMBERS, "classic").replicas == ("n2",)
+    assert place(declared(x_queue_type="quorum"), "n2", MEMBERS, "classic").replicas != ("n2",)
+
+
+@pytest.mark.requirement("A15")
+def test_transient_and_exclusive_queues_stay_in_the_memory_of_one_node() -> None:
+    for declaration in (declared(durable=False), declared(exclusive=True)):
+        placed = place(declaration, "n2", MEMBERS, "quorum")
+        assert placed.transient
+        assert placed.replicas == ("n2",)
+
+
+@pytest.mark.requirement("D2")
+def test_semantics_can_be_asked_for() -> None:
+    assert place(declared(), "n1", MEMBERS, "quorum").semantics is Semantics.AT_LEAST_ONCE
+    asked = declared(x_semantics="at-most-once")
+    assert place(asked, "n1", MEMBERS, "quorum").semantics is Semantics.AT_MOST_ONCE
+
+
+@pytest.mark.parametrize(
+    "declaration",
+    [
+        declared(x_queue_type="stream"),
+        declared(x_queue_type="quorum", durable=False),
+        declared(x_queue_type="quorum", exclusive=True),
+        declared(x_quorum_initial_group_size=0),
+        declared(x_quorum_initial_group_size="3"),
+        declared(x_semantics="exactly-once"),
+    ],
+)
+def test_contradictions_are_refused(declaration: QueueDeclaration) -> None:
+    with pytest.raises(PreconditionFailedError, match="for queue"):
+        place(declaration, "n1", MEMBERS, "quorum")
