@@ -29,6 +29,7 @@ class ReplicaState:
 
     __slots__ = (
         "_fast_attempts",
+        "_lost_leader",
         "_timeout",
         "ack",
         "config",
@@ -77,6 +78,7 @@ class ReplicaState:
         self.reads: list[ReadState] = []
         self.contact = -math.inf
         self._fast_attempts = 0
+        self._lost_leader: str | None = None
         self.restart_timer(now)
 
     @property
@@ -132,6 +134,7 @@ class ReplicaState:
 
     def suspect_leader(self, now: float) -> None:
         """The connection to the leader broke: give up the lease and campaign soon."""
+        self._lost_leader = self.leader
         self.leader = None
         self._fast_attempts = _FAST_ATTEMPTS
         self.hasten_election(now)
@@ -145,7 +148,8 @@ class ReplicaState:
         if self._fast_attempts == 0 or not self.may_campaign:
             return
         self._fast_attempts -= 1
-        voters = sorted(self.members.current.voters | self.members.current.outgoing)
+        members = self.members.current
+        voters = sorted((members.voters | members.outgoing) - {self._lost_leader})
         turn = (voters.index(self.node) + self.config.partition + self.term) % len(voters)
         delay = self.config.suspect_delay_s * (rounds * len(voters) + turn + 0.5 * self.random())
         self.election_at = min(self.election_at, now + delay)
