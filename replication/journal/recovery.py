@@ -8,7 +8,7 @@ from replication.journal.batch import encode
 from replication.journal.errors import DamagedJournalError
 from replication.journal.files import File, Files
 from replication.journal.records import U32, RecordKind
-from replication.journal.replay import PartitionReplay, place_of
+from replication.journal.replay import PartitionReplay
 from replication.journal.scan import Record, SegmentScan
 from replication.journal.segments import Segment, is_spare, segment_number
 from replication.journal.stage import Place, StagedRecord
@@ -64,8 +64,8 @@ def _read_segment(files: Files, number: int, newest: bool, found: Recovered) -> 
         scan = SegmentScan(file, number)
         scan.check_header()
         segment.capacity = scan.size
-        for record in scan.records():
-            _take(record, segment, found)
+        rebuild = _Rebuild(found, segment)
+        scan.walk(rebuild.entry, rebuild.other)
         tail = scan.tail
         segment.tail, segment.sealed = tail.end, tail.sealed
         found.octets += tail.end
@@ -99,32 +99,56 @@ def _close_tail(file: File, segment: Segment, scan: SegmentScan, found: Recovere
         found.active = segment
 
 
-def _take(record: Record, segment: Segment, found: Recovered) -> None:
-    kind = record.kind
-    if kind == RecordKind.SEAL:
-        return
-    found.last_generation = max(found.last_generation, record.generation)
-    replay = found.replays.get(record.partition)
-    if kind == RecordKind.DROP:
-        boundary = U32.unpack(record.payload)[0]
-        dropped = found.dropped.get(record.partition)
-        if dropped is None or dropped.generation <= record.generation:
-            found.dropped[record.partition] = Dropped(record.generation, boundary, place_of(record))
-        if replay is not None and replay.generation <= record.generation:
-            del found.replays[record.partition]
-        return
-    if replay is None or replay.generation < record.generation:
-        dropped = found.dropped.get(record.partition)
-        if dropped is not None and dropped.generation >= record.generation:
+class _Rebuild:
+    """Hands the records of one segment to the partitions that they belong to."""
+
+    def __init__(self, found: Recovered, segment: Segment) -> None:
+        self._found = found
+        self._segment = segment
+        self._replays: dict[tuple[int, int], PartitionReplay] = {}
+
+    def entry(
+        self, generation: int, partition: int, index: int, term: int, kind: int, offset: int, length: int
+    ) -> None:
+        replay = self._replays.get((partition, generation)) or self._replay(partition, generation)
+        if replay is not None:
+            replay.entry(index, term, kind, self._segment.number, offset, length)
+
+    def other(self, record: Record) -> None:
+        if record.kind == RecordKind.DROP:
+            self._drop(record)
             return
-        replay = found.replays[record.partition] = PartitionReplay(record.partition, record.generation)
-    elif replay.generation > record.generation:
-        return
-    segment.partitions.add(record.partition)
-    if kind == RecordKind.ENTRY:
-        replay.entry(record)
-    else:
-        replay.other(record)
+        replay = self._replay(record.partition, record.generation)
+        if replay is not None:
+            replay.other(record)
+
+    def _replay(self, partition: int, generation: int) -> PartitionReplay | None:
+        """Where records of this generation go; None if it was dropped."""
+        found = self._found
+        found.last_generation = max(found.last_generation, generation)
+        replay = found.replays.get(partition)
+        if replay is not None and replay.generation > generation:
+            return None
+        if replay is None or replay.generation < generation:
+            dropped = found.dropped.get(partition)
+            if dropped is not None and dropped.generation >= generation:
+                return None
+            replay = found.replays[partition] = PartitionReplay(partition, generation)
+            self._replays.clear()
+        self._segment.partitions.add(partition)
+        self._replays[partition, generation] = replay
+        return replay
+
+    def _drop(self, record: Record) -> None:
+        found, partition, generation = self._found, record.partition, record.generation
+        found.last_generation = max(found.last_generation, generation)
+        self._replays.clear()
+        dropped = found.dropped.get(partition)
+        if dropped is None or dropped.generation <= generation:
+            found.dropped[partition] = Dropped(generation, U32.unpack(record.payload)[0], record.place)
+        replay = found.replays.get(partition)
+        if replay is not None and replay.generation <= generation:
+            del found.replays[partition]
 
 
 def _count_live(found: Recovered) -> None:

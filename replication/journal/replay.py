@@ -14,7 +14,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 
 from replication.journal.errors import DamagedJournalError
-from replication.journal.records import MARK_BYTES, U64, RecordKind, SnapshotBody, decode_hard_state
+from replication.journal.records import U64, RecordKind, SnapshotBody, decode_hard_state
 from replication.journal.scan import Record
 from replication.journal.segments import segment_name
 from replication.journal.stage import Place
@@ -43,32 +43,30 @@ class PartitionReplay:
     received: dict[int, dict[int, Row]] = field(default_factory=dict)
     """Entries of RECEIVED records, per installation, whose SNAPSHOT has not come."""
 
-    def entry(self, record: Record) -> None:
+    def entry(self, index: int, term: int, kind: int, segment: int, offset: int, length: int) -> None:
         """ENTRY supersedes everything from its index on."""
-        if record.log_index <= self.last:
-            self._truncate(record.log_index)
-        self.table.append(
-            record.log_index, record.term, record.entry_kind, record.segment, record.offset, record.length
-        )  # fmt: skip
-        self.last = record.log_index
+        if index <= self.last:
+            self._truncate(index)
+        self.table.append(index, term, kind, segment, offset, length)
+        self.last = index
 
     def other(self, record: Record) -> None:
         """Take a record of any kind but ENTRY, DROP and SEAL."""
         if record.kind == RecordKind.HARD_STATE:
-            self.hard_state = decode_hard_state(record.log_index, record.term, bytes(record.payload))
-            self.hard_state_place = place_of(record)
+            self.hard_state = decode_hard_state(record.index, record.term, record.payload)
+            self.hard_state_place = record.place
         elif record.kind == RecordKind.SNAPSHOT:
             self._take_snapshot(record)
         else:
-            mark = U64.unpack(record.payload[:MARK_BYTES])[0]
-            row = (record.term, record.entry_kind, record.segment, record.offset, record.length)
+            mark: int = U64.unpack_from(record.payload)[0]
+            row = (record.term, record.entry_kind, *record.place)
             if record.kind == RecordKind.RECEIVED:
-                self.received.setdefault(mark, {})[record.log_index] = row
+                self.received.setdefault(mark, {})[record.index] = row
                 return
             if mark < self.last:
                 self._truncate(mark + 1)
-            self.moved[record.log_index] = row
-            self.last = max(self.last, record.log_index)
+            self.moved[record.index] = row
+            self.last = max(self.last, record.index)
 
     def finish(self) -> None:
         """Merge what is outstanding. Raises DamagedJournalError if an entry is missing."""
@@ -80,9 +78,9 @@ class PartitionReplay:
         self._check()
 
     def _take_snapshot(self, record: Record) -> None:
-        body = SnapshotBody.decode(bytes(record.payload))
-        self.snapshot = body.snapshot(record.log_index, record.term)
-        self.snapshot_place = place_of(record)
+        body = SnapshotBody.decode(record.payload)
+        self.snapshot = body.snapshot(record.index, record.term)
+        self.snapshot_place = record.place
         self.body = body
         self._merge(self.moved)
         self.moved = {}
@@ -92,7 +90,7 @@ class PartitionReplay:
         }  # fmt: skip
         if self.last > body.last_index:
             self._truncate(body.last_index + 1)
-        self.last = max(self.table.indexes[-1] if self.table.indexes else 0, record.log_index)
+        self.last = max(self.table.indexes[-1] if self.table.indexes else 0, record.index)
 
     def _truncate(self, index: int) -> None:
         self.table.cut(self.table.row_from(index))
@@ -159,7 +157,3 @@ class PartitionReplay:
             )
         what = f"partition {self.partition} needs entry {index}, which no segment holds"
         return DamagedJournalError(name, offset, what)
-
-
-def place_of(record: Record) -> Place:
-    return Place(record.segment, record.offset, record.length)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NoReturn
 
 from replication.journal.errors import DamagedJournalError, UnsupportedJournalError
 from replication.journal.files import File
@@ -25,23 +25,30 @@ from replication.journal.records import (
     seed_of,
 )
 from replication.journal.segments import segment_name
+from replication.journal.stage import Place
 
 _BLOCK = 4 << 20
+_CRC_BYTES = CRC.size
+_ENTRY = int(RecordKind.ENTRY)
+_SEAL = int(RecordKind.SEAL)
 
 
-class Record(NamedTuple):
-    """A valid record. `payload` is only good until the next one is asked for."""
+TakeEntry = Callable[[int, int, int, int, int, int, int], None]
+"""Takes generation, partition, index, term, entry kind, and the record's offset and length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A valid record, other than an ENTRY or a SEAL."""
 
     kind: int
     entry_kind: int
     generation: int
     partition: int
-    log_index: int
+    index: int
     term: int
-    segment: int
-    offset: int
-    length: int
-    payload: memoryview
+    place: Place
+    payload: bytes
 
 
 @dataclass(slots=True)
@@ -80,61 +87,48 @@ class SegmentScan:
                     return
         raise DamagedJournalError(self.name, 0, "the segment header does not validate")
 
-    def records(self) -> Iterator[Record]:
-        """The valid records up to the first that is not; `tail` tells where and how they end."""
-        unpack, head, number, seed, size = (
+    def walk(self, take_entry: TakeEntry, take: Callable[[Record], None]) -> None:
+        """Hand over the valid records up to the first that is not; `tail` tells where and how they end.
+
+        ENTRY records come without their data, since a million of them has to be read in a few seconds.
+        """
+        unpack, crc32, head, number, seed = (
             RECORD.unpack_from,
+            zlib.crc32,
             RECORD_BYTES,
             self.number,
             self._seed,
-            self.size,
         )
-        base, at = FIRST_RECORD, 0
-        block = memoryview(self._file.read_at(base, _BLOCK))
+        base, at, block = self._refill(FIRST_RECORD, head)
         while True:
             if at + head > len(block):
                 base, at, block = self._refill(base + at, head)
                 if len(block) < head:
                     break
-            (
-                crc,
-                mark,
-                segment,
-                version,
-                kind,
-                entry_kind,
-                payload_length,
-                _,
-                generation,
-                partition,
-                index,
-                term,
-            ) = unpack(block, at)
-            length = head + payload_length
-            if mark != RECORD_MARK or segment != number or base + at + length > size:
-                break
-            if at + length > len(block):
-                base, at, block = self._refill(base + at, length)
-            end = at + length
-            if zlib.crc32(block[at + 4 : end], seed) != crc:
-                break
-            self._check_version(base + at, version, kind)
-            yield Record(
-                kind,
-                entry_kind,
-                generation,
-                partition,
-                index,
-                term,
-                number,
-                base + at,
-                length,
-                block[at + head : end],
+            crc, mark, segment, version, kind, entry_kind, size, _, generation, partition, index, term = (
+                unpack(block, at)
             )
-            at = end
-            if kind == RecordKind.SEAL:
-                self.tail.sealed = True
+            end = at + head + size
+            if mark != RECORD_MARK or segment != number or base + end > self.size:
                 break
+            if end > len(block):
+                base, at, block = self._refill(base + at, head + size)
+                end = head + size
+            if crc32(block[at + _CRC_BYTES : end], seed) != crc:
+                break
+            if version != RECORD_VERSION or kind not in RECORD_KINDS:
+                self._refuse(base + at, version, kind)
+            if kind == _ENTRY:
+                take_entry(generation, partition, index, term, entry_kind, base + at, end - at)
+            elif kind == _SEAL:
+                self.tail.sealed = True
+                at = end
+                break
+            else:
+                place = Place(number, base + at, end - at)
+                payload = bytes(block[at + head : end])
+                take(Record(kind, entry_kind, generation, partition, index, term, place, payload))
+            at = end
         self.tail.end = base + at
 
     def judge_tail(self) -> None:
@@ -157,11 +151,10 @@ class SegmentScan:
     def _refill(self, start: int, need: int) -> tuple[int, int, memoryview]:
         return start, 0, memoryview(self._file.read_at(start, max(_BLOCK, need)))
 
-    def _check_version(self, offset: int, version: int, kind: int) -> None:
-        if version != RECORD_VERSION or kind not in RECORD_KINDS:
-            raise UnsupportedJournalError(
-                self.name, offset, f"record version {version}, kind {kind} is not known"
-            )
+    def _refuse(self, offset: int, version: int, kind: int) -> NoReturn:
+        raise UnsupportedJournalError(
+            self.name, offset, f"record version {version}, kind {kind} is not known"
+        )
 
     def _candidates(self, start: int) -> Iterator[int]:
         """Offsets from `start` on where a record of this segment might begin."""
