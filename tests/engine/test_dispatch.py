@@ -412,6 +412,11 @@ def test_a_queue_without_attached_front_ends_holds_nothing() -> None:
     assert len(owner.ready) == 10
 
 
+def test_a_fresh_queue_holds_nothing() -> None:
+    owner = QueueOwner(state_with(10, mark=6, attached=(A,)), fresh=True)
+    assert not owner.held
+
+
 def test_an_at_most_once_queue_holds_nothing() -> None:
     owner = QueueOwner(state_with(10, mark=6, semantics=Semantics.AT_MOST_ONCE, attached=(A,)))
     assert not owner.held

@@ -369,7 +369,9 @@ BINDINGS = st.builds(
 
 
 class RoutesAgainstSearch(RuleBasedStateMachine):
-    """Any changes: the routes, cached or not, are those of a plain search over all bindings."""
+    """Any changes, beginning with a queue and an exchange of each type: the routes, cached or not,
+    are those of a plain search over all bindings.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -379,6 +381,9 @@ class RoutesAgainstSearch(RuleBasedStateMachine):
         self.declared: dict[str, Exchange] = {}
         self.queues: set[str] = set()
         self.bindings: set[Binding] = set()
+        for i, kind in enumerate(KINDS):
+            self.declare(f"e{i}", kind, None, False)
+        self.change_queue("q0", True)
 
     def teardown(self) -> None:
         exchange_module.CACHED_ROUTES = self.limit

@@ -217,6 +217,7 @@ class PartitionAgainstModel(RuleBasedStateMachine):
             assert {number: state.failure_count(number) for number in numbers} == model.counts
             assert {number for number in numbers if number in state.returned} == model.returned
             assert len(state.returned) == len(model.returned)
+            assert sum(map(len, state.failures.values())) == sum(map(bool, model.counts.values()))
 
     @invariant()
     def every_live_message_is_found_in_an_entry_that_was_kept(self) -> None:
@@ -389,6 +390,15 @@ def test_waiting_messages_cost_ranges_and_entries_not_messages() -> None:
     assert len(machine.queues[1].alive) == 200_000
     assert len(machine.snapshot()) < 200 * 16 + 200
     assert machine.live_indexes() == [(2, 201)]
+
+
+def test_pruning_keeps_the_record_of_the_oldest_message() -> None:
+    machine = machine_with(1)
+    machine.apply(2, published(1, uniform_run(5), 1))
+    machine.apply(3, one_batch([encode_settle(1, [(1, 2)])]))
+    for i in range(2 * partition.PRUNE_RECORDS):
+        machine.apply(4 + i, published(6 + i, uniform_run(1), 1))
+    assert machine.locate(3) == 2
 
 
 def test_fifo_traffic_leaves_no_records() -> None:
