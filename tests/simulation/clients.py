@@ -5,15 +5,13 @@ from __future__ import annotations
 import random
 import struct
 from array import array
-from collections.abc import Callable
 from functools import partial
-from itertools import count, groupby
+from itertools import groupby
 from typing import Any
 
 from cluster.definitions import QueueDefinition
 from cluster.link import Confirmation, LinkConsumer, PartitionLink
 from cluster.ports import Delivery
-from cluster.serving import FIRST_CONSUMER
 from node.runs import Run
 from tests.simulation.history import History, Outcome, QueueTerms, Receipt
 from tests.simulation.node import SimulatedNode
@@ -21,14 +19,13 @@ from tests.simulation.world import Action, Violation
 
 METHOD = b"publish:"
 _NAME = struct.Struct(">II")
-_numbers = count(FIRST_CONSUMER)
 
 
 class Session:
     """What a client session of a node is to a link (`cluster.link.Subscriber`)."""
 
     def __init__(self, node: SimulatedNode, history: History, chance: random.Random) -> None:
-        self.id = next(_numbers)
+        self.id = history.number()
         self.node = node
         self.life = node.life
         self.closed = False
@@ -171,6 +168,8 @@ class Consumer(Session):
         for sequence, content in enumerate(run.contents(), first):
             publisher, number = _NAME.unpack_from(content)
             receipt = Receipt(consumer, self.node.name, self.life, self.node.world.now)
+            if self.no_ack:
+                receipt.outcome = Outcome.SETTLED
             self.history.deliver(self.terms.name, publisher, number, receipt, redelivered)
             if not self.no_ack:
                 self.unsettled[sequence] = receipt
@@ -259,7 +258,7 @@ class Getter(Consumer):
             return
         if delivery is not None:
             # Each get is a consumer of its own: order is promised to nobody.
-            self.receive(delivery.run, delivery.first, delivery.redelivered, -next(_numbers))
+            self.receive(delivery.run, delivery.first, delivery.redelivered, -self.history.number())
             if not self.no_ack:
                 self.after(self.think_s, partial(self._act, delivery.first, delivery.first))
         self.after(self.chance.uniform(0.02, 0.2), self._get)
@@ -275,6 +274,3 @@ def ranges_of(sequences: list[int]) -> list[tuple[int, int]]:
         numbers = [number for _, number in group]
         found.append((numbers[0], numbers[-1]))
     return found
-
-
-SessionFactory = Callable[[SimulatedNode], Session]

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import count
 
-from tests.simulation.world import Violation, World
+from cluster.ports import FIRST_CONSUMER
+from tests.simulation.world import Violation
 
 
 class Outcome(Enum):
@@ -70,16 +72,20 @@ Lost = Callable[[Receipt], bool]
 class History:
     """Everything that clients did and saw; raises Violation as soon as a promise is broken."""
 
-    def __init__(self, world: World, queues: Iterable[QueueTerms], lost: Lost) -> None:
+    def __init__(self, queues: Iterable[QueueTerms], lost: Lost) -> None:
         self.queues = {queue.name: queue for queue in queues}
         self.messages: dict[int, list[Message]] = {}
         self.delivered = 0
         self.confirmed = 0
         self.redelivered = 0
-        self._world = world
+        self._numbers = count(FIRST_CONSUMER)
         self._lost = lost
         # The number of the last first delivery, by consumer and publisher.
         self._latest: dict[tuple[int, int], int] = {}
+
+    def number(self) -> int:
+        """A number for a session that no other has."""
+        return next(self._numbers)
 
     # -- publishers -----------------------------------------------------------------------------
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from replication.host import RAFT_TAG, SNAPSHOT_TAG
-from replication.transport.flow import Arrival, Inbox, Outbox, Parts
+from replication.transport.envelope import Envelope
+from replication.transport.flow import MESSAGE_OVERHEAD, Arrival, Inbox, Outbox, Parts
 from tests.simulation.world import World
 
 QUEUE_BYTES = 4 << 20
@@ -35,13 +36,15 @@ class NetworkFaults:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What `replication.transport.envelope` carries."""
+    """What travels at once: a ZeroMQ message."""
 
-    incarnation: int
-    sequence: int
-    seen_incarnation: int
-    seen_sequence: int
+    envelope: Envelope
     messages: Sequence[Parts]
+
+    @property
+    def size(self) -> int:
+        parts = sum(len(part) for message in self.messages for part in message)
+        return parts + MESSAGE_OVERHEAD * max(len(self.messages), 1)
 
 
 @dataclass(slots=True, eq=False)
@@ -93,7 +96,7 @@ class Transport:
         for name in network.names:
             if name != self.name:
                 outbox = Outbox(QUEUE_BYTES, WINDOW_BYTES, BATCH_BYTES)
-                self.peers[name] = Peer(outbox, Inbox(WINDOW_BYTES // 4))
+                self.peers[name] = Peer(outbox, Inbox())
 
     def send(self, peer: str, parts: Sequence[bytes | memoryview]) -> bool:
         """Queue a message until the next `flush`; False: dropped."""
@@ -120,10 +123,12 @@ class Transport:
     def _carry(self, link: Peer, messages: Sequence[Parts]) -> None:
         connection = link.connection
         assert connection is not None
-        inbox = link.inbox
-        batch = Batch(self.incarnation, link.outbox.sequence, inbox.incarnation, inbox.sequence, messages)
+        inbox, outbox = link.inbox, link.outbox
+        envelope = Envelope(
+            self.incarnation, outbox.sequence, inbox.incarnation, inbox.sequence, outbox.window_bytes, b""
+        )
         inbox.reported()
-        self._network.carry(connection, batch)
+        self._network.carry(connection, Batch(envelope, messages))
 
     def connected(self, peer: str, connection: Connection) -> None:
         """The connection to a peer works."""
@@ -141,14 +146,14 @@ class Transport:
 
     def take(self, peer: str, batch: Batch, lossy: Callable[[], bool]) -> None:
         """A batch has arrived."""
-        link = self.peers[peer]
-        arrival = link.inbox.arrived(batch.incarnation, batch.sequence, 256 * (1 + len(batch.messages)))
+        link, envelope = self.peers[peer], batch.envelope
+        arrival = link.inbox.arrived(envelope, batch.size)
         if arrival is Arrival.STALE:
             return
         if arrival is Arrival.AFTER_GAP:
             self.process.peer_gap(peer)
-        if batch.seen_incarnation == self.incarnation:
-            link.outbox.acknowledge(batch.seen_sequence)
+        if envelope.seen_incarnation == self.incarnation:
+            link.outbox.acknowledge(envelope.seen_sequence)
         for parts in batch.messages:
             if parts[0][:1] in (RAFT_TAG, SNAPSHOT_TAG) and lossy():
                 continue

@@ -150,8 +150,7 @@ class SimulatedNode:
             raise Violation(f"{self.name} does not recover its journal: {error!r}") from error
 
     def _rewrite(self, partition: int, entry: Entry) -> bytes | None:
-        owner = self.broker.owners.get(partition)
-        return None if owner is None else owner.machine.rewrite(entry.index, entry.data)
+        return self.broker.rewrite(partition, entry)
 
     def _ask(self, name: str, arguments: dict[str, Any], answer: Callable[[], None]) -> None:
         def answered(value: Any, refusal: Refusal | None) -> None:

@@ -1,0 +1,94 @@
+"""What is checked on the replicas themselves: one leader a term, equal states, memory given back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from cluster.catalog import CATALOG
+from replication.raft import Role
+from tests.simulation.node import SimulatedNode
+from tests.simulation.world import Violation
+
+
+class Agreement:
+    """Sees all nodes during the whole run."""
+
+    def __init__(self) -> None:
+        self._leaders: dict[tuple[int, int], tuple[str, int]] = {}
+        self._digests: dict[tuple[int, int], tuple[str, bytes]] = {}
+
+    def leaders(self, node: SimulatedNode) -> None:
+        """No term of a partition has two leaders, nor two owners."""
+        for partition, group in node.broker.host.groups.items():
+            if group.raft.role is Role.LEADER:
+                key, who = (partition, group.raft.term), (node.name, node.life)
+                first = self._leaders.setdefault(key, who)
+                if first != who:
+                    raise Violation(f"{first} and {who} lead partition {partition} in term {key[1]}")
+
+    def states(self, node: SimulatedNode) -> None:
+        """Two replicas that have applied the same entries are equal."""
+        for partition, index, digest in states_of(node):
+            first = self._digests.setdefault((partition, index), (node.name, digest))
+            if first[1] != digest:
+                raise Violation(
+                    f"partition {partition} differs on {first[0]} and {node.name} after entry {index}"
+                )
+
+
+def states_of(node: SimulatedNode) -> Iterator[tuple[int, int, bytes]]:
+    """Partition, applied index and digest of each replica on a node."""
+    catalog = node.broker.catalog
+    yield CATALOG, catalog.applied_index, catalog.state.snapshot()
+    for partition in node.broker.replicas:
+        machine = node.broker.owners[partition].machine
+        yield partition, machine.applied_index, machine.digest()
+
+
+def check_replicas(nodes: Iterable[SimulatedNode]) -> str | None:
+    """What replica has not applied all that another one has; None when all have."""
+    applied: dict[int, int] = {}
+    for node in nodes:
+        for partition, index, _ in states_of(node):
+            if applied.setdefault(partition, index) != index:
+                return f"{node.name} is not at the same entry of partition {partition}"
+    return None
+
+
+def check_memory(nodes: Iterable[SimulatedNode]) -> str | None:
+    """What is kept although nothing is left to do; None when everything was given back."""
+    nodes = list(nodes)
+    front_ends = {node.front_end for node in nodes}
+    for node in nodes:
+        for what, kept in kept_by(node, front_ends):
+            if kept:
+                return f"{node.name} keeps {what}: {kept}"
+    return None
+
+
+def kept_by(node: SimulatedNode, front_ends: set[int]) -> Iterator[tuple[str, object]]:
+    """Everything on an idle node that should be empty."""
+    broker = node.broker
+    for link in broker.links.values():
+        name = f"of its link to partition {link.partition}"
+        yield f"operations {name}", len(link.unacknowledged)
+        yield f"octets {name}", link.unacknowledged_bytes
+        yield f"requests {name}", {request.name for request in link._requests.values()}
+        yield f"leases {name}", {queue: list(held.ranges()) for queue, held in link.leases.items() if held}
+        yield f"publishers held back {name}", len(link._waiting)
+    for partition, owner in broker.owners.items():
+        name = f"of partition {partition}"
+        yield f"a proposal {name}", bool(owner.proposal)
+        yield f"waiters {name}", len(owner._waiters)
+        yield f"front ends {name} that are gone", owner._front_ends.keys() - front_ends
+        yield f"op batch numbers {name} of the dead", owner.machine._numbers.keys() - front_ends
+        for queue, state in owner.machine.queues.items():
+            yield f"messages {name} in queue {queue}", len(state.alive)
+            yield f"attached front ends {name}, queue {queue}", state.attached - front_ends
+    yield "catalog commands", len(broker.catalog._pending)
+    yield "messages that wait for a sync", len(broker.host._unsynced) + len(broker.host._syncing)
+    yield "snapshot streams", len(broker.host._senders) + len(broker.host._receivers)
+    yield "octets in outboxes", sum(peer.outbox.queued for peer in node.transport.peers.values())
+    journal = node.journal
+    room = 64 * journal._stage.active.capacity
+    yield "a journal that grows", journal.disk_bytes() if journal.disk_bytes() > room else 0

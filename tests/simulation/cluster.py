@@ -1,0 +1,252 @@
+"""A whole cluster with its clients in one process, driven by one seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from node.engine.entry import Semantics
+from node.engine.errors import Refusal
+from tests.simulation.checks import Agreement, check_memory, check_replicas
+from tests.simulation.clients import Consumer, Getter, Publisher, Session
+from tests.simulation.history import History, Message, QueueTerms, Receipt
+from tests.simulation.network import Network, NetworkFaults
+from tests.simulation.node import NodeSettings, SimulatedNode
+from tests.simulation.outages import Outages
+from tests.simulation.world import Violation, World
+
+NAMES = ("n1", "n2", "n3")
+VHOST = "/"
+
+QUEUES = (
+    QueueTerms("orders", ("n1", "n2", "n3")),
+    QueueTerms("invoices", ("n1", "n2", "n3")),
+    QueueTerms("events", ("n2", "n3", "n1"), at_most_once=True),
+    QueueTerms("samples", ("n2", "n3", "n1"), no_ack=True),
+    QueueTerms("local", ("n3",)),
+)
+TARGETS = (
+    ("orders",), ("orders",), ("invoices",), ("events",), ("samples",), ("local",),
+    ("orders", "invoices"), ("orders", "events", "samples"), ("invoices", "local"),
+)  # fmt: skip
+"""What publishers publish to; a message for several queues may touch several partitions."""
+
+PATIENCE_S = 60.0
+"""How long everything may take to come to rest once the faults are over."""
+
+
+@dataclass(slots=True)
+class Shape:
+    """What a seed makes of a simulation."""
+
+    settings: NodeSettings = field(default_factory=NodeSettings)
+    network: NetworkFaults = field(default_factory=NetworkFaults)
+    publishers: int = 4
+    consumers: int = 7
+    seconds: float = 4.0
+    faultless: bool = False
+
+
+class Cluster:
+    """Three nodes, their network, the clients and what they saw."""
+
+    def __init__(
+        self, seed: int, shape: Shape, node_type: type[SimulatedNode] = SimulatedNode
+    ) -> None:
+        self.world = World(seed)
+        self.shape = shape
+        self.chance = self.world.chance("clients")
+        self.outages = Outages(lambda: self.world.now)
+        self.network = Network(self.world, NAMES, shape.network)
+        self.history = History(QUEUES, self._lost)
+        self.agreement = Agreement()
+        self.sessions: list[Session] = []
+        self.healed = False
+        self.nodes: dict[str, SimulatedNode] = {}
+        for name in NAMES:
+            node = node_type(name, NAMES, self.world, self.network, shape.settings)
+            node.on_ready = self._node_ready
+            node.on_death = self._node_died
+            node.after_turn = self.agreement.leaders
+            self.nodes[name] = node
+        self._declared = 0
+        self._drained: dict[str, bool] = {}
+
+    def _lost(self, receipt: Receipt) -> bool:
+        """Whether the consumer's node has died since, or may have been given up."""
+        if self.nodes[receipt.node].life != receipt.life:
+            return True
+        return self.outages.during(receipt.node, receipt.time)
+
+    # -- the beginning --------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """All nodes up, all queues declared, all clients there."""
+        for node in self.nodes.values():
+            node.start()
+        self._wait(lambda: all(node.ready for node in self.nodes.values()), "the nodes do not start")
+        self._ask("n1", "declare_vhost", {"vhost": VHOST})
+        self._wait(lambda: self._declared == 1, "the virtual host is not declared")
+        for terms in QUEUES:
+            self._ask(self.chance.choice(NAMES), "declare_queue", self._declaration(terms))
+        self._wait(lambda: self._declared == len(QUEUES) + 1, "the queues are not declared")
+        for _ in range(self.shape.publishers):
+            self._add_publisher(self.nodes[self.chance.choice(NAMES)])
+        for terms in QUEUES:
+            self._add_consumer(self.nodes[self.chance.choice(NAMES)], terms)
+        for _ in range(self.shape.consumers - len(QUEUES)):
+            self._add_consumer(self.nodes[self.chance.choice(NAMES)], self.chance.choice(QUEUES))
+        self.world.after(0.5, self._sample)
+
+    def _declaration(self, terms: QueueTerms) -> dict[str, Any]:
+        semantics = Semantics.AT_MOST_ONCE if terms.at_most_once else Semantics.AT_LEAST_ONCE
+        return {
+            "vhost": VHOST, "name": terms.name, "replicas": list(terms.replicas), "transient": False,
+            "durable": True, "exclusive": False, "auto_delete": False, "arguments": {},
+            "semantics": int(semantics), "front_end": 0, "holder": 0,
+        }  # fmt: skip
+
+    def _ask(self, name: str, command: str, arguments: dict[str, Any]) -> None:
+        node = self.nodes[name]
+
+        def answered(value: Any, refusal: Refusal | None) -> None:
+            if refusal is not None:
+                raise Violation(f"{command} on {name} is refused: {refusal}")
+            self._declared += 1
+            if command == "declare_queue":
+                self._check_visible(arguments["name"])
+
+        node.input(lambda: node.broker.catalog.submit(command, arguments, answered, node.clock()))
+
+    def _check_visible(self, queue: str) -> None:
+        """A16: what one client has seen declared, every client sees."""
+        for node in self.nodes.values():
+            catalog = node.broker.catalog
+            if node.up and catalog.fresh(node.clock()) and (VHOST, queue) not in catalog.state.queues:
+                raise Violation(f"{queue} is declared, but a client on {node.name} does not see it")
+
+    def _wait(self, reached: Callable[[], bool], otherwise: str, patience: float = PATIENCE_S) -> None:
+        limit = self.world.now + patience
+        while not reached():
+            if self.world.now > limit:
+                raise Violation(f"{otherwise} within {patience} s")
+            self.world.run(self.world.now + 0.1)
+
+    # -- clients --------------------------------------------------------------------------------
+
+    def _add_publisher(self, node: SimulatedNode) -> None:
+        self.sessions.append(Publisher(node, self.history, self.chance, self.chance.choice(TARGETS)))
+
+    def _add_consumer(self, node: SimulatedNode, terms: QueueTerms) -> None:
+        kind = Getter if self.chance.random() < 0.1 else Consumer
+        self.sessions.append(kind(node, self.history, self.chance, terms))
+
+    def _node_died(self, node: SimulatedNode) -> None:
+        """The clients of a node die with it, or connect to another one."""
+        for session in [one for one in self.sessions if one.node is node]:
+            self.sessions.remove(session)
+            ready = [other for other in self.nodes.values() if other.ready]
+            if ready and not self.healed and self.chance.random() < 0.6:
+                self._replace(session, self.chance.choice(ready))
+
+    def _replace(self, session: Session, node: SimulatedNode) -> None:
+        if isinstance(session, Consumer):
+            self._add_consumer(node, session.terms)
+        else:
+            self._add_publisher(node)
+
+    def _node_ready(self, node: SimulatedNode) -> None:
+        """Clients come back to a node that is there again."""
+        if self.history.delivered and not self.healed:
+            if self.chance.random() < 0.7:
+                self._add_publisher(node)
+            self._add_consumer(node, self.chance.choice(QUEUES))
+
+    def close_some_consumer(self) -> None:
+        """A client cancels, and another one comes."""
+        consumers = [one for one in self.sessions if isinstance(one, Consumer) and one.attached]
+        if consumers:
+            consumer = self.chance.choice(consumers)
+            consumer.node.input(consumer.close)
+            self.sessions.remove(consumer)
+            ready = [node for node in self.nodes.values() if node.ready]
+            if ready:
+                self._add_consumer(self.chance.choice(ready), consumer.terms)
+
+    def _sample(self) -> None:
+        for node in self.nodes.values():
+            if node.up:
+                self.agreement.states(node)
+        self.world.after(0.5, self._sample)
+
+    # -- the end --------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Faults are over: everything confirmed is delivered and settled, and all replicas agree."""
+        self.healed = True
+        self._wait(lambda: all(node.ready for node in self.nodes.values()), "the nodes do not come back")
+        for session in self.sessions:
+            if isinstance(session, Consumer):
+                session.node.input(session.hurry)
+            elif isinstance(session, Publisher):
+                session.stopped = True
+        for terms in QUEUES:
+            drain = Consumer(self.nodes[self.chance.choice(NAMES)], self.history, self.chance, terms)
+            drain.finishing = True
+            self.sessions.append(drain)
+        self.world.note("draining")
+        limit = self.world.now + PATIENCE_S
+        while not self._at_rest():
+            if self.world.now > limit:
+                raise Violation(self._unrest())
+            self.world.run(self.world.now + 0.25)
+        self._check_agreement()
+
+    def _keeps(self, queue: QueueTerms, message: Message) -> bool:
+        if self.shape.faultless:
+            return True
+        return message.persistent and not queue.removing and not queue.transient
+
+    def _at_rest(self) -> bool:
+        if any(isinstance(one, Publisher) and one.outstanding for one in self.sessions):
+            return False
+        if self.history.unfinished(self._keeps):
+            return False
+        for terms in QUEUES:
+            self._ask_depth(terms.name)
+        return all(self._drained.get(terms.name) for terms in QUEUES)
+
+    def _ask_depth(self, queue: str) -> None:
+        node = self.nodes[self.chance.choice(NAMES)]
+        definition = node.broker.catalog.state.queue(VHOST, queue)
+
+        def answered(value: Any, delivery: object) -> None:
+            self._drained[queue] = value[0] == 0 and value[2] == 0
+
+        node.broker.link(definition.partition).request("count", [definition.id], answered)
+
+    def _unrest(self) -> str:
+        lost = [f"{queue}: {message}" for queue, message in self.history.unfinished(self._keeps)]
+        waiting = [
+            f"publisher {one.id} on {one.node.name} waits for {one.outstanding} confirms"
+            for one in self.sessions
+            if isinstance(one, Publisher) and one.outstanding
+        ]
+        deep = [name for name in (terms.name for terms in QUEUES) if not self._drained.get(name)]
+        return (
+            f"{PATIENCE_S:.0f} s after the faults ended: {len(lost)} confirmed messages are lost or stuck "
+            f"({'; '.join(lost[:4])}), queues not empty: {deep}, {'; '.join(waiting) or 'all confirmed'}"
+        )
+
+    def _check_agreement(self) -> None:
+        self._wait(lambda: check_replicas(self.nodes.values()) is None, self._disagreement(), 15.0)
+        for node in self.nodes.values():
+            self.agreement.states(node)
+        self._wait(lambda: check_memory(self.nodes.values()) is None, self._remains(), 15.0)
+
+    def _disagreement(self) -> str:
+        return check_replicas(self.nodes.values()) or "replicas do not catch up"
+
+    def _remains(self) -> str:
+        return check_memory(self.nodes.values()) or "memory is not given back"

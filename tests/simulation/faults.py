@@ -1,0 +1,242 @@
+"""What goes wrong in a simulation: each seed picks a few kinds of fault, and how often they happen."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import partial
+
+from replication.raft import Role
+from tests.simulation.cluster import NAMES, QUEUES, Cluster, Shape
+from tests.simulation.network import NetworkFaults
+from tests.simulation.node import NodeSettings, SimulatedNode
+from tests.simulation.outages import TOLERATED_S
+
+Incident = Callable[["Faults"], None]
+
+
+class Faults:
+    """Lets incidents happen to a cluster until they are over."""
+
+    def __init__(self, cluster: Cluster, kinds: tuple[str, ...], interval_s: float) -> None:
+        self.cluster = cluster
+        self.world = cluster.world
+        self.chance = cluster.world.chance("faults")
+        self._kinds = kinds
+        self._interval_s = interval_s
+        self._mending: list[Callable[[], None]] = []
+        self._over = False
+        self._next()
+
+    def _next(self) -> None:
+        self.world.after(self.chance.expovariate(1 / self._interval_s), self._happen)
+
+    def _happen(self) -> None:
+        if not self._over:
+            INCIDENTS[self.chance.choice(self._kinds)](self)
+            self._next()
+
+    def stop(self) -> None:
+        """Mend everything, and let nothing happen any more."""
+        self._over = True
+        self.world.note("the faults are over")
+        for mend in self._mending:
+            mend()
+        self.cluster.network.faults = NetworkFaults()
+        for node in self.cluster.nodes.values():
+            node.disk.sync_seconds = 0.0
+            node.disk.fail_sync_after = None
+            node.resume()
+            self._restart(node)
+
+    # -- choices --------------------------------------------------------------------------------
+
+    def running(self) -> list[SimulatedNode]:
+        return [node for node in self.cluster.nodes.values() if node.up and not node.paused]
+
+    def some_node(self) -> SimulatedNode | None:
+        """Any node that runs, an owner more often than not."""
+        running = self.running()
+        owners = [node for node in running if leads_something(node)]
+        if owners and self.chance.random() < 0.6:
+            return self.chance.choice(owners)
+        return self.chance.choice(running) if running else None
+
+    def for_a_while(self, low: float, high: float, mend: Callable[[], None]) -> None:
+        """Call `mend` later, or when the faults are over, once."""
+        done: list[bool] = []
+
+        def once() -> None:
+            if not done:
+                done.append(True)
+                mend()
+
+        self._mending.append(once)
+        self.world.after(self.chance.uniform(low, high), once)
+
+    def _restart(self, node: SimulatedNode) -> None:
+        if not node.up:
+            node.start()
+
+    # -- processes and machines -----------------------------------------------------------------
+
+    def kill(self) -> None:
+        """SIGKILL, and a restart."""
+        self._stop(self.some_node(), power=False)
+
+    def cut_power(self) -> None:
+        """One machine loses power."""
+        self._stop(self.some_node(), power=True)
+
+    def cut_all_power(self) -> None:
+        """All machines lose power at once."""
+        self.world.note("power fails everywhere")
+        for node in self.cluster.nodes.values():
+            self._stop(node, power=True)
+
+    def _stop(self, node: SimulatedNode | None, *, power: bool) -> None:
+        if node is not None and node.up:
+            node.stop(power=power)
+            self.for_a_while(0.02, 1.5, partial(self._restart, node))
+
+    def lose_disk(self) -> None:
+        """A node that hosts nothing alone loses its disk for good; never more than one in a run."""
+        alone = {terms.replicas[0] for terms in QUEUES if len(terms.replicas) == 1}
+        if any(node.lost_disk for node in self.cluster.nodes.values()):
+            return
+        node = self.cluster.nodes[self.chance.choice([name for name in NAMES if name not in alone])]
+        self.world.note(f"{node.name} loses its disk")
+        self._stop(node, power=True)
+        node.disk.wipe()
+        node.lost_disk = True
+
+    def freeze(self) -> None:
+        """SIGSTOP and, later, SIGCONT."""
+        node = self.some_node()
+        if node is None:
+            return
+        end = self.cluster.outages.begin([node.name])
+        node.pause()
+
+        def resume() -> None:
+            end()
+            node.resume()
+
+        self.for_a_while(0.05, 2.5, resume)
+
+    def jump(self) -> None:
+        """A clock jumps; the others seem to have been silent for so long."""
+        node = self.some_node()
+        if node is not None:
+            seconds = self.chance.choice((0.1, 0.5, 1.5, 5.0))
+            if seconds >= TOLERATED_S:
+                self.cluster.outages.seem_long(NAMES)
+            node.jump(seconds)
+
+    # -- disks ----------------------------------------------------------------------------------
+
+    def slow_disk(self) -> None:
+        """A disk takes long for each sync."""
+        disk = self.cluster.nodes[self.chance.choice(NAMES)].disk
+        disk.sync_seconds = self.chance.choice((0.005, 0.05, 0.3))
+        self.for_a_while(0.2, 2.0, lambda: setattr(disk, "sync_seconds", 0.0))
+
+    def fail_disk(self) -> None:
+        """A sync fails: the node stops."""
+        node = self.some_node()
+        if node is not None:
+            node.disk.fail_sync_after = self.chance.randint(0, 5)
+            self.for_a_while(0.5, 2.0, partial(self._recover_disk, node))
+
+    def _recover_disk(self, node: SimulatedNode) -> None:
+        node.disk.fail_sync_after = None
+        self._restart(node)
+
+    # -- the network ----------------------------------------------------------------------------
+
+    def reset(self) -> None:
+        """A connection breaks and comes back."""
+        sender, receiver = self.chance.sample(NAMES, 2)
+        self.world.note(f"the connection {sender}->{receiver} is reset")
+        self.cluster.network.break_connection(sender, receiver)
+
+    def cut_in_halves(self) -> None:
+        """One node on one side, two on the other."""
+        self.isolate(self.cluster.nodes[self.chance.choice(NAMES)])
+
+    def isolate_owner(self) -> None:
+        """A node that leads something is cut off from all others."""
+        node = self.some_node()
+        if node is not None:
+            self.isolate(node)
+
+    def isolate(self, node: SimulatedNode) -> None:
+        others = [name for name in NAMES if name != node.name]
+        self._cut({(node.name, other) for other in others} | {(other, node.name) for other in others})
+
+    def cut_one_way(self) -> None:
+        """Nothing passes from one node to another, but everything the other way."""
+        sender, receiver = self.chance.sample(NAMES, 2)
+        self._cut({(sender, receiver)})
+
+    def _cut(self, pairs: set[tuple[str, str]]) -> None:
+        text = ", ".join(f"{sender}->{receiver}" for sender, receiver in sorted(pairs))
+        self.world.note(f"cut: {text}")
+        end = self.cluster.outages.begin({name for pair in pairs for name in pair})
+        mend = self.cluster.network.cut(pairs)
+
+        def mended() -> None:
+            self.world.note(f"mended: {text}")
+            end()
+            mend()
+
+        self.for_a_while(0.05, self.chance.choice((0.5, 2.5, 7.0)), mended)
+
+    # -- clients --------------------------------------------------------------------------------
+
+    def cancel(self) -> None:
+        """A consumer goes with unsettled messages, and another one comes."""
+        self.cluster.close_some_consumer()
+
+
+def leads_something(node: SimulatedNode) -> bool:
+    return any(group.raft.role is Role.LEADER for group in node.broker.host.groups.values())
+
+
+INCIDENTS: dict[str, Incident] = {
+    "kill": Faults.kill,
+    "power": Faults.cut_power,
+    "blackout": Faults.cut_all_power,
+    "lost disk": Faults.lose_disk,
+    "freeze": Faults.freeze,
+    "jump": Faults.jump,
+    "slow disk": Faults.slow_disk,
+    "failing disk": Faults.fail_disk,
+    "reset": Faults.reset,
+    "halves": Faults.cut_in_halves,
+    "isolated owner": Faults.isolate_owner,
+    "one way": Faults.cut_one_way,
+    "cancel": Faults.cancel,
+}
+
+
+def shape_of(chance: random.Random, faultless: bool) -> Shape:
+    """Sizes, rates and the network's manners, as a seed has it."""
+    settings = NodeSettings(
+        snapshot_bytes=chance.choice((4 << 10, 24 << 10, 1 << 20)),
+        segment_bytes=chance.choice((8 << 10, 32 << 10)),
+        cache_bytes=chance.choice((1 << 10, 64 << 10)),
+        max_append_bytes=chance.choice((1, 1 << 20)),
+    )
+    network = NetworkFaults()
+    if not faultless:
+        network.late = chance.choice((0.0, 0.0, 0.05))
+        network.doubled = chance.choice((0.0, 0.05))
+        network.raft_loss = chance.choice((0.0, 0.0, 0.02, 0.1))
+    return Shape(settings, network, chance.choice((2, 4)), chance.choice((5, 8)), 3.5, faultless)
+
+
+def plan_of(chance: random.Random) -> tuple[tuple[str, ...], float]:
+    """Which incidents a seed has, and the mean time between two of them in seconds."""
+    kinds = chance.sample(sorted(INCIDENTS), chance.choice((1, 2, 4, len(INCIDENTS))))
+    return tuple(kinds), chance.choice((0.2, 0.4, 0.8))

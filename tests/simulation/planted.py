@@ -1,0 +1,72 @@
+"""Bugs planted on purpose, from outside the product: the simulator must find each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+from replication.journal.log import PartitionLog
+from replication.journal.table import EntryTable
+from replication.raft import HardState, Snapshot
+from replication.raft.leadership import Leadership
+from tests.simulation.node import SimulatedNode, SimulatedWriter
+
+
+def _forgotten_vote() -> AbstractContextManager[object]:
+    """Figure 2: votedFor is persistent. Here a restart forgets it."""
+    intact = PartitionLog.restore
+
+    def forgetful(
+        self: PartitionLog, hard_state: HardState, snapshot: Snapshot | None, table: EntryTable
+    ) -> None:
+        intact(self, replace(hard_state, vote=None), snapshot, table)
+
+    return mock.patch.object(PartitionLog, "restore", forgetful)
+
+
+def _old_term() -> AbstractContextManager[object]:
+    """§5.4.2, figure 8: copies of entries of older terms do not commit them. Here they do."""
+
+    def counting_all(self: Leadership) -> None:
+        state = self._state
+        index = self._majority_match(state.members.voters)
+        if index > state.log.commit:
+            state.log.commit = index
+            self.flush_wanted = True
+
+    return mock.patch.object(Leadership, "_advance_commit", counting_all)
+
+
+class HastyWriter(SimulatedWriter):
+    """Says that a batch is on disk when it only begins to write it."""
+
+    def started(self, batch: Any) -> None:
+        results = [(partition, *end) for partition, end in batch.staged.ends.items()]
+        self._node.after(0.0, lambda: self._node.durable(results))
+
+
+class HastyNode(SimulatedNode):
+    """Confirms before the fsync (design rule 3 forbids it)."""
+
+    writer_type = HastyWriter
+
+
+BUGS: dict[str, tuple[type[SimulatedNode], Callable[[], AbstractContextManager[object]]]] = {
+    "forgotten vote": (SimulatedNode, _forgotten_vote),
+    "commit in an old term": (SimulatedNode, _old_term),
+    "confirm before fsync": (HastyNode, nullcontext),
+}
+
+
+@contextmanager
+def planted(bug: str | None) -> Iterator[type[SimulatedNode]]:
+    """The type of node to run while the bug is in place; without one, what the product is."""
+    if bug is None:
+        yield SimulatedNode
+        return
+    node_type, patch = BUGS[bug]
+    with patch():
+        yield node_type

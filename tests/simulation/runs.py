@@ -1,0 +1,54 @@
+"""One seed: its cluster, its faults, its end; and the report when a promise was broken."""
+
+from __future__ import annotations
+
+import traceback
+
+from tests.simulation.cluster import Cluster
+from tests.simulation.faults import Faults, plan_of, shape_of
+from tests.simulation.node import SimulatedNode
+from tests.simulation.world import World
+
+FAULTLESS_EVERY = 20
+"""Every so many seeds one without any faults, in which the strictest promises hold."""
+
+
+class SeedFailure(AssertionError):
+    """A seed that broke a promise, with all that is needed to look into it."""
+
+    def __init__(self, cluster: Cluster, cause: BaseException, bug: str | None) -> None:
+        seed = cluster.world.seed
+        option = f" --bug '{bug}'" if bug else ""
+        self.seed = seed
+        self.cause = cause
+        lines = [f"  {line}" for line in cluster.world.trace]
+        if not isinstance(cause, AssertionError):
+            lines += traceback.format_exception(cause)[-6:]
+        super().__init__(
+            "\n".join(
+                [
+                    f"seed {seed} at {cluster.world.now:.4f} s: {type(cause).__name__}: {cause}",
+                    f"replay: python -m tests.simulation --seed {seed}{option}",
+                    "last events:",
+                    *lines,
+                ]
+            )
+        )
+
+
+def run_seed(seed: int, node_type: type[SimulatedNode] = SimulatedNode, bug: str | None = None) -> Cluster:
+    """Run one seed to its end. Raises SeedFailure."""
+    chance = World(seed).chance("shape")
+    faultless = seed % FAULTLESS_EVERY == 0
+    cluster = Cluster(seed, shape_of(chance, faultless), node_type)
+    try:
+        cluster.start()
+        kinds, interval_s = plan_of(chance)
+        faults = None if faultless else Faults(cluster, kinds, interval_s)
+        cluster.world.run(cluster.world.now + cluster.shape.seconds)
+        if faults is not None:
+            faults.stop()
+        cluster.settle()
+    except Exception as error:
+        raise SeedFailure(cluster, error, bug) from error
+    return cluster
