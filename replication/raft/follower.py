@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from replication.raft.errors import InvariantError
 from replication.raft.messages import (
     AppendRejection,
     AppendRequest,
@@ -36,7 +37,7 @@ class Follower:
             self._acknowledge(log.commit)
             return
         if prev != log.last_index or request.prev_term != log.last_term:
-            if prev > log.commit and not log.matches(prev, request.prev_term):
+            if prev > log.last_index or log.conflicts(prev, request.prev_term):
                 self._reject(request)
                 return
             entries = self._new_entries(entries)
@@ -59,14 +60,12 @@ class Follower:
         """
         log = self._state.log
         for position, entry in enumerate(entries):
-            if entry.index <= log.commit:
-                continue
             if entry.index > log.last_index:
-                return entries[position:] if position else entries
-            if log.term(entry.index) != entry.term:
+                return entries[position:]
+            if log.conflicts(entry.index, entry.term):
                 log.truncate(entry.index)
                 self._state.members.truncate(entry.index)
-                return entries[position:] if position else entries
+                return entries[position:]
         return []
 
     def _acknowledge(self, index: int) -> None:
@@ -76,6 +75,8 @@ class Follower:
 
     def _reject(self, request: AppendRequest) -> None:
         state = self._state
+        if request.prev_index <= state.log.commit:
+            raise InvariantError(f"{request.sender} leads without committed entry {request.prev_index}")
         hint_index, hint_term = state.log.conflict_hint(request.prev_index, request.prev_term)
         state.messages_after_sync.append(
             AppendRejection(

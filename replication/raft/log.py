@@ -77,6 +77,13 @@ class RaftLog:
         except CompactedError:
             return False
 
+    def conflicts(self, index: int, term: int) -> bool:
+        """Whether the log is known to have another entry at `index` ≤ last_index than that of `term`."""
+        try:
+            return self.term(index) != term
+        except CompactedError:
+            return False
+
     def append(self, entry: Entry) -> None:
         """Add an entry of this leader's own, or one that follows the last."""
         self.tail.append(entry)

@@ -238,7 +238,7 @@ def test_a_refusal_of_a_pre_vote_can_carry_a_newer_term() -> None:
 
 
 def test_a_follower_of_a_living_leader_gives_no_votes() -> None:
-    """Thesis §4.2.3: within the election time-out of hearing a leader, ignore vote requests and their terms."""
+    """Thesis §4.2.3: within the election time-out of hearing a leader, vote requests are ignored."""
     replica = Replica()
     replica.follow()
     replica.step(PreVoteRequest("c", "a", 2, 9, 9), VoteRequest("c", "a", 9, 9, 9, False))
