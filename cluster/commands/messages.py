@@ -76,17 +76,17 @@ def _bodies(message: tuple[str, ...], size: int | None, count: int) -> tuple[Ite
 
 
 def _report(publisher: Publisher, where: pika.URLParameters, target: Target) -> None:
-    counts = f"{publisher.confirmed} of {publisher.published} messages confirmed"
+    counts = f"{publisher.confirmed} of {publisher.published} confirmed"
     if publisher.failure is not None:
         progress = f"; {counts}" if publisher.published else ""
         raise CommandError(explain(where, publisher.failure) + progress)
     if publisher.returned:
         raise CommandError(
-            f"{place(where)} returned {publisher.returned} messages: no queue is bound to exchange "
+            f"{place(where)} returned {publisher.returned} of {publisher.published}: no queue is bound to exchange "
             f"{target.exchange!r} with routing key {target.routing_key!r}"
         )
     if publisher.refused:
-        raise CommandError(f"{place(where)} refused (nack) {publisher.refused} messages; {counts}")
+        raise CommandError(f"{place(where)} refused (nack) {publisher.refused}; {counts}")
     click.echo(counts, err=True)
 
 
@@ -147,7 +147,7 @@ def consume(url: str, queue: str, count: int | None, idle: float | None, quiet: 
                     bar.update(1)
             except KeyboardInterrupt:
                 channel.cancel()
-    click.echo(f"{taken} messages consumed", err=True)
+    click.echo(f"{taken} consumed", err=True)
     if not taken and (count is not None or idle is not None):
         sys.exit(NOTHING_THERE)
 
