@@ -34,7 +34,7 @@ from cluster.transient_log import TransientLog
 from node.engine.entry import Semantics
 from replication.host import RAFT_TAG, SNAPSHOT_TAG, Host, Writer
 from replication.journal import Journal
-from replication.raft import Entry, Membership, RaftConfig
+from replication.raft import Entry, Membership, NotLeaderError, RaftConfig
 
 OWNERS_TAG: Final = b"A"
 """Announces which partitions a node owns, and in which terms."""
@@ -300,9 +300,17 @@ class Broker:
 
     def node_started(self, node: NodeDefinition, previous: int) -> None:
         """A node runs anew: what its former process held is nobody's."""
-        if previous:
-            for owner in self.owners.values():
+        for owner in self.owners.values():
+            if previous:
                 owner.front_end_lost(previous)
+            if owner.active:
+                # It may have greeted this owner before the owner could know of it.
+                self._ask_greeting(owner, node.front_end)
+
+    def _ask_greeting(self, owner: PartitionOwner, front_end: int) -> None:
+        port = self.front_end_port(owner.partition, front_end)
+        if port is not None:
+            port.resync()
 
     # -- links and owners -----------------------------------------------------------------------
 
@@ -367,10 +375,14 @@ class Broker:
 
     # -- OwnerContext ---------------------------------------------------------------------------
 
-    def propose(self, partition: int, data: bytes) -> int:
+    def propose(self, partition: int, data: bytes) -> int | None:
         log = self._transient.get(partition)
         if log is None:
-            return self.host.propose(partition, data, self.now)
+            try:
+                return self.host.propose(partition, data, self.now)
+            except NotLeaderError:
+                # The group has stepped down, or is handing over: its machine hears of it in this turn.
+                return None
         index = log.append(data)
         self._transient_entries.append((self.owners[partition], index, data))
         return index

@@ -211,13 +211,14 @@ class PartitionLink:
         owner.hello(
             self._front_end, self._epoch, self._node, [one.terms() for one in self.consumers.values()]
         )
-        for batch in self.unacknowledged:
+        # An owner in this process answers at once, so what is sent may change under the loops.
+        for batch in list(self.unacknowledged):
             owner.operations(self._front_end, self._epoch, batch.number, batch.data)
         self._take_batch()
         leases = {queue: list(leased.ranges()) for queue, leased in self.leases.items() if leased}
         owner.held(self._front_end, self._epoch, leases)
         self._credits.clear()
-        for number, request in self._requests.items():
+        for number, request in list(self._requests.items()):
             self._send_request(number, request)
 
     def abandon(self) -> None:

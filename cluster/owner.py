@@ -48,8 +48,8 @@ ACCESS_REFUSED: Final = [403, "ACCESS_REFUSED - queue in exclusive use"]
 class OwnerContext(Protocol):
     """What an owner needs of its node."""
 
-    def propose(self, partition: int, data: bytes) -> int:
-        """Append an entry to the partition's log; its index."""
+    def propose(self, partition: int, data: bytes) -> int | None:
+        """Append an entry to the partition's log; its index, or None while that is impossible."""
 
     def disk_idle(self) -> bool:
         """Whether an entry proposed now would be written at once."""
@@ -155,11 +155,11 @@ class PartitionOwner:
 
     def _follow_up(self, index: int, applied: Applied) -> None:
         """Act, as the owner, on what an entry did."""
+        for queue in applied.created:
+            self.queues[queue] = QueueOwner(self.machine.queues[queue], fresh=True)
         for queue, first, last in applied.appended:
             self.queues[queue].append(first, last)
             self._serving.mark(queue)
-        for queue in applied.created:
-            self.queues[queue] = QueueOwner(self.machine.queues[queue], fresh=True)
         for front_end, queue, first, last in applied.returned:
             self._returned(front_end, queue, first, last)
         for queue in applied.dropped:
@@ -446,8 +446,10 @@ class PartitionOwner:
             return True
         if proposal.size < PROPOSE_AT_BYTES and not self._context.disk_idle():
             return False
-        self.proposal = Proposal()
         index = self._context.propose(self.partition, proposal.encode())
+        if index is None:
+            return False
+        self.proposal = Proposal()
         self._last_proposed = max(self._last_proposed, index)
         for callback in proposal.committed:
             self._waiters.append((index, callback))
