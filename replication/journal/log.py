@@ -47,7 +47,7 @@ class PartitionLog:
         commit = min(hard_state.commit, self.last_index())
         self._hard_state = HardState(hard_state.term, hard_state.vote, commit)
         behind = table.row_from(self._snapshot_index + 1)
-        self._note_live(((0, behind),))
+        self._live = closed_ranges(table.indexes, behind)
         self.bytes_since_snapshot = sum(table.lengths[behind:])
 
     # -- what the Raft core reads ---------------------------------------------------------------
@@ -107,19 +107,25 @@ class PartitionLog:
         Raises CompactedError if it is neither.
         """
         row = self._row(index)
-        if not self._reader.holds(self.table.key(row)) and index == self._next_miss:
-            rows = self._reader.ahead(self.table, row)
-            self._next_miss = self.table.indexes[rows[-1]] + 1
-            return self._reader.fetch(self.table, rows)[0]
-        self._next_miss = index + 1
-        return self._reader.fetch(self.table, (row,))[0]
+        held = self._reader.held(self.table, row)
+        if held is not None:
+            return held
+        rows = self._reader.ahead(self.table, row) if index == self._next_miss else range(row, row + 1)
+        self._next_miss = self.table.indexes[rows[-1]] + 1
+        return self._reader.fetch(self.table, rows)[0]
 
     def entries_at(self, indexes: Iterable[int]) -> list[Entry]:
-        """The entries of ascending `indexes`, each in the log or live, read in large blocks.
+        """The entries of strictly ascending `indexes`, each in the log or live, read in large blocks.
 
         Raises CompactedError if one is neither.
         """
-        return self._reader.fetch(self.table, [self._row(index) for index in indexes])
+        wanted = list(indexes)
+        if not wanted:
+            return []
+        rows: Sequence[int] = range(self._row(wanted[0]), self._row(wanted[-1]) + 1)
+        if len(rows) != len(wanted) or wanted[-1] - wanted[0] != len(wanted) - 1:
+            rows = [self._row(index) for index in wanted]
+        return self._reader.fetch(self.table, rows)
 
     def live(self) -> list[tuple[int, int]]:
         """Closed ranges of the indexes up to the snapshot's whose entries stay readable."""
@@ -191,7 +197,7 @@ class PartitionLog:
             place = self._add(RecordKind.RECEIVED, entry.index, entry.term, payload, entry.kind)
             self.table.append(entry.index, entry.term, entry.kind, *place)
             self._stage.unwritten[place.key] = entry.data
-        self._replace_snapshot(snapshot, ((0, len(self.table)),))
+        self._replace_snapshot(snapshot, len(self.table))
         self.bytes_since_snapshot = 0
         self._stage.staged.ends[self.partition] = (snapshot.index, snapshot.term)
 
@@ -204,19 +210,10 @@ class PartitionLog:
             raise ValueError(
                 f"snapshot at {snapshot.index}, log of {self.first_index()} to {self.last_index()}"
             )
-        old, table = self.table, EntryTable()
-        spans, behind = old.selected(sorted(live), snapshot.index)
-        dead_from = 0
-        for low, high in spans:
-            self._stage.bury_rows(old, dead_from, low)
-            table.copy_rows(old, low, high)
-            dead_from = high
-        self._stage.bury_rows(old, dead_from, behind)
-        kept = len(table)
-        table.copy_rows(old, behind, len(old))
-        self.table = table
-        self._replace_snapshot(snapshot, ((0, kept),))
-        self.bytes_since_snapshot = sum(table.lengths[kept:])
+        self.table, dead, kept = self.table.divide(sorted(live), snapshot.index)
+        self._stage.bury_rows(dead, 0, len(dead))
+        self._replace_snapshot(snapshot, kept)
+        self.bytes_since_snapshot = sum(self.table.lengths[kept:])
 
     def _truncate(self, index: int) -> None:
         row = self.table.row_from(index)
@@ -224,17 +221,11 @@ class PartitionLog:
         self.bytes_since_snapshot -= sum(self.table.lengths[row:])
         self.table.cut(row)
 
-    def _replace_snapshot(self, snapshot: Snapshot, spans: Iterable[tuple[int, int]]) -> None:
+    def _replace_snapshot(self, snapshot: Snapshot, live_rows: int) -> None:
         self._snapshot = snapshot
         self._snapshot_index = snapshot.index
-        self._note_live(spans)
+        self._live = closed_ranges(self.table.indexes, live_rows)
         self.stage_snapshot()
-
-    def _note_live(self, spans: Iterable[tuple[int, int]]) -> None:
-        self._live = array("Q")
-        for low, high in spans:
-            for closed in closed_ranges(self.table.indexes, low, high):
-                self._live.extend(closed)
 
     # -- what keeps records alive when their segment goes ---------------------------------------
 

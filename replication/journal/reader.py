@@ -10,14 +10,7 @@ from replication.journal.cache import EntryCache
 from replication.journal.counters import JournalCounters
 from replication.journal.errors import DamagedJournalError
 from replication.journal.files import File, Files
-from replication.journal.records import (
-    CRC,
-    MARK_BYTES,
-    MARKED_KINDS,
-    RECORD_BODY,
-    RECORD_BYTES,
-    seed_of,
-)
+from replication.journal.records import CRC, MARK_BYTES, MARKED_KINDS, RECORD, RECORD_BYTES, seed_of
 from replication.journal.segments import segment_name
 from replication.journal.table import EntryTable
 from replication.raft.types import Entry, EntryKind
@@ -25,6 +18,8 @@ from replication.raft.types import Entry, EntryKind
 _OPEN_FILES = 64
 """Descriptors kept for reading; a backlog of 100 GB has 1,600 segments."""
 
+_CRC_BYTES = CRC.size
+_MARKED_BYTES = RECORD_BYTES + MARK_BYTES
 _KINDS = {int(kind): kind for kind in EntryKind}
 
 
@@ -68,6 +63,17 @@ class EntryReader:
         """Whether the entry at `key` is in memory."""
         return key in self._unwritten or self._cache.get(key) is not None
 
+    def held(self, table: EntryTable, row: int) -> Entry | None:
+        """The entry of `row` if it is in memory."""
+        key = table.segments[row] << 32 | table.offsets[row]
+        data = self._unwritten.get(key)
+        if data is None:
+            data = self._cache.get(key)
+            if data is None:
+                return None
+        self._counters.cache_hits += 1
+        return Entry(table.indexes[row], table.terms[row], _KINDS[table.kinds[row]], data)
+
     def fetch(self, table: EntryTable, rows: Sequence[int]) -> list[Entry]:
         """The entries of `rows`, in order; neighbours on disk are read together.
 
@@ -76,19 +82,14 @@ class EntryReader:
         entries: list[Entry] = []
         at = 0
         while at < len(rows):
-            row = rows[at]
-            key = table.key(row)
-            data = self._unwritten.get(key)
-            if data is None:
-                data = self._cache.get(key)
-            if data is not None:
-                self._counters.cache_hits += 1
-                entries.append(Entry(table.indexes[row], table.terms[row], _KINDS[table.kinds[row]], data))
+            entry = self.held(table, rows[at])
+            if entry is not None:
+                entries.append(entry)
                 at += 1
-                continue
-            end = self._block_end(table, rows, at)
-            self._read(table, rows[at:end], entries)
-            at = end
+            else:
+                end = self._block_end(table, rows, at)
+                self._read(table, rows[at:end], entries)
+                at = end
         return entries
 
     def ahead(self, table: EntryTable, row: int) -> range:
@@ -98,50 +99,49 @@ class EntryReader:
 
     def _block_end(self, table: EntryTable, rows: Sequence[int], at: int) -> int:
         """How far rows[at:] can be read at once: same segment, ascending, within a block, not held."""
-        row = rows[at]
-        segment = table.segments[row]
-        limit = table.offsets[row] + self.block
-        tail = table.offsets[row] + table.lengths[row]
-        at += 1
-        while at < len(rows):
-            row = rows[at]
-            offset = table.offsets[row]
-            end = offset + table.lengths[row]
-            if table.segments[row] != segment or offset < tail or end > limit or self.holds(table.key(row)):
-                break
+        segments, offsets, lengths = table.segments, table.offsets, table.lengths
+        segment = segments[rows[at]]
+        tail = offsets[rows[at]] + lengths[rows[at]]
+        limit = tail - lengths[rows[at]] + self.block
+        for position in range(at + 1, len(rows)):
+            row = rows[position]
+            offset = offsets[row]
+            end = offset + lengths[row]
+            if segments[row] != segment or offset < tail or end > limit or self.holds(segment << 32 | offset):
+                return position
             tail = end
-            at += 1
-        return at
+        return len(rows)
 
     def _read(self, table: EntryTable, rows: Sequence[int], entries: list[Entry]) -> None:
+        """Read one block and add the entries of `rows`, which all lie in it."""
         segment = table.segments[rows[0]]
         start = table.offsets[rows[0]]
         length = table.offsets[rows[-1]] + table.lengths[rows[-1]] - start
-        block = memoryview(self._handle(segment).read_at(start, length))
+        block = self._handle(segment).read_at(start, length)
+        view = memoryview(block)
         self._counters.cache_misses += len(rows)
         self._counters.blocks_read += 1
         self._counters.bytes_read += len(block)
-        seed = seed_of(segment)
+        crc32, unpack, keep, seed = zlib.crc32, RECORD.unpack_from, self._cache.put, seed_of(segment)
         for row in rows:
-            offset = table.offsets[row] - start
-            record = block[offset : offset + table.lengths[row]]
-            data = self._decode(table, row, record, seed)
-            self._cache.put(table.key(row), data)
-            entries.append(Entry(table.indexes[row], table.terms[row], _KINDS[table.kinds[row]], data))
+            index, term = table.indexes[row], table.terms[row]
+            first = table.offsets[row] - start
+            end = first + table.lengths[row]
+            if end > len(block):
+                raise self._damaged(table, row)
+            crc, _, _, _, kind, entry_kind, _, _, _, _, found_index, found_term = unpack(block, first)
+            if crc != crc32(view[first + _CRC_BYTES : end], seed) or (found_index, found_term) != (
+                index,
+                term,
+            ):
+                raise self._damaged(table, row)
+            data = block[first + (_MARKED_BYTES if kind in MARKED_KINDS else RECORD_BYTES) : end]
+            keep(segment << 32 | table.offsets[row], data)
+            entries.append(Entry(index, term, _KINDS[entry_kind], data))
 
-    def _decode(self, table: EntryTable, row: int, record: memoryview, seed: int) -> bytes:
-        if len(record) == table.lengths[row] and CRC.unpack_from(record)[0] == zlib.crc32(
-            record[CRC.size :], seed
-        ):
-            body = RECORD_BODY.unpack_from(record, CRC.size)
-            if body[9:11] == (table.indexes[row], table.terms[row]):
-                start = RECORD_BYTES + (MARK_BYTES if body[3] in MARKED_KINDS else 0)
-                return bytes(record[start:])
-        raise DamagedJournalError(
-            segment_name(table.segments[row]),
-            table.offsets[row],
-            f"entry {table.indexes[row]} of term {table.terms[row]} is not there",
-        )
+    def _damaged(self, table: EntryTable, row: int) -> DamagedJournalError:
+        what = f"entry {table.indexes[row]} of term {table.terms[row]} is not there"
+        return DamagedJournalError(segment_name(table.segments[row]), table.offsets[row], what)
 
     def _handle(self, segment: int) -> File:
         handle = self._handles.get(segment)

@@ -102,12 +102,7 @@ class PartitionReplay:
         """Keep the live entries up to the snapshot and everything behind it."""
         assert self.snapshot is not None
         pairs = iter(body.live)
-        spans, behind = self.table.selected(list(zip(pairs, pairs, strict=True)), self.snapshot.index)
-        table = EntryTable()
-        for low, high in spans:
-            table.copy_rows(self.table, low, high)
-        table.copy_rows(self.table, behind, len(self.table))
-        self.table = table
+        self.table = self.table.divide(list(zip(pairs, pairs, strict=True)), self.snapshot.index)[0]
 
     def _merge(self, rows: dict[int, Row]) -> None:
         """Put rows into the table; where it has the entry, the later record counts."""

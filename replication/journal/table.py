@@ -5,6 +5,12 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import compress
+
+_FRAGMENT_ROWS = 16
+"""With fewer rows a span than this, dividing by a mask is faster than slicing."""
+
+_INVERTED = b"\1\0" + bytes(254)
 
 
 class EntryTable:
@@ -102,32 +108,74 @@ class EntryTable:
                 return
             yield row
 
-    def selected(self, ranges: Sequence[tuple[int, int]], upto: int) -> tuple[list[tuple[int, int]], int]:
-        """Row spans [low, high) of the closed index ranges up to `upto`, and the first row behind that.
+    def divide(self, ranges: Sequence[tuple[int, int]], upto: int) -> tuple[EntryTable, EntryTable, int]:
+        """Rows that stay and rows that go, if of the indexes up to `upto` only the closed ranges stay.
 
-        Ranges must be sorted and disjoint.
+        Also returns how many of those up to `upto` stay. Ranges must be sorted and disjoint.
         """
         behind = bisect_right(self.indexes, upto)
+        spans = self._spans(ranges, behind)
+        kept = sum(high - low for low, high in spans)
+        spans.append((behind, len(self)))
+        if len(spans) * _FRAGMENT_ROWS > len(self):
+            return *self._divide_by_mask(spans), kept
+        living, dead = EntryTable(), EntryTable()
+        dead_from = 0
+        for low, high in spans:
+            dead.copy_rows(self, dead_from, low)
+            living.copy_rows(self, low, high)
+            dead_from = high
+        return living, dead, kept
+
+    def _spans(self, ranges: Sequence[tuple[int, int]], behind: int) -> list[tuple[int, int]]:
+        """Rows [low, high) below `behind` of each range."""
+        indexes = self.indexes
         spans = []
         low = 0
         for first, last in ranges:
-            low = bisect_left(self.indexes, first, low, behind)
-            high = bisect_right(self.indexes, last, low, behind)
+            if low >= behind:
+                break
+            if indexes[low] < first:
+                low = bisect_left(indexes, first, low, behind)
+            high = low + last - first + 1
+            if high > behind or indexes[high - 1] != last:
+                high = bisect_right(indexes, last, low, behind)
             if low < high:
                 spans.append((low, high))
             low = high
-        return spans, behind
+        return spans
+
+    def _divide_by_mask(self, spans: Sequence[tuple[int, int]]) -> tuple[EntryTable, EntryTable]:
+        """Many short spans: one pass over each column instead of a slice for each span."""
+        mask = bytearray(len(self))
+        for low, high in spans:
+            mask[low:high] = b"\1" * (high - low)
+        return self._masked(mask), self._masked(mask.translate(_INVERTED))
+
+    def _masked(self, mask: bytearray) -> EntryTable:
+        table = EntryTable()
+        table.indexes = array("Q", compress(self.indexes, mask))
+        table.terms = array("Q", compress(self.terms, mask))
+        table.kinds = array("B", compress(self.kinds, mask))
+        table.segments = array("I", compress(self.segments, mask))
+        table.offsets = array("I", compress(self.offsets, mask))
+        table.lengths = array("I", compress(self.lengths, mask))
+        return table
 
 
-def closed_ranges(indexes: array[int], low: int, high: int) -> Iterator[tuple[int, int]]:
-    """The runs of consecutive numbers in indexes[low:high], as closed ranges."""
-    while low < high:
+def closed_ranges(indexes: array[int], count: int) -> array[int]:
+    """First and last, in turn, of the runs of consecutive numbers in indexes[:count]."""
+    ranges = array("Q")
+    low = 0
+    while low < count:
         first = indexes[low]
-        end = high
-        if indexes[high - 1] - first != high - 1 - low:
-            end = _run_end(indexes, low, high)
-        yield first, indexes[end - 1]
+        end = low + 1
+        if end < count and indexes[end] == first + 1:
+            end = _run_end(indexes, low, count)
+        ranges.append(first)
+        ranges.append(indexes[end - 1])
         low = end
+    return ranges
 
 
 def _run_end(indexes: array[int], low: int, high: int) -> int:
