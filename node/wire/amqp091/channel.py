@@ -35,9 +35,10 @@ from node.wire.amqp091.errors import (
 from node.wire.amqp091.incoming import IncomingContent
 from node.wire.amqp091.limits import ConnectionLimits
 from node.wire.amqp091.outbox import Disposition, Outbox
-from node.wire.amqp091.primitives import SHORT, Method, truncated
+from node.wire.amqp091.primitives import SHORT, Method
 from node.wire.amqp091.properties import PropertyChecks
 from node.wire.amqp091.publish_path import PUBLISH_IDS, PublishPath
+from node.wire.amqp091.replies import reply_text
 
 
 class ChannelState(Enum):
@@ -63,14 +64,18 @@ class ConnectionParts:
 
 
 class Channel:
-    """State of one channel. `pending` is the request that the shell has not answered yet."""
+    """State of one channel. `pending` is the request that the shell has not answered yet.
+
+    The shell knows publishes by tags that go on where the channel that had the number before ended:
+    a confirmation that comes late must not be taken for one of this channel's.
+    """
 
     __slots__ = (
-        "_confirming", "_last_queue", "_next_publish_tag", "_parts", "_unreported",
+        "_confirming", "_last_queue", "_next_tag", "_parts", "_tags_before", "_unreported",
         "confirms", "content", "deliveries", "number", "pending", "state",
     )  # fmt: skip
 
-    def __init__(self, number: int, parts: ConnectionParts):
+    def __init__(self, number: int, parts: ConnectionParts, tags_before: int):
         self.number = number
         self.state = ChannelState.OPEN
         self.pending: Method | None = None
@@ -79,7 +84,8 @@ class Channel:
         self.deliveries = ChannelDeliveries(number, parts.frame_max, parts.outbox, parts.credits)
         self._parts = parts
         self._confirming = False
-        self._next_publish_tag = 1
+        self._tags_before = tags_before
+        self._next_tag = tags_before + 1
         self._last_queue = ""
         self._unreported: Unsettled | None = None
 
@@ -111,23 +117,25 @@ class Channel:
         if self.state is ChannelState.CLOSING:
             return
         content = self._expected_content()
+        before = content.size
         run = content.add_header(frame, self._parts.checks, self._parts.limits.message_size)
-        self._content_grew(content, frame, run)
+        self._content_grew(content, before, run)
 
     def receive_body(self, frame: bytes) -> None:
         """Raises a ProtocolException."""
         if self.state is ChannelState.CLOSING:
             return
         content = self._expected_content()
-        self._content_grew(content, frame, content.add_body(frame))
+        before = content.size
+        self._content_grew(content, before, content.add_body(frame))
 
     def _expected_content(self) -> IncomingContent:
         if self.content is None:
             raise UnexpectedFrameError("a content frame without a method that carries content")
         return self.content
 
-    def _content_grew(self, content: IncomingContent, frame: bytes, run: Run | None) -> None:
-        self._parts.unfinished_bytes += len(frame)
+    def _content_grew(self, content: IncomingContent, before: int, run: Run | None) -> None:
+        self._parts.unfinished_bytes += content.size - before
         if run is not None:
             self.drop_content()
             self.publish(run, content.target.mandatory)
@@ -143,9 +151,18 @@ class Channel:
         """A run of complete messages came in."""
         first = 0
         if self._confirming:
-            first = self._next_publish_tag
-            self._next_publish_tag += run.count
+            first = self._next_tag
+            self._next_tag += run.count
         self._parts.outbox.publish(Publish(self.number, run, mandatory, first))
+
+    @property
+    def highest_tag(self) -> int:
+        return self._next_tag - 1
+
+    def confirm(self, first: int, last: int, *, positive: bool) -> None:
+        """What became of publishes, by the shell's tags."""
+        if first > self._tags_before and self.state is ChannelState.OPEN:
+            self.confirms.add(first - self._tags_before, last - self._tags_before, positive)
 
     # -- the end --------------------------------------------------------------------------------
 
@@ -155,7 +172,7 @@ class Channel:
             return
         outbox = self._parts.outbox
         self.flush_confirms()
-        outbox.send(self.number, m.ChannelClose(failure.code, truncated(str(failure)), *method))
+        outbox.send(self.number, m.ChannelClose(failure.code, reply_text(failure), *method))
         outbox.emit(
             Log("channel_exception", {"channel": self.number, "code": failure.code, "text": str(failure)})
         )

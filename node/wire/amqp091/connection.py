@@ -285,8 +285,8 @@ class Connection(FrameReader):
 
     def _confirm(self, channel: int, first: int, last: int, *, positive: bool) -> None:
         found = self._channels.get(channel)
-        if found is not None and found.state is ChannelState.OPEN:
-            found.confirms.add(first, last, positive)
+        if found is not None:
+            found.confirm(first, last, positive=positive)
             self._confirmed.add(found)
 
     def return_unroutable(self, channel: int, run: Run, code: int, text: str) -> None:

@@ -33,7 +33,11 @@ class OpenVhost:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """Route a run. In confirm mode its messages have the tags from `first_tag` on, else it is 0."""
+    """Route a run. In confirm mode its messages have the tags from `first_tag` on, else it is 0.
+
+    The tags are for `confirm` and `nack`: they are never used twice for one channel number, while the
+    client counts from 1 whenever it opens a channel.
+    """
 
     channel: int
     run: Run

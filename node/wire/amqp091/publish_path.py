@@ -14,6 +14,7 @@ recognised, from the position of a publish method on:
 from __future__ import annotations
 
 from array import array
+from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -21,13 +22,16 @@ from node.runs import Run
 from node.wire.amqp091.codec import FRAME, FRAME_OVERHEAD, decode_method
 from node.wire.amqp091.errors import FieldSyntaxError, UnsupportedError
 from node.wire.amqp091.methods import FRAME_BODY, FRAME_END, FRAME_HEADER, BasicPublish
-from node.wire.amqp091.primitives import SHORT
+from node.wire.amqp091.primitives import LONG, LONGLONG, SHORT
 from node.wire.amqp091.properties import CLASS_BASIC, HEADER_FIXED, PropertyChecks
 
 PUBLISH_IDS: Final = SHORT.pack(BasicPublish.CLASS_ID) + SHORT.pack(BasicPublish.METHOD_ID)
 
 _CONTENT: Final = Struct(">BHIHHQ")
 """Frame header and fixed part of a content header frame."""
+
+_SIZE: Final = LONGLONG
+"""The body size, right before the property flags."""
 
 _PROPERTIES: Final = FRAME.size + HEADER_FIXED
 """Offset of the property flags in a content header frame."""
@@ -67,11 +71,19 @@ class Published(NamedTuple):
 class PublishPath:
     """Takes runs out of a connection's input. `body_max` is the largest message body it takes."""
 
-    __slots__ = ("_body_max", "_boundaries", "_checks", "_largest_payload", "_prefix", "_stride", "_targets")
+    __slots__ = (
+        "_boundaries",
+        "_checks",
+        "_inline_max",
+        "_largest_payload",
+        "_prefix",
+        "_stride",
+        "_targets",
+    )
 
     def __init__(self, frame_max: int, body_max: int, checks: PropertyChecks):
         self._largest_payload = frame_max - FRAME_OVERHEAD
-        self._body_max = body_max
+        self._inline_max = min(self._largest_payload, body_max)
         self._checks = checks
         self._targets: dict[bytes, Target] = {}
         self._prefix = b""
@@ -140,38 +152,61 @@ class PublishPath:
         self, data: bytes, at: int, method_end: int, target: Target, first: ContentPlace, persistent: bool
     ) -> Published:
         """Messages from `at` on that share the method frame and the first one's persistence."""
-        method = data[at:method_end]
         skip = method_end - at
+        method = data[at:method_end]
         channel = data[at + 1] << 8 | data[at + 2]
-        known = data[first.properties : first.header_end - 1]
         lengths = array("I", (first.end - at,))
-        largest = first.largest_frame
-        position, same, length = first.end, 0, first.end - at
-        while data.startswith(method, position):
-            message = self._message(data, position + skip, channel)
-            if message is None:
+        position, largest = self._alike(data, at, first, lengths)
+        while data.startswith(method, position) and not _become_uniform(lengths):
+            place = self._message(data, position + skip, channel)
+            if place is None or not self._persistent_as(data, place, persistent):
                 break
-            properties = data[message.properties : message.header_end - 1]
-            if properties != known:
-                try:
-                    if self._checks.persistent(properties) != persistent:
-                        break
-                except FieldSyntaxError:
-                    break
-                known = properties
-            same = same + 1 if message.end - position == length else 0
-            length = message.end - position
-            lengths.append(length)
-            if message.largest_frame > largest:
-                largest = message.largest_frame
-            position = message.end
-            if same == UNIFORM_FROM:
-                break
+            lengths.append(place.end - position)
+            position, largest_alike = self._alike(data, position, place, lengths)
+            largest = max(largest, largest_alike)
         run = Run(
             target.exchange, target.routing_key, channel, persistent,
             len(lengths), skip, 0, lengths, largest, data[at:position],
         )  # fmt: skip
         return Published(run, target.mandatory, position)
+
+    def _persistent_as(self, data: bytes, place: ContentPlace, persistent: bool) -> bool:
+        """False for a wrong property list, too: the frame-by-frame path has the right words for it."""
+        try:
+            return self._checks.persistent(data[place.properties : place.header_end - 1]) == persistent
+        except FieldSyntaxError:
+            return False
+
+    def _alike(self, data: bytes, at: int, place: ContentPlace, lengths: array[int]) -> tuple[int, int]:
+        """Add the messages behind the one at `at` that differ from it in nothing but their bodies.
+
+        Returns the position behind them, and the size of the largest frame, that message's included.
+        """
+        end, position, largest_body = len(data), place.end, 0
+        if place.end > place.header_end:
+            lead = data[at : place.properties - _SIZE.size]
+            middle = data[place.properties : place.header_end + FRAME.size - LONG.size]
+            layout = _layout(len(lead), len(middle))
+            unpack, fixed, body_max, same = layout.unpack_from, layout.size, self._inline_max, 0
+            while end - position > fixed and same < UNIFORM_FROM:
+                next_lead, body_size, next_middle, frame_size = unpack(data, position)
+                stop = position + fixed + body_size
+                if (
+                    next_lead != lead
+                    or next_middle != middle
+                    or body_size != frame_size
+                    or not 0 < body_size <= body_max
+                    or stop >= end
+                    or data[stop] != FRAME_END
+                ):
+                    break
+                length = stop + 1 - position
+                same = same + 1 if length == lengths[-1] else 0
+                lengths.append(length)
+                if body_size > largest_body:
+                    largest_body = body_size
+                position = stop + 1
+        return position, max(place.largest_frame, largest_body + FRAME_OVERHEAD)
 
     def _message(self, data: bytes, at: int, channel: int) -> ContentPlace | None:
         """The content at `at` if it is complete, well-formed and in at most one body frame."""
@@ -188,18 +223,28 @@ class PublishPath:
             or not HEADER_FIXED + 2 <= size <= self._largest_payload
             or header_end > end
             or data[header_end - 1] != FRAME_END
+            or body_size > self._inline_max
         ):
             return None
         if not body_size:
             return ContentPlace(at + _PROPERTIES, header_end, header_end, size + FRAME_OVERHEAD)
         stop = header_end + body_size + FRAME_OVERHEAD
-        if body_size > self._largest_payload or body_size > self._body_max or stop > end:
+        if stop > end or data[stop - 1] != FRAME_END:
             return None
         if FRAME.unpack_from(data, header_end) != (FRAME_BODY, channel, body_size):
             return None
-        if data[stop - 1] != FRAME_END:
-            return None
         return ContentPlace(at + _PROPERTIES, header_end, stop, max(size, body_size) + FRAME_OVERHEAD)
+
+
+def _become_uniform(lengths: array[int]) -> bool:
+    """Whether enough messages in a row had one length for the next ones to be a uniform run."""
+    return len(lengths) > UNIFORM_FROM and len(set(lengths[-UNIFORM_FROM - 1 :])) == 1
+
+
+@lru_cache(maxsize=512)
+def _layout(lead: int, middle: int) -> Struct:
+    """A message up to its body: what lies before and behind the body size, and the body frame's size."""
+    return Struct(f">{lead}sQ{middle}sI")
 
 
 def _identical(data: bytes, at: int, prefix: bytes, stride: int) -> int:

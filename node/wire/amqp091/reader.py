@@ -35,9 +35,10 @@ from node.wire.amqp091.intake import Intake, ParkedFrames
 from node.wire.amqp091.limits import ConnectionLimits
 from node.wire.amqp091.negotiation import Negotiation, NegotiationError
 from node.wire.amqp091.outbox import Outbox
-from node.wire.amqp091.primitives import SHORT, Method, truncated
+from node.wire.amqp091.primitives import SHORT, Method
 from node.wire.amqp091.properties import PropertyChecks
 from node.wire.amqp091.publish_path import PUBLISH_IDS, PublishPath
+from node.wire.amqp091.replies import reply_text
 
 _CONNECTION_CLASS: Final = SHORT.pack(m.ConnectionStart.CLASS_ID)
 
@@ -65,6 +66,8 @@ class FrameReader:
         self._largest_payload = m.FRAME_MIN_SIZE - FRAME_OVERHEAD
         self._parts = self._agreed_parts()
         self._channels: dict[int, Channel] = {}
+        self._used_tags: dict[int, int] = {}
+        """The highest publish tag of the channels that had a number before."""
         self._parked: dict[int, ParkedFrames] = {}
         self._parked_bytes = 0
         self._now = now
@@ -209,12 +212,14 @@ class FrameReader:
             except FramingError as error:
                 self._abort(str(error))
                 return
+            if self._parked.get(number) is not parked:
+                return
             parked.consumed_to(at)
             self._parked_bytes -= at - start
             if at < len(data):
                 return
             if not parked.size:
-                self._parked.pop(number, None)
+                del self._parked[number]
                 return
 
     # -- frames ---------------------------------------------------------------------------------
@@ -278,13 +283,14 @@ class FrameReader:
             channel.receive_method(payload)
             if channel.state is ChannelState.CLOSED:
                 del self._channels[number]
+                self._used_tags[number] = channel.highest_tag
             return
         method = decode_method(payload)
         if not isinstance(method, m.ChannelOpen):
             raise ChannelNumberError(f"channel {number} is not open", _ids(method))
         if number > self._negotiation.channel_max:
             raise NotAllowedError(f"channel {number} is above {self._negotiation.channel_max}", _ids(method))
-        self._channels[number] = Channel(number, self._parts)
+        self._channels[number] = Channel(number, self._parts, self._used_tags.get(number, 0))
         self._outbox.send(number, m.ChannelOpenOk())
 
     def _while_closing(self, kind: int, number: int, frame: bytes) -> None:
@@ -313,7 +319,7 @@ class FrameReader:
     def _fail(self, failure: Failure, method: tuple[int, int] = (0, 0)) -> None:
         """Close the connection with a connection exception."""
         self._flush_confirms()
-        self._outbox.send(0, m.ConnectionClose(failure.code, truncated(str(failure)), *method))
+        self._outbox.send(0, m.ConnectionClose(failure.code, reply_text(failure), *method))
         self._outbox.emit(Log("connection_exception", {"code": failure.code, "text": str(failure)}))
         self._end_channels()
         self.state = ConnectionState.CLOSING
