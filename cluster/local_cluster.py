@@ -114,14 +114,15 @@ def _check_ports_free(nodes: list[LocalNode]) -> None:
     for node in nodes:
         listen = node.config.listen
         for what, address in (("AMQP", listen.amqp), ("HTTP", listen.http), ("peers", listen.peers)):
-            if not _free(address):
+            if not is_free(address):
                 raise PortInUseError(
                     f"port {address.port}, for {what} of {node.name}, is in use: stop what listens there, "
                     "or choose others with --base-port and --http-port"
                 )
 
 
-def _free(address: Address) -> bool:
+def is_free(address: Address) -> bool:
+    """Whether a server could listen on an address of this machine now."""
     with socket.socket() as probe:
         # As servers bind: connections of an earlier run in TIME_WAIT are no obstacle.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

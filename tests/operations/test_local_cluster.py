@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import socket
 from pathlib import Path
 
@@ -11,19 +13,21 @@ from hypothesis import strategies as st
 
 from cluster.config import ConfigError, load
 from cluster.data_directory import DataDirectory, DataDirectoryError
-from cluster.local_cluster import LocalNode, PortInUseError, plan, prepare
-from tests.operations.test_http import free_address
+from cluster.local_cluster import LocalNode, PortInUseError, is_free, plan, prepare
+
+_SLOTS = range(10_000, 12_700, 16)
+"""Base ports below those that the system gives to outgoing connections, like their peers' ports."""
+_slots = itertools.islice(itertools.cycle(_SLOTS), os.getpid() % len(_SLOTS), None)
 
 
 def free_plan(nodes: int, data: Path) -> list[LocalNode]:
-    """A plan on ports that nothing uses now."""
-    while True:
-        base, http = free_address().port, free_address().port
-        try:
-            planned = plan(nodes, data, base, http)
-        except ConfigError:
-            continue
-        return planned
+    """A plan for up to eight nodes on ports that nothing uses now."""
+    for base in _slots:
+        planned = plan(nodes, data, base, base + 8)
+        listen = [node.config.listen for node in planned]
+        if all(is_free(address) for each in listen for address in (each.amqp, each.http, each.peers)):
+            return planned
+    raise AssertionError("the slots are a cycle")
 
 
 def test_ports_count_up_from_the_given_ones(tmp_path: Path) -> None:
