@@ -66,7 +66,7 @@ class BrokerConfig:
 
 
 class Broker:
-    """See the module's docstring. Implements `cluster.owner.OwnerContext` and observes the catalog."""
+    """See the module's docstring. Implements `OwnerContext` and observes the catalog."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Broker:
         self.owners: dict[int, PartitionOwner] = {}
         self.replicas: dict[int, Replica] = {}
         self.links: dict[int, PartitionLink] = {}
-        self.connected: set[str] = set()
+        self.connected: dict[str, None] = {}
         self.local_queues: dict[int, Semantics] = {}
         self.on_wanted: Callable[[], None] = _nothing
         self.on_unused: Callable[[int], None] = _nothing
@@ -96,7 +96,7 @@ class Broker:
         self._dirty_links: dict[int, PartitionLink] = {}
         self._dirty_owners: dict[int, PartitionOwner] = {}
         self._grown_owners: dict[int, PartitionOwner] = {}
-        self._down_since: dict[str, float] = {}
+        self._down_since = {member: now for member in config.members if member != config.node}
         self._nudge_at: dict[int, float] = {}
         self._next_announcement = now
         self._opened: set[int] = set()
@@ -142,7 +142,7 @@ class Broker:
     def peer_up(self, peer: str, now: float) -> None:
         """There is a connection to the peer."""
         self.now = now
-        self.connected.add(peer)
+        self.connected[peer] = None
         self._down_since.pop(peer, None)
         self.host.peer_up(peer, now)
         self._announce([peer])
@@ -152,7 +152,7 @@ class Broker:
     def peer_down(self, peer: str, now: float) -> None:
         """The connection to the peer broke; whatever was on its way may be lost."""
         self.now = now
-        self.connected.discard(peer)
+        self.connected.pop(peer, None)
         self._down_since.setdefault(peer, now)
         self.host.peer_lost(peer, now)
         for link in self.links.values():
@@ -302,7 +302,7 @@ class Broker:
         """A node runs anew: what its former process held is nobody's."""
         for owner in self.owners.values():
             if previous:
-                owner.front_end_lost(previous)
+                owner.front_end_dead(previous)
             if owner.active:
                 # It may have greeted this owner before the owner could know of it.
                 self._ask_greeting(owner, node.front_end)
@@ -408,6 +408,11 @@ class Broker:
             if node.front_end == front_end:
                 return node.name in self.connected or node.name in self._down_since
         return False
+
+    def front_end_dead(self, front_end: int) -> bool:
+        # Only a catalog that shows all that any client was told of knows every front end there is.
+        nodes = self.catalog.state.nodes.values()
+        return self.catalog.fresh(self.now) and all(node.front_end != front_end for node in nodes)
 
     def owner_active(self, partition: int, term: int) -> None:
         self._owner_announced(partition, self.node, term)

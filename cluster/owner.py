@@ -10,15 +10,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from cluster.contents import Contents, EntrySource
 from cluster.intake import take_batch
-from cluster.ports import FIRST_CONSUMER, ConsumerTerms, Delivery, FrontEndPort, Ranges
+from cluster.owner_context import OwnerContext
+from cluster.ports import FIRST_CONSUMER, ConsumerTerms, Delivery, Ranges
 from cluster.proposal import FrontEndState, Proposal
 from cluster.serving import Handout, Serving, removal_operation, removed
 from node.engine.dispatch import ExclusiveConsumerError, QueueOwner
 from node.engine.entry import (
+    OWNER,
     Semantics,
     encode_attach,
     encode_create_queue,
@@ -35,6 +37,9 @@ SEQUENCES_PER_TERM_BITS: Final = 36
 """Each term numbers from its own base: a number that a soft message of an earlier owner had is
 never given to another message, whose settlement a late acknowledgement could then be taken for."""
 
+BURY_INTERVAL_S: Final = 1.0
+"""How often an owner looks for front ends that the catalog knows no more."""
+
 HOLD_S: Final = 3.0
 """How long a new owner waits for front ends to say which leases they hold."""
 
@@ -43,37 +48,6 @@ PROPOSE_AT_BYTES: Final = 256 * 1024
 
 NOT_FOUND: Final = [404, "NOT_FOUND - the queue was deleted"]
 ACCESS_REFUSED: Final = [403, "ACCESS_REFUSED - queue in exclusive use"]
-
-
-class OwnerContext(Protocol):
-    """What an owner needs of its node."""
-
-    def propose(self, partition: int, data: bytes) -> int | None:
-        """Append an entry to the partition's log; its index, or None while that is impossible."""
-
-    def disk_idle(self) -> bool:
-        """Whether an entry proposed now would be written at once."""
-
-    def may_serve(self, partition: int) -> bool:
-        """Whether a majority still takes this node for the leader (leader lease)."""
-
-    def front_end_port(self, partition: int, front_end: int) -> FrontEndPort | None:
-        """Where to reach a front end, None when its node is unknown."""
-
-    def front_end_alive(self, front_end: int) -> bool:
-        """Whether the front end's process is, as far as this node knows, still there."""
-
-    def owner_active(self, partition: int, term: int) -> None:
-        """This node has become the partition's owner and takes greetings."""
-
-    def queues_of(self, partition: int) -> dict[int, Semantics]:
-        """The queues that the catalog places on the partition."""
-
-    def queue_unused(self, queue: int) -> None:
-        """The last consumer of a queue is gone."""
-
-    def owner_dirty(self, owner: PartitionOwner) -> None:
-        """Have `propose` and `serve` called in this turn."""
 
 
 class PartitionOwner:
@@ -98,6 +72,7 @@ class PartitionOwner:
         self._front_ends: dict[int, FrontEndState] = {}
         self._activation: int | None = None
         self._hold_until: float | None = None
+        self._bury_at = 0.0
         # What waits for the entry at an index to be applied, in log order.
         self._waiters: deque[tuple[int, Callable[[], None]]] = deque()
         self._last_proposed = 0
@@ -148,20 +123,32 @@ class PartitionOwner:
             self._serving.mark(queue)
         self.reconcile()
         self._context.owner_active(self.partition, self.term)
+        self._bury(now)
         for front_end in {one for state in self.machine.queues.values() for one in state.attached}:
             if not self._context.front_end_alive(front_end):
                 self.front_end_lost(front_end)
         self._context.owner_dirty(self)
 
+    def _bury(self, now: float) -> None:
+        """Forget front ends whose process is gone for good, whenever this node learned of it."""
+        self._bury_at = now + BURY_INTERVAL_S
+        for front_end in self.machine.front_ends():
+            if self._context.front_end_dead(front_end):
+                self.front_end_dead(front_end)
+
     def _follow_up(self, index: int, applied: Applied) -> None:
         """Act, as the owner, on what an entry did."""
         for queue in applied.created:
-            self.queues[queue] = QueueOwner(self.machine.queues[queue], fresh=True)
+            if queue in self.machine.queues:
+                self.queues[queue] = QueueOwner(self.machine.queues[queue], fresh=True)
         for queue, first, last in applied.appended:
-            self.queues[queue].append(first, last)
-            self._serving.mark(queue)
+            if queue in self.queues:
+                self.queues[queue].append(first, last)
+                self._serving.mark(queue)
         for front_end, queue, first, last in applied.returned:
-            self._returned(front_end, queue, first, last)
+            # What the owner itself returns is ready since it decided so, and may be on its way again.
+            if front_end != OWNER:
+                self._returned(front_end, queue, first, last)
         for queue in applied.dropped:
             self._dropped(queue)
         for front_end, number in applied.acknowledged.items():
@@ -210,7 +197,8 @@ class PartitionOwner:
             self.operation(encode_create_queue(queue, semantics))
 
     def drop_queue(self, queue: int) -> None:
-        if self.active and queue in self.machine.queues:
+        # Also one that is not there yet: its creation may be on its way.
+        if self.active:
             self.operation(encode_drop_queue(queue))
 
     # -- greetings (OwnerPort) ------------------------------------------------------------------
@@ -239,7 +227,7 @@ class PartitionOwner:
         greeted, state.greeted = state.greeted, []
         for terms in greeted:
             if terms.queue in self.queues:
-                self._when_attached(terms.queue, front_end, partial(self._rejoin, front_end, terms))
+                self._when_attached(terms.queue, front_end, partial(self._rejoin, front_end, epoch, terms))
             else:
                 state.port.consumer_cancelled(epoch, terms.consumer)
         self._context.owner_dirty(self)
@@ -255,21 +243,36 @@ class PartitionOwner:
             owner.release(front_end, first, last, redelivered=False)
 
     def front_end_lost(self, front_end: int) -> None:
-        """A front end's process is gone: what its consumers had goes back to the queues."""
+        """A front end cannot be reached: what its consumers had goes back to the queues."""
         if not self.active:
             return
         self._front_ends.pop(front_end, None)
         self._serving.forget_gets(front_end)
         for queue, owner in self.queues.items():
             consumers = owner.consumer_count
-            leased = owner.lost_front_end(front_end)
-            alive = [part for one in leased for part in owner.state.alive.intersection(*one)]
-            if alive:
-                self.operation(encode_return(queue, alive, True))
+            unsure = list(owner.held.ranges()) if front_end in owner.awaited else []
+            self._record_return(queue, owner, owner.lost_front_end(front_end), failed=True)
+            self._record_return(queue, owner, unsure, failed=False)
             self._serving.mark(queue)
             if consumers and not owner.consumer_count:
                 self._context.queue_unused(queue)
-        self.operation(encode_forget(front_end))
+        self._context.owner_dirty(self)
+
+    def _record_return(self, queue: int, owner: QueueOwner, ranges: Ranges, *, failed: bool) -> None:
+        """Let later owners know that messages may have reached a consumer."""
+        alive = [part for one in ranges for part in owner.state.alive.intersection(*one)]
+        if alive:
+            self.operation(encode_return(queue, alive, failed))
+
+    def front_end_dead(self, front_end: int) -> None:
+        """A front end's process is gone for good.
+
+        Only now may its operation batch numbers be forgotten: one that is merely out of reach sends
+        again what was not acknowledged, and it would be done twice.
+        """
+        if self.active:
+            self.front_end_lost(front_end)
+            self.operation(encode_forget(front_end))
 
     # -- operations (OwnerPort) -----------------------------------------------------------------
 
@@ -317,7 +320,8 @@ class PartitionOwner:
             return
 
         def join() -> None:
-            self._answer(front_end, request, self._join(front_end, terms))
+            if self._state(front_end, epoch) is not None:
+                self._answer(front_end, request, self._join(front_end, terms))
 
         self._when_attached(terms.queue, front_end, join)
 
@@ -343,10 +347,10 @@ class PartitionOwner:
         self._context.owner_dirty(self)
         return None
 
-    def _rejoin(self, front_end: int, terms: ConsumerTerms) -> None:
-        state = self._front_ends.get(front_end)
-        if self._join(front_end, terms) is not None and state is not None:
-            state.port.consumer_cancelled(state.epoch, terms.consumer)
+    def _rejoin(self, front_end: int, epoch: int, terms: ConsumerTerms) -> None:
+        state = self._state(front_end, epoch)
+        if state is not None and self._join(front_end, terms) is not None:
+            state.port.consumer_cancelled(epoch, terms.consumer)
 
     def _when_attached(self, queue: int, front_end: int, callback: Callable[[], None]) -> None:
         """Call back once the log says that the front end may hold leases of the queue.
@@ -388,7 +392,8 @@ class PartitionOwner:
         if owner is None:
             self.after_proposed(lambda: self._count_late(front_end, request, name, queue))
         elif name == "get":
-            self._when_attached(queue, front_end, lambda: self._get(front_end, request, queue, arguments[1]))
+            get = partial(self._get, front_end, epoch, request, queue, arguments[1])
+            self._when_attached(queue, front_end, get)
         elif name == "purge":
             purged = owner.purge()
             if purged.durable:
@@ -407,8 +412,11 @@ class PartitionOwner:
         else:
             self._answer(front_end, request, NOT_FOUND)
 
-    def _get(self, front_end: int, request: int, queue: int, no_ack: bool) -> None:
+    def _get(self, front_end: int, epoch: int, request: int, queue: int, no_ack: bool) -> None:
         owner = self.queues.get(queue)
+        if self._state(front_end, epoch) is None:
+            # It has greeted again since, and asked again.
+            return
         if owner is None:
             self._answer(front_end, request, NOT_FOUND)
         else:
@@ -432,9 +440,12 @@ class PartitionOwner:
             self._hold_until = None
             for queue, owner in self.queues.items():
                 if owner.held:
+                    self._record_return(queue, owner, list(owner.held.ranges()), failed=False)
                     owner.release_held(redelivered=True)
                     self._serving.mark(queue)
             self._context.owner_dirty(self)
+        if self.active and now >= self._bury_at:
+            self._bury(now)
 
     def propose(self) -> bool:
         """Propose what has been collected, unless it is better to let it grow; whether nothing waits."""

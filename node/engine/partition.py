@@ -205,6 +205,10 @@ class PartitionMachine:
         """The highest op batch number applied of a front end, 0 when there was none."""
         return self._numbers.get(front_end, 0)
 
+    def front_ends(self) -> set[int]:
+        """All front ends that anything is kept of."""
+        return self._numbers.keys() | {one for state in self.queues.values() for one in state.attached}
+
     # -- where messages are ---------------------------------------------------------------------
 
     def locate(self, sequence: int) -> int:

@@ -51,9 +51,7 @@ class Shape:
 class Cluster:
     """Three nodes, their network, the clients and what they saw."""
 
-    def __init__(
-        self, seed: int, shape: Shape, node_type: type[SimulatedNode] = SimulatedNode
-    ) -> None:
+    def __init__(self, seed: int, shape: Shape, node_type: type[SimulatedNode] = SimulatedNode) -> None:
         self.world = World(seed)
         self.shape = shape
         self.chance = self.world.chance("clients")

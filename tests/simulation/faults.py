@@ -172,17 +172,17 @@ class Faults:
 
     def isolate(self, node: SimulatedNode) -> None:
         others = [name for name in NAMES if name != node.name]
-        self._cut({(node.name, other) for other in others} | {(other, node.name) for other in others})
+        self._cut([(node.name, other) for other in others] + [(other, node.name) for other in others])
 
     def cut_one_way(self) -> None:
         """Nothing passes from one node to another, but everything the other way."""
         sender, receiver = self.chance.sample(NAMES, 2)
-        self._cut({(sender, receiver)})
+        self._cut([(sender, receiver)])
 
-    def _cut(self, pairs: set[tuple[str, str]]) -> None:
-        text = ", ".join(f"{sender}->{receiver}" for sender, receiver in sorted(pairs))
+    def _cut(self, pairs: list[tuple[str, str]]) -> None:
+        text = ", ".join(f"{sender}->{receiver}" for sender, receiver in pairs)
         self.world.note(f"cut: {text}")
-        end = self.cluster.outages.begin({name for pair in pairs for name in pair})
+        end = self.cluster.outages.begin(dict.fromkeys(name for pair in pairs for name in pair))
         mend = self.cluster.network.cut(pairs)
 
         def mended() -> None:

@@ -7,7 +7,7 @@ decide what of it is delivered and where a gap is announced.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -236,7 +236,7 @@ class Network:
 
     # -- wires ----------------------------------------------------------------------------------
 
-    def cut(self, pairs: set[tuple[str, str]]) -> Callable[[], None]:
+    def cut(self, pairs: Iterable[tuple[str, str]]) -> Callable[[], None]:
         """Let nothing pass from the first to the second of each pair; call the result to mend it."""
         for pair in pairs:
             self.blocked[pair] = self.blocked.get(pair, 0) + 1
@@ -249,7 +249,7 @@ class Network:
         if pair in self.blocked and self._connections.get(pair) is connection:
             self._breaker(pair, connection)()
 
-    def _mend(self, pairs: set[tuple[str, str]]) -> None:
+    def _mend(self, pairs: Iterable[tuple[str, str]]) -> None:
         for pair in pairs:
             left = self.blocked.pop(pair) - 1
             if left:

@@ -7,6 +7,7 @@ journal's writer, and a restart with a new front end incarnation.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -186,10 +187,8 @@ class SimulatedNode:
         batch = self.writer.batch
         if batch is not None:
             self.disk.stop_after = self._random.randint(0, 3)
-            try:
+            with suppress(PowerLost, OSError):
                 batch.write()
-            except (PowerLost, OSError):
-                pass
             self.disk.stop_after = None
 
     def disk_failed(self, error: OSError) -> None:

@@ -47,8 +47,6 @@ class Outages:
         """Whether the node was out of reach for long, at some time since then."""
         now = self._clock()
         return any(
-            outage.node == node
-            and outage.end >= since
-            and min(outage.end, now) - outage.start >= TOLERATED_S
+            outage.node == node and outage.end >= since and min(outage.end, now) - outage.start >= TOLERATED_S
             for outage in self._all
         )
