@@ -13,6 +13,8 @@ from typing import Any, Final
 
 import msgpack
 
+from cluster.admission import TAG as ADMISSION_TAG
+from cluster.admission import Admission, AdmissionDesk
 from cluster.catalog import CATALOG, Catalog
 from cluster.catalog import TAG as CATALOG_TAG
 from cluster.catalog_state import Observer
@@ -63,6 +65,8 @@ class BrokerConfig:
     members: tuple[str, ...]
     raft: RaftConfig
     snapshot_bytes: int
+    fresh: bool = False
+    """This node found nothing on its disk: it founds a cluster, or has lost what it had."""
 
 
 class Broker:
@@ -99,7 +103,7 @@ class Broker:
         self._down_since = {member: now for member in config.members if member != config.node}
         self._nudge_at: dict[int, float] = {}
         self._next_announcement = now
-        self._opened: set[int] = set()
+        self._desk = AdmissionDesk(config.node, config.members, config.fresh)
         self.catalog = Catalog(
             config.node, config.front_end, config.members, self.host, send, CatalogObserver(self)
         )
@@ -107,9 +111,29 @@ class Broker:
     def start(self, writer: Writer) -> None:
         """Open the catalog; the partitions follow as the catalog tells of them."""
         self.host.attach_writer(writer)
+        self._admit()
+
+    @property
+    def admission(self) -> Admission:
+        """Whether this node founded or rejoined the cluster with what it knew, or rebuilds a lost disk."""
+        return self._desk.state
+
+    def _admit(self) -> None:
+        if self._desk.state is Admission.UNKNOWN or CATALOG in self.host.groups:
+            return
+        if self._desk.state is Admission.REBUILDING:
+            self.host.withhold_votes()
         members = Membership(voters=frozenset(self.config.members))
         self._open_group(CATALOG, members, self.config.members, self.catalog)
         self.wanted()
+
+    def _receive_admission(self, peer: str, parts: Sequence[bytes]) -> None:
+        if len(parts) == 1:
+            empty = self.config.fresh and not self.catalog.applied_index
+            self._send(peer, [ADMISSION_TAG, b"empty" if empty else b"established"])
+        else:
+            self._desk.told(peer, bytes(parts[1]) == b"empty")
+            self._admit()
 
     def wanted(self) -> None:
         """Something is to be done in a turn."""
@@ -134,6 +158,8 @@ class Broker:
                 receive_for_front_end(link, parts)
         elif tag == CATALOG_TAG:
             self.catalog.receive(peer, parts, now)
+        elif tag == ADMISSION_TAG:
+            self._receive_admission(peer, parts)
         elif tag == OWNERS_TAG:
             for partition, term in msgpack.unpackb(parts[1]):
                 self._owner_announced(partition, peer, term)
@@ -180,6 +206,9 @@ class Broker:
     def tick(self, now: float) -> None:
         """Timers; call it every few milliseconds."""
         self.now = now
+        if self._desk.ask_due(now):
+            for peer in self.connected:
+                self._send(peer, [ADMISSION_TAG])
         self.host.tick(now)
         self.catalog.tick(now)
         for owner in self.owners.values():
@@ -223,6 +252,9 @@ class Broker:
         owners, self._dirty_owners = self._dirty_owners, {}
         for owner in owners.values():
             owner.serve()
+            if owner.proposal and owner.active and owner.partition not in self._grown_owners:
+                # Collected after `_propose`, by what was applied since: no later turn would know of it.
+                self._dirty_owners[owner.partition] = owner
 
     def _apply_transient(self) -> None:
         entries, self._transient_entries = self._transient_entries, []
