@@ -91,7 +91,7 @@ class Election:
         state = self._state
         granted = (
             (request.term > state.term or (request.term == state.term and self._free_for(request.sender)))
-            and state.config.may_vote
+            and state.may_vote
             and self._up_to_date(request.last_index, request.last_term)
         )
         # A refusal must not look older than the candidate's own term, or it would not count.
@@ -121,7 +121,7 @@ class Election:
         granted = (
             request.term == state.term
             and self._free_for(request.sender)
-            and state.config.may_vote
+            and state.may_vote
             and self._up_to_date(request.last_index, request.last_term)
         )
         if granted:

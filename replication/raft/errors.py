@@ -10,13 +10,16 @@ class RaftError(Exception):
 class NotLeaderError(RaftError):
     """Only the leader can do this; `leader` is who that is, as far as this node knows, or None."""
 
-    def __init__(self, leader: str | None) -> None:
-        super().__init__(f"not the leader; the leader is {leader if leader is not None else 'unknown'}")
+    def __init__(self, leader: str | None, text: str = "not the leader; the leader is") -> None:
+        super().__init__(f"{text} {leader if leader is not None else 'unknown'}")
         self.leader = leader
 
 
 class TransferInProgressError(NotLeaderError):
     """The leader takes no proposals while it hands over to `leader` (thesis §3.10)."""
+
+    def __init__(self, target: str) -> None:
+        super().__init__(target, "leadership is being handed over to")
 
 
 class MembershipChangeError(RaftError):

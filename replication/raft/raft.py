@@ -272,6 +272,8 @@ class Raft:
         """What is to be done now; see `Ready`. Whatever is in it will not come again."""
         state = self._state
         log = state.log
+        if not state.may_vote:
+            state.regain_vote()
         if state.leadership is not None:
             state.leadership.flush()
         self._follower.take_acknowledgement()
@@ -310,6 +312,11 @@ class Raft:
     def leader(self) -> str | None:
         """The leader of the current term, as far as it is known here and not suspected."""
         return self._state.leader
+
+    @property
+    def may_vote(self) -> bool:
+        """False while this node has not yet got back what it lost with its disk."""
+        return self._state.may_vote
 
     @property
     def term(self) -> int:

@@ -38,6 +38,7 @@ class ReplicaState:
         "leader",
         "leadership",
         "log",
+        "may_vote",
         "members",
         "messages",
         "messages_after_sync",
@@ -59,6 +60,7 @@ class ReplicaState:
     ) -> None:
         self.config = config
         self.node = config.node
+        self.may_vote = config.may_vote
         self.random = random
         self.log = RaftLog(storage)
         self.members = MembershipHistory(config.node, storage, membership)
@@ -84,7 +86,22 @@ class ReplicaState:
     @property
     def may_campaign(self) -> bool:
         """Whether this node is a voter that may stand for election."""
-        return self.members.is_voter and self.config.may_vote
+        return self.members.is_voter and self.may_vote
+
+    def regain_vote(self) -> None:
+        """Let a node that lost its disk vote again, once what it forgot can do no harm any more.
+
+        An entry of the leader's own term is committed and durable here, and so is everything that was
+        ever committed before, whether or not this node had acknowledged it. Its vote in this term
+        counts as given to the leader; what it voted in earlier terms does not matter any more.
+        """
+        log = self.log
+        if self.may_vote or self.leader is None or not log.commit:
+            return
+        if log.durable >= log.commit and log.term(log.commit) == self.term:
+            self.may_vote = True
+            self.vote = self.leader
+            self.election_at = max(self.election_at, self.contact + self._timeout)
 
     def restart_timer(self, now: float) -> None:
         """Wait a new random time before campaigning (paper §5.2: so that votes rarely split)."""

@@ -198,8 +198,8 @@ class RaftConfig:
     max_append_bytes: entries in one append. max_inflight_bytes: entries sent to a follower and not yet
     acknowledged. max_committed_bytes: entries to apply in one Ready. One entry may exceed each.
     may_vote: False for a node that lost its disk. It gives no vote and does not campaign, since it
-    may have forgotten a vote or an entry which it acknowledged; it is safe again after the others
-    have made it a learner, it has caught up, and they have made it a voter.
+    may have forgotten a vote or an entry which it acknowledged, until an entry of a leader's own
+    term is committed and durable here.
     """
 
     node: str
