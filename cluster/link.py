@@ -276,6 +276,8 @@ class PartitionLink:
             leased.remove(first, last)
 
     def _ask(self, request: PendingRequest) -> None:
+        # What the same client did before must have its effect on the answer (0-9-1 §4.7).
+        self._take_batch()
         self._request += 1
         self._requests[self._request] = request
         self._send_request(self._request, request)

@@ -388,29 +388,31 @@ class PartitionOwner:
         if self._state(front_end, epoch) is None:
             return
         queue = arguments[0]
-        owner = self.queues.get(queue)
-        if owner is None:
-            self.after_proposed(lambda: self._count_late(front_end, request, name, queue))
-        elif name == "get":
+        if name == "count":
+            self.after_proposed(partial(self._count, front_end, request, queue))
+        elif name == "purge":
+            self.after_proposed(partial(self._purge, front_end, request, queue))
+        elif queue in self.queues:
             get = partial(self._get, front_end, epoch, request, queue, arguments[1])
             self._when_attached(queue, front_end, get)
-        elif name == "purge":
-            purged = owner.purge()
-            if purged.durable:
-                self.operation(encode_purge(queue, purged.durable))
-            self.after_proposed(lambda: self._answer(front_end, request, purged.count))
-        else:
-            self._answer(front_end, request, [len(owner.ready), owner.consumer_count, owner.leased_count])
-        self._context.owner_dirty(self)
-
-    def _count_late(self, front_end: int, request: int, name: str, queue: int) -> None:
-        """A queue that was only just declared is empty; one that is gone is not found."""
-        if name == "count" and queue in self.queues:
-            self._answer(front_end, request, [0, 0, 0])
-        elif name == "purge" and queue in self.queues:
-            self._answer(front_end, request, 0)
         else:
             self._answer(front_end, request, NOT_FOUND)
+        self._context.owner_dirty(self)
+
+    def _purge(self, front_end: int, request: int, queue: int) -> None:
+        owner = self.queues.get(queue)
+        if owner is None:
+            self._answer(front_end, request, NOT_FOUND)
+            return
+        purged = owner.purge()
+        if purged.durable:
+            self.operation(encode_purge(queue, purged.durable))
+        self.after_proposed(lambda: self._answer(front_end, request, purged.count))
+
+    def _count(self, front_end: int, request: int, queue: int) -> None:
+        owner = self.queues.get(queue)
+        counts = [len(owner.ready), owner.consumer_count, owner.leased_count] if owner else NOT_FOUND
+        self._answer(front_end, request, counts)
 
     def _get(self, front_end: int, epoch: int, request: int, queue: int, no_ack: bool) -> None:
         owner = self.queues.get(queue)
