@@ -65,8 +65,10 @@ class BrokerConfig:
     members: tuple[str, ...]
     raft: RaftConfig
     snapshot_bytes: int
-    fresh: bool = False
+    empty: bool = False
     """This node found nothing on its disk: it founds a cluster, or has lost what it had."""
+    rebuilding: bool = False
+    """This node lost its disk earlier, and has not got everything back."""
 
 
 class Broker:
@@ -92,6 +94,7 @@ class Broker:
         self.local_queues: dict[int, Semantics] = {}
         self.on_wanted: Callable[[], None] = _nothing
         self.on_unused: Callable[[int], None] = _nothing
+        self.on_rebuilding: Callable[[], None] = _nothing
         self._journal = journal
         self._send = send
         self._transient: dict[int, TransientLog] = {}
@@ -103,7 +106,9 @@ class Broker:
         self._down_since = {member: now for member in config.members if member != config.node}
         self._nudge_at: dict[int, float] = {}
         self._next_announcement = now
-        self._desk = AdmissionDesk(config.node, config.members, config.fresh)
+        self._desk = AdmissionDesk(
+            config.node, config.members, empty=config.empty, rebuilding=config.rebuilding
+        )
         self.catalog = Catalog(
             config.node, config.front_end, config.members, self.host, send, CatalogObserver(self)
         )
@@ -122,6 +127,7 @@ class Broker:
         if self._desk.state is Admission.UNKNOWN or CATALOG in self.host.groups:
             return
         if self._desk.state is Admission.REBUILDING:
+            self.on_rebuilding()
             self.host.withhold_votes()
         members = Membership(voters=frozenset(self.config.members))
         self._open_group(CATALOG, members, self.config.members, self.catalog)
@@ -129,7 +135,7 @@ class Broker:
 
     def _receive_admission(self, peer: str, parts: Sequence[bytes]) -> None:
         if len(parts) == 1:
-            empty = self.config.fresh and not self.catalog.applied_index
+            empty = self.config.empty and not self.catalog.applied_index
             self._send(peer, [ADMISSION_TAG, b"empty" if empty else b"established"])
         else:
             self._desk.told(peer, bytes(parts[1]) == b"empty")

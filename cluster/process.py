@@ -38,6 +38,9 @@ COLLECT_INTERVAL_S: Final = 1.0
 COLLECT_BYTES: Final = 4 * 1024 * 1024
 """Stragglers copied forward in one go, so that collection never holds up a turn for long."""
 
+REBUILDING_NAME: Final = "rebuilding"
+"""A file that says that this node's disk is not whole yet: until then it gives no votes."""
+
 SWITCH_INTERVAL_S: Final = 0.0005
 """How long the journal's thread may wait for the interpreter after its fdatasync returned."""
 
@@ -59,13 +62,20 @@ async def _serve(config: NodeConfig) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         process.loop.add_signal_handler(number, stopped.set)
     process.on_fatal = stopped.set
+    starting = asyncio.ensure_future(process.start())
+    stopping = asyncio.ensure_future(stopped.wait())
     try:
-        await process.start()
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*GC_THRESHOLDS)
-        await stopped.wait()
+        # A node without a quorum does not get through its start, and must stop all the same.
+        await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            starting.result()
+            gc.collect()
+            gc.freeze()
+            gc.set_threshold(*GC_THRESHOLDS)
+            await stopping
     finally:
+        starting.cancel()
+        stopping.cancel()
         await process.stop()
     if process.failure is not None:
         raise process.failure
@@ -84,6 +94,7 @@ class NodeProcess:
         self.front_end_id = secrets.randbits(62) + 1
         self._scheduled = False
         self._next_collection = 0.0
+        self._rebuilding = config.data_dir / REBUILDING_NAME
         self._timer: asyncio.TimerHandle | None = None
         self._logins = Logins(config.cluster.credentials())
         self.journal = self._open_journal()
@@ -138,9 +149,18 @@ class NodeProcess:
         )
         members = tuple(sorted(self.config.cluster.nodes))
         snapshot_bytes = self.config.cluster.journal.snapshot_bytes
-        config = BrokerConfig(self.config.name, self.front_end_id, members, raft, snapshot_bytes)
+        config = BrokerConfig(
+            self.config.name,
+            self.front_end_id,
+            members,
+            raft,
+            snapshot_bytes,
+            empty=self.journal.fresh,
+            rebuilding=self._rebuilding.exists(),
+        )
         broker = Broker(config, self.journal, self.transport.send, random.random, self.clock())
         broker.on_wanted = self.wanted
+        broker.on_rebuilding = self._begin_rebuilding
         return broker
 
     def _connection_limits(self) -> ConnectionLimits:
@@ -251,7 +271,22 @@ class NodeProcess:
         if now >= self._next_collection:
             self._next_collection = now + COLLECT_INTERVAL_S
             self.journal.collect(COLLECT_BYTES)
+            self._end_rebuilding()
         self._timer = self.loop.call_later(TICK_S, self._tick)
+
+    def _begin_rebuilding(self) -> None:
+        """Before anything is written: a restart must not take the new journal for the lost one."""
+        self.log.warning("rebuilding", reason="this node's disk is empty, but the cluster is not new")
+        self._rebuilding.touch()
+        directory = os.open(self._rebuilding.parent, os.O_RDONLY)
+        os.fsync(directory)
+        os.close(directory)
+
+    def _end_rebuilding(self) -> None:
+        """Once everything lost is back this node votes again, also after a restart."""
+        if self.status.listening and self.broker.host.whole and self._rebuilding.exists():
+            self._rebuilding.unlink()
+            self.log.info("rebuilt")
 
     def _durable(self, results: list[tuple[int, int, int]]) -> None:
         self.broker.durable(results, self.clock())

@@ -113,6 +113,7 @@ class Host:
         self.groups: dict[int, Group] = {}
         self.failed: OSError | None = None
         self._config = config
+        self._withheld = False
         self._journal = journal
         self._send_parts = send
         self._random = random
@@ -125,6 +126,10 @@ class Host:
         self._writer: Writer | None = None
         self.elections = 0
 
+    def withhold_votes(self) -> None:
+        """This node lost its disk: no group may count on its votes before it has caught up."""
+        self._withheld = True
+
     def attach_writer(self, writer: Writer) -> None:
         self._writer = writer
 
@@ -136,7 +141,10 @@ class Host:
         snapshot = log.snapshot()
         if snapshot is not None:
             machine.restore(snapshot)
-        config = replace(self._config, partition=partition)
+        # A group of one has nobody to get anything back from: what its disk had is gone.
+        alone = membership.members == {self.node}
+        may_vote = self._config.may_vote and not (self._withheld and not alone)
+        config = replace(self._config, partition=partition, may_vote=may_vote)
         raft = Raft(config, log, membership, now, self._random)
         group = Group(partition, raft, log, machine)
         self.groups[partition] = group
@@ -180,6 +188,11 @@ class Host:
         """Whether this node leads the partition and a majority has lately said so (leader lease)."""
         group = self.groups.get(partition)
         return group is not None and group.raft.leads(now)
+
+    @property
+    def whole(self) -> bool:
+        """Whether every group of this node has back what a lost disk had held."""
+        return all(group.raft.may_vote for group in self.groups.values())
 
     @property
     def idle(self) -> bool:

@@ -105,7 +105,7 @@ class ReplicaState:
 
     def restart_timer(self, now: float) -> None:
         """Wait a new random time before campaigning (paper §5.2: so that votes rarely split)."""
-        self._timeout = self.config.election_timeout_s * (1.0 + 0.5 * self.random())
+        self._timeout: float = self.config.election_timeout_s * (1.0 + 0.5 * self.random())
         self.election_at = now + self._timeout
 
     def heard_leader(self, leader: str, now: float) -> None:

@@ -1,0 +1,62 @@
+"""Whether a node that starts with an empty disk founds a cluster, or has lost its disk. Pure.
+
+A node that lost its disk may have forgotten votes and entries that it had acknowledged, so it must
+not vote until it has caught up (`RaftConfig.may_vote`). A node of a cluster that never ran has
+forgotten nothing. They are told apart by asking: where a majority of the members, this one among
+them, has nothing on disk, nothing can have been committed that matters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum, auto
+from typing import Final
+
+TAG: Final = b"J"
+ASK_INTERVAL_S: Final = 0.1
+
+
+class Admission(Enum):
+    """What a node is when it starts; UNKNOWN becomes either of the others, which stay."""
+
+    UNKNOWN = auto()
+    """Nothing is on its disk; the other members have not said enough."""
+    WHOLE = auto()
+    """It has all that it ever had; what has never run has forgotten nothing."""
+    REBUILDING = auto()
+    """It lost its disk."""
+
+
+class AdmissionDesk:
+    """Collects what the other members say of themselves."""
+
+    def __init__(self, node: str, members: Sequence[str], *, empty: bool, rebuilding: bool) -> None:
+        """`empty`: nothing is on this node's disk. `rebuilding`: it was lost, and is not whole yet."""
+        self.state = Admission.UNKNOWN if empty else Admission.WHOLE
+        if rebuilding:
+            self.state = Admission.REBUILDING
+        self._majority = len(members) // 2 + 1
+        self._empty = {node}
+        self._ask_at = 0.0
+        self._decide()
+
+    def ask_due(self, now: float) -> bool:
+        """Whether the other members are to be asked now."""
+        if self.state is not Admission.UNKNOWN or now < self._ask_at:
+            return False
+        self._ask_at = now + ASK_INTERVAL_S
+        return True
+
+    def told(self, peer: str, empty: bool) -> None:
+        """A member says whether it has nothing on disk either."""
+        if self.state is not Admission.UNKNOWN:
+            return
+        if empty:
+            self._empty.add(peer)
+            self._decide()
+        else:
+            self.state = Admission.REBUILDING
+
+    def _decide(self) -> None:
+        if self.state is Admission.UNKNOWN and len(self._empty) >= self._majority:
+            self.state = Admission.WHOLE

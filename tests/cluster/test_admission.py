@@ -1,0 +1,50 @@
+"""A node that lost its disk is told from one whose cluster never ran."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.admission import ASK_INTERVAL_S, Admission, AdmissionDesk
+
+MEMBERS = ("n1", "n2", "n3")
+
+
+def desk(*, empty: bool = True, rebuilding: bool = False) -> AdmissionDesk:
+    return AdmissionDesk("n1", MEMBERS, empty=empty, rebuilding=rebuilding)
+
+
+def test_a_node_with_a_journal_asks_nobody() -> None:
+    assert desk(empty=False).state is Admission.WHOLE
+
+
+def test_a_single_node_founds_its_cluster_alone() -> None:
+    assert AdmissionDesk("n1", ("n1",), empty=True, rebuilding=False).state is Admission.WHOLE
+
+
+def test_a_majority_of_empty_nodes_is_a_new_cluster() -> None:
+    new = desk()
+    assert new.state is Admission.UNKNOWN
+    new.told("n2", empty=True)
+    assert new.state is Admission.WHOLE
+
+
+def test_an_empty_node_of_a_cluster_that_ran_has_lost_its_disk() -> None:
+    lost = desk()
+    lost.told("n3", empty=False)
+    assert lost.state is Admission.REBUILDING
+    lost.told("n2", empty=True)
+    assert lost.state is Admission.REBUILDING
+
+
+@pytest.mark.parametrize("empty", [True, False])
+def test_a_restart_does_not_make_a_rebuilding_node_whole(empty: bool) -> None:
+    assert desk(empty=empty, rebuilding=True).state is Admission.REBUILDING
+
+
+def test_the_others_are_asked_again_until_they_answer() -> None:
+    asking = desk()
+    assert asking.ask_due(1.0)
+    assert not asking.ask_due(1.0 + ASK_INTERVAL_S / 2)
+    assert asking.ask_due(1.0 + ASK_INTERVAL_S)
+    asking.told("n2", empty=True)
+    assert not asking.ask_due(9.0)
