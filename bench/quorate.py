@@ -48,7 +48,7 @@ class Quorate:
             self._supervisor = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 
     def wait_ready(self) -> None:
-        wait_until(self._all_ready, f"quorate is not ready; its last words: {self._last_words()}")
+        wait_until(self._all_ready, "quorate is not ready")
 
     def revive(self, node: int) -> None:
         """`quorate up` restarts a node that died by itself."""
@@ -79,6 +79,8 @@ class Quorate:
         """Nothing: what a node holds is what it needs."""
 
     def _all_ready(self) -> bool:
+        if self._supervisor is None or self._supervisor.poll() is not None:
+            raise BrokerError(f"`quorate up` ended: {self._last_words()}")
         try:
             nodes = self._status()["nodes"]
         except BrokerError:
@@ -104,7 +106,7 @@ class Quorate:
             if done.returncode == 0:
                 return dict(json.loads(done.stdout))
             errors.append(done.stderr.strip())
-        raise BrokerError(f"no node answers `quorate status`: {errors}")
+        raise BrokerError(f"no node answers `quorate status`: {errors}; {self._last_words()}")
 
     def _forget_supervisor(self) -> None:
         if self._supervisor is not None:
@@ -112,5 +114,5 @@ class Quorate:
         self._supervisor = None
 
     def _last_words(self) -> str:
-        log = self._directory / "up.log"
-        return log.read_text(errors="replace")[-500:] if log.exists() else "none"
+        """The end of what the supervisor printed; it quotes the logs of nodes that died."""
+        return (self._directory / "up.log").read_text(errors="replace")[-1000:]

@@ -18,7 +18,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "cluster": frozenset({"node", "replication"}),
     "pipeline": frozenset(),
     "chaos": frozenset(),
-    "bench": frozenset(),
+    "bench": frozenset({"cluster", "node", "replication"}),
     "scripts": frozenset({"cluster", "node", "replication"}),
     "docs": frozenset(),
     "deploy": frozenset(),
