@@ -63,8 +63,8 @@ class Journal:
             pool.discard_spares()
         self._disk = Disk(pool, self.counters)
         block = min(config.read_ahead_bytes, max(config.cache_bytes // 4, 1))
-        cache = EntryCache(config.cache_bytes)
-        self._reader = EntryReader(files, self._stage.unwritten, cache, block, self.counters)
+        self._cache = EntryCache(config.cache_bytes)
+        self._reader = EntryReader(files, self._stage.unwritten, self._cache, block, self.counters)
         self._collector = Collector(self._reader, rewrite, config.collect_share)
         self._logs = {replay.partition: self._restored(replay) for replay in found.replays.values()}
         self._dropped = found.dropped
@@ -215,6 +215,10 @@ class Journal:
     def live_bytes(self) -> int:
         """What of it recovery would still need."""
         return sum(segment.live_bytes for segment in self._segments.values())
+
+    def cached_bytes(self) -> int:
+        """What the entry cache holds."""
+        return self._cache.size
 
     def _copy_drops(self, segment: Segment) -> int:
         copied = 0

@@ -7,6 +7,7 @@ and in no state that it never had. The model keeps every state since then.
 
 from __future__ import annotations
 
+import contextlib
 import random
 from dataclasses import dataclass, field
 
@@ -172,10 +173,8 @@ class ModelledJournal:
         """
         if operations is not None:
             self.disk.stop_after = operations
-            try:
+            with contextlib.suppress(PowerLost):
                 self.commit()
-            except PowerLost:
-                pass
         self._stop(power)
         while True:
             self.disk.stop_after = self.chance.choice((None, None, 0, 1, 2, 3))

@@ -1,0 +1,259 @@
+"""What recovery accepts, what it cuts off, and what it refuses."""
+
+from __future__ import annotations
+
+import random
+import zlib
+
+import pytest
+
+from replication.journal import DamagedJournalError, Journal, JournalConfig, UnsupportedJournalError
+from replication.journal.records import CRC, FIRST_RECORD, RECORD_BODY, RECORD_BYTES, RECORD_MARK, seed_of
+from replication.raft.types import HardState
+from tests.journal.steps import commit, entries, entry, snapshot
+from tests.simulation.disk import PowerLost, SimulatedDisk
+
+CONFIG = JournalConfig(segment_bytes=4096)
+FIRST = "0000000001.segment"
+RECORD = RECORD_BYTES + 10
+"""Length of the record of one of `entries`."""
+
+
+def opened(disk: SimulatedDisk) -> Journal:
+    return Journal.open(disk, CONFIG)
+
+
+def reopened(disk: SimulatedDisk) -> Journal:
+    disk.kill_process()
+    return opened(disk)
+
+
+@pytest.fixture
+def disk() -> SimulatedDisk:
+    return SimulatedDisk(random.Random(1))
+
+
+def written(disk: SimulatedDisk, *batches: tuple[int, int]) -> None:
+    """A journal of partition 7 with one batch for each first and last index."""
+    journal = opened(disk)
+    for first, last in batches:
+        journal.log(7).append(entries(first, last))
+        commit(journal)
+
+
+def offset_of(index: int) -> int:
+    """Where the record of entry `index` is, if nothing but such entries was written."""
+    return FIRST_RECORD + (index - 1) * RECORD
+
+
+def test_an_empty_directory_is_a_fresh_journal(disk: SimulatedDisk) -> None:
+    journal = opened(disk)
+    assert journal.fresh
+    assert journal.partitions() == []
+    assert journal.log(0).hard_state() == HardState()
+    assert journal.take_batch() is None
+    assert disk.names() == []
+
+
+def test_everything_comes_back(disk: SimulatedDisk) -> None:
+    journal = opened(disk)
+    for partition in (0, 3):
+        log = journal.log(partition)
+        log.set_hard_state(HardState(2, "b", 0))
+        log.append(entries(1, 5, term=2))
+        log.compact(snapshot(3, 2), [(2, 2)])
+        log.set_hard_state(HardState(2, "b", 4))
+    assert commit(journal) == [(0, 5, 2), (3, 5, 2)]
+    journal = reopened(disk)
+    assert not journal.fresh
+    assert journal.partitions() == [0, 3]
+    for partition in (0, 3):
+        log = journal.log(partition)
+        assert log.hard_state() == HardState(2, "b", 4)
+        assert log.snapshot() == snapshot(3, 2)
+        assert (log.first_index(), log.last_index(), log.live()) == (4, 5, [(2, 2)])
+        assert log.entries_at([2, 4, 5]) == [entries(1, 5, term=2)[i] for i in (1, 3, 4)]
+        assert log.bytes_since_snapshot == 2 * RECORD
+
+
+def test_a_commit_index_alone_causes_no_write(disk: SimulatedDisk) -> None:
+    journal = opened(disk)
+    log = journal.log(0)
+    log.set_hard_state(HardState(1, "a", 0))
+    log.append(entries(1, 2))
+    commit(journal)
+    log.set_hard_state(HardState(1, "a", 2))
+    assert journal.take_batch() is None
+    assert log.hard_state().commit == 2
+    log.append(entries(3, 3))
+    commit(journal)
+    assert reopened(disk).log(0).hard_state() == HardState(1, "a", 2)
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3])
+def test_a_torn_batch_is_cut_off_from_its_first_gap(disk: SimulatedDisk, lost: int) -> None:
+    """A power loss may keep the end of a batch and lose its middle."""
+    written(disk, (1, 2), (3, 5))
+    disk.corrupt(FIRST, offset_of(2 + lost) + 20, 0xFF)
+    assert reopened(disk).log(7).last_index() == 1 + lost
+
+
+def test_what_a_torn_batch_left_never_comes_back(disk: SimulatedDisk) -> None:
+    """Entry 2 is lost and 3 and 4 are not: a new entry 2 of the same length must not revive them."""
+    written(disk, (1, 1), (2, 4))
+    disk.corrupt(FIRST, offset_of(2), 0xFF)
+    journal = reopened(disk)
+    journal.log(7).append(entries(2, 2, term=9))
+    commit(journal)
+    log = reopened(disk).log(7)
+    assert log.last_index() == 2
+    assert log.term(2) == 9
+
+
+def test_a_killed_process_goes_on_in_the_same_segment(disk: SimulatedDisk) -> None:
+    written(disk, (1, 3))
+    for index in range(4, 8):
+        journal = reopened(disk)
+        journal.log(7).append(entries(index, index))
+        commit(journal)
+    assert disk.names() == [FIRST]
+    assert reopened(disk).log(7).last_index() == 7
+
+
+def test_what_is_readable_after_a_kill_is_durable_after_recovery(disk: SimulatedDisk) -> None:
+    journal = opened(disk)
+    journal.log(7).append(entries(1, 1))
+    commit(journal)
+    journal.log(7).append(entries(2, 2))
+    batch = journal.take_batch()
+    assert batch is not None
+    disk.stop_after = 1
+    with pytest.raises(PowerLost):
+        batch.write()
+    last = reopened(disk).log(7).last_index()
+    disk.lose_power()
+    assert opened(disk).log(7).last_index() == last
+
+
+def test_damage_before_a_later_batch_is_refused(disk: SimulatedDisk) -> None:
+    written(disk, (1, 2), (3, 5), (6, 6))
+    disk.corrupt(FIRST, offset_of(4) + 55, 0x01)
+    with pytest.raises(DamagedJournalError) as caught:
+        reopened(disk)
+    assert caught.value.file == FIRST
+    assert caught.value.offset == offset_of(4)
+    assert FIRST in str(caught.value)
+    assert str(offset_of(4)) in str(caught.value)
+    assert "remove its data directory" in str(caught.value)
+
+
+def test_damage_in_an_older_segment_is_refused(disk: SimulatedDisk) -> None:
+    written(disk, *[(index, index) for index in range(1, 80)])
+    assert len(disk.names()) > 1
+    disk.corrupt(FIRST, 4096 - RECORD, 0xFF)
+    with pytest.raises(DamagedJournalError, match=FIRST):
+        reopened(disk)
+
+
+def test_a_damaged_segment_header_is_refused(disk: SimulatedDisk) -> None:
+    written(disk, (1, 2))
+    disk.corrupt(FIRST, 3, 0xFF)
+    with pytest.raises(DamagedJournalError, match="offset 0"):
+        reopened(disk)
+
+
+def test_a_segment_that_is_gone_is_refused(disk: SimulatedDisk) -> None:
+    written(disk, *[(index, index) for index in range(1, 150)])
+    disk.remove("0000000002.segment")
+    with pytest.raises(DamagedJournalError, match="partition 7 needs entry"):
+        reopened(disk)
+
+
+def test_any_changed_octet_is_noticed(disk: SimulatedDisk) -> None:
+    """Either recovery refuses, or no durable entry reads differently, the last batch's end aside."""
+    written(disk, *[(index, index + 3) for index in range(1, 120, 4)])
+    names = disk.names()
+    choose = random.Random(5)
+    refused = 0
+    for _ in range(400):
+        name, offset, value = choose.choice(names), choose.randrange(4096), choose.randint(1, 255)
+        disk.corrupt(name, offset, value)
+        content = {each: disk.content(each) for each in disk.names()}
+        try:
+            log = reopened(disk).log(7)
+            assert log.last_index() >= 116
+            assert log.entries(1, 117, 1 << 20) == entries(1, 116)
+        except DamagedJournalError:
+            refused += 1
+        for each in set(disk.names()) - set(content):
+            disk.remove(each)
+        for each, data in content.items():
+            disk.open(each).write_at(0, [data])
+            disk.open(each).sync_data()
+        disk.corrupt(name, offset, value)
+    assert refused > 100
+
+
+def test_an_entry_that_changed_on_disk_is_not_served(disk: SimulatedDisk) -> None:
+    journal = Journal.open(disk, JournalConfig(segment_bytes=4096, cache_bytes=0))
+    journal.log(7).append(entries(1, 3))
+    commit(journal)
+    disk.corrupt(FIRST, offset_of(2) + RECORD - 1, 0x01)
+    with pytest.raises(DamagedJournalError, match="entry 2"):
+        journal.log(7).entry(2)
+
+
+def test_a_record_of_a_newer_release_is_not_skipped(disk: SimulatedDisk) -> None:
+    written(disk, (1, 1))
+    body = RECORD_BODY.pack(RECORD_MARK, 1, 2, 1, 0, 0, offset_of(2), 1, 7, 2, 1)
+    disk.open(FIRST).write_at(offset_of(2), [CRC.pack(zlib.crc32(body, seed_of(1))) + body])
+    with pytest.raises(UnsupportedJournalError, match="record version 2"):
+        reopened(disk)
+
+
+def test_stale_records_of_a_recycled_file_stay_dead(disk: SimulatedDisk) -> None:
+    """The file of a new segment is full of valid records of its earlier life."""
+    journal = opened(disk)
+    log = journal.log(7)
+    for index in range(1, 200):
+        log.append(entries(index, index))
+        if index % 20 == 0:
+            log.compact(snapshot(index), [])
+        commit(journal)
+    assert journal.counters.segments_freed > 2
+    log = reopened(disk).log(7)
+    assert (log.first_index(), log.last_index()) == (181, 199)
+
+
+def test_an_interrupted_installation_leaves_the_old_log(disk: SimulatedDisk) -> None:
+    """The received entries are durable, the snapshot that they belong to is not."""
+    journal = opened(disk)
+    log = journal.log(7)
+    log.append(entries(1, 5))
+    commit(journal)
+    log.install(snapshot(20, 3), [entry(4, 3, b"other"), entry(18, 3)])
+    commit(journal)
+    disk.corrupt(FIRST, journal.log(7).snapshot_place.offset, 0xFF)  # type: ignore[union-attr]
+    log = reopened(disk).log(7)
+    assert log.snapshot() is None
+    assert log.entries(1, 6, 1 << 20) == entries(1, 5)
+
+
+def test_a_truncated_suffix_stays_truncated_when_what_truncated_it_is_gone(disk: SimulatedDisk) -> None:
+    """Entries 5 to 10 were replaced by one entry 5, whose segment is freed before theirs."""
+    journal = opened(disk)
+    other, log = journal.log(1), journal.log(7)
+    other.append(entries(1, 1, size=2000))
+    log.append(entries(1, 10))
+    commit(journal)
+    log.append(entries(5, 5, term=2))
+    other.append(entries(2, 2, size=3000))
+    commit(journal)
+    log.compact(snapshot(5, 2), [])
+    other.append(entries(3, 3, size=3000))
+    commit(journal)
+    other.compact(snapshot(2), [(1, 1)])
+    other.append(entries(4, 4, size=3000))
+    commit(journal)
+    log = reopened(disk).log(7)
+    assert (log.first_index(), log.last_index(), log.term(5)) == (6, 5, 2)
