@@ -216,6 +216,13 @@ class PartitionOwner:
         self._serving.forget_gets(front_end)
 
     def held(self, front_end: int, epoch: int, leases: dict[int, Ranges]) -> None:
+        # What the front end has given back is in no lease of its, but must not be taken for
+        # undelivered before its RETURN is applied.
+        self.after_proposed(partial(self._resume, front_end, epoch, leases))
+        self._context.owner_dirty(self)
+
+    def _resume(self, front_end: int, epoch: int, leases: dict[int, Ranges]) -> None:
+        """Take over the leases of a front end that has greeted, then its consumers."""
         state = self._state(front_end, epoch)
         if state is None:
             return
@@ -519,14 +526,16 @@ class PartitionOwner:
             return
         owner = self.queues.get(handout.queue)
         left = 0 if owner is None else len(owner.ready)
-        requests = iter(self._serving.served(handout.queue, grant))
-        for delivery in handout.deliveries:
-            for i in range(delivery.run.count):
-                one = Delivery(
-                    grant.consumer, delivery.queue, delivery.first + i, delivery.redelivered,
-                    delivery.run.slice(i, 1),
-                )  # fmt: skip
-                self._answer(grant.front_end, next(requests), left, one)
+        ones = (
+            Delivery(
+                grant.consumer, delivery.queue, delivery.first + i, delivery.redelivered,
+                delivery.run.slice(i, 1),
+            )
+            for delivery in handout.deliveries
+            for i in range(delivery.run.count)
+        )  # fmt: skip
+        for request, one in zip(self._serving.served(handout.queue, grant), ones, strict=False):
+            self._answer(grant.front_end, request, left, one)
 
     def _send(self, outgoing: dict[int, list[Delivery]]) -> None:
         for front_end, deliveries in outgoing.items():

@@ -67,9 +67,13 @@ class Serving:
             del self._gets[key]
 
     def served(self, queue: int, grant: Grant) -> list[int]:
-        """The requests that a grant to a get link answers."""
-        waiting = self._gets[queue, grant.front_end, grant.consumer]
-        return [waiting.popleft() for _ in range(grant.last - grant.first + 1)]
+        """The requests that a grant to a get link answers; fewer if the front end has asked anew since.
+
+        What was removed for a request that is gone goes with it, as on any way to an at-most-once
+        consumer that breaks.
+        """
+        waiting = self._gets.get((queue, grant.front_end, grant.consumer), ())
+        return [waiting.popleft() for _ in range(min(len(waiting), grant.last - grant.first + 1))]
 
     def refused(self, owner: QueueOwner, queue: int) -> list[tuple[int, int]]:
         """The (front end, request) pairs of gets for which the queue has nothing."""

@@ -8,7 +8,7 @@ Places of a message that the queue still needs:
                release, lost_front_end    ready
     removing   settle(OWNER, ...)         gone
     held       reattached                 leased
-               release_held               ready
+               release, release_held      ready
     ready      purge                      gone
 
 `held` is what may be leased to somebody whom a new owner has not heard of yet (design rule 5).
@@ -305,11 +305,13 @@ class QueueOwner:
     def release(self, front_end: int, first: int, last: int, redelivered: bool = True) -> int:
         """What the front end has leased of the range is ready again, in its place; return how many.
 
-        `redelivered` is False for messages that never reached a consumer.
+        Also what is held: only who had it can give it back. `redelivered` is False for messages
+        that never reached a consumer.
         """
-        lease = self.leases.get(front_end)
-        parts = lease.intersection(first, last) if lease is not None else []
-        return self._give_back(lease, parts, redelivered) if lease is not None else 0
+        places = (self.leases.get(front_end), self.held)
+        return sum(
+            self._give_back(place, place.intersection(first, last), redelivered) for place in places if place
+        )
 
     def _give_back(self, place: RangeSet, parts: list[Range], redelivered: bool) -> int:
         count = 0
