@@ -16,7 +16,7 @@ from tests.engine.building import uniform_run
 
 FRONT_ENDS = st.sampled_from((5, 6, 7))
 CONSUMERS = st.tuples(FRONT_ENDS, st.integers(1, 2))
-PARTS = st.tuples(st.integers(0, 30), st.integers(0, 12))
+PARTS = st.tuples(st.integers(0, 30), st.integers(0, 30))
 
 READY, HELD, GONE = "ready", "held", "gone"
 
@@ -54,6 +54,10 @@ class OwnerAgainstModel(RuleBasedStateMachine):
         self.messages: dict[int, Message] = {}
         self.consumers: dict[tuple[int, int], ModelConsumer] = {}
         self.next = 1
+        self.attach((5, 1), False, 0)
+        self.credit((5, 1), 20)
+        self.publish(9, 0, False)
+        self.commit_the_wanted_mark()
 
     def settle_in_log(self, parts: list[tuple[int, int]]) -> None:
         for first, last in parts:
@@ -154,10 +158,20 @@ class OwnerAgainstModel(RuleBasedStateMachine):
         consumer.sent += len(numbers)
         assert consumer.sent <= consumer.limit
 
+    def keep_busy(self, front_end: int) -> None:
+        """A consumer with credit at the front end, and what that moves."""
+        self.attach((front_end, 1), False, 0)
+        for key, consumer in self.consumers.items():
+            self.credit(key, consumer.limit - consumer.sent + 5)
+        self.commit_the_wanted_mark()
+        self.dispatch(100)
+
     # -- consumers answer -----------------------------------------------------------------------
 
-    @rule(front_end=FRONT_ENDS, part=PARTS)
-    def settle(self, front_end: int, part: tuple[int, int]) -> None:
+    @rule(front_end=FRONT_ENDS, part=PARTS, busy=st.booleans())
+    def settle(self, front_end: int, part: tuple[int, int], busy: bool) -> None:
+        if busy:
+            self.keep_busy(front_end)
         first, last = self.window(part)
         given = ranges_of([number for number in self.at(front_end) if first <= number <= last])
         for each in given:
@@ -177,8 +191,11 @@ class OwnerAgainstModel(RuleBasedStateMachine):
             for number in range(first, last + 1):
                 self.messages[number].place = GONE
 
-    @rule(front_end=FRONT_ENDS, part=PARTS, redelivered=st.booleans(), logged=st.booleans())
-    def release(self, front_end: int, part: tuple[int, int], redelivered: bool, logged: bool) -> None:
+    @rule(front_end=FRONT_ENDS, part=PARTS, busy=st.booleans(), flags=st.tuples(st.booleans(), st.booleans()))
+    def release(self, front_end: int, part: tuple[int, int], busy: bool, flags: tuple[bool, bool]) -> None:
+        redelivered, logged = flags
+        if busy:
+            self.keep_busy(front_end)
         first, last = self.window(part)
         given = [number for number in self.at(front_end) if first <= number <= last]
         if logged:

@@ -74,6 +74,9 @@ class PartitionAgainstModel(RuleBasedStateMachine):
         self.index, self.number, self.next_sequence = 0, {5: 0, 6: 0}, 1
         self.entries: dict[int, bytes] = {}
         self.freed: set[int] = set()
+        for queue in (1, 2):
+            self.create(queue, Semantics.AT_LEAST_ONCE)
+        self.publish(OWNER, [(uniform_run(9), [1]), (uniform_run(9), [1, 2])], 0)
 
     def teardown(self) -> None:
         partition.PRUNE_RECORDS = self.prune_records
@@ -91,7 +94,7 @@ class PartitionAgainstModel(RuleBasedStateMachine):
         assert applied.created == ([] if queue in self.model else [queue])
         self.model.setdefault(queue, QueueModel())
 
-    @rule(queue=QUEUES)
+    @rule(queue=st.integers(2, 3))
     def drop(self, queue: int) -> None:
         applied = self.apply(one_batch([encode_drop_queue(queue)]))
         assert applied.dropped == ([queue] if queue in self.model else [])
@@ -129,14 +132,17 @@ class PartitionAgainstModel(RuleBasedStateMachine):
 
     @rule(
         queue=QUEUES,
-        kind=st.sampled_from(("settle", "return", "failed", "discard", "purge")),
-        offsets=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 12)), max_size=3),
+        kinds=st.lists(st.sampled_from(("settle", "return", "failed", "discard", "purge")), min_size=1),
+        picks=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9)), min_size=1, max_size=3),
     )
-    def change(self, queue: int, kind: str, offsets: list[tuple[int, int]]) -> None:
-        ranges = [
-            (max(1, self.next_sequence - back), self.next_sequence - back + size) for back, size in offsets
-        ]
-        ranges = [(first, last) for first, last in ranges if first <= last]
+    def change(self, queue: int, kinds: list[str], picks: list[tuple[int, int]]) -> None:
+        """Ranges that begin at a live message, where there is one."""
+        for kind in kinds:
+            live = sorted(self.model[queue].counts) if queue in self.model else []
+            firsts = [(live[pick % len(live)] if live else 1 + pick, size) for pick, size in picks]
+            self.change_one(queue, kind, [(first, first + size) for first, size in firsts])
+
+    def change_one(self, queue: int, kind: str, ranges: list[tuple[int, int]]) -> None:
         encoded = {
             "settle": encode_settle(queue, ranges),
             "return": encode_return(queue, ranges, False),
