@@ -17,8 +17,6 @@ from cluster.admission import TAG as ADMISSION_TAG
 from cluster.admission import Admission, AdmissionDesk
 from cluster.catalog import CATALOG, Catalog
 from cluster.catalog import TAG as CATALOG_TAG
-from cluster.catalog_state import Observer
-from cluster.definitions import NodeDefinition, PartitionDefinition, PartitionKind, QueueDefinition
 from cluster.link import PartitionLink
 from cluster.link_protocol import (
     TO_FRONT_END,
@@ -30,11 +28,10 @@ from cluster.link_protocol import (
     receive_for_owner,
 )
 from cluster.owner import PartitionOwner
+from cluster.partitions import Partitions
 from cluster.ports import FrontEndPort
-from cluster.replica import JournalEntries, Replica
-from cluster.transient_log import TransientLog
 from node.engine.entry import Semantics
-from replication.host import RAFT_TAG, SNAPSHOT_TAG, Host, Writer
+from replication.host import RAFT_TAG, SNAPSHOT_TAG, Host, Machine, Writer
 from replication.journal import Journal
 from replication.raft import Entry, Membership, NotLeaderError, RaftConfig
 
@@ -87,17 +84,17 @@ class Broker:
         self.front_end = config.front_end
         self.now = now
         self.host = Host(config.raft, journal, send, random, config.snapshot_bytes)
-        self.owners: dict[int, PartitionOwner] = {}
-        self.replicas: dict[int, Replica] = {}
+        self.partitions = Partitions(self, journal)
+        self.owners = self.partitions.owners
+        self.replicas = self.partitions.replicas
         self.links: dict[int, PartitionLink] = {}
         self.connected: dict[str, None] = {}
         self.local_queues: dict[int, Semantics] = {}
         self.on_wanted: Callable[[], None] = _nothing
         self.on_unused: Callable[[int], None] = _nothing
         self.on_rebuilding: Callable[[], None] = _nothing
-        self._journal = journal
         self._send = send
-        self._transient: dict[int, TransientLog] = {}
+        self._transient = self.partitions.transient
         self._transient_entries: list[tuple[PartitionOwner, int, bytes]] = []
         self._announced: dict[int, tuple[str, int]] = {}
         self._dirty_links: dict[int, PartitionLink] = {}
@@ -110,7 +107,7 @@ class Broker:
             config.node, config.members, empty=config.empty, rebuilding=config.rebuilding
         )
         self.catalog = Catalog(
-            config.node, config.front_end, config.members, self.host, send, CatalogObserver(self)
+            config.node, config.front_end, config.members, self.host, send, self.partitions
         )
 
     def start(self, writer: Writer) -> None:
@@ -130,7 +127,7 @@ class Broker:
             self.on_rebuilding()
             self.host.withhold_votes()
         members = Membership(voters=frozenset(self.config.members))
-        self._open_group(CATALOG, members, self.config.members, self.catalog)
+        self.open_group(CATALOG, members, self.config.members, self.catalog)
         self.wanted()
 
     def _receive_admission(self, peer: str, parts: Sequence[bytes]) -> None:
@@ -272,7 +269,8 @@ class Broker:
 
     # -- groups ---------------------------------------------------------------------------------
 
-    def _open_group(self, partition: int, members: Membership, order: Sequence[str], machine: Any) -> None:
+    def open_group(self, partition: int, members: Membership, order: Sequence[str], machine: Machine) -> None:
+        """Start this node's replica; `order` says who campaigns first where there is no leader."""
         self.host.open(partition, members, machine, self.now)
         rank = order.index(self.node)
         self._nudge_at[partition] = self.now + NUDGE_S * rank
@@ -285,70 +283,6 @@ class Broker:
             elif now >= at:
                 self._nudge_at[partition] = now + NUDGE_S * len(group.raft.membership.voters)
                 self.host.campaign(partition, now)
-
-    def partition_added(self, partition: PartitionDefinition) -> None:
-        """The catalog has a partition that this node may be a replica of."""
-        if partition.id in self.owners:
-            return
-        self.link(partition.id)
-        if partition.kind is PartitionKind.TRANSIENT:
-            if partition.front_end == self.front_end:
-                self._open_transient(partition)
-        elif self.node in partition.replicas:
-            source = JournalEntries(self._journal.log(partition.id))
-            owner = self.owners[partition.id] = PartitionOwner(partition.id, self, source, durable=True)
-            replica = self.replicas[partition.id] = Replica(owner)
-            members = Membership(voters=frozenset(partition.replicas))
-            self._open_group(partition.id, members, partition.replicas, replica)
-        self.wanted()
-
-    def _open_transient(self, partition: PartitionDefinition) -> None:
-        log = self._transient[partition.id] = TransientLog()
-        owner = self.owners[partition.id] = PartitionOwner(partition.id, self, log, durable=False)
-        owner.leading(1)
-
-    def partition_removed(self, partition: PartitionDefinition) -> None:
-        self.owners.pop(partition.id, None)
-        self.replicas.pop(partition.id, None)
-        self._transient.pop(partition.id, None)
-        link = self.links.pop(partition.id, None)
-        if link is not None:
-            link.abandon()
-        self.host.close(partition.id)
-
-    def catalog_replaced(self) -> None:
-        """The catalog was restored from a snapshot: open what it has, drop what it has not."""
-        state = self.catalog.state
-        for partition in state.partitions.values():
-            self.partition_added(partition)
-        for id in [id for id in self.links if id not in state.partitions]:
-            self.partition_removed(PartitionDefinition(id, PartitionKind.REPLICATED, ()))
-        for owner in self.owners.values():
-            owner.reconcile()
-
-    def queue_added(self, queue: QueueDefinition) -> None:
-        owner = self.owners.get(queue.partition)
-        if owner is not None:
-            owner.create_queue(queue.id, queue.semantics)
-
-    def queue_removed(self, queue: QueueDefinition) -> None:
-        owner = self.owners.get(queue.partition)
-        if owner is not None:
-            owner.drop_queue(queue.id)
-
-    def node_started(self, node: NodeDefinition, previous: int) -> None:
-        """A node runs anew: what its former process held is nobody's."""
-        for owner in self.owners.values():
-            if previous:
-                owner.front_end_dead(previous)
-            if owner.active:
-                # It may have greeted this owner before the owner could know of it.
-                self._ask_greeting(owner, node.front_end)
-
-    def _ask_greeting(self, owner: PartitionOwner, front_end: int) -> None:
-        port = self.front_end_port(owner.partition, front_end)
-        if port is not None:
-            port.resync()
 
     # -- links and owners -----------------------------------------------------------------------
 
@@ -473,31 +407,6 @@ class Broker:
         if not self._dirty_owners:
             self.wanted()
         self._dirty_owners[owner.partition] = owner
-
-
-class CatalogObserver(Observer):
-    """Passes on what the catalog tells."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-
-    def partition_added(self, partition: PartitionDefinition) -> None:
-        self._broker.partition_added(partition)
-
-    def partition_removed(self, partition: PartitionDefinition) -> None:
-        self._broker.partition_removed(partition)
-
-    def queue_added(self, queue: QueueDefinition) -> None:
-        self._broker.queue_added(queue)
-
-    def queue_removed(self, queue: QueueDefinition) -> None:
-        self._broker.queue_removed(queue)
-
-    def node_started(self, node: NodeDefinition, previous: int) -> None:
-        self._broker.node_started(node, previous)
-
-    def replaced(self) -> None:
-        self._broker.catalog_replaced()
 
 
 def _nothing(*_: object) -> None:

@@ -72,7 +72,7 @@ class Serving:
         What was removed for a request that is gone goes with it, as on any way to an at-most-once
         consumer that breaks.
         """
-        waiting = self._gets.get((queue, grant.front_end, grant.consumer), ())
+        waiting = self._gets.get((queue, grant.front_end, grant.consumer)) or deque()
         return [waiting.popleft() for _ in range(min(len(waiting), grant.last - grant.first + 1))]
 
     def refused(self, owner: QueueOwner, queue: int) -> list[tuple[int, int]]:

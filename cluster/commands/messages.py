@@ -82,8 +82,8 @@ def _report(publisher: Publisher, where: pika.URLParameters, target: Target) -> 
         raise CommandError(explain(where, publisher.failure) + progress)
     if publisher.returned:
         raise CommandError(
-            f"{place(where)} returned {publisher.returned} of {publisher.published}: no queue is bound to exchange "
-            f"{target.exchange!r} with routing key {target.routing_key!r}"
+            f"{place(where)} returned {publisher.returned} of {publisher.published}: "
+            f"no queue is bound to exchange {target.exchange!r} with routing key {target.routing_key!r}"
         )
     if publisher.refused:
         raise CommandError(f"{place(where)} refused (nack) {publisher.refused}; {counts}")

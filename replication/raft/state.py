@@ -79,6 +79,7 @@ class ReplicaState:
         self.messages_after_sync: list[Message] = []
         self.reads: list[ReadState] = []
         self.contact = -math.inf
+        self.election_at: float = math.inf
         self._fast_attempts = 0
         self._lost_leader: str | None = None
         self.restart_timer(now)
