@@ -8,7 +8,7 @@ BIN := .venv/bin
 READY := .venv/.quorate-ready
 BENCH_READY := .venv/.quorate-bench-ready
 
-.PHONY: help up test check format types sim bench conformance ratchet lock clean
+.PHONY: help up test proof check format types sim bench conformance ratchet lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -16,8 +16,11 @@ help: ## this list
 up: $(READY) ## three nodes on loopback, data in ./data (ARGS="--nodes 1 …" adds options)
 	$(BIN)/quorate up --data data $(ARGS)
 
-test: $(READY) ## every test but the long simulations (ARGS="-k word …" adds options)
+test: $(READY) ## every test but the long simulations and proofs (ARGS="-k word …" adds options)
 	$(BIN)/python -m pytest -q $(ARGS)
+
+proof: $(READY) ## kill and freeze real nodes under load, for minutes; prints the pauses (ARGS="-k killing …" adds options)
+	$(BIN)/python -m pytest -q -s -m proof tests/processes $(ARGS)
 
 check: $(READY) ## style, types, structure of the tree, the snippets of the documents
 	$(BIN)/ruff check .

@@ -1,0 +1,205 @@
+"""The promises that a history must keep, each checked on its own. Pure.
+
+A consumer *loses its node* when the node is killed or frozen while it is connected there. Only then,
+or when it ends or gives back, may what it has not settled go to somebody else.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from math import inf
+from typing import Final
+
+from chaos.history import Event
+from chaos.ledger import Client, Delivery, Ledger, Message
+
+
+@dataclass(frozen=True, slots=True)
+class Allowances:
+    """What a client cannot know. Both in seconds."""
+
+    settle: float = 2.0
+    """An acknowledgement sent this long before its connection is lost has reached the owner."""
+
+    read: float = 5.0
+    """A frozen node may be told by its clients' sockets this long after it goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A broken promise, and the evidence."""
+
+    promise: str
+    evidence: str
+
+    def __str__(self) -> str:
+        return f"{self.promise}: {self.evidence}"
+
+
+def check(events: Iterable[Event], allowances: Allowances | None = None) -> list[Violation]:
+    """Every promise broken in a history that ends with drained queues. Raises BrokenHistoryError."""
+    ledger = Ledger.of(events)
+    return [violation for rule in RULES for violation in rule(ledger, allowances or Allowances())]
+
+
+def lost(ledger: Ledger, _: Allowances) -> Iterator[Violation]:
+    """What was confirmed has been settled by a consumer, where the queue must keep it."""
+    for message in ledger.confirmed:
+        if ledger.queues[ledger.queue_of(message)]:
+            continue
+        deliveries = ledger.deliveries.get(message, [])
+        if not any(delivery.settled is not None for delivery in deliveries):
+            had = ", ".join(delivery.consumer.name for delivery in deliveries) or "nobody"
+            yield Violation("confirmed and lost", f"{message}, delivered to {had} and settled by nobody")
+
+
+def doubled(ledger: Ledger, _: Allowances) -> Iterator[Violation]:
+    """An at-most-once queue delivers nothing twice."""
+    for message, deliveries in ledger.deliveries.items():
+        if ledger.queues[ledger.queue_of(message)] and len(deliveries) > 1:
+            names = ", ".join(delivery.consumer.name for delivery in deliveries)
+            yield Violation("at-most-once twice", f"{message} was delivered to {names}")
+
+
+def invented(ledger: Ledger, _: Allowances) -> Iterator[Violation]:
+    """Only what was published to a queue comes out of it, and what is confirmed is confirmed once."""
+    for event in ledger.unknown:
+        yield Violation("delivered but not published", f"{event}")
+    for message, times in ledger.confirmed.items():
+        if message not in ledger.published:
+            yield Violation("confirmed but not published", f"{message}")
+        if len(times) > 1:
+            yield Violation("confirmed twice", f"{message} at {times}")
+
+
+def unanswered(ledger: Ledger, _: Allowances) -> Iterator[Violation]:
+    """Each publish on a channel that was not broken is confirmed or refused, and not both."""
+    for message in ledger.published:
+        answers = (message in ledger.confirmed) + (message in ledger.refused)
+        if answers == 0 and not ledger.publishers[message.publisher].broken:
+            yield Violation("never confirmed", f"{message}")
+        if answers == 2:
+            yield Violation("confirmed and refused", f"{message}")
+
+
+def disordered(ledger: Ledger, _: Allowances) -> Iterator[Violation]:
+    """First deliveries of one publisher's messages come in its order.
+
+    To each consumer, and over consumers of a queue that were there one after the other.
+    """
+    firsts: dict[tuple[str, str], dict[str, list[tuple[float, int]]]] = defaultdict(lambda: defaultdict(list))
+    for message, deliveries in ledger.deliveries.items():
+        for delivery in deliveries:
+            if not delivery.redelivered:
+                by_consumer = firsts[delivery.consumer.queue, message.publisher]
+                by_consumer[delivery.consumer.name].append((delivery.time, message.number))
+    for (queue, publisher), by_consumer in firsts.items():
+        for consumer, seen in by_consumer.items():
+            yield from _ascending(f"{queue} to {consumer}, from {publisher}", seen)
+        yield from _one_after_the_other(ledger, queue, publisher, by_consumer)
+
+
+def _ascending(where: str, seen: list[tuple[float, int]]) -> Iterator[Violation]:
+    # Equal times were recorded in one callback; sorting is stable and the ledger keeps their order.
+    numbers = [number for _, number in sorted(seen, key=lambda pair: pair[0])]
+    for earlier, later in zip(numbers, numbers[1:], strict=False):
+        if later < earlier:
+            yield Violation("out of order", f"{where}: {later} after {earlier}")
+
+
+def _one_after_the_other(
+    ledger: Ledger, queue: str, publisher: str, by_consumer: dict[str, list[tuple[float, int]]]
+) -> Iterator[Violation]:
+    spans = [
+        (ledger.consumers[name], min(number for _, number in seen), max(number for _, number in seen))
+        for name, seen in by_consumer.items()
+    ]
+    for before, _, highest in spans:
+        for after, lowest, _ in spans:
+            if before.closed <= after.opened and lowest < highest:
+                text = f"{queue} from {publisher}: {lowest} to {after.name}, which began after the end of "
+                yield Violation("out of order", f"{text}{before.name}, which had {highest}")
+
+
+def redelivered(ledger: Ledger, allowances: Allowances) -> Iterator[Violation]:
+    """A message comes again, marked so, only when whoever had it unsettled gave it back or lost its node."""
+    for message, deliveries in ledger.deliveries.items():
+        if len(deliveries) < 2:
+            continue
+        if sum(not delivery.redelivered for delivery in deliveries) > 1:
+            names = ", ".join(delivery.consumer.name for delivery in deliveries)
+            yield Violation("redelivered unmarked", f"{message} at {names}")
+        # What a frozen node had sent may be read after the same message came from somebody else.
+        ordered = sorted(deliveries, key=lambda one: (one.redelivered, _left(ledger, one, allowances)))
+        for had, again in zip(ordered, ordered[1:], strict=False):
+            reason = _not_given_up(ledger, had, again.time, allowances)
+            if reason is not None:
+                text = f"{message} came to {again.consumer.name} at {again.time:.3f}, but {reason}"
+                yield Violation("redelivered without cause", text)
+
+
+def _left(ledger: Ledger, delivery: Delivery, allowances: Allowances) -> float:
+    """When the delivery left its node at the latest."""
+    return min(delivery.time, _node_lost(ledger, delivery, allowances))
+
+
+def _node_lost(ledger: Ledger, delivery: Delivery, allowances: Allowances) -> float:
+    """When the delivery's consumer lost its node: later, or shortly before it read the delivery."""
+    starts = [
+        fault.start
+        for fault in ledger.faults_of(delivery.consumer.node)
+        if delivery.consumer.opened <= fault.start < delivery.consumer.closed
+        and delivery.time < fault.end + allowances.read
+    ]
+    return min(starts, default=inf)
+
+
+def _not_given_up(ledger: Ledger, had: Delivery, by: float, allowances: Allowances) -> str | None:
+    """Why the message was not free to go to somebody else at the time `by`; None if it was."""
+    where = f"{had.consumer.name} on {had.consumer.node}"
+    if had.returned is not None and had.returned <= by:
+        return None
+    node_lost = _node_lost(ledger, had, allowances)
+    gone = min(node_lost, had.consumer.closed)
+    if had.settled is not None:
+        clean = had.consumer.closed < node_lost and not had.consumer.broken
+        if clean or had.settled < gone - allowances.settle:
+            return f"{where} had settled it at {had.settled:.3f}"
+    if gone <= by:
+        return None
+    return f"{where} has it since {had.time:.3f} and is alive"
+
+
+def disturbed(ledger: Ledger, allowances: Allowances) -> Iterator[Violation]:
+    """Clients of nodes that were not hurt lose no connection, channel or subscription, and get no nack."""
+    for client in (*ledger.publishers.values(), *ledger.consumers.values()):
+        if client.broken and not _hurt(ledger, client, allowances):
+            yield Violation("disturbed", f"{client.name} on {client.node} was broken at {client.closed:.3f}")
+    refused: dict[str, Message] = {}
+    for message in ledger.refused:
+        refused.setdefault(message.publisher, message)
+    for name, message in refused.items():
+        client = ledger.publishers[name]
+        if not _hurt(ledger, client, allowances):
+            yield Violation("disturbed", f"{message} was refused on {client.node}, which is well")
+
+
+def _hurt(ledger: Ledger, client: Client, allowances: Allowances) -> bool:
+    """Whether the client's node was hurt in its time, or so shortly before that it shows."""
+    return any(
+        fault.start <= client.closed and client.opened <= fault.end + allowances.read
+        for fault in ledger.faults_of(client.node)
+    )
+
+
+RULES: Final[tuple[Callable[[Ledger, Allowances], Iterator[Violation]], ...]] = (
+    lost,
+    doubled,
+    invented,
+    unanswered,
+    disordered,
+    redelivered,
+    disturbed,
+)

@@ -1,0 +1,172 @@
+"""What clients did and saw, as a list of events, and its form as lines of JSON.
+
+Times are seconds of the machine's monotonic clock, which all processes of the machine share. A
+*publisher* is one channel that publishes, a *consumer* is one subscription of one channel: whoever
+connects again is another one. A message is named by its publisher and its number there, from 1 on.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDeclared:
+    """`at_most_once`: the queue gives each message to one consumer, once, or to nobody."""
+
+    time: float
+    queue: str
+    at_most_once: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PublisherOpened:
+    """From now on messages go from this publisher into one queue, through a node."""
+
+    time: float
+    publisher: str
+    node: str
+    queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerOpened:
+    time: float
+    consumer: str
+    node: str
+    queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """A publisher or consumer ends. `broken`: not because the client wanted it."""
+
+    time: float
+    client: str
+    broken: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """About to be written to the socket: the broker cannot have it earlier."""
+
+    time: float
+    publisher: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """The broker takes responsibility (basic.ack to a publisher) for a range of messages."""
+
+    time: float
+    publisher: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The broker does not take a range of messages (basic.nack to a publisher)."""
+
+    time: float
+    publisher: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    time: float
+    consumer: str
+    publisher: str
+    number: int
+    redelivered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The consumer acknowledges the message that it has from this publisher."""
+
+    time: float
+    consumer: str
+    publisher: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The consumer gives the message back to the queue."""
+
+    time: float
+    consumer: str
+    publisher: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Faulted:
+    """A node is about to be hurt. `kind` groups faults in reports; `queues` are those it owns."""
+
+    time: float
+    node: str
+    kind: str
+    queues: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """The node takes clients again."""
+
+    time: float
+    node: str
+
+
+Event = (
+    QueueDeclared | PublisherOpened | ConsumerOpened | Closed | Published | Confirmed | Refused
+    | Delivered | Settled | Returned | Faulted | Recovered
+)  # fmt: skip
+
+_KINDS: Final[dict[str, type[Any]]] = {
+    kind.__name__: kind
+    for kind in (
+        QueueDeclared, PublisherOpened, ConsumerOpened, Closed, Published, Confirmed, Refused,
+        Delivered, Settled, Returned, Faulted, Recovered,
+    )
+}  # fmt: skip
+
+
+class Recorder:
+    """Collects the events of one run; threads may record at the same time."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.events: list[Event] = []
+        self.clock = clock
+
+    def record(self, event: Event) -> None:
+        self.events.append(event)
+
+
+def to_lines(events: Iterable[Event]) -> Iterator[str]:
+    """One JSON object a line."""
+    for event in events:
+        yield json.dumps({"event": type(event).__name__, **asdict(event)}) + "\n"
+
+
+def from_lines(lines: Iterable[str]) -> list[Event]:
+    """Raises ValueError, with the line's number, for a line that is no event."""
+    events = []
+    for number, line in enumerate(lines, 1):
+        try:
+            fields = json.loads(line)
+            kind = _KINDS[fields.pop("event")]
+            if "queues" in fields:
+                fields["queues"] = tuple(fields["queues"])
+            events.append(kind(**fields))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"line {number} is no event of a history: {error}") from error
+    return events

@@ -1,0 +1,176 @@
+"""A history sorted by what the checkers ask: messages, who had them, which nodes were hurt when. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any, NamedTuple
+
+from chaos.history import (
+    Closed,
+    Confirmed,
+    ConsumerOpened,
+    Delivered,
+    Event,
+    Faulted,
+    Published,
+    PublisherOpened,
+    QueueDeclared,
+    Recovered,
+    Refused,
+    Returned,
+    Settled,
+)
+
+
+class Message(NamedTuple):
+    """A message's name."""
+
+    publisher: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"message {self.number} of {self.publisher}"
+
+
+@dataclass(slots=True)
+class Client:
+    """A publisher or consumer from its beginning to its end."""
+
+    name: str
+    node: str
+    queue: str
+    opened: float
+    closed: float = inf
+    broken: bool = False
+
+
+@dataclass(slots=True)
+class Delivery:
+    """One message at one consumer, and what became of it there."""
+
+    time: float
+    consumer: Client
+    redelivered: bool
+    settled: float | None = None
+    returned: float | None = None
+
+
+@dataclass(slots=True)
+class Fault:
+    """A node was hurt from `start` until `end`."""
+
+    kind: str
+    node: str
+    queues: tuple[str, ...]
+    start: float
+    end: float = inf
+
+
+class BrokenHistoryError(ValueError):
+    """The events contradict each other: the recording is wrong, not the broker."""
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Everything by message, client and node. Deliveries are in the order in which clients saw them."""
+
+    queues: dict[str, bool] = field(default_factory=dict)
+    """Name to whether it is at-most-once."""
+
+    publishers: dict[str, Client] = field(default_factory=dict)
+    consumers: dict[str, Client] = field(default_factory=dict)
+    published: dict[Message, float] = field(default_factory=dict)
+    confirmed: dict[Message, list[float]] = field(default_factory=lambda: defaultdict(list))
+    refused: dict[Message, float] = field(default_factory=dict)
+    deliveries: dict[Message, list[Delivery]] = field(default_factory=lambda: defaultdict(list))
+    unknown: list[Delivered] = field(default_factory=list)
+    """Deliveries of what was never published to that queue."""
+
+    faults: list[Fault] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, events: Iterable[Event]) -> Ledger:
+        """Raises BrokenHistoryError."""
+        ledger = cls()
+        handlers: dict[type[Any], Any] = {
+            QueueDeclared: ledger._queue_declared,
+            PublisherOpened: ledger._publisher_opened,
+            ConsumerOpened: ledger._consumer_opened,
+            Closed: ledger._closed,
+            Published: ledger._published,
+            Confirmed: ledger._confirmed,
+            Refused: ledger._refused,
+            Delivered: ledger._delivered,
+            Settled: ledger._settled,
+            Returned: ledger._returned,
+            Faulted: ledger._faulted,
+            Recovered: ledger._recovered,
+        }
+        for event in events:
+            try:
+                handlers[type(event)](event)
+            except (KeyError, StopIteration) as error:
+                raise BrokenHistoryError(f"{event} speaks of what is not there") from error
+        return ledger
+
+    def queue_of(self, message: Message) -> str:
+        return self.publishers[message.publisher].queue
+
+    def faults_of(self, node: str) -> Iterator[Fault]:
+        return (fault for fault in self.faults if fault.node == node)
+
+    # -- events ---------------------------------------------------------------------------------
+
+    def _queue_declared(self, event: QueueDeclared) -> None:
+        self.queues[event.queue] = event.at_most_once
+
+    def _publisher_opened(self, event: PublisherOpened) -> None:
+        assert event.queue in self.queues, f"{event.queue} is not declared"
+        self.publishers[event.publisher] = Client(event.publisher, event.node, event.queue, event.time)
+
+    def _consumer_opened(self, event: ConsumerOpened) -> None:
+        assert event.queue in self.queues, f"{event.queue} is not declared"
+        self.consumers[event.consumer] = Client(event.consumer, event.node, event.queue, event.time)
+
+    def _closed(self, event: Closed) -> None:
+        client = self.publishers.get(event.client) or self.consumers[event.client]
+        client.closed, client.broken = event.time, event.broken
+
+    def _published(self, event: Published) -> None:
+        self.published[Message(event.publisher, event.number)] = event.time
+
+    def _confirmed(self, event: Confirmed) -> None:
+        for number in range(event.first, event.last + 1):
+            self.confirmed[Message(event.publisher, number)].append(event.time)
+
+    def _refused(self, event: Refused) -> None:
+        for number in range(event.first, event.last + 1):
+            self.refused[Message(event.publisher, number)] = event.time
+
+    def _delivered(self, event: Delivered) -> None:
+        consumer = self.consumers[event.consumer]
+        message = Message(event.publisher, event.number)
+        if message not in self.published or self.queue_of(message) != consumer.queue:
+            self.unknown.append(event)
+            return
+        self.deliveries[message].append(Delivery(event.time, consumer, event.redelivered))
+
+    def _at(self, event: Settled | Returned) -> Delivery:
+        held = self.deliveries[Message(event.publisher, event.number)]
+        return next(one for one in reversed(held) if one.consumer.name == event.consumer)
+
+    def _settled(self, event: Settled) -> None:
+        self._at(event).settled = event.time
+
+    def _returned(self, event: Returned) -> None:
+        self._at(event).returned = event.time
+
+    def _faulted(self, event: Faulted) -> None:
+        self.faults.append(Fault(event.kind, event.node, event.queues, event.time))
+
+    def _recovered(self, event: Recovered) -> None:
+        for fault in self.faults_of(event.node):
+            fault.end = min(fault.end, event.time)

@@ -1,0 +1,81 @@
+"""Clusters of real processes for the tests of this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pika
+import pytest
+from pika.adapters.blocking_connection import BlockingChannel
+
+from tests.processes.nodes import Cluster
+
+Connect = Callable[..., BlockingChannel]
+
+
+@pytest.fixture(scope="session")
+def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    cluster = Cluster(tmp_path_factory.mktemp("shared"))
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+@pytest.fixture
+def cluster(shared_cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """Three nodes, used by many tests: none of them hurts a node, none may make one log an error."""
+    request.node.stash[CLUSTER] = shared_cluster
+    yield shared_cluster
+    errors = shared_cluster.new_errors()
+    assert not errors, "\n".join(errors)
+
+
+@pytest.fixture
+def own_cluster(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Cluster]:
+    """Three nodes for one test, which may do with them what it likes."""
+    cluster = request.node.stash[CLUSTER] = Cluster(tmp_path_factory.mktemp("own"))
+    try:
+        cluster.start()
+        yield cluster
+        errors = cluster.new_errors()
+        assert not errors, "\n".join(errors)
+    finally:
+        cluster.stop()
+
+
+@pytest.fixture
+def channel(cluster: Cluster) -> Iterator[Connect]:
+    """`channel(0)`: a channel of a new connection to the first node. Closed after the test."""
+    opened: list[pika.BlockingConnection] = []
+
+    def connect(node: int, **options: Any) -> BlockingChannel:
+        opened.append(cluster[node].connect(**options))
+        return opened[-1].channel()
+
+    yield connect
+    for connection in opened:
+        if connection.is_open:
+            connection.close()
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """A name for a queue or exchange that no other test uses."""
+    return str(request.node.name)
+
+
+CLUSTER = pytest.StashKey[Cluster]()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    outcome: Any = yield
+    cluster = item.stash.get(CLUSTER, None)
+    report = outcome.get_result()
+    if report.failed and cluster is not None:
+        report.sections.append(("logs of the nodes", cluster.logs()))

@@ -1,0 +1,245 @@
+"""Nodes as real processes on free loopback ports, each of which can be killed, frozen and started again."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pika
+
+from cluster.addresses import Address
+from cluster.config import ConfigError
+from cluster.local_cluster import LocalNode, PortInUseError, plan, prepare
+from cluster.supervisor import node_command
+
+START_S = 30.0
+"""A node that is not ready after this time will never be."""
+
+POLL_S = 0.02
+
+# Below what the system gives to outgoing connections (32768 and up), the peers' ports included.
+AMQP_PORTS = range(8000, 12700)
+HTTP_PORTS = range(13000, 19000)
+
+T = TypeVar("T")
+
+_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+class NotInTimeError(AssertionError):
+    """Something that had to become true did not."""
+
+
+def until(condition: Callable[[], T], what: str, seconds: float = START_S) -> T:
+    """Asks again until the condition holds, and returns its value; NotInTimeError after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            raise NotInTimeError(f"{what}: not within {seconds:.0f} s")
+        time.sleep(POLL_S)
+    return value
+
+
+class Node:
+    """One node: its process now, its ports, its log."""
+
+    def __init__(self, local: LocalNode) -> None:
+        self.local = local
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def name(self) -> str:
+        return self.local.name
+
+    @property
+    def amqp(self) -> Address:
+        return self.local.config.listen.amqp
+
+    @property
+    def http(self) -> str:
+        return f"http://{self.local.config.listen.http}"
+
+    @property
+    def url(self) -> str:
+        return f"amqp://guest:guest@{self.amqp}/"
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None, f"{self.name} does not run"
+        return self.process.pid
+
+    def start(self) -> None:
+        with self.local.log_file.open("ab") as log:
+            # Standard input is a pipe that ends with this process: no node is left behind by a killed test.
+            self.process = subprocess.Popen(
+                node_command(self.local),
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def kill(self) -> None:
+        """SIGKILL; returns when the process is gone."""
+        self._end(signal.SIGKILL)
+
+    def terminate(self) -> int:
+        """SIGTERM; returns the exit code."""
+        return self._end(signal.SIGTERM)
+
+    def _end(self, number: signal.Signals) -> int:
+        assert self.process is not None
+        self.process.send_signal(number)
+        return self.reap()
+
+    def reap(self) -> int:
+        """Returns the exit code when the process, which has been told to end, has ended."""
+        assert self.process is not None
+        code = self.process.wait(START_S)
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process = None
+        return code
+
+    def freeze(self) -> None:
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    def ready(self) -> bool:
+        if self.process is not None and self.process.poll() is not None:
+            raise NotInTimeError(f"{self.name} ended with {self.process.returncode}")
+        try:
+            with _direct.open(self.http + "/health/ready", timeout=2.0) as response:
+                return bool(response.status == 200)
+        except OSError:
+            return False
+
+    def wait_ready(self) -> None:
+        until(self.ready, f"{self.name} is ready")
+
+    def metrics(self) -> dict[str, float]:
+        """Samples by name, labels included as Prometheus writes them."""
+        with _direct.open(self.http + "/metrics", timeout=5.0) as response:
+            lines = response.read().decode().splitlines()
+        samples = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+        return {name: float(value) for name, _, value in samples}
+
+    def resident_bytes(self) -> int:
+        """VmRSS."""
+        status = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii")
+        line = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
+        return int(line.split()[1]) * 1024
+
+    def connect(self, **options: Any) -> pika.BlockingConnection:
+        """An ordinary client; `options` are pika's connection parameters."""
+        defaults = {"blocked_connection_timeout": 30, "socket_timeout": 10, "stack_timeout": 10}
+        parameters = pika.ConnectionParameters(self.amqp.host, self.amqp.port, **(defaults | options))
+        return pika.BlockingConnection(parameters)
+
+
+class Cluster:
+    """Three nodes; counted from 0, named from n1."""
+
+    def __init__(self, data: Path, settings: Mapping[str, Any] | None = None, nodes: int = 3) -> None:
+        self.nodes = [Node(local) for local in _planned(nodes, data, settings or {})]
+        self._read: dict[str, int] = {}
+
+    def __getitem__(self, place: int) -> Node:
+        return self.nodes[place]
+
+    def node(self, name: str) -> Node:
+        return next(node for node in self.nodes if node.name == name)
+
+    def start(self) -> None:
+        for node in self.nodes:
+            if node.process is None:
+                node.start()
+        self.wait_ready()
+
+    def wait_ready(self) -> None:
+        for node in self.nodes:
+            node.wait_ready()
+
+    def stop(self) -> None:
+        """End every node in order."""
+        running = [node for node in self.nodes if node.process is not None]
+        for node in running:
+            node.thaw()
+            assert node.process is not None
+            node.process.send_signal(signal.SIGTERM)
+        for node in running:
+            node.terminate()
+
+    def status(self) -> dict[str, Any]:
+        """The cluster as the first node that answers sees it."""
+        for node in self.nodes:
+            if node.process is not None:
+                try:
+                    with _direct.open(node.http + "/api/status", timeout=3.0) as response:
+                        return dict(json.load(response))
+                except OSError:
+                    continue
+        raise NotInTimeError("no node answers /api/status")
+
+    def queue(self, name: str) -> dict[str, Any] | None:
+        """The queue's row of the status, None while nobody owns it."""
+        return next((row for row in self.status()["queues"] if row["name"] == name), None)
+
+    def owner(self, queue: str) -> Node:
+        row = until(lambda: self.queue(queue), f"{queue} has an owner")
+        return self.node(row["owner"])
+
+    def others(self, node: Node) -> list[Node]:
+        return [one for one in self.nodes if one is not node]
+
+    # -- logs -----------------------------------------------------------------------------------
+
+    def logs(self, lines: int = 40) -> str:
+        """The ends of the nodes' logs."""
+        parts = []
+        for node in self.nodes:
+            text = node.local.log_file.read_text(encoding="utf-8", errors="replace")
+            state = "does not run" if node.process is None else f"pid {node.pid}"
+            parts.append(f"--- {node.name} ({state})\n" + "\n".join(text.splitlines()[-lines:]))
+        return "\n".join(parts)
+
+    def new_errors(self) -> list[str]:
+        """Lines that the nodes logged as errors, or that are no log lines at all, since the last call."""
+        found = []
+        for node in self.nodes:
+            text = node.local.log_file.read_text(encoding="utf-8", errors="replace")
+            fresh = text[self._read.get(node.name, 0) :]
+            self._read[node.name] = len(text)
+            found += [f"{node.name}: {line}" for line in fresh.splitlines() if _is_error(line)]
+        return found
+
+
+def _is_error(line: str) -> bool:
+    try:
+        return json.loads(line)["level"] in ("error", "critical")
+    except (ValueError, KeyError, TypeError):
+        return bool(line.strip())
+
+
+def _planned(nodes: int, data: Path, settings: Mapping[str, Any]) -> list[LocalNode]:
+    """Directories and files for nodes on ports that are free now."""
+    chance = random.Random(os.getpid() * 1_000_003 + time.monotonic_ns())
+    while True:
+        try:
+            planned = plan(nodes, data, chance.choice(AMQP_PORTS), chance.choice(HTTP_PORTS), settings)
+            prepare(planned)
+        except (PortInUseError, ConfigError) as error:
+            if isinstance(error, ConfigError) and "overlap" not in str(error):
+                raise
+            continue
+        return planned
