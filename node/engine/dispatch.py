@@ -306,7 +306,7 @@ class QueueOwner:
         """What the front end has leased of the range is ready again, in its place; return how many.
 
         Also what is held: only who had it can give it back. `redelivered` is False for messages
-        that never reached a consumer.
+        that never reached a consumer; they are marked nevertheless once newer ones were granted.
         """
         places = (self.leases.get(front_end), self.held)
         return sum(
@@ -315,6 +315,8 @@ class QueueOwner:
 
     def _give_back(self, place: RangeSet, parts: list[Range], redelivered: bool) -> int:
         count = 0
+        # Newer ones were handed out meanwhile: only a redelivered message may come after them (0-9-1 §4.7).
+        redelivered = redelivered or (bool(parts) and parts[-1][1] < self._granted)
         for part in parts:
             place.remove(*part)
             # Somebody else may have settled it meanwhile.
