@@ -198,6 +198,10 @@ class Broker:
         self.now = now
         self._resync(peer)
         self._announce([peer])
+        definition = self.catalog.state.nodes.get(peer)
+        for owner in self.owners.values():
+            if owner.active and definition is not None:
+                self._ask_greeting(owner, definition.front_end)
         self.wanted()
 
     def durable(self, results: Sequence[tuple[int, int, int]], now: float) -> None:

@@ -15,9 +15,9 @@ from typing import Any, Final
 from cluster.contents import Contents, EntrySource
 from cluster.intake import take_batch
 from cluster.owner_context import OwnerContext
-from cluster.ports import FIRST_CONSUMER, ConsumerTerms, Delivery, Ranges
+from cluster.ports import ACCESS_REFUSED, FIRST_CONSUMER, NOT_FOUND, ConsumerTerms, Delivery, Ranges
 from cluster.proposal import FrontEndState, Proposal
-from cluster.serving import Handout, Serving, removal_operation, removed
+from cluster.serving import Serving, serve
 from node.engine.dispatch import ExclusiveConsumerError, QueueOwner
 from node.engine.entry import (
     OWNER,
@@ -45,9 +45,6 @@ HOLD_S: Final = 3.0
 
 PROPOSE_AT_BYTES: Final = 256 * 1024
 """An entry this large is proposed even while the disk is busy with the one before."""
-
-NOT_FOUND: Final = [404, "NOT_FOUND - the queue was deleted"]
-ACCESS_REFUSED: Final = [403, "ACCESS_REFUSED - queue in exclusive use"]
 
 
 class PartitionOwner:
@@ -172,7 +169,7 @@ class PartitionOwner:
             if state is not None and consumer >= FIRST_CONSUMER:
                 state.port.consumer_cancelled(state.epoch, consumer)
         for front_end, request in self._serving.refused(owner, queue):
-            self._answer(front_end, request, NOT_FOUND)
+            self.answer(front_end, request, NOT_FOUND)
 
     def _acknowledge(self, front_end: int, number: int) -> None:
         state = self._front_ends.get(front_end)
@@ -216,6 +213,8 @@ class PartitionOwner:
         self._serving.forget_gets(front_end)
 
     def held(self, front_end: int, epoch: int, leases: dict[int, Ranges]) -> None:
+        if self._state(front_end, epoch) is None:
+            return
         # What the front end has given back is in no lease of its, but must not be taken for
         # undelivered before its RETURN is applied.
         self.after_proposed(partial(self._resume, front_end, epoch, leases))
@@ -228,7 +227,7 @@ class PartitionOwner:
             return
         for queue, owner in self.queues.items():
             mine = leases.get(queue, [])
-            self._release_unheld(owner, front_end, mine)
+            owner.release_unheld(front_end, mine)
             owner.reattached(front_end, mine)
             self._serving.mark(queue)
         greeted, state.greeted = state.greeted, []
@@ -238,16 +237,6 @@ class PartitionOwner:
             else:
                 state.port.consumer_cancelled(epoch, terms.consumer)
         self._context.owner_dirty(self)
-
-    def _release_unheld(self, owner: QueueOwner, front_end: int, held: Ranges) -> None:
-        """What was on its way when the connection broke has reached nobody: it is ready again."""
-        lease = owner.leases.get(front_end)
-        if not lease:
-            return
-        unheld = lease.copy()
-        unheld.remove_all(held)
-        for first, last in list(unheld.ranges()):
-            owner.release(front_end, first, last, redelivered=False)
 
     def front_end_lost(self, front_end: int) -> None:
         """A front end cannot be reached: what its consumers had goes back to the queues."""
@@ -303,6 +292,11 @@ class PartitionOwner:
         """Something changed that may let the queue hand out messages."""
         self._serving.mark(queue)
 
+    def await_mark(self, queue: int) -> None:
+        """A consumer of the queue waits for a higher mark."""
+        self.awaiting_marks.add(queue)
+        self._context.owner_dirty(self)
+
     def operation(self, data: bytes) -> None:
         """Put an operation of the owner's own into the next entry."""
         self.proposal.add_operation(data)
@@ -323,12 +317,12 @@ class PartitionOwner:
         if self._state(front_end, epoch) is None:
             return
         if terms.queue not in self.queues:
-            self._answer(front_end, request, NOT_FOUND)
+            self.answer(front_end, request, NOT_FOUND)
             return
 
         def join() -> None:
             if self._state(front_end, epoch) is not None:
-                self._answer(front_end, request, self._join(front_end, terms))
+                self.answer(front_end, request, self._join(front_end, terms))
 
         self._when_attached(terms.queue, front_end, join)
 
@@ -403,23 +397,23 @@ class PartitionOwner:
             get = partial(self._get, front_end, epoch, request, queue, arguments[1])
             self._when_attached(queue, front_end, get)
         else:
-            self._answer(front_end, request, NOT_FOUND)
+            self.answer(front_end, request, NOT_FOUND)
         self._context.owner_dirty(self)
 
     def _purge(self, front_end: int, request: int, queue: int) -> None:
         owner = self.queues.get(queue)
         if owner is None:
-            self._answer(front_end, request, NOT_FOUND)
+            self.answer(front_end, request, NOT_FOUND)
             return
         purged = owner.purge()
         if purged.durable:
             self.operation(encode_purge(queue, purged.durable))
-        self.after_proposed(lambda: self._answer(front_end, request, purged.count))
+        self.after_proposed(lambda: self.answer(front_end, request, purged.count))
 
     def _count(self, front_end: int, request: int, queue: int) -> None:
         owner = self.queues.get(queue)
         counts = [len(owner.ready), owner.consumer_count, owner.leased_count] if owner else NOT_FOUND
-        self._answer(front_end, request, counts)
+        self.answer(front_end, request, counts)
 
     def _get(self, front_end: int, epoch: int, request: int, queue: int, no_ack: bool) -> None:
         owner = self.queues.get(queue)
@@ -427,12 +421,13 @@ class PartitionOwner:
             # It has greeted again since, and asked again.
             return
         if owner is None:
-            self._answer(front_end, request, NOT_FOUND)
+            self.answer(front_end, request, NOT_FOUND)
         else:
             self._serving.ask(owner, queue, front_end, request, no_ack)
             self._context.owner_dirty(self)
 
-    def _answer(self, front_end: int, request: int, value: Any, delivery: Delivery | None = None) -> None:
+    def answer(self, front_end: int, request: int, value: Any, delivery: Delivery | None = None) -> None:
+        """Answer a front end's request, if it is still there."""
         state = self._front_ends.get(front_end)
         if state is not None:
             state.port.result(state.epoch, request, value, delivery)
@@ -486,58 +481,11 @@ class PartitionOwner:
 
     def serve(self) -> None:
         """Hand out what is ready."""
-        if not self.active or not self._serving.dirty or not self._context.may_serve(self.partition):
-            return
-        outgoing: dict[int, list[Delivery]] = {}
-        for queue in self._serving.take_dirty():
-            owner = self.queues.get(queue)
-            if owner is None:
-                continue
-            for handout in self._serving.hand_out(owner, queue):
-                if handout.grant.removal and not handout.grant.soft:
-                    self._remove_first(owner, handout)
-                else:
-                    if handout.grant.removal:
-                        removed(owner, handout)
-                    self._hand_over(handout, outgoing)
-            for front_end, request in self._serving.refused(owner, queue):
-                self._answer(front_end, request, None)
-            if owner.blocked:
-                self.awaiting_marks.add(queue)
-                self._context.owner_dirty(self)
-        self._send(outgoing)
+        if self.active and self._serving.dirty and self._context.may_serve(self.partition):
+            serve(self, self._serving)
 
-    def _remove_first(self, owner: QueueOwner, handout: Handout) -> None:
-        self.proposal.add_operation(removal_operation(handout))
-
-        def committed() -> None:
-            removed(owner, handout)
-            outgoing: dict[int, list[Delivery]] = {}
-            self._hand_over(handout, outgoing)
-            self._send(outgoing)
-
-        self.proposal.committed.append(committed)
-        self._context.owner_dirty(self)
-
-    def _hand_over(self, handout: Handout, outgoing: dict[int, list[Delivery]]) -> None:
-        grant = handout.grant
-        if grant.consumer >= FIRST_CONSUMER:
-            outgoing.setdefault(grant.front_end, []).extend(handout.deliveries)
-            return
-        owner = self.queues.get(handout.queue)
-        left = 0 if owner is None else len(owner.ready)
-        ones = (
-            Delivery(
-                grant.consumer, delivery.queue, delivery.first + i, delivery.redelivered,
-                delivery.run.slice(i, 1),
-            )
-            for delivery in handout.deliveries
-            for i in range(delivery.run.count)
-        )  # fmt: skip
-        for request, one in zip(self._serving.served(handout.queue, grant), ones, strict=False):
-            self._answer(grant.front_end, request, left, one)
-
-    def _send(self, outgoing: dict[int, list[Delivery]]) -> None:
+    def send(self, outgoing: dict[int, list[Delivery]]) -> None:
+        """Give front ends what is for their consumers; what is for one that is gone waits for its return."""
         for front_end, deliveries in outgoing.items():
             state = self._front_ends.get(front_end)
             if state is not None:

@@ -22,6 +22,11 @@ FIRST_CONSUMER: Final = 16
 """Consumers of front ends are numbered from here on; the numbers below serve basic.get."""
 
 
+NOT_FOUND: Final = [404, "NOT_FOUND - the queue was deleted"]
+ACCESS_REFUSED: Final = [403, "ACCESS_REFUSED - queue in exclusive use"]
+"""What an owner answers instead of a value: a 0-9-1 reply code and what is wrong."""
+
+
 @dataclass(frozen=True, slots=True)
 class ConsumerTerms:
     """What a front end asks of an owner for one consumer.

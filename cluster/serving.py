@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cluster.contents import Contents
-from cluster.ports import GET_LINK, GET_LINK_NO_ACK, Delivery
+from cluster.ports import FIRST_CONSUMER, GET_LINK, GET_LINK_NO_ACK, Delivery
 from node.engine.dispatch import Grant, QueueOwner
 from node.engine.entry import OWNER, encode_settle
+
+if TYPE_CHECKING:
+    from cluster.owner import PartitionOwner
 
 DISPATCH_BUDGET: Final = 4096
 """Messages of one queue handed out in one turn, so that queues take turns."""
@@ -22,6 +25,10 @@ class Handout:
     grant: Grant
     queue: int
     deliveries: list[Delivery]
+
+
+Outgoing = dict[int, list[Delivery]]
+"""Deliveries by front end."""
 
 
 class Serving:
@@ -99,12 +106,57 @@ class Serving:
         return handouts
 
 
-def removal_operation(handout: Handout) -> bytes:
-    """The entry that must be committed before an at-most-once delivery leaves (design rule 4)."""
-    grant = handout.grant
-    return encode_settle(handout.queue, [(grant.first, grant.last)])
+def serve(owner: PartitionOwner, serving: Serving) -> None:
+    """Hand out what the owner's queues have ready."""
+    outgoing: Outgoing = {}
+    for number in serving.take_dirty():
+        queue = owner.queues.get(number)
+        if queue is None:
+            continue
+        for handout in serving.hand_out(queue, number):
+            if not handout.grant.removal:
+                _hand_over(owner, serving, handout, outgoing)
+            elif handout.grant.soft:
+                _removed(queue, handout)
+                _hand_over(owner, serving, handout, outgoing)
+            else:
+                _remove_first(owner, serving, queue, handout)
+        for front_end, request in serving.refused(queue, number):
+            owner.answer(front_end, request, None)
+        if queue.blocked:
+            owner.await_mark(number)
+    owner.send(outgoing)
 
 
-def removed(owner: QueueOwner, handout: Handout) -> None:
+def _remove_first(owner: PartitionOwner, serving: Serving, queue: QueueOwner, handout: Handout) -> None:
+    """The removal must be committed before an at-most-once delivery leaves (design rule 4)."""
+
+    def committed() -> None:
+        _removed(queue, handout)
+        outgoing: Outgoing = {}
+        _hand_over(owner, serving, handout, outgoing)
+        owner.send(outgoing)
+
+    owner.proposal.committed.append(committed)
+    owner.operation(encode_settle(handout.queue, [(handout.grant.first, handout.grant.last)]))
+
+
+def _removed(queue: QueueOwner, handout: Handout) -> None:
     """The removal is committed, or was of messages that no log knows."""
-    owner.settle(OWNER, handout.grant.first, handout.grant.last)
+    queue.settle(OWNER, handout.grant.first, handout.grant.last)
+
+
+def _hand_over(owner: PartitionOwner, serving: Serving, handout: Handout, outgoing: Outgoing) -> None:
+    grant = handout.grant
+    if grant.consumer >= FIRST_CONSUMER:
+        outgoing.setdefault(grant.front_end, []).extend(handout.deliveries)
+        return
+    queue = owner.queues.get(handout.queue)
+    left = 0 if queue is None else len(queue.ready)
+    ones = (
+        Delivery(grant.consumer, one.queue, one.first + i, one.redelivered, one.run.slice(i, 1))
+        for one in handout.deliveries
+        for i in range(one.run.count)
+    )
+    for request, one in zip(serving.served(handout.queue, grant), ones, strict=False):
+        owner.answer(grant.front_end, request, left, one)

@@ -17,7 +17,7 @@ Places of a message that the queue still needs:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -312,6 +312,16 @@ class QueueOwner:
         return sum(
             self._give_back(place, place.intersection(first, last), redelivered) for place in places if place
         )
+
+    def release_unheld(self, front_end: int, held: Sequence[Range]) -> None:
+        """The front end says that it has only `held`: what else it was given has reached nobody."""
+        lease = self.leases.get(front_end)
+        if not lease:
+            return
+        unheld = lease.copy()
+        unheld.remove_all(held)
+        for first, last in list(unheld.ranges()):
+            self.release(front_end, first, last, redelivered=False)
 
     def _give_back(self, place: RangeSet, parts: list[Range], redelivered: bool) -> int:
         count = 0
