@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from struct import Struct
 from typing import Any, TypeVar
 
@@ -10,6 +11,7 @@ from node.wire.amqp091 import methods as m
 from node.wire.amqp091.codec import (
     FRAME,
     FRAME_OVERHEAD,
+    FRAME_TYPES,
     PROTOCOL_HEADER,
     decode_method,
     encode_frame,
@@ -71,10 +73,8 @@ def content(channel: int, body: bytes, properties: bytes = b"\0\0", piece: int =
 
 def run_of(bodies: list[bytes], channel: int = 1, *, exchange: str = "", key: str = "q") -> Run:
     """A run as the frame-by-frame path makes it, of several messages."""
-    from array import array
-
     contents = [content(channel, body) for body in bodies]
-    largest = max((size for one in contents for size in frame_sizes(one)), default=0)
+    largest = max(len(frame) for one in contents for frame in split(one))
     lengths = array("I", map(len, contents))
     uniform = len(set(lengths)) == 1
     return Run(
@@ -83,25 +83,24 @@ def run_of(bodies: list[bytes], channel: int = 1, *, exchange: str = "", key: st
     )  # fmt: skip
 
 
-def frame_sizes(data: bytes) -> list[int]:
-    sizes, at = [], 0
+def split(data: bytes) -> list[bytes]:
+    """Whole frames, one by one."""
+    found, at = [], 0
     while at < len(data):
-        sizes.append(FRAME.unpack_from(data, at)[2] + FRAME_OVERHEAD)
-        at += sizes[-1]
-    return sizes
+        stop = at + FRAME.unpack_from(data, at)[2] + FRAME_OVERHEAD
+        found.append(data[at:stop])
+        at = stop
+    return found
 
 
 def frames(data: bytes) -> list[Frame]:
     """Take whole frames apart; fails on anything else."""
     found: list[Frame] = []
-    at = 0
-    while at < len(data):
-        kind, channel, size = FRAME.unpack_from(data, at)
-        stop = at + size + FRAME_OVERHEAD
-        assert kind in (1, 2, 3, 8) and stop <= len(data) and data[stop - 1] == m.FRAME_END
-        payload = data[at + FRAME.size : stop - 1]
+    for frame in split(data):
+        kind, channel, size = FRAME.unpack_from(frame)
+        assert kind in FRAME_TYPES and size == len(frame) - FRAME_OVERHEAD and frame[-1] == m.FRAME_END
+        payload = frame[FRAME.size : -1]
         found.append((kind, channel, decode_method(payload) if kind == m.FRAME_METHOD else payload))
-        at = stop
     return found
 
 

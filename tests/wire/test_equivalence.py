@@ -1,0 +1,126 @@
+"""However the octets of a client are cut, and whichever path takes them, the results are the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from node.wire.amqp091 import effects as e
+from node.wire.amqp091 import methods as m
+from node.wire.amqp091.limits import ConnectionLimits
+from node.wire.amqp091.primitives import Method
+from node.wire.amqp091.publish_path import PublishPath
+from tests.wire.client import Client, frames, opened, run_of, split
+from tests.wire.strategies import cuts, streams
+
+CONSUMERS = {1: 7, 2: 8}
+"""The consumers, by channel, that are there from the beginning."""
+
+LIMITS = ConnectionLimits(frame_max=4096, message_size=200_000)
+
+
+def answer(client: Client, request: e.Request, consumer: int) -> None:
+    """What the broker says to a request; always the same to the same."""
+    connection, channel = client.connection, request.channel
+    match request.method:
+        case m.BasicConsume() as method:
+            connection.consume_ok(channel, method.consumer_tag or f"ctag-{consumer}", consumer)
+        case m.BasicGet():
+            connection.get_empty(channel)
+        case m.QueueDeclare() as method:
+            connection.reply(channel, m.QueueDeclareOk(method.queue or "amq.gen", 0, 0))
+        case method:
+            ids = method.CLASS_ID << 16 | method.METHOD_ID
+            ok = m.METHODS.get(ids + 1) or m.ExchangeUnbindOk
+            reply: Any = ok()
+            assert isinstance(reply, Method)
+            connection.reply(channel, reply)
+
+
+def run(pieces: list[bytes]) -> tuple[list[Any], bytes]:
+    """Feed a connection with deliveries outstanding; what it did, independent of how runs were cut.
+
+    Requests are answered when everything has been fed, so that the answers come at the same point.
+    """
+    client = opened(1, 2, 3, limits=LIMITS)
+    client.send((1, m.BasicQos(0, 5, True)))
+    client.consume()
+    client.consume(2, 8, tag="u")
+    client.connection.deliver(7, run_of([b"one"] * 4), 10, False)
+    client.connection.deliver(8, run_of([b"two"] * 6), 100, False)
+    client.output()
+    found = [effect for piece in pieces for effect in client.send(piece)]
+    done = 0
+    while True:
+        requests = [effect for effect in found if isinstance(effect, e.Request)]
+        if done == len(requests):
+            break
+        answer(client, requests[done], 20 + done)
+        done += 1
+        found += client.connection.take_effects()
+    return normal(found), client.connection.take_output()
+
+
+def normal(found: list[e.Effect]) -> list[Any]:
+    """Publishes message by message, settlements by sequence number, the last credit of each consumer."""
+    ordered: list[Any] = []
+    settled: list[Any] = []
+    credit: dict[int, int] = {}
+    for effect in found:
+        match effect:
+            case e.Publish(channel, run, mandatory, first):
+                for offset, content in enumerate(run.contents()):
+                    tag = first + offset if first else 0
+                    largest = max(map(len, split(content)))
+                    assert largest <= run.largest_frame
+                    ordered.append(
+                        (channel, run.exchange, run.routing_key, run.persistent, mandatory, tag, content)
+                    )
+            case e.Settle() | e.Return() | e.Discard():
+                settled += [
+                    (type(effect).__name__, effect.channel, effect.consumer, sequence)
+                    for sequence in range(effect.first, effect.last + 1)
+                ]
+            case e.Credit(consumer, limit):
+                credit[consumer] = limit
+            case e.ChannelClosed(channel):
+                # Whether a consumer was told a limit right before its end depends on the cuts.
+                credit.pop(CONSUMERS.get(channel, 0), None)
+                ordered.append(effect)
+            case e.ConnectionClosed():
+                credit.clear()
+                ordered.append(effect)
+            case _:
+                ordered.append(effect)
+    return [ordered, sorted(settled), credit]
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_cutting_the_input_anywhere_changes_nothing(data: st.DataObject) -> None:
+    octets = data.draw(streams())
+    assert run([octets]) == run(data.draw(cuts(octets)))
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_the_fast_path_agrees_with_the_frame_by_frame_path(data: st.DataObject) -> None:
+    octets = data.draw(streams())
+    fast = run([octets])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PublishPath, "take", lambda *_: None)
+        patch.setattr(PublishPath, "unfinished", lambda *_: 0)
+        assert run([octets]) == fast
+
+
+@given(st.data())
+@settings(max_examples=100, deadline=None)
+def test_output_is_always_well_formed(data: st.DataObject) -> None:
+    octets = data.draw(streams())
+    _, output = run(data.draw(cuts(octets)))
+    for kind, channel, payload in frames(output):
+        if kind == m.FRAME_METHOD:
+            assert (channel == 0) == (payload.CLASS_ID == m.ConnectionClose.CLASS_ID)
