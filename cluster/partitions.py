@@ -85,9 +85,10 @@ class Partitions(Observer):
                 owner.front_end_dead(previous)
             if owner.active:
                 # It may have greeted this owner before the owner could know of it.
-                self._ask_greeting(owner, node.front_end)
+                self.ask_greeting(owner, node.front_end)
 
-    def _ask_greeting(self, owner: PartitionOwner, front_end: int) -> None:
+    def ask_greeting(self, owner: PartitionOwner, front_end: int) -> None:
+        """Have a front end greet an owner of this node anew."""
         port = self._broker.front_end_port(owner.partition, front_end)
         if port is not None:
             port.resync()
