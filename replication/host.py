@@ -230,6 +230,8 @@ class Host:
         for key, sender in list(self._senders.items()):
             if sender.stalled(now):
                 self._finish_stream(key, ok=False, now=now)
+        for key in [key for key, receiver in self._receivers.items() if receiver.stalled(now)]:
+            del self._receivers[key]
 
     def next_deadline(self) -> float:
         """When `tick` must be called next, in seconds of the monotonic clock."""
@@ -382,8 +384,8 @@ class Host:
             return
         receiver = self._receivers.get(key)
         if part.number == 0:
-            receiver = self._receivers[key] = SnapshotReceiver(part.term, part.snapshot_index)
-        if receiver is None or not receiver.take(part):
+            receiver = self._receivers[key] = SnapshotReceiver(part.term, part.snapshot_index, now)
+        if receiver is None or not receiver.take(part, now):
             return
         if part.kind == FINAL:
             group.raft.step(decode_message(part.body), now)

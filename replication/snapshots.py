@@ -112,13 +112,19 @@ class SnapshotReceiver:
 
     term: int
     snapshot_index: int
+    last_heard: float
     expected: int = 0
     kept: list[Entry] = field(default_factory=list)
 
-    def take(self, part: Part) -> bool:
+    def stalled(self, now: float) -> bool:
+        """Whether the stream was given up, or is over and its snapshot was not needed any more."""
+        return now - self.last_heard > STALL_S
+
+    def take(self, part: Part, now: float) -> bool:
         """Add one part; False when it is not the next one of this stream."""
         if not part.matches(self) or part.number != self.expected:
             return False
+        self.last_heard = now
         self.expected += 1
         for (index, term, kind), data in zip(part.entries, part.body, strict=False):
             self.kept.append(Entry(index, term, EntryKind(kind), bytes(data)))

@@ -231,8 +231,9 @@ class Consumer(Session):
     def hurry(self) -> None:
         """Settle everything from now on."""
         self.finishing = True
-        self.finish(sorted(self.unsettled), Outcome.SETTLED)
-        self._grant()
+        if self.unsettled:
+            self.finish(sorted(self.unsettled), Outcome.SETTLED)
+            self._grant()
 
     def consumer_cancelled(self, consumer: int) -> None:
         self.closed = True

@@ -57,7 +57,7 @@ class Cluster:
         self.chance = self.world.chance("clients")
         self.outages = Outages(lambda: self.world.now)
         self.network = Network(self.world, NAMES, shape.network)
-        self.history = History(QUEUES, self._lost)
+        self.history = History(QUEUES, self)
         self.agreement = Agreement()
         self.sessions: list[Session] = []
         self.healed = False
@@ -71,8 +71,15 @@ class Cluster:
         self._declared = 0
         self._drained: dict[str, bool] = {}
 
-    def _lost(self, receipt: Receipt) -> bool:
-        """Whether the consumer's node has died since, or may have been given up."""
+    # -- circumstances (tests.simulation.history.Circumstances) ----------------------------------
+
+    def now(self) -> float:
+        return self.world.now
+
+    def disturbed(self, since: float) -> bool:
+        return self.world.disturbed >= since
+
+    def lost(self, receipt: Receipt) -> bool:
         if self.nodes[receipt.node].life != receipt.life:
             return True
         return self.outages.during(receipt.node, receipt.time)
@@ -124,11 +131,15 @@ class Cluster:
             if node.up and catalog.fresh(node.clock()) and (VHOST, queue) not in catalog.state.queues:
                 raise Violation(f"{queue} is declared, but a client on {node.name} does not see it")
 
-    def _wait(self, reached: Callable[[], bool], otherwise: str, patience: float = PATIENCE_S) -> None:
+    def _wait(self, reached: Callable[[], bool], otherwise: str) -> None:
+        self._until(lambda: None if reached() else otherwise)
+
+    def _until(self, obstacle: Callable[[], str | None], patience: float = PATIENCE_S) -> None:
+        """Let time pass until nothing is in the way any more."""
         limit = self.world.now + patience
-        while not reached():
+        while (found := obstacle()) is not None:
             if self.world.now > limit:
-                raise Violation(f"{otherwise} within {patience} s")
+                raise Violation(f"for {patience:.0f} s: {found}")
             self.world.run(self.world.now + 0.1)
 
     # -- clients --------------------------------------------------------------------------------
@@ -238,13 +249,8 @@ class Cluster:
         )
 
     def _check_agreement(self) -> None:
-        self._wait(lambda: check_replicas(self.nodes.values()) is None, self._disagreement(), 15.0)
-        for node in self.nodes.values():
+        nodes = self.nodes.values()
+        self._until(lambda: check_replicas(nodes), 15.0)
+        for node in nodes:
             self.agreement.states(node)
-        self._wait(lambda: check_memory(self.nodes.values()) is None, self._remains(), 15.0)
-
-    def _disagreement(self) -> str:
-        return check_replicas(self.nodes.values()) or "replicas do not catch up"
-
-    def _remains(self) -> str:
-        return check_memory(self.nodes.values()) or "memory is not given back"
+        self._until(lambda: check_memory(nodes), 15.0)

@@ -232,6 +232,7 @@ def shape_of(chance: random.Random, faultless: bool) -> Shape:
     if not faultless:
         network.late = chance.choice((0.0, 0.0, 0.05))
         network.doubled = chance.choice((0.0, 0.05))
+        network.overflow = chance.choice((0.0, 0.0, 0.0, 0.01))
         network.raft_loss = chance.choice((0.0, 0.0, 0.02, 0.1))
     return Shape(settings, network, chance.choice((2, 4)), chance.choice((5, 8)), 3.5, faultless)
 

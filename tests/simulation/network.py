@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from replication.host import RAFT_TAG, SNAPSHOT_TAG
@@ -25,13 +26,18 @@ UNNOTICED_S = 5.0
 
 @dataclass(slots=True)
 class NetworkFaults:
-    """How bad the network is. Rates are probabilities for one batch, or one Raft message."""
+    """How bad the network is. Rates are probabilities for one batch, or one message.
+
+    raft_loss: Raft messages that vanish without a trace. overflow: messages that a full queue drops,
+    so that the peer is told of a gap and nobody of a broken connection.
+    """
 
     delay_s: tuple[float, float] = (0.0002, 0.0015)
     late: float = 0.0
     late_s: float = 0.15
     doubled: float = 0.0
     raft_loss: float = 0.0
+    overflow: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +110,7 @@ class Transport:
         if link is None:
             return False
         copied = [bytes(part) for part in parts]
-        if link.connection is None:
+        if link.connection is None or self._network.overflows():
             link.outbox.drop(copied)
             return False
         self._dirty[peer] = link
@@ -261,9 +267,10 @@ class Network:
             elif connection.receiver.closed:
                 self._breaker(pair, connection)()
             else:
+                # What arrived while nothing passed comes before what is still on its way.
                 held, connection.held = connection.held, []
                 for batch in held:
-                    self.carry(connection, batch)
+                    self._world.after(0.0, partial(self._arrive, connection, batch))
 
     # -- batches --------------------------------------------------------------------------------
 
@@ -291,6 +298,9 @@ class Network:
             if connection.lost:
                 return
         receiver.process.input(lambda: receiver.take(sender.name, batch, self._lossy))
+
+    def overflows(self) -> bool:
+        return self.faults.overflow > 0 and self._random.random() < self.faults.overflow
 
     def _lossy(self) -> bool:
         return self.faults.raft_loss > 0 and self._random.random() < self.faults.raft_loss

@@ -172,6 +172,7 @@ class SimulatedNode:
         if not self.up:
             return
         self.world.note(f"{self.name} {'loses power' if power else 'is killed'}")
+        self.world.disturbed = self.world.now
         self._tear()
         if power:
             self.disk.lose_power()
@@ -283,8 +284,10 @@ class SimulatedNode:
 
     def peer_down(self, peer: str) -> None:
         self.world.note(f"{self.name} loses its connection to {peer}")
+        self.world.disturbed = self.world.now
         self.broker.peer_down(peer, self.clock())
 
     def peer_gap(self, peer: str) -> None:
         self.world.note(f"{self.name} sees a gap from {peer}")
+        self.world.disturbed = self.world.now
         self.broker.peer_gap(peer, self.clock())

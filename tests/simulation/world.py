@@ -23,6 +23,8 @@ class World:
         self.seed = seed
         self.now = 0.0
         self.steps = 0
+        self.disturbed = float("-inf")
+        """When a process ended, or a connection or what was on it was lost, for the last time."""
         self.trace: deque[str] = deque(maxlen=self.TRACED)
         self._events: list[tuple[float, int, Action]] = []
         self._last = 0
