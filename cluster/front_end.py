@@ -29,6 +29,8 @@ from node.frontend.ports import (
 from node.runs import Run
 
 CACHED_ROUTES: Final = 65_536
+GET_LINKS: Final = 1024
+"""Queues that were read with basic.get, from which on those that are gone are forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ class FrontEnd:
         self._routes_version = -1
         self._consumers: dict[int, Attached] = {}
         self._get_links: dict[tuple[int, int], int] = {}
+        self._get_links_limit = GET_LINKS
         self._last_consumer = FIRST_CONSUMER
         self._last_holder = 0
         self._waiting: list[Subscriber] = []
@@ -303,6 +306,8 @@ class FrontEnd:
         key = (queue.partition, queue.id)
         number = self._get_links.get(key)
         if number is None:
+            if len(self._get_links) >= self._get_links_limit:
+                self._prune_get_links()
             number = self._get_links[key] = self._new_consumer(link, queue.id)
 
         def got(value: Any, delivery: Delivery | None, refusal: Refusal | None) -> None:
@@ -312,6 +317,14 @@ class FrontEnd:
                 answer(Got(number, delivery.run, delivery.first, delivery.redelivered, value), None)
 
         self._ask(queue, "get", [no_ack], got)
+
+    def _prune_get_links(self) -> None:
+        """Forget the numbers under which messages of queues were got that are gone by now."""
+        state = self._broker.catalog.state
+        for key, number in list(self._get_links.items()):
+            if key[1] not in state.queues_by_id and key[1] not in self._broker.local_queues:
+                del self._get_links[key], self._consumers[number]
+        self._get_links_limit = max(GET_LINKS, 2 * len(self._get_links))
 
     def _new_consumer(self, link: PartitionLink, queue: int) -> int:
         self._last_consumer += 1
@@ -345,7 +358,6 @@ class FrontEnd:
             attached.link.detach(consumer)
 
     def forget(self, consumer: int) -> None:
-        """Nothing of the consumer can still be settled."""
         self._consumers.pop(consumer, None)
 
     def credit(self, consumer: int, limit: int) -> None:

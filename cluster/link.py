@@ -18,7 +18,7 @@ from node.engine.ranges import RangeSet
 from node.frontend.ports import Subscriber
 from node.runs import Run
 
-WINDOW_BYTES = 8 * 1024 * 1024
+WINDOW_BYTES = 16 * 1024 * 1024
 """Operations that may wait for their commit; beyond it publishers are not read from."""
 
 

@@ -148,7 +148,11 @@ class BrokerPort(Protocol):
         answer: Callable[[int, Refusal | None], None],
     ) -> None: ...  # fmt: skip
 
-    def cancel(self, consumer: int) -> None: ...
+    def cancel(self, consumer: int) -> None:
+        """Deliver no more; what was delivered may still be settled."""
+
+    def forget(self, consumer: int) -> None:
+        """Nothing of the consumer can still be settled: its channel is gone."""
 
     def get(
         self, queue: QueueRef, no_ack: bool, answer: Callable[[Got | None, Refusal | None], None]

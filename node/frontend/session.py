@@ -52,7 +52,8 @@ class Session:
         self._transport = transport
         self._clock = clock
         self._requests = Requests(port, self)
-        self._consumers: dict[int, int] = {}
+        # Consumers by channel, cancelled ones too: what they were given may still be settled.
+        self._consumers: dict[int, set[int]] = {}
         self._held_back: list[bytes] = []
         self._blocked = False
         self._full = False
@@ -191,7 +192,7 @@ class Session:
         if self.closed:
             self._port.cancel(consumer)
             return
-        self._consumers[consumer] = channel
+        self._consumers.setdefault(channel, set()).add(consumer)
         self.connection.consume_ok(channel, tag, consumer)
         self._answered()
 
@@ -218,19 +219,22 @@ class Session:
     # -- the end --------------------------------------------------------------------------------
 
     def _channel_closed(self, effect: effects.ChannelClosed) -> None:
-        for consumer in [one for one, channel in self._consumers.items() if channel == effect.channel]:
-            del self._consumers[consumer]
-            self._port.cancel(consumer)
-        self._give_back(effect.unsettled)
+        self._end_consumers(self._consumers.pop(effect.channel, set()), effect.unsettled)
 
     def _connection_closed(self, effect: effects.ConnectionClosed) -> None:
         self.closed = True
-        for consumer in self._consumers:
-            self._port.cancel(consumer)
+        consumers = {one for of_channel in self._consumers.values() for one in of_channel}
         self._consumers.clear()
-        self._give_back(effect.unsettled)
+        self._end_consumers(consumers, effect.unsettled)
         if self.holder:
             self._port.release_holder(self.holder)
+
+    def _end_consumers(self, consumers: set[int], unsettled: effects.Unsettled) -> None:
+        for consumer in consumers:
+            self._port.cancel(consumer)
+        self._give_back(unsettled)
+        for consumer in consumers:
+            self._port.forget(consumer)
 
     def _give_back(self, unsettled: effects.Unsettled) -> None:
         for consumer, first, last in unsettled:
@@ -284,7 +288,7 @@ class Session:
             self._transport.wanted()
 
     def consumer_cancelled(self, consumer: int) -> None:
-        if self._consumers.pop(consumer, None) is not None:
+        if not self.closed:
             self.connection.cancel_consumer(consumer)
             self._answered()
 
