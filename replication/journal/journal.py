@@ -163,10 +163,13 @@ class Journal:
         self._in_flight = None
         written = self._reader.written
         touched = set()
+        recheck_drops = bool(batch.recycle)
         for record in batch.staged.records:
             if record.kind == RecordKind.SEAL:
                 record.segment.sealed = True
                 touched.add(record.segment.number)
+            elif record.kind == RecordKind.DROP:
+                recheck_drops = True
             else:
                 written(record.segment.number << 32 | record.offset)
         for number, (records, octets) in batch.staged.deaths.items():
@@ -177,7 +180,8 @@ class Journal:
         for segment in batch.recycle:
             del self._segments[segment.number]
             self.counters.segments_freed += 1
-        touched |= self._release_drops()
+        if recheck_drops:
+            touched |= self._release_drops()
         for number in touched:
             self._free_if_dead(self._segments[number])
         return [(partition, *end) for partition, end in batch.staged.ends.items()]
@@ -223,7 +227,7 @@ class Journal:
     def _copy_drops(self, segment: Segment) -> int:
         copied = 0
         for partition, dropped in self._dropped.items():
-            if dropped.place.segment == segment.number and self._drop_needed(dropped):
+            if dropped.place.segment == segment.number and self._drop_needed(partition, dropped):
                 self._stage.bury(dropped.place)
                 payload = (U32.pack(dropped.boundary),)
                 dropped.place = self._stage.add(
@@ -232,14 +236,18 @@ class Journal:
                 copied += dropped.place.length
         return copied
 
-    def _drop_needed(self, dropped: Dropped) -> bool:
-        """Whether a file that goes later than the DROP record might hold what it declares dead."""
-        oldest = next(iter(self._segments))
-        return oldest < dropped.place.segment and oldest <= dropped.boundary
+    def _drop_needed(self, partition: int, dropped: Dropped) -> bool:
+        """Whether a file older than the DROP record's, and so read before it, holds what it declares dead."""
+        return any(
+            partition in segment.partitions
+            and segment.number < dropped.place.segment
+            and segment.number <= dropped.boundary
+            for segment in self._segments.values()
+        )
 
     def _release_drops(self) -> set[int]:
         """Let go of DROP records that nothing needs any more; returns their segments."""
-        gone = [partition for partition, dropped in self._dropped.items() if not self._drop_needed(dropped)]
+        gone = [each for each, dropped in self._dropped.items() if not self._drop_needed(each, dropped)]
         touched = set()
         for partition in gone:
             place = self._dropped.pop(partition).place

@@ -4,13 +4,28 @@ from __future__ import annotations
 
 import random
 import zlib
+from array import array
 
 import pytest
 
 from replication.journal import DamagedJournalError, Journal, JournalConfig, UnsupportedJournalError
-from replication.journal.records import CRC, FIRST_RECORD, RECORD_BODY, RECORD_BYTES, RECORD_MARK, seed_of
+from replication.journal.records import (
+    CRC,
+    FIRST_RECORD,
+    RECORD_BODY,
+    RECORD_BYTES,
+    RECORD_MARK,
+    U64,
+    RecordKind,
+    SnapshotBody,
+    seed_of,
+)
+from replication.journal.replay import PartitionReplay
+from replication.journal.scan import Record
+from replication.journal.segments import segment_number
+from replication.journal.stage import Place
 from replication.raft.types import HardState
-from tests.journal.steps import commit, entries, entry, snapshot
+from tests.journal.steps import MEMBERS, commit, entries, entry, snapshot
 from tests.simulation.disk import PowerLost, SimulatedDisk
 
 CONFIG = JournalConfig(segment_bytes=4096)
@@ -239,21 +254,50 @@ def test_an_interrupted_installation_leaves_the_old_log(disk: SimulatedDisk) -> 
     assert log.entries(1, 6, 1 << 20) == entries(1, 5)
 
 
-def test_a_truncated_suffix_stays_truncated_when_what_truncated_it_is_gone(disk: SimulatedDisk) -> None:
-    """Entries 5 to 10 were replaced by one entry 5, whose segment is freed before theirs."""
+def truncated_in_the_second_segment(disk: SimulatedDisk) -> Journal:
+    """Entries 1 to 10 are in the first segment, which another partition pins; an entry 5 of a later term,
+    which replaced 5 to 10, is in the second, and nothing else there is alive."""
     journal = opened(disk)
-    other, log = journal.log(1), journal.log(7)
-    other.append(entries(1, 1, size=2000))
-    log.append(entries(1, 10))
+    journal.log(1).append(entries(1, 1, size=2600))
+    journal.log(7).append(entries(1, 10))
+    journal.log(9).append(entries(1, 1, size=3000))
+    journal.log(7).append(entries(5, 5, term=2))
+    journal.log(9).append(entries(2, 2, size=2500))
+    journal.log(9).compact(snapshot(2), [])
     commit(journal)
-    log.append(entries(5, 5, term=2))
-    other.append(entries(2, 2, size=3000))
+    assert segments(disk) == [1, 2, 3]
+    return journal
+
+
+def segments(disk: SimulatedDisk) -> list[int]:
+    return sorted(number for name in disk.names() if (number := segment_number(name)) is not None)
+
+
+def test_a_snapshot_repeats_a_truncation_whose_entry_is_gone(disk: SimulatedDisk) -> None:
+    journal = truncated_in_the_second_segment(disk)
+    journal.log(7).compact(snapshot(5, 2), [])
     commit(journal)
-    log.compact(snapshot(5, 2), [])
-    other.append(entries(3, 3, size=3000))
-    commit(journal)
-    other.compact(snapshot(2), [(1, 1)])
-    other.append(entries(4, 4, size=3000))
-    commit(journal)
+    assert segments(disk) == [1, 3]
     log = reopened(disk).log(7)
     assert (log.first_index(), log.last_index(), log.term(5)) == (6, 5, 2)
+
+
+def test_a_copied_entry_repeats_a_truncation_whose_entry_is_gone(disk: SimulatedDisk) -> None:
+    journal = truncated_in_the_second_segment(disk)
+    journal.collect(1 << 20)
+    commit(journal)
+    assert segments(disk) == [1, 3]
+    log = reopened(disk).log(7)
+    assert (log.last_index(), log.term(4), log.term(5)) == (5, 1, 2)
+
+
+def test_of_two_records_of_an_entry_the_later_counts() -> None:
+    """A received entry was copied forward, and the snapshot that it came with is gone."""
+    replay = PartitionReplay(7, 1)
+    received, kept, taken = Place(3, 600, 90), Place(4, 600, 80), Place(5, 600, 200)
+    body = b"".join(SnapshotBody(9, 1, array("Q", (4, 4)), MEMBERS, b"").encode())
+    replay.other(Record(RecordKind.RECEIVED, 0, 1, 7, 4, 2, received, U64.pack(1) + b"data"))
+    replay.other(Record(RecordKind.KEPT, 0, 1, 7, 4, 2, kept, U64.pack(9) + b"data"))
+    replay.other(Record(RecordKind.SNAPSHOT, 0, 1, 7, 9, 2, taken, body))
+    replay.finish()
+    assert replay.table.key(0) == kept.key

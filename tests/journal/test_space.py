@@ -131,6 +131,7 @@ def test_a_dropped_partition_stays_dropped_while_old_segments_hold_it(disk: Simu
         journal.collect(1 << 20)
         commit(journal)
     assert "0000000001.segment" in disk.names()
+    assert journal.disk_bytes() <= 4 * SEGMENT
     assert journal.counters.segments_freed > 5
     journal = reopened(disk)
     assert journal.partitions() == [1, 3]
@@ -138,6 +139,27 @@ def test_a_dropped_partition_stays_dropped_while_old_segments_hold_it(disk: Simu
     commit(journal)
     log = reopened(disk).log(2)
     assert (log.last_index(), log.term(1)) == (1, 9)
+
+
+def test_drop_records_do_not_pin_the_segments_that_they_are_in(disk: SimulatedDisk) -> None:
+    """Each dropped partition had an entry in the first segment, which stays; each was dropped in another."""
+    journal = Journal.open(disk, CONFIG)
+    journal.log(1).append(entries(1, 10, size=1000))
+    for partition in range(10, 40):
+        journal.log(partition).append(entries(1, 1))
+    commit(journal)
+    for partition in range(10, 40):
+        busy = journal.log(2)
+        first = busy.last_index() + 1
+        busy.append(entries(first, first + 14, size=1000))
+        journal.drop(partition)
+        busy.compact(snapshot(first + 14), [])
+        commit(journal)
+        journal.collect(1 << 20)
+        commit(journal)
+    assert "0000000001.segment" in disk.names()
+    assert journal.disk_bytes() <= 4 * SEGMENT
+    assert reopened(disk).partitions() == [1, 2]
 
 
 def test_a_drop_record_goes_with_what_it_declares_dead(disk: SimulatedDisk) -> None:
