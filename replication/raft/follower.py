@@ -29,6 +29,8 @@ class Follower:
         """AppendEntries of figure 2, receiver's rules 2 to 5."""
         state = self._state
         state.heard_leader(request.sender, now)
+        if not state.may_vote:
+            state.leader_commit = max(state.leader_commit, request.commit)
         log = state.log
         prev = request.prev_index
         entries = request.entries

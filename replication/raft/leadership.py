@@ -42,8 +42,11 @@ class Leadership:
     """
 
     __slots__ = (
+        "_now",
         "_outbox",
         "_reads",
+        "_round_sent",
+        "_round_wanted",
         "_state",
         "_term_durable",
         "_transfer_deadline",
@@ -60,6 +63,10 @@ class Leadership:
         self._term_durable = term_durable
         self._outbox: list[Message] = []
         self._reads = ReadRounds()
+        self._now = now
+        self._round_sent: dict[int, float] = {}
+        # The first heartbeat goes with the first append: its answers are the first promises to this leader.
+        self._round_wanted = True
         self._transfer_to: str | None = None
         self._transfer_deadline = math.inf
         self.progress: dict[str, Progress] = {}
@@ -222,6 +229,7 @@ class Leadership:
             self._ask_after_inflight(response.sender, progress)
         if response.round > progress.round:
             progress.round = response.round
+            progress.promised = self._round_sent.get(response.round, -math.inf)
             self._confirm_reads()
 
     def _ask_after_inflight(self, peer: str, progress: Progress) -> None:
@@ -238,10 +246,6 @@ class Leadership:
         """Put what the followers should get now into the messages of the next Ready."""
         self.flush_wanted = False
         state = self._state
-        if self._reads.wants_round:
-            self._reads.begin_round()
-            self._send_heartbeats()
-            self._confirm_reads()
         commit = state.log.commit
         for peer, progress in self.progress.items():
             if progress.lacks(state.log.last_index):
@@ -250,6 +254,10 @@ class Leadership:
                 if commit >= self.first_index:
                     self._outbox.append(CommitNotice(state.node, peer, state.term, commit))
                 progress.commit_sent = commit
+        if self._round_wanted or self._reads.wants_round:
+            self._send_heartbeats()
+            self._confirm_reads()
+            self.flush_wanted = False
         if self._outbox:
             out = state.messages if self._term_durable else state.messages_after_sync
             out += self._outbox
@@ -288,7 +296,11 @@ class Leadership:
         self._outbox.append(SnapshotRequest(state.node, peer, state.term, snapshot))
 
     def _send_heartbeats(self) -> None:
+        """Begin a round. Its time may be somewhat early, which makes promises end early, not late."""
         state = self._state
+        self._round_wanted = False
+        self._reads.begin_round()
+        self._round_sent[self._reads.round] = self._now
         for peer, progress in self.progress.items():
             commit = min(progress.match, state.log.commit)
             try:
@@ -304,6 +316,7 @@ class Leadership:
     def tick(self, now: float) -> None:
         """Send heartbeats, give up a transfer that takes too long, step down without a majority."""
         state = self._state
+        self._now = now
         if now >= self._transfer_deadline:
             self._end_transfer()
         if now < self.heartbeat_at:
@@ -312,8 +325,12 @@ class Leadership:
             state.become_follower(state.term, None, now)
             return
         self.heartbeat_at = now + state.config.heartbeat_interval_s
-        self._send_heartbeats()
+        self._round_wanted = True
         self.flush_wanted = True
+        for old in [
+            r for r, sent in self._round_sent.items() if sent <= now - state.config.election_timeout_s
+        ]:
+            del self._round_sent[old]
 
     def next_deadline(self) -> float:
         """When `tick` has something to do."""
@@ -321,20 +338,41 @@ class Leadership:
 
     def quorum_contact(self, now: float) -> float:
         """The latest time since which each voter of a majority has answered."""
+        return self._majority_time({peer: progress.contact for peer, progress in self.progress.items()}, now)
+
+    def _majority_time(self, times: dict[str, float], now: float) -> float:
         members = self._state.members
-        times = []
-        for voters in (members.voters, members.outgoing):
-            contacts = [self.progress[v].contact if v != self._state.node else now for v in voters]
-            if contacts:
-                times.append(majority_value(contacts))
-        return min(times)
+        halves = [
+            majority_value([times[voter] if voter != self._state.node else now for voter in voters])
+            for voters in (members.voters, members.outgoing)
+            if voters
+        ]
+        return min(halves)
+
+    def has_promises(self, now: float) -> bool:
+        """Whether a majority promised to elect nobody else up to now, and all that it committed is applied.
+
+        The promise is void where the follower saw its connection break; see `Raft.leads`.
+        """
+        state = self._state
+        if self._transfer_to is not None or state.log.applied < self.first_index:
+            return False
+        promised = self._majority_time(
+            {peer: progress.promised for peer, progress in self.progress.items()}, now
+        )
+        return promised > now - state.config.election_timeout_s
 
     def peer_lost(self, peer: str) -> None:
         """Messages to `peer` may be lost."""
         if peer == self._transfer_to:
             self._end_transfer()
-        if peer in self.progress and self.progress[peer].state is not FollowerState.PROBE:
-            self.progress[peer].probe()
+        progress = self.progress.get(peer)
+        if progress is None:
+            return
+        # The follower may have seen it first, and then owes nothing any more.
+        progress.promised = -math.inf
+        if progress.state is not FollowerState.PROBE:
+            progress.probe()
 
     def peer_up(self, peer: str) -> None:
         """`peer` can be reached again: do not wait for the next heartbeat."""
@@ -359,8 +397,9 @@ class Leadership:
 
     # Reads and transfer
 
-    def read_index(self, context: bytes, requester: str) -> None:
+    def read_index(self, context: bytes, requester: str, now: float) -> None:
         """Register a linearizable read (thesis §6.4)."""
+        self._now = now
         commit = self._state.log.commit
         if commit < self.first_index:
             self._reads.postpone(context, requester)
@@ -368,9 +407,9 @@ class Leadership:
             self._reads.add(context, requester, commit)
             self.flush_wanted = True
 
-    def on_read_index_request(self, request: ReadIndexRequest, _now: float) -> None:
+    def on_read_index_request(self, request: ReadIndexRequest, now: float) -> None:
         """A follower forwarded a read."""
-        self.read_index(request.context, request.sender)
+        self.read_index(request.context, request.sender, now)
 
     def _confirm_reads(self) -> None:
         state = self._state

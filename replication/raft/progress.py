@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from enum import Enum
 
@@ -23,6 +24,7 @@ class Progress:
     """`match`: highest entry known to be durable there. `next`: first entry to send. match < next always.
 
     `contact`: when the follower last answered. `round`: the last heartbeat round it answered.
+    `promised`: when that heartbeat was sent; for an election time-out from then on it gives no vote.
     `commit_sent`: the highest commit index that it was told. `voter`: it has a vote, it is no mere learner.
     """
 
@@ -34,6 +36,7 @@ class Progress:
         "match",
         "next",
         "probe_sent",
+        "promised",
         "round",
         "snapshot_index",
         "state",
@@ -45,6 +48,7 @@ class Progress:
         self.next = next_index
         self.state = FollowerState.PROBE
         self.contact = now
+        self.promised = -math.inf
         self.round = 0
         self.commit_sent = 0
         self.snapshot_index = 0

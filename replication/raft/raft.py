@@ -187,7 +187,7 @@ class Raft:
         """
         state = self._state
         if state.leadership is not None:
-            state.leadership.read_index(context, state.node)
+            state.leadership.read_index(context, state.node, now)
         elif state.leader is not None:
             state.messages.append(ReadIndexRequest(state.node, state.leader, state.term, context))
         else:
@@ -305,8 +305,15 @@ class Raft:
         return self._state.role
 
     def leads(self, now: float) -> bool:
-        """Whether this is the leader, and a majority answered it within the election time-out."""
-        return self._state.leadership is not None and self._state.has_lease(now)
+        """Whether this node leads, a majority lately promised to elect nobody else, and all is applied here.
+
+        It is a lease (thesis §6.4.1), counted from when the heartbeats were sent that a majority answered,
+        so that a leader which stood still for a while does not trust in it. A voter that saw its connection
+        to this node break keeps no promise; until this node has seen that too, which takes moments, it may
+        be deposed and not know it. Where that is not good enough, use `read_index`.
+        """
+        leadership = self._state.leadership
+        return leadership is not None and leadership.has_promises(now)
 
     @property
     def leader(self) -> str | None:

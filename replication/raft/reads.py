@@ -19,7 +19,8 @@ class PendingRead:
 class ReadRounds:
     """Reads wait for a round of heartbeats that began after them and that a majority answered.
 
-    All reads registered between two rounds share one. `round` is the last one begun.
+    Every broadcast of heartbeats is a round; all reads registered between two rounds share one. `round`
+    is the last one begun.
     """
 
     __slots__ = ("_confirming", "_unasked", "_unstarted", "round")
@@ -52,8 +53,9 @@ class ReadRounds:
     def begin_round(self) -> None:
         """Heartbeats with the new `round` go out now (§6.4 step 3)."""
         self.round += 1
-        self._confirming.append((self.round, self._unasked))
-        self._unasked = []
+        if self._unasked:
+            self._confirming.append((self.round, self._unasked))
+            self._unasked = []
 
     def confirmed(self, round_: int) -> Iterator[PendingRead]:
         """Take out the reads of all rounds up to `round_`, which a majority answered (§6.4 step 4)."""

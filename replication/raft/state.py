@@ -24,6 +24,7 @@ class ReplicaState:
     """Term, vote, role, log, membership, timers and the messages to be sent.
 
     `leadership` is set exactly while `role` is LEADER. `contact` is when the leader was last heard.
+    `leader_commit` is the leader's commit index, kept only while `may_vote` is False.
     `ack` is the index to acknowledge to the leader with the next Ready, or None.
     """
 
@@ -31,11 +32,13 @@ class ReplicaState:
         "_fast_attempts",
         "_lost_leader",
         "_timeout",
+        "_vote_after",
         "ack",
         "config",
         "contact",
         "election_at",
         "leader",
+        "leader_commit",
         "leadership",
         "log",
         "may_vote",
@@ -75,10 +78,12 @@ class ReplicaState:
         self.leader: str | None = None
         self.leadership: Leadership | None = None
         self.ack: int | None = None
+        self.leader_commit = 0
         self.messages: list[Message] = []
         self.messages_after_sync: list[Message] = []
         self.reads: list[ReadState] = []
         self.contact = -math.inf
+        self._vote_after = now + 2 * config.election_timeout_s
         self.election_at: float = math.inf
         self._fast_attempts = 0
         self._lost_leader: str | None = None
@@ -92,14 +97,18 @@ class ReplicaState:
     def regain_vote(self) -> None:
         """Let a node that lost its disk vote again, once what it forgot can do no harm any more.
 
-        An entry of the leader's own term is committed and durable here, and so is everything that was
-        ever committed before, whether or not this node had acknowledged it. Its vote in this term
-        counts as given to the leader; what it voted in earlier terms does not matter any more.
+        What the leader committed before it sent the first append that fitted, which is after it learned
+        that this node's acknowledgements are void, is durable here. As that ends with an entry of the
+        leader's own term, so is everything that was ever committed with those acknowledgements. Its vote
+        in this term counts as given to the leader. A candidate to whom it gave a vote that it forgot has
+        had time to give up.
         """
         log = self.log
-        if self.may_vote or self.leader is None or not log.commit:
+        if self.may_vote or self.leader is None or not self.leader_commit:
             return
-        if log.durable >= log.commit and log.term(log.commit) == self.term:
+        if self.contact < self._vote_after:
+            return
+        if min(log.durable, log.commit) >= self.leader_commit and log.matches(self.leader_commit, self.term):
             self.may_vote = True
             self.vote = self.leader
             self.election_at = max(self.election_at, self.contact + self._timeout)
@@ -136,6 +145,7 @@ class ReplicaState:
         """Follow `leader`, or nobody yet, in `term`, which is this node's or a newer one."""
         was = self.role
         self.become(Role.FOLLOWER)
+        self.leader_commit = 0
         if term > self.term:
             self.term = term
             self.vote = None

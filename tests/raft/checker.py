@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from zlib import crc32
 
 from replication.raft import Entry, HardState, Raft, Role
-from replication.raft.messages import Message, VoteRequest, VoteResponse
+from replication.raft.messages import AppendRequest, Message, VoteRequest, VoteResponse
 from tests.raft.memory_log import MemoryLog
 
 
@@ -32,9 +32,11 @@ class Checker:
         self.hard_states: dict[str, HardState] = {}
 
     def sent(self, message: Message) -> None:
-        """One vote a voter and term (§5.2), also over restarts."""
+        """One vote a voter and term (§5.2), also over restarts; log matching."""
         vote = None
-        if isinstance(message, VoteRequest):
+        if isinstance(message, AppendRequest):
+            self.shown(message.sender, message.entries, message.prev_term)
+        elif isinstance(message, VoteRequest):
             vote = (message.sender, message.term, message.sender)
         elif isinstance(message, VoteResponse) and message.granted:
             vote = (message.sender, message.term, message.to)
@@ -51,13 +53,16 @@ class Checker:
             require(state.vote == last.vote, f"{node} changed its vote in term {state.term}")
         self.hard_states[node] = state
 
-    def wrote(self, node: str, entries: Iterable[Entry], log: MemoryLog) -> None:
-        """Log matching: an entry of one index and term is the same everywhere, and so is the one before."""
+    def shown(self, node: str, entries: Iterable[Entry], before: int) -> None:
+        """Log matching: an entry of one index and term is the same everywhere, and so is the one before,
+        whose term `before` is. It counts once it is on a disk or was sent: a single voter that crashes
+        between its election and its first sync begins the term again, and nobody knows of the first time.
+        """
         for entry in entries:
-            before = log.term(entry.index - 1) if entry.index > 1 else 0
             first = self.written.setdefault((entry.index, entry.term), (before, entry.data))
             require(first == (before, entry.data), f"{node}: two entries {entry.index} of term {entry.term}")
             require(before <= entry.term, f"{node}: terms fall at entry {entry.index}")
+            before = entry.term
 
     def role(self, node: str, raft: Raft, log: MemoryLog) -> bool:
         """Election safety, and leader completeness at the moment of election; whether that is now."""

@@ -99,6 +99,10 @@ class SimulatedNode:
 
     def _write(self, operation: Operation) -> None:
         operation(self.disk)
+        last = self.disk.last_index()
+        if last >= self.disk.first_index():
+            before = self.disk.term(last - 1) if last > 1 else 0
+            self.simulation.checker.shown(self.name, self.disk.entries(last, last + 1, 0), before)
         self.simulation.checker.durable_hard_state(self.name, self.disk.hard_state())
 
     def stage(self, operation: Operation) -> None:
@@ -127,7 +131,6 @@ class SimulatedNode:
             simulation.checker.digest(self.name, snapshot.index, self.digest)
         for entry in ready.entries:
             self.stage(partial(_append, entry=entry))
-        simulation.checker.wrote(self.name, ready.entries, self.log)
         if simulation.checker.role(self.name, self.raft, self.log):
             simulation.elected(self)
         for message in ready.messages:

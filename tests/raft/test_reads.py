@@ -78,6 +78,7 @@ def test_a_new_leader_commits_before_it_answers_reads() -> None:
     """Thesis §6.4, 1: without a committed entry of its term it does not know what is committed."""
     replica = Replica(log_of(1, 1))
     replica.become_leader()
+    replica.take(object)
     assert ask(replica, b"one") == 0
     replica.sync()
     replica.take(object)
