@@ -1,0 +1,95 @@
+"""Stand-ins for the two ends of a link, which only note what they are told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cluster.ports import ConsumerTerms, Delivery, Ranges
+from node.runs import Run
+
+
+class RecordedOwner:
+    """`OwnerPort` that notes every call as (name, arguments without front end)."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+
+    def named(self, name: str) -> list[tuple[Any, ...]]:
+        return [call[1:] for call in self.calls if call[0] == name]
+
+    def hello(self, front_end: int, epoch: int, node: str, consumers: list[ConsumerTerms]) -> None:
+        self.calls.append(("hello", epoch, node, consumers))
+
+    def operations(self, front_end: int, epoch: int, number: int, data: bytes) -> None:
+        self.calls.append(("operations", epoch, number, data))
+
+    def held(self, front_end: int, epoch: int, leases: dict[int, Ranges]) -> None:
+        self.calls.append(("held", epoch, leases))
+
+    def attach(self, front_end: int, epoch: int, request: int, terms: ConsumerTerms) -> None:
+        self.calls.append(("attach", epoch, request, terms))
+
+    def detach(self, front_end: int, epoch: int, consumer: int) -> None:
+        self.calls.append(("detach", epoch, consumer))
+
+    def credit(self, front_end: int, epoch: int, limits: list[tuple[int, int]]) -> None:
+        self.calls.append(("credit", epoch, limits))
+
+    def request(self, front_end: int, epoch: int, request: int, name: str, arguments: list[Any]) -> None:
+        self.calls.append(("request", epoch, request, name, arguments))
+
+
+class RecordedFrontEnd:
+    """`FrontEndPort` that notes every call."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+
+    def named(self, name: str) -> list[tuple[Any, ...]]:
+        return [call[1:] for call in self.calls if call[0] == name]
+
+    def acknowledged(self, epoch: int, number: int) -> None:
+        self.calls.append(("acknowledged", epoch, number))
+
+    def delivered(self, epoch: int, deliveries: list[Delivery]) -> None:
+        self.calls.append(("delivered", epoch, deliveries))
+
+    def result(self, epoch: int, request: int, value: Any, delivery: Delivery | None) -> None:
+        self.calls.append(("result", epoch, request, value, delivery))
+
+    def consumer_cancelled(self, epoch: int, consumer: int) -> None:
+        self.calls.append(("consumer_cancelled", epoch, consumer))
+
+    def resync(self) -> None:
+        self.calls.append(("resync",))
+
+
+class RecordedSubscriber:
+    """A session that notes what a link tells it."""
+
+    def __init__(self) -> None:
+        self.delivered: list[tuple[int, int, int, bool]] = []
+        self.confirmed: list[tuple[int, int, int]] = []
+        self.rejected: list[tuple[int, int, int]] = []
+        self.cancelled: list[int] = []
+        self.times_unblocked = 0
+
+    def deliver(self, consumer: int, run: Run, first: int, redelivered: bool) -> None:
+        self.delivered.append((consumer, first, run.count, redelivered))
+
+    def confirm(self, channel: int, first: int, last: int) -> None:
+        self.confirmed.append((channel, first, last))
+
+    def reject(self, channel: int, first: int, last: int) -> None:
+        self.rejected.append((channel, first, last))
+
+    def consumer_cancelled(self, consumer: int) -> None:
+        self.cancelled.append(consumer)
+
+    def unblocked(self) -> None:
+        self.times_unblocked += 1
+
+
+def run_of(count: int, size: int = 64, *, persistent: bool = True) -> Run:
+    """`count` messages whose frames nobody looks into."""
+    return Run("", "q", 1, persistent, count, 0, size, None, size, b"m" * (size * count))

@@ -1,0 +1,245 @@
+"""A link keeps what is not committed, and tells a new owner everything it has to know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cluster.link import UNREACHABLE, WINDOW_BYTES, Confirmation, LinkConsumer, PartitionLink
+from cluster.link_protocol import (
+    RemoteFrontEnd,
+    RemoteOwner,
+    address,
+    receive_for_front_end,
+    receive_for_owner,
+)
+from cluster.ports import GET_LINK, Delivery
+from node.engine.entry import Settle, read_operations
+from tests.cluster.recorders import RecordedFrontEnd, RecordedOwner, RecordedSubscriber, run_of
+
+QUEUE = 5
+CONSUMER = 16
+
+
+class Linked:
+    """A link with an owner, an epoch and a session."""
+
+    def __init__(self) -> None:
+        self.dirty = 0
+        self.link = PartitionLink(4, 77, "n1", self._dirty)
+        self.owner = RecordedOwner()
+        self.session = RecordedSubscriber()
+        self.link.owner_elected("n2", 1, self.owner)
+
+    def _dirty(self, _link: PartitionLink) -> None:
+        self.dirty += 1
+
+    @property
+    def epoch(self) -> int:
+        epoch: int = self.owner.named("hello")[-1][0]
+        return epoch
+
+    def publish(self, first: int, count: int = 2) -> None:
+        confirmation = Confirmation(self.session, 1, first, first + count - 1, 1)
+        self.link.publish(run_of(count), [QUEUE], confirmation)
+        self.link.flush()
+
+    def consume(self, limit: int = 10, *, no_ack: bool = False) -> list[Any]:
+        answers: list[Any] = []
+        consumer = LinkConsumer(CONSUMER, QUEUE, self.session, limit, no_ack, False, 0)
+        self.link.attach(consumer, lambda value, _: answers.append(value))
+        request = self.owner.named("attach")[-1][1]
+        self.link.result(self.epoch, request, None, None)
+        return answers
+
+    def deliver(self, first: int, count: int, consumer: int = CONSUMER) -> None:
+        self.link.delivered(self.epoch, [Delivery(consumer, QUEUE, first, False, run_of(count))])
+
+
+def test_publishes_of_one_turn_are_one_numbered_batch() -> None:
+    linked = Linked()
+    linked.link.publish(run_of(1), [QUEUE], None)
+    linked.link.publish(run_of(2), [QUEUE], None)
+    linked.link.flush()
+    linked.publish(1)
+    assert [number for _, number, _ in linked.owner.named("operations")] == [1, 2]
+
+
+@pytest.mark.requirement("A23")
+def test_a_confirm_waits_for_every_partition() -> None:
+    one, other = Linked(), Linked()
+    confirmation = Confirmation(one.session, 3, 7, 9, 2)
+    for linked in (one, other):
+        linked.link.publish(run_of(3), [QUEUE], confirmation)
+        linked.link.flush()
+    one.link.acknowledged(one.epoch, 1)
+    assert one.session.confirmed == []
+    other.link.acknowledged(other.epoch, 1)
+    assert one.session.confirmed == [(3, 7, 9)]
+
+
+def test_a_new_owner_gets_what_is_not_committed_in_order_and_before_the_leases() -> None:
+    linked = Linked()
+    linked.consume()
+    linked.deliver(100, 4)
+    for first in (1, 3, 5):
+        linked.publish(first)
+    linked.link.acknowledged(linked.epoch, 1)
+    linked.link.settle(QUEUE, 100, 101)
+    successor = RecordedOwner()
+    linked.link.owner_elected("n3", 2, successor)
+    names = [call[0] for call in successor.calls]
+    assert names == ["hello", "operations", "operations", "operations", "held"]
+    assert [number for _, number, _ in successor.named("operations")] == [2, 3, 4]
+    ((_, leases),) = successor.named("held")
+    assert leases == {QUEUE: [(102, 103)]}
+    ((epoch, _, consumers),) = successor.named("hello")
+    assert epoch == linked.epoch + 1
+    assert [(one.consumer, one.delivered, one.limit) for one in consumers] == [(CONSUMER, 4, 10)]
+
+
+def test_what_an_earlier_epoch_delivers_is_ignored() -> None:
+    linked = Linked()
+    linked.consume()
+    old = linked.epoch
+    linked.link.resync()
+    linked.link.delivered(old, [Delivery(CONSUMER, QUEUE, 1, False, run_of(1))])
+    assert linked.session.delivered == []
+    linked.deliver(1, 1)
+    assert linked.session.delivered == [(CONSUMER, 1, 1, False)]
+
+
+def test_an_owner_of_an_earlier_term_is_not_greeted() -> None:
+    linked = Linked()
+    linked.link.owner_elected("n3", 5, RecordedOwner())
+    late = RecordedOwner()
+    linked.link.owner_elected("n1", 4, late)
+    assert late.calls == []
+
+
+@pytest.mark.requirement("A17")
+def test_a_delivery_that_crossed_a_cancel_goes_back() -> None:
+    linked = Linked()
+    linked.consume()
+    linked.link.detach(CONSUMER)
+    linked.deliver(1, 3)
+    linked.link.flush()
+    assert linked.session.delivered == []
+    assert linked.link.leases == {}
+    assert len(linked.owner.named("operations")) == 1
+
+
+def test_neighbouring_settlements_become_one_range() -> None:
+    linked = Linked()
+    linked.consume()
+    linked.deliver(1, 10)
+    for number in range(1, 7):
+        linked.link.settle(QUEUE, number, number)
+    linked.link.flush()
+    ((_, _, data),) = linked.owner.named("operations")
+    assert list(read_operations(data)) == [Settle(QUEUE, [(1, 6)])]
+
+
+def test_a_message_that_was_got_is_leased_until_it_is_settled() -> None:
+    linked = Linked()
+    got: list[Any] = []
+    linked.link.request("get", [QUEUE, False], lambda value, delivery: got.append(delivery))
+    request = linked.owner.named("request")[-1][1]
+    linked.link.result(linked.epoch, request, 0, Delivery(GET_LINK, QUEUE, 9, False, run_of(1)))
+    assert list(linked.link.leases[QUEUE].ranges()) == [(9, 9)]
+    linked.link.settle(QUEUE, 9, 9)
+    assert not linked.link.leases[QUEUE]
+    assert len(got) == 1
+
+
+def test_a_publisher_is_held_back_until_enough_is_committed() -> None:
+    linked = Linked()
+    linked.link.publish(run_of(WINDOW_BYTES // 1024 + 1, 1024), [QUEUE], None)
+    assert linked.link.full
+    linked.link.wait(linked.session)
+    linked.link.flush()
+    assert linked.session.times_unblocked == 0
+    linked.link.acknowledged(linked.epoch, 1)
+    assert not linked.link.full
+    assert linked.session.times_unblocked == 1
+
+
+def test_questions_are_asked_again_of_a_new_owner() -> None:
+    linked = Linked()
+    answers: list[Any] = []
+    linked.link.request("count", [QUEUE], lambda value, _: answers.append(value))
+    successor = RecordedOwner()
+    linked.link.owner_elected("n3", 2, successor)
+    ((_, request, name, _),) = successor.named("request")
+    assert name == "count"
+    linked.link.result(linked.epoch + 1, request, [1, 2, 3], None)
+    linked.link.result(linked.epoch + 1, request, [1, 2, 3], None)
+    assert answers == [[1, 2, 3]]
+
+
+def test_a_queue_whose_only_node_is_down_is_not_waited_for() -> None:
+    linked = Linked()
+    answers: list[Any] = []
+    linked.link.request("count", [QUEUE], lambda value, _: answers.append(value))
+    linked.publish(1)
+    linked.link.sole_replica_lost()
+    assert answers == [UNREACHABLE]
+    assert linked.link.unreachable
+    back = RecordedOwner()
+    linked.link.owner_elected("n2", 2, back)
+    assert not linked.link.unreachable
+    assert len(back.named("operations")) == 1
+
+
+def test_a_partition_that_died_with_its_memory_is_waited_for_no_more() -> None:
+    linked = Linked()
+    linked.consume()
+    linked.publish(1)
+    linked.link.abandon()
+    assert linked.session.confirmed == [(1, 1, 2)]
+    assert linked.session.cancelled == [CONSUMER]
+    assert linked.link.unacknowledged_bytes == 0
+
+
+def test_calls_survive_the_way_between_nodes() -> None:
+    """Everything a link says to an owner, and an owner to a link, arrives as it was said."""
+    far_owner, sent = RecordedOwner(), []
+    link = PartitionLink(4, 77, "n1", lambda _: None)
+    session = RecordedSubscriber()
+    link.owner_elected("n2", 1, RemoteOwner(4, sent.append))
+    link.attach(LinkConsumer(CONSUMER, QUEUE, session, 3, False, True, 2), lambda value, _: None)
+    link.publish(run_of(2), [QUEUE], None)
+    link.settle(QUEUE, 4, 5)
+    link.flush()
+    link.request("get", [QUEUE, True], lambda value, _: None)
+    for parts in sent:
+        assert address(parts) == (4, 77)
+        receive_for_owner(far_owner, [bytes(part) for part in parts])
+    assert [call[0] for call in far_owner.calls] == ["hello", "held", "attach", "operations", "request"]
+    terms = far_owner.named("attach")[0][2]
+    assert (terms.consumer, terms.queue, terms.limit, terms.exclusive, terms.priority) == (
+        CONSUMER, QUEUE, 3, True, 2,
+    )  # fmt: skip
+
+    far_link, answers = RecordedFrontEnd(), []
+    port = RemoteFrontEnd(4, 77, answers.append)
+    port.acknowledged(3, 9)
+    port.delivered(
+        3, [Delivery(CONSUMER, QUEUE, 7, True, run_of(2)), Delivery(17, QUEUE, 9, False, run_of(1))]
+    )
+    port.result(3, 5, [1, "x"], Delivery(GET_LINK, QUEUE, 8, False, run_of(1)))
+    port.consumer_cancelled(3, CONSUMER)
+    port.resync()
+    for parts in answers:
+        receive_for_front_end(far_link, [bytes(part) for part in parts])
+    assert far_link.named("acknowledged") == [(3, 9)]
+    ((_, deliveries),) = far_link.named("delivered")
+    assert [(one.consumer, one.first, one.redelivered, one.run.count) for one in deliveries] == [
+        (CONSUMER, 7, True, 2),
+        (17, 9, False, 1),
+    ]
+    assert bytes(deliveries[0].run.raw) == run_of(2).raw
+    assert far_link.named("result")[0][:3] == (3, 5, [1, "x"])
+    assert far_link.named("consumer_cancelled") == [(3, CONSUMER)]
+    assert far_link.named("resync") == [()]
