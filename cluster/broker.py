@@ -201,6 +201,7 @@ class Broker:
         definition = self.catalog.state.nodes.get(peer)
         for owner in self.owners.values():
             if owner.active and definition is not None:
+                owner.lost_words(definition.front_end)
                 self.partitions.ask_greeting(owner, definition.front_end)
         self.wanted()
 

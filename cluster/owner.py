@@ -46,6 +46,9 @@ HOLD_S: Final = 3.0
 PROPOSE_AT_BYTES: Final = 256 * 1024
 """An entry this large is proposed even while the disk is busy with the one before."""
 
+NO_EPOCH: Final = 0
+"""Front ends count their epochs from 1."""
+
 
 class PartitionOwner:
     """See the module's docstring; implements `cluster.ports.OwnerPort`."""
@@ -207,6 +210,19 @@ class PartitionOwner:
         known = self._front_ends.get(front_end)
         accepted = 0 if known is None else known.accepted
         self._front_ends[front_end] = FrontEndState(front_end, epoch, port, consumers, accepted=accepted)
+        self._detach_all(front_end)
+
+    def lost_words(self, front_end: int) -> None:
+        """Something that the front end said is lost: what it says next counts only in a new greeting.
+
+        The end of a greeting without its operations would give away what these have settled.
+        """
+        state = self._front_ends.get(front_end)
+        if state is not None:
+            state.epoch = NO_EPOCH
+            self._detach_all(front_end)
+
+    def _detach_all(self, front_end: int) -> None:
         for owner in self.queues.values():
             for key in [key for key in owner.consumers if key[0] == front_end]:
                 owner.detach(*key)

@@ -87,7 +87,7 @@ class Publisher(Session):
         super().__init__(node, history, chance)
         self.queues = queues
         self.persistent = chance.random() < 0.9
-        self.interval_s = chance.choice((0.01, 0.04, 0.1))
+        self.interval_s = chance.choice((0.02, 0.05, 0.15))
         self.outstanding = 0
         self.stopped = False
         self.after(chance.uniform(0.0, 0.1), self._publish)

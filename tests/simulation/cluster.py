@@ -102,7 +102,7 @@ class Cluster:
             self._add_consumer(self.nodes[self.chance.choice(NAMES)], terms)
         for _ in range(self.shape.consumers - len(QUEUES)):
             self._add_consumer(self.nodes[self.chance.choice(NAMES)], self.chance.choice(QUEUES))
-        self.world.after(0.5, self._sample)
+        self.world.after(1.0, self._sample)
 
     def _declaration(self, terms: QueueTerms) -> dict[str, Any]:
         semantics = Semantics.AT_MOST_ONCE if terms.at_most_once else Semantics.AT_LEAST_ONCE
@@ -187,7 +187,7 @@ class Cluster:
         for node in self.nodes.values():
             if node.up:
                 self.agreement.states(node)
-        self.world.after(0.5, self._sample)
+        self.world.after(1.0, self._sample)
 
     # -- the end --------------------------------------------------------------------------------
 

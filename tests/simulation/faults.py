@@ -26,6 +26,8 @@ class Faults:
         self._interval_s = interval_s
         self._mending: list[Callable[[], None]] = []
         self._over = False
+        self._ambushes = 0
+        cluster.agreement.on_election = self._on_election
         self._next()
 
     def _next(self) -> None:
@@ -133,6 +135,31 @@ class Faults:
                 self.cluster.outages.seem_long(NAMES)
             node.jump(seconds)
 
+    def lie_in_ambush(self) -> None:
+        """A leader is lost, and what happens in the elections that follow is hit where it hurts."""
+        self._ambushes += 3
+        leaders = [node for node in self.running() if leads_something(node)]
+        if leaders:
+            self._stop(self.chance.choice(leaders), power=self.chance.random() < 0.5)
+
+    def _on_election(self, node: SimulatedNode, role: Role) -> None:
+        if self._over or self._ambushes <= 0 or self.chance.random() < 0.3:
+            return
+        self._ambushes -= 1
+        victim = node
+        if role is Role.CANDIDATE:
+            # Its vote must take long to be synced, for another one to stand in the same term.
+            node.disk.sync_seconds = self.chance.choice((0.0, 0.01, 0.05))
+            self.for_a_while(0.1, 0.5, lambda: setattr(node.disk, "sync_seconds", 0.0))
+            victim = self.chance.choice([other for other in self.cluster.nodes.values() if other is not node])
+        delay = self.chance.choice((0.001, 0.005, 0.02)) * self.chance.random()
+        self.world.after(delay, lambda: self._strike(victim))
+
+    def _strike(self, victim: SimulatedNode) -> None:
+        if victim.up and not self._over:
+            victim.stop(power=self.chance.random() < 0.5)
+            self.for_a_while(0.001, self.chance.choice((0.01, 0.1, 0.6)), partial(self._restart, victim))
+
     # -- disks ----------------------------------------------------------------------------------
 
     def slow_disk(self) -> None:
@@ -210,6 +237,7 @@ INCIDENTS: dict[str, Incident] = {
     "lost disk": Faults.lose_disk,
     "freeze": Faults.freeze,
     "jump": Faults.jump,
+    "ambush": Faults.lie_in_ambush,
     "slow disk": Faults.slow_disk,
     "failing disk": Faults.fail_disk,
     "reset": Faults.reset,
@@ -234,7 +262,7 @@ def shape_of(chance: random.Random, faultless: bool) -> Shape:
         network.doubled = chance.choice((0.0, 0.05))
         network.overflow = chance.choice((0.0, 0.0, 0.0, 0.01))
         network.raft_loss = chance.choice((0.0, 0.0, 0.02, 0.1))
-    return Shape(settings, network, chance.choice((2, 4)), chance.choice((5, 8)), 3.5, faultless)
+    return Shape(settings, network, chance.choice((2, 4)), chance.choice((5, 8)), 3.0, faultless)
 
 
 def plan_of(chance: random.Random) -> tuple[tuple[str, ...], float]:

@@ -15,13 +15,14 @@ from typing import Any
 from cluster.broker import Broker, BrokerConfig
 from node.engine.errors import Refusal
 from replication.journal import Journal, JournalConfig
+from replication.journal.errors import JournalError
 from replication.raft import Entry, RaftConfig
 from tests.simulation.disk import PowerLost, SimulatedDisk
 from tests.simulation.network import Network, Transport
 from tests.simulation.world import Action, Violation, World
 
-TICK_S = 0.02
-TURN_S = 0.0002
+TICK_S = 0.025
+TURN_S = 0.0004
 COLLECT_S = 0.5
 
 
@@ -120,7 +121,11 @@ class SimulatedNode:
             cache_bytes=settings.cache_bytes,
             read_ahead_bytes=4096,
         )
-        self.journal = self._open(config)
+        try:
+            self.journal = self._open(config)
+        except OSError as error:
+            self._fail_to_start(error)
+            return
         self.front_end = self._random.getrandbits(62) | 1
         raft = RaftConfig(
             self.name,
@@ -147,8 +152,15 @@ class SimulatedNode:
     def _open(self, config: JournalConfig) -> Journal:
         try:
             return Journal.open(self.disk, config, self._rewrite)
-        except Exception as error:
+        except JournalError as error:
             raise Violation(f"{self.name} does not recover its journal: {error!r}") from error
+
+    def _fail_to_start(self, error: OSError) -> None:
+        """The disk fails already while the journal is recovered: somebody starts the node again."""
+        self.world.note(f"{self.name} does not start: {error}")
+        self.disk.lose_power()
+        self.up = False
+        self.world.after(0.2, lambda: None if self.up else self.start())
 
     def _rewrite(self, partition: int, entry: Entry) -> bytes | None:
         return self.broker.rewrite(partition, entry)
