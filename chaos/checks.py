@@ -6,6 +6,7 @@ or when it ends or gives back, may what it has not settled go to somebody else.
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -104,7 +105,7 @@ def disordered(ledger: Ledger, _: Allowances) -> Iterator[Violation]:
 def _ascending(where: str, seen: list[tuple[float, int]]) -> Iterator[Violation]:
     # Equal times were recorded in one callback; sorting is stable and the ledger keeps their order.
     numbers = [number for _, number in sorted(seen, key=lambda pair: pair[0])]
-    for earlier, later in zip(numbers, numbers[1:], strict=False):
+    for earlier, later in itertools.pairwise(numbers):
         if later < earlier:
             yield Violation("out of order", f"{where}: {later} after {earlier}")
 
@@ -133,7 +134,7 @@ def redelivered(ledger: Ledger, allowances: Allowances) -> Iterator[Violation]:
             yield Violation("redelivered unmarked", f"{message} at {names}")
         # What a frozen node had sent may be read after the same message came from somebody else.
         ordered = sorted(deliveries, key=lambda one: (one.redelivered, _left(ledger, one, allowances)))
-        for had, again in zip(ordered, ordered[1:], strict=False):
+        for had, again in itertools.pairwise(ordered):
             reason = _not_given_up(ledger, had, again.time, allowances)
             if reason is not None:
                 text = f"{message} came to {again.consumer.name} at {again.time:.3f}, but {reason}"

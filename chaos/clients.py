@@ -106,6 +106,7 @@ class ClientLoop:
     def finish(self, clients: Iterable[Publisher | Consumer]) -> None:
         """Have clients end when what they began is done: confirms have come, acknowledgements are sent."""
         for client in clients:
+            client.told_to_finish = True
             self.loop.call_soon_threadsafe(client.finish)
 
     @property
@@ -146,6 +147,7 @@ class Client:
         self.recorder = owner.recorder
         self.name = name
         self.life = ""
+        self.told_to_finish = False
         self.finished = False
         self._places = places
         self._lives = count(1)

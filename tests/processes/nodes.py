@@ -38,12 +38,16 @@ class NotInTimeError(AssertionError):
     """Something that had to become true did not."""
 
 
-def until(condition: Callable[[], T], what: str, seconds: float = START_S) -> T:
-    """Asks again until the condition holds, and returns its value; NotInTimeError after `seconds`."""
+def until(condition: Callable[[], T], what: str | Callable[[], str], seconds: float = START_S) -> T:
+    """Asks again until the condition holds, and returns its value.
+
+    Raises NotInTimeError, which says `what` was waited for, after `seconds`.
+    """
     deadline = time.monotonic() + seconds
     while not (value := condition()):
         if time.monotonic() > deadline:
-            raise NotInTimeError(f"{what}: not within {seconds:.0f} s")
+            text = what if isinstance(what, str) else what()
+            raise NotInTimeError(f"{text}: not within {seconds:.0f} s")
         time.sleep(POLL_S)
     return value
 

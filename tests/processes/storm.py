@@ -83,7 +83,7 @@ class Storm:
         waiting = {
             publisher: publisher.confirmed + len(publisher.outstanding) + STEADY
             for publisher in self.clients.publishers
-            if not publisher.finished and publisher.place.name not in hurt
+            if not publisher.told_to_finish and publisher.place.name not in hurt
         }
 
         def all_confirmed() -> bool:
@@ -91,7 +91,14 @@ class Storm:
                 del waiting[publisher]
             return not waiting
 
-        until(all_confirmed, "steady confirms to every publisher on a living node", 60.0)
+        def missing() -> str:
+            states = [
+                f"{one.life or one.name} on {one.place.name}, {len(one.outstanding)} of its unanswered"
+                for one in waiting
+            ]
+            return f"steady confirms to {'; '.join(states)}"
+
+        until(all_confirmed, missing, 30.0)
 
     # -- the faults -----------------------------------------------------------------------------
 
@@ -137,7 +144,8 @@ class Storm:
         """Publishers that connect now, before there is a new owner."""
         living = [place for place in range(3) if self.cluster[place] not in hurt]
         publishers = []
-        for queue, place in zip(queues, living, strict=False):
+        for turn, queue in enumerate(queues if living else ()):
+            place = living[turn % len(living)]
             self._early += 1
             publishers.append(self._publisher(f"early-{self._early}", queue, self._places(place)[:1]))
         return publishers
