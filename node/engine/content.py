@@ -6,7 +6,6 @@ Only what routes by headers asks: everything else passes contents on as they cam
 from __future__ import annotations
 
 from collections.abc import Iterator
-from struct import Struct
 from struct import error as StructError
 from typing import Final
 
@@ -14,9 +13,8 @@ from node.runs import Run
 from node.wire.amqp091.codec import FRAME
 from node.wire.amqp091.errors import FieldSyntaxError
 from node.wire.amqp091.fields import Table, read_headers
-from node.wire.amqp091.primitives import SHORT, read_shortstr
-
-_CLASS_WEIGHT_SIZE: Final = Struct(">HHQ")
+from node.wire.amqp091.primitives import SHORT
+from node.wire.amqp091.properties import HEADER_FIXED
 
 _CONTENT_TYPE: Final = 1 << 15
 _CONTENT_ENCODING: Final = 1 << 14
@@ -32,7 +30,7 @@ def headers_in(run: Run) -> Iterator[tuple[int, int, Table]]:
     first, previous = 0, None
     for index, content in enumerate(run.contents()):
         (_, _, size) = FRAME.unpack_from(content)
-        properties = content[FRAME.size + _CLASS_WEIGHT_SIZE.size : FRAME.size + size]
+        properties = content[FRAME.size + HEADER_FIXED : FRAME.size + size]
         if properties != previous:
             if previous is not None:
                 yield first, index - first, read_headers_property(previous)
@@ -56,7 +54,7 @@ def read_headers_property(properties: bytes) -> Table:
             at += SHORT.size
         for earlier in (_CONTENT_TYPE, _CONTENT_ENCODING):
             if flags & earlier:
-                _, at = read_shortstr(properties, at)
+                at += 1 + properties[at]
         return read_headers(properties, at)[0]
     except (StructError, IndexError):
         raise FieldSyntaxError("the properties of a content are cut short") from None

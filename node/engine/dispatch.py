@@ -85,8 +85,8 @@ class QueueOwner:
     """
 
     __slots__ = (
-        "_acking", "_asked_mark", "_granted", "_lines", "_lost", "_priorities", "awaited", "blocked",
-        "consumers", "held", "leases", "ready", "redelivered", "soft", "state",
+        "_acking", "_asked_mark", "_exclusive", "_granted", "_lines", "_lost", "_priorities", "awaited",
+        "blocked", "consumer_count", "consumers", "held", "leases", "ready", "redelivered", "soft", "state",
     )  # fmt: skip
 
     def __init__(self, state: QueueState, fresh: bool = False) -> None:
@@ -97,6 +97,8 @@ class QueueOwner:
         self.redelivered = state.returned.copy()
         self.soft = SoftMessages()
         self.consumers: dict[tuple[int, int], Consumer] = {}
+        # As clients count them.
+        self.consumer_count = 0
         self.awaited: set[int] = set()
         self.blocked = False
         self._lost = False
@@ -104,6 +106,7 @@ class QueueOwner:
         self._lines: dict[int, deque[Consumer]] = {}
         self._priorities: list[int] = []
         self._acking = 0
+        self._exclusive = False
         self._granted = 0
         self._asked_mark = state.mark
         if not fresh and state.attached and state.semantics is Semantics.AT_LEAST_ONCE:
@@ -138,9 +141,8 @@ class QueueOwner:
         """
         if (front_end, consumer) in self.consumers:
             raise ValueError(f"front end {front_end} has a consumer {consumer}")
-        others = [other for other in self.consumers.values() if other.counted]
-        if counted and others and (exclusive or others[0].exclusive):
-            raise ExclusiveConsumerError
+        if counted and self.consumer_count and (exclusive or self._exclusive):
+            raise ExclusiveConsumerError("the queue has an exclusive consumer, or others than this one")
         self.consumers[front_end, consumer] = Consumer(
             front_end, consumer, priority, no_ack, exclusive, counted, sent, sent
         )
@@ -148,14 +150,23 @@ class QueueOwner:
             self._lines[priority] = deque()
             self._priorities = sorted(self._lines, reverse=True)
         self._acking += not no_ack
+        self._exclusive |= exclusive
+        self.consumer_count += counted
 
     def detach(self, front_end: int, consumer: int) -> None:
         """Remove a consumer, if it is there; its leases stay with the front end."""
-        gone = self.consumers.pop((front_end, consumer), None)
+        gone = self.consumers.get((front_end, consumer))
         if gone is not None:
-            self._acking -= not gone.no_ack
+            self._forget(gone)
             if gone.in_line:
                 self._lines[gone.priority].remove(gone)
+
+    def _forget(self, gone: Consumer) -> None:
+        del self.consumers[gone.front_end, gone.number]
+        self._acking -= not gone.no_ack
+        self.consumer_count -= gone.counted
+        if gone.exclusive:
+            self._exclusive = False
 
     def credit(self, front_end: int, consumer: int, limit: int) -> None:
         """Let the consumer have `limit` messages since its beginning; late news of a consumer that
@@ -185,11 +196,6 @@ class QueueOwner:
             found.in_line = False
             self._lines[found.priority].remove(found)
         return revoked
-
-    @property
-    def consumer_count(self) -> int:
-        """Consumers as clients count them."""
-        return sum(consumer.counted for consumer in self.consumers.values())
 
     @property
     def leased_count(self) -> int:
@@ -354,8 +360,8 @@ class QueueOwner:
 
         Returns what it had leased, for a RETURN that makes the next owner know, too.
         """
-        for key in [key for key in self.consumers if key[0] == front_end]:
-            self._acking -= not self.consumers.pop(key).no_ack
+        for consumer in [each for each in self.consumers.values() if each.front_end == front_end]:
+            self._forget(consumer)
         for priority, line in self._lines.items():
             self._lines[priority] = deque(each for each in line if each.front_end != front_end)
         lease = self.leases.pop(front_end, None)

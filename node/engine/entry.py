@@ -38,6 +38,8 @@ _PERSISTENT = 2
 
 _BATCH = Struct("<QQQI")
 _PUBLISH = Struct("<BBBHHBBIHIII")
+# The fields of a publish that tell where it ends and how many messages it has.
+_PUBLISH_EXTENT = Struct("<xBB2xHBBI10xI")
 _RANGES = Struct("<BQI")
 _ONE_RANGE = Struct("<BQIQQ")
 _PAIR = Struct("<BQQ")
@@ -381,8 +383,9 @@ def read_run(data: Buffer, position: int) -> Run:
 
 
 def _read_publish(data: Buffer, offset: int) -> tuple[Publish, int]:
-    head = _PUBLISH.unpack_from(data, offset)
-    _, flags, version, _, queue_count, exchange_size, key_size, count, _, _, _, size = head
+    flags, version, queue_count, exchange_size, key_size, count, size = _PUBLISH_EXTENT.unpack_from(
+        data, offset
+    )
     if version != FRAMES_0_9_1:
         raise ValueError("unknown content format")
     if count == 0:

@@ -118,18 +118,27 @@ class PartitionMachine:
         return applied
 
     def _apply_batch(self, index: int, data: Buffer, batch: OpBatch, applied: Applied) -> None:
-        sequence = batch.first_sequence
+        # Runs that follow each other into the same queues are appended as one.
+        first = last = batch.first_sequence - 1
+        queues: tuple[int, ...] = ()
         for operation in read_operations(data, batch.start, batch.end):
             if type(operation) is Publish:
-                if sequence < self.next_sequence:
-                    raise SequenceOrderError(f"{sequence} in entry {index}, next is {self.next_sequence}")
-                last = sequence + operation.count - 1
-                self._publish(index, operation.queues, sequence, last, applied)
-                sequence = self.next_sequence = last + 1
+                if operation.queues != queues:
+                    self._publish(index, queues, first + 1, last, applied)
+                    queues, first = operation.queues, last
+                last += operation.count
             else:
+                self._publish(index, queues, first + 1, last, applied)
+                first = last
                 _APPLIERS[type(operation)](self, operation, batch.front_end, applied)
+        self._publish(index, queues, first + 1, last, applied)
 
     def _publish(self, index: int, queues: tuple[int, ...], first: int, last: int, applied: Applied) -> None:
+        if first > last:
+            return
+        if first < self.next_sequence:
+            raise SequenceOrderError(f"{first} in entry {index}, next is {self.next_sequence}")
+        self.next_sequence = last + 1
         stored = False
         for queue in queues:
             state = self.queues.get(queue)

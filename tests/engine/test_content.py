@@ -36,6 +36,11 @@ def test_continued_property_flags_are_stepped_over() -> None:
     assert read_headers_property(b"\x20\x01\0\x01\0\0" + table) == {"a": True}
 
 
+def test_texts_before_the_headers_may_hold_any_octets() -> None:
+    table = b"\0\0\0\4\1at\1"
+    assert read_headers_property(b"\xe0\x00\2\0\xff\1\0" + table) == {"a": True}
+
+
 @given(st.binary(max_size=40))
 def test_any_properties_are_read_or_refused(properties: bytes) -> None:
     try:

@@ -4,43 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from node.engine.dispatch import MARK_AHEAD, ExclusiveConsumerError, Grant, QueueOwner
+from node.engine.dispatch import ExclusiveConsumerError, Grant, QueueOwner
 from node.engine.entry import OWNER, Semantics
-from node.engine.queue import QueueState
 from tests.engine.building import uniform_run
-
-UNLIMITED = 1 << 62
-A, B, C = 5, 6, 7
-"""Front ends."""
-
-
-def state_with(
-    messages: int,
-    mark: int = 10**9,
-    semantics: Semantics = Semantics.AT_LEAST_ONCE,
-    attached: tuple[int, ...] = (),
-) -> QueueState:
-    state = QueueState(semantics)
-    if messages:
-        state.append(1, messages)
-    state.mark = mark
-    state.attached.update(attached)
-    return state
-
-
-def owner_with(messages: int, semantics: Semantics = Semantics.AT_LEAST_ONCE) -> QueueOwner:
-    return QueueOwner(state_with(messages, semantics=semantics), fresh=True)
-
-
-def attach(
-    owner: QueueOwner, front_end: int, consumer: int = 1, limit: int = UNLIMITED, **terms: object
-) -> None:
-    owner.attach(front_end, consumer, **terms)
-    owner.credit(front_end, consumer, limit)
-
-
-def got(grants: list[Grant]) -> list[tuple[int, int, int, int]]:
-    return [grant[:4] for grant in grants]
+from tests.engine.owners import UNLIMITED, A, B, attach, got, owner_with, state_with
 
 
 def test_one_consumer_gets_one_long_range() -> None:
@@ -82,7 +49,6 @@ def test_credit_counts_from_what_earlier_owners_sent() -> None:
     assert got(owner.dispatch(99)) == [(A, 1, 1, 3)]
 
 
-@pytest.mark.requirement("E12")
 def test_consumers_share_what_is_ready_in_turns() -> None:
     owner = owner_with(9)
     for consumer in (1, 2, 3):
@@ -93,7 +59,6 @@ def test_consumers_share_what_is_ready_in_turns() -> None:
         assert got(owner.dispatch(99)) == [(A, consumer, number, number)]
 
 
-@pytest.mark.requirement("E12")
 def test_a_consumer_without_credit_holds_nobody_up() -> None:
     owner = owner_with(10)
     attach(owner, A, 1, limit=1)
@@ -103,7 +68,6 @@ def test_a_consumer_without_credit_holds_nobody_up() -> None:
     assert not owner.blocked
 
 
-@pytest.mark.requirement("B8")
 def test_credit_that_finds_no_message_is_served_in_order_of_arrival() -> None:
     owner = owner_with(0)
     for consumer in (3, 1, 2):
@@ -223,7 +187,6 @@ def test_settling_names_what_the_log_must_hear_of() -> None:
     assert owner.leased_count == 1
 
 
-@pytest.mark.requirement("X5")
 def test_a_message_may_be_settled_after_its_lease_was_lost() -> None:
     owner = owner_with(4)
     attach(owner, A)
@@ -290,144 +253,6 @@ def test_a_purge_removes_what_is_ready_and_not_what_is_leased() -> None:
     assert not owner.redelivered
 
 
-# -- the mark -----------------------------------------------------------------------------------
-
-
-@pytest.mark.requirement("D2")
-def test_nothing_is_granted_above_the_committed_mark() -> None:
-    owner = QueueOwner(state_with(10, mark=4), fresh=True)
-    attach(owner, A)
-    assert got(owner.dispatch(99)) == [(A, 1, 1, 4)]
-    assert owner.dispatch(99) == []
-    assert owner.blocked
-    attach(owner, B, no_ack=True)
-    owner.state.mark = 6
-    assert got(owner.dispatch(99)) == [(A, 1, 5, 6), (B, 1, 7, 9), (B, 1, 10, 10)]
-
-
-def test_the_mark_runs_ahead_so_that_dispatch_never_waits() -> None:
-    state = state_with(0, mark=0)
-    owner = QueueOwner(state, fresh=True)
-    attach(owner, A)
-    last, marks = 0, 0
-    for _ in range(1000):
-        last += 200
-        mark = owner.wanted_mark(last)
-        if mark is not None:
-            state.mark, marks = mark, marks + 1
-        state.append(last - 199, last)
-        owner.append(last - 199, last)
-        assert got(owner.dispatch(9999)) == [(A, 1, last - 199, last)]
-        assert not owner.blocked
-    assert marks <= 2 * last / MARK_AHEAD + 1
-
-
-def test_the_mark_runs_ahead_through_a_backlog() -> None:
-    state = state_with(1_000_000, mark=0)
-    owner = QueueOwner(state, fresh=True)
-    assert owner.wanted_mark(1_000_000) is None
-    attach(owner, A)
-    state.mark = owner.wanted_mark(1_000_000) or 0
-    asked = []
-    while owner.ready:
-        mark = owner.wanted_mark(1_000_000)
-        assert owner.dispatch(4000)
-        assert not owner.blocked
-        if mark is not None:
-            asked.append(mark)
-            state.mark = mark
-    assert len(asked) <= 2 * 1_000_000 / MARK_AHEAD
-    assert owner.leased_count == 1_000_000
-
-
-def test_returned_messages_do_not_hold_the_mark_back() -> None:
-    state = state_with(30_000, mark=0)
-    owner = QueueOwner(state, fresh=True)
-    attach(owner, A)
-    state.mark = owner.wanted_mark(30_000) or 0
-    owner.dispatch(15_000)
-    owner.release(A, 1, 1)
-    state.mark = owner.wanted_mark(30_000) or 0
-    assert state.mark >= 30_000
-
-
-def test_an_asked_mark_is_not_asked_again() -> None:
-    owner = QueueOwner(state_with(10, mark=0), fresh=True)
-    attach(owner, A)
-    assert owner.wanted_mark(10) == 1 + MARK_AHEAD
-    assert owner.wanted_mark(11) is None
-
-
-# -- after a change of owner ----------------------------------------------------------------------
-
-
-@pytest.mark.requirement("D2")
-def test_a_new_owner_delivers_at_once_what_was_never_leased() -> None:
-    owner = QueueOwner(state_with(100, mark=60, attached=(A, B)))
-    assert list(owner.held.ranges()) == [(1, 60)]
-    attach(owner, A)
-    owner.state.mark = 100
-    assert got(owner.dispatch(999)) == [(A, 1, 61, 100)]
-
-
-@pytest.mark.requirement("D2")
-def test_a_living_consumer_keeps_its_leases_over_a_change_of_owner() -> None:
-    owner = QueueOwner(state_with(100, mark=60, attached=(A, B)))
-    assert owner.reattached(A, [(5, 9), (50, 70)]) == [(5, 9), (50, 60), (61, 70)]
-    assert len(owner.held) == 60 - 5 - 11
-    assert owner.reattached(B, [(9, 12), (1000, 1001)]) == [(10, 12)]
-    assert not owner.held
-    attach(owner, A)
-    owner.state.mark = 100
-    grants = owner.dispatch(999)
-    assert [grant[2:4] for grant in grants] == [(1, 4), (13, 49), (71, 100)]
-    assert not any(grant.redelivered for grant in grants)
-    assert owner.settle(A, 5, 9).count == 5
-
-
-@pytest.mark.requirement("D2")
-def test_what_a_lost_front_end_may_have_had_is_redelivered() -> None:
-    owner = QueueOwner(state_with(10, mark=6, attached=(A, B)))
-    assert owner.lost_front_end(B) == []
-    assert list(owner.held.ranges()) == [(1, 6)]
-    owner.reattached(A, [(1, 2)])
-    attach(owner, A)
-    owner.state.mark = 10
-    assert [grant[2:5] for grant in owner.dispatch(99)] == [(3, 6, True), (7, 10, False)]
-
-
-def test_held_messages_are_released_when_the_limit_has_passed() -> None:
-    owner = QueueOwner(state_with(10, mark=6, attached=(A, B)))
-    owner.reattached(A, [(1, 2)])
-    assert owner.release_held(redelivered=True) == 4
-    attach(owner, A)
-    assert [grant[2:5] for grant in owner.dispatch(4)] == [(3, 6, True)]
-    assert owner.reattached(B, [(3, 4), (7, 8)]) == [(7, 8)]
-    assert owner.awaited == set()
-
-
-def test_a_queue_without_attached_front_ends_holds_nothing() -> None:
-    owner = QueueOwner(state_with(10, mark=6))
-    assert not owner.held
-    assert len(owner.ready) == 10
-
-
-def test_a_fresh_queue_holds_nothing() -> None:
-    owner = QueueOwner(state_with(10, mark=6, attached=(A,)), fresh=True)
-    assert not owner.held
-
-
-def test_an_at_most_once_queue_holds_nothing() -> None:
-    owner = QueueOwner(state_with(10, mark=6, semantics=Semantics.AT_MOST_ONCE, attached=(A,)))
-    assert not owner.held
-
-
-def test_a_held_message_may_be_settled() -> None:
-    owner = QueueOwner(state_with(10, mark=6, attached=(A,)))
-    assert owner.settle(A, 1, 2).durable == [(1, 2)]
-    assert list(owner.held.ranges()) == [(3, 6)]
-
-
 # -- credit taken back ----------------------------------------------------------------------------
 
 
@@ -455,7 +280,6 @@ def test_credit_is_not_drained_while_a_message_may_come() -> None:
     assert owner.drain(A, 77) == 0
 
 
-@pytest.mark.requirement("B8")
 def test_drained_consumers_leave_the_line() -> None:
     owner = owner_with(0)
     for _ in range(3):

@@ -54,6 +54,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
         self.messages: dict[int, Message] = {}
         self.consumers: dict[tuple[int, int], ModelConsumer] = {}
         self.next = 1
+        self.granted = 0
         self.attach((5, 1), False, 0)
         self.credit((5, 1), 20)
         self.publish(9, 0, False)
@@ -150,6 +151,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
         higher = (each for each in self.consumers.values() if each.priority > consumer.priority)
         for each in higher:
             assert each.sent >= each.limit or numbers[0] > self.state.mark
+        self.granted = max(self.granted, grant.last)
         for number in numbers:
             message = self.messages[number]
             assert (message.redelivered, message.soft) == (grant.redelivered, grant.soft)
@@ -202,6 +204,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
             redelivered = True
             self.state.give_back(ranges_of(given), failed=True)
         assert self.owner.release(front_end, first, last, redelivered) == len(given)
+        redelivered = redelivered or (bool(given) and given[-1] < self.granted)
         for number in given:
             message = self.messages[number]
             message.place = READY
@@ -239,6 +242,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
         """Removals that were not committed are undone, soft messages are gone, leases come back."""
         attached = frozenset(self.state.attached)
         self.owner = QueueOwner(self.state)
+        self.granted = 0
         self.consumers.clear()
         leased = {front_end: self.at(front_end) for front_end in (5, 6, 7)}
         for number, message in self.messages.items():

@@ -241,7 +241,6 @@ TestPartitionAgainstModel = PartitionAgainstModel.TestCase
 TestPartitionAgainstModel.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 
 
-@pytest.mark.requirement("D1")
 def test_a_message_is_alive_while_any_queue_needs_it() -> None:
     machine = machine_with(1, 2)
     machine.apply(2, published(1, uniform_run(10), 1, 2))
@@ -323,7 +322,6 @@ def test_a_message_for_unknown_queues_is_dropped() -> None:
     assert machine.next_sequence == 5
 
 
-@pytest.mark.requirement("D4")
 def test_failed_deliveries_are_counted_and_returns_are_not() -> None:
     machine = machine_with(1)
     machine.apply(2, published(1, uniform_run(6), 1))

@@ -1,0 +1,199 @@
+"""How fast the queue engine is by itself, on one core, and what waiting messages cost it.
+
+    python -m bench.micro_engine [--rounds 2000]
+
+Prints microseconds for each step that the hot path takes once a batch, with the target where one is
+set, and the memory of 1,000,000 waiting messages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import tracemalloc
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+
+from node.engine.dispatch import QueueOwner
+from node.engine.entry import (
+    OWNER,
+    Semantics,
+    encode_batch,
+    encode_create_queue,
+    encode_entry,
+    encode_publish,
+    encode_settle,
+)
+from node.engine.exchange import Exchanges
+from node.engine.matching import Binding, Destination, DestinationKind
+from node.engine.partition import PartitionMachine
+from node.engine.ranges import RangeSet
+from node.runs import Run
+
+QUEUE = 7
+BATCH = 200
+MESSAGE = 300
+FRAGMENTS = 500_000
+UNLIMITED = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measured step: what it is, how much of what, and the most that it may be, if that is set."""
+
+    what: str
+    value: float
+    unit: str
+    limit: float | None = None
+
+    def __str__(self) -> str:
+        limit = "" if self.limit is None else f"  (at most {self.limit:g})"
+        return f"{self.what:<62}{self.value:>10.2f} {self.unit}{limit}"
+
+
+def machine() -> PartitionMachine:
+    """A partition with one queue."""
+    made = PartitionMachine()
+    create = encode_create_queue(QUEUE, Semantics.AT_LEAST_ONCE)
+    made.apply(1, encode_entry([encode_batch(OWNER, 0, 0, [create])]))
+    return made
+
+
+def run_of(count: int) -> Run:
+    return Run("", "queue", 1, True, count, 40, MESSAGE, None, 260, bytes(MESSAGE * count))
+
+
+def publishes(rounds: int, runs: int = 1) -> list[bytes]:
+    """Entries of 200 messages each."""
+    operations = [*encode_publish(run_of(BATCH // runs), [QUEUE])] * runs
+    return [encode_entry([encode_batch(5, i + 1, 1 + BATCH * i, operations)]) for i in range(rounds)]
+
+
+def settlements(rounds: int, size: int) -> list[bytes]:
+    """Entries that settle the oldest messages."""
+    settled = [encode_settle(QUEUE, [(1 + size * i, size * (i + 1))]) for i in range(rounds)]
+    return [encode_entry([encode_batch(6, i + 1, 0, [each])]) for i, each in enumerate(settled)]
+
+
+def each_us(step: Callable[[int], object], rounds: int) -> float:
+    """Microseconds that a step takes, the median of five rounds of it."""
+    share = rounds // 5
+    found = []
+    for turn in range(5):
+        start = perf_counter()
+        for i in range(turn * share, (turn + 1) * share):
+            step(i)
+        found.append((perf_counter() - start) / share * 1e6)
+    return sorted(found)[2]
+
+
+def applying(rounds: int) -> list[Figure]:
+    partition, scattered = machine(), machine()
+    entries, singles = publishes(rounds), publishes(rounds, BATCH)
+    settled = settlements(rounds, 50)
+    return [
+        Figure("apply: entry with one run of 200 publishes",
+               each_us(lambda i: partition.apply(2 + i, entries[i]), rounds), "µs", 15),
+        Figure("apply: entry with 200 runs of one publish",
+               each_us(lambda i: scattered.apply(2 + i, singles[i]), rounds), "µs"),
+        Figure("apply: SETTLE of 50 messages at the front",
+               each_us(lambda i: partition.apply(2 + rounds + i, settled[i]), rounds), "µs", 5),
+    ]  # fmt: skip
+
+
+def encoding(rounds: int) -> list[Figure]:
+    run = run_of(BATCH)
+
+    def encode(i: int) -> bytes:
+        return encode_entry([encode_batch(5, i, i, encode_publish(run, [QUEUE]))])
+
+    return [Figure("encode: entry with one run of 200 publishes", each_us(encode, rounds), "µs")]
+
+
+def dispatching(rounds: int) -> list[Figure]:
+    partition = machine()
+    state = partition.queues[QUEUE]
+    state.append(1, 1000 * rounds)
+    state.mark = UNLIMITED
+    owner = QueueOwner(state, fresh=True)
+    owner.attach(5, 1)
+    owner.credit(5, 1, UNLIMITED)
+    return [
+        Figure(
+            "dispatch: 1000 messages to one consumer",
+            each_us(lambda _: owner.dispatch(1000), rounds), "µs", 20,
+        ),
+        Figure(
+            "owner: settle 50 leased messages",
+            each_us(lambda i: owner.settle(5, 1 + 50 * i, 50 * (i + 1)), rounds), "µs",
+        ),
+    ]  # fmt: skip
+
+
+def routing(rounds: int) -> list[Figure]:
+    exchanges = Exchanges()
+    for i in range(1000):
+        exchanges.add_queue(f"q{i}")
+        to = Destination(DestinationKind.QUEUE, f"q{i}")
+        exchanges.bind(Binding.of("amq.topic", to, f"a.*.{i}.#"))
+        exchanges.bind(Binding.of("amq.match", to, "", {"number": i}))
+    headers = {"number": 7}
+    return [
+        Figure("route: topic, 1000 bindings, key seen before",
+               each_us(lambda _: exchanges.route("amq.topic", "a.b.7.c"), rounds), "µs"),
+        Figure("route: topic, 1000 bindings, new key",
+               each_us(lambda i: exchanges.route("amq.topic", f"a.b.7.{i}"), rounds), "µs"),
+        Figure("route: headers, 1000 bindings",
+               each_us(lambda _: exchanges.route("amq.match", "", headers), rounds // 10), "µs"),
+    ]  # fmt: skip
+
+
+def fragments(rounds: int) -> list[Figure]:
+    """Every second message of a million settled: the worst that acknowledging out of order can do."""
+    source = random.Random(1)
+    tracemalloc.start()
+    found = RangeSet((number, number) for number in range(0, 2 * FRAGMENTS, 2))
+    octets, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    numbers = [2 * source.randrange(FRAGMENTS) for _ in range(rounds)]
+    return [
+        Figure("ranges: remove one of 500,000 anywhere",
+               each_us(lambda i: found.remove(numbers[i], numbers[i]), rounds), "µs"),
+        Figure("ranges: add one to 500,000 anywhere",
+               each_us(lambda i: found.add(numbers[i], numbers[i]), rounds), "µs"),
+        Figure("ranges: memory of 500,000", octets / FRAGMENTS, "octets each"),
+    ]  # fmt: skip
+
+
+def waiting() -> list[Figure]:
+    entries = publishes(5000)
+    tracemalloc.start()
+    partition = machine()
+    for i, entry in enumerate(entries):
+        partition.apply(2 + i, entry)
+    owner = QueueOwner(partition.queues[QUEUE], fresh=True)
+    octets, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    start = perf_counter()
+    size = len(partition.snapshot())
+    took = (perf_counter() - start) * 1e6
+    return [
+        Figure(f"memory of {len(owner.ready):,} messages in {len(entries):,} entries", octets / 1e6, "MB", 2),
+        Figure(f"snapshot of them ({size:,} octets)", took, "µs"),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--rounds", type=int, default=2000, help="how often each step is taken")
+    rounds: int = parser.parse_args().rounds
+    for measure in (applying, encoding, dispatching, routing, fragments):
+        for figure in measure(rounds):
+            print(figure)
+    for figure in waiting():
+        print(figure)
+
+
+if __name__ == "__main__":
+    main()
