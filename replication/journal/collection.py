@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from replication.journal.log import PartitionLog
 from replication.journal.reader import EntryReader
@@ -47,12 +47,25 @@ class Collector:
             if log.snapshot_place is not None and log.snapshot_place.segment == segment.number:
                 log.stage_snapshot()
                 copied += log.snapshot_place.length
-            for row in log.table.rows_in(segment.number):
+            for rows in self._blocks(log, segment.number):
                 if copied >= budget:
                     return copied
-                entry = self._reader.fetch(log.table, (row,))[0]
-                copied += log.copy_forward(row, self._shrunk(log, entry))
+                for row, entry in zip(rows, self._reader.fetch(log.table, rows, keep=False), strict=True):
+                    copied += log.copy_forward(row, self._shrunk(log, entry))
         return copied
+
+    def _blocks(self, log: PartitionLog, segment: int) -> Iterator[list[int]]:
+        """Rows in the segment, as many together as are read at once."""
+        rows: list[int] = []
+        size = 0
+        for row in log.table.rows_in(segment):
+            if rows and size + log.table.lengths[row] > self._reader.block:
+                yield rows
+                rows, size = [], 0
+            rows.append(row)
+            size += log.table.lengths[row]
+        if rows:
+            yield rows
 
     def probe(self, segments: Iterable[Segment], logs: dict[int, PartitionLog]) -> None:
         """Estimate, from a few entries of one more segment, what a copy of it would leave out.
@@ -71,7 +84,7 @@ class Collector:
         for partition in segment.partitions & logs.keys():
             log = logs[partition]
             for row in self._sample(log, segment.number):
-                entry = self._reader.fetch(log.table, (row,))[0]
+                entry = self._reader.fetch(log.table, (row,), keep=False)[0]
                 before += len(entry.data)
                 after += len(self._shrunk(log, entry))
         segment.worth = after / before if before else 1.0

@@ -74,8 +74,8 @@ class EntryReader:
         self._counters.cache_hits += 1
         return Entry(table.indexes[row], table.terms[row], _KINDS[table.kinds[row]], data)
 
-    def fetch(self, table: EntryTable, rows: Sequence[int]) -> list[Entry]:
-        """The entries of `rows`, in order; neighbours on disk are read together.
+    def fetch(self, table: EntryTable, rows: Sequence[int], *, keep: bool = True) -> list[Entry]:
+        """The entries of `rows`, in order; neighbours on disk are read together, and kept in the cache.
 
         Raises DamagedJournalError if a record does not read back as it was written, or OSError.
         """
@@ -88,7 +88,7 @@ class EntryReader:
                 at += 1
             else:
                 end = self._block_end(table, rows, at)
-                self._read(table, rows[at:end], entries)
+                self._read(table, rows[at:end], entries, keep)
                 at = end
         return entries
 
@@ -112,7 +112,7 @@ class EntryReader:
             tail = end
         return len(rows)
 
-    def _read(self, table: EntryTable, rows: Sequence[int], entries: list[Entry]) -> None:
+    def _read(self, table: EntryTable, rows: Sequence[int], entries: list[Entry], keep: bool) -> None:
         """Read one block and add the entries of `rows`, which all lie in it."""
         segment = table.segments[rows[0]]
         start = table.offsets[rows[0]]
@@ -122,7 +122,7 @@ class EntryReader:
         self._counters.cache_misses += len(rows)
         self._counters.blocks_read += 1
         self._counters.bytes_read += len(block)
-        crc32, unpack, keep, seed = zlib.crc32, RECORD.unpack_from, self._cache.put, seed_of(segment)
+        crc32, unpack, seed = zlib.crc32, RECORD.unpack_from, seed_of(segment)
         for row in rows:
             index, term = table.indexes[row], table.terms[row]
             first = table.offsets[row] - start
@@ -136,7 +136,8 @@ class EntryReader:
             ):
                 raise self._damaged(table, row)
             data = block[first + (_MARKED_BYTES if kind in MARKED_KINDS else RECORD_BYTES) : end]
-            keep(segment << 32 | table.offsets[row], data)
+            if keep:
+                self._cache.put(segment << 32 | table.offsets[row], data)
             entries.append(Entry(index, term, _KINDS[entry_kind], data))
 
     def _damaged(self, table: EntryTable, row: int) -> DamagedJournalError:
