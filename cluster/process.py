@@ -34,8 +34,8 @@ from replication.raft import Entry, RaftConfig
 from replication.transport import PeerTransport, TransportConfig
 
 TICK_S: Final = 0.02
-COLLECT_INTERVAL_S: Final = 1.0
-COLLECT_BYTES: Final = 4 * 1024 * 1024
+COLLECT_INTERVAL_S: Final = 0.25
+COLLECT_BYTES: Final = 1024 * 1024
 """Stragglers copied forward in one go, so that collection never holds up a turn for long."""
 
 REBUILDING_NAME: Final = "rebuilding"
