@@ -402,6 +402,9 @@ class Broker:
             wanted.update(self.local_queues)
         return wanted
 
+    def catalog_fresh(self) -> bool:
+        return self.catalog.fresh(self.now)
+
     def queue_unused(self, queue: int) -> None:
         definition = self.catalog.state.queues_by_id.get(queue)
         if definition is not None and definition.auto_delete:

@@ -145,8 +145,8 @@ class Catalog:
             self._propose(argument, now)
         elif kind == Kind.PING:
             sent, applied = argument
-            grantor.ping(peer, applied, now)
-            self._tell(peer, Kind.PONG, sent)
+            if grantor.ping(peer, applied, now):
+                self._tell(peer, Kind.PONG, sent)
         elif kind == Kind.APPLIED:
             grantor.applied(peer, argument, now)
         elif kind == Kind.BARRIER:
@@ -157,8 +157,8 @@ class Catalog:
         """Renew the lease, and ask again what was not answered."""
         grantor = self._grantor
         if grantor is not None:
-            if self._host.leads(CATALOG, now):
-                grantor.ping(self._node, self.applied_index, now)
+            leads = self._host.leads(CATALOG, now)
+            if leads and grantor.ping(self._node, self.applied_index, now):
                 self._holder.granted(now)
             grantor.tick(now)
         elif self._holder.ping_due(now) and self.leader is not None:
@@ -181,6 +181,8 @@ class Catalog:
             outcome = self.state.apply(entry.data)
             if outcome is not None:
                 self._outcome(entry.index, outcome, now)
+        # Entries that only concern the group come to no machine, but count as applied.
+        self.applied_index = self._host.groups[CATALOG].raft.applied_index
         if self._grantor is not None:
             self._grantor.applied(self._node, self.applied_index, now)
         elif self._told != self.applied_index:
@@ -207,7 +209,9 @@ class Catalog:
         if not leading:
             self._grantor = None
         elif self._grantor is None:
-            self._grantor = LeaseGrantor(self._members, now)
+            # A former leader may have shown anything that is committed, so at most what is in the log.
+            visible = self._host.groups[CATALOG].raft.last_index
+            self._grantor = LeaseGrantor(self._members, visible, now)
         if leader is not None:
             for request, pending in self._pending.items():
                 if pending.index:

@@ -73,6 +73,7 @@ class PartitionOwner:
         self._activation: int | None = None
         self._hold_until: float | None = None
         self._bury_at = 0.0
+        self._reconciled = False
         # What waits for the entry at an index to be applied, in log order.
         self._waiters: deque[tuple[int, Callable[[], None]]] = deque()
         self._last_proposed = 0
@@ -182,15 +183,20 @@ class PartitionOwner:
     # -- queues ---------------------------------------------------------------------------------
 
     def reconcile(self) -> None:
-        """Create and drop queues as the catalog says."""
+        """Create and drop queues as the catalog says.
+
+        A catalog that is behind, as after a restart, tells nothing about queues that it does not have.
+        """
         if not self.active:
             return
         wanted = self._context.queues_of(self.partition)
         for queue, semantics in wanted.items():
             self.create_queue(queue, semantics)
-        for queue in self.machine.queues:
-            if queue not in wanted:
-                self.drop_queue(queue)
+        self._reconciled = self._context.catalog_fresh()
+        if self._reconciled:
+            for queue in self.machine.queues:
+                if queue not in wanted:
+                    self.drop_queue(queue)
 
     def create_queue(self, queue: int, semantics: Semantics) -> None:
         if self.active and queue not in self.machine.queues:
@@ -466,6 +472,8 @@ class PartitionOwner:
             self._context.owner_dirty(self)
         if self.active and now >= self._bury_at:
             self._bury(now)
+            if not self._reconciled:
+                self.reconcile()
 
     def propose(self) -> bool:
         """Propose what has been collected, unless it is better to let it grow; whether nothing waits."""

@@ -38,6 +38,9 @@ class OwnerContext(Protocol):
     def queues_of(self, partition: int) -> dict[int, Semantics]:
         """The queues that the catalog places on the partition."""
 
+    def catalog_fresh(self) -> bool:
+        """Whether the catalog here shows everything that any client has been told of."""
+
     def queue_unused(self, queue: int) -> None:
         """The last consumer of a queue is gone."""
 

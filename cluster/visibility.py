@@ -27,18 +27,26 @@ class Barrier:
 
 
 class LeaseGrantor:
-    """The catalog leader's half: who holds a lease, and how far each node has applied."""
+    """The catalog leader's half: who holds a lease, and how far each node has applied.
 
-    def __init__(self, nodes: Iterable[str], now: float) -> None:
+    `visible` is the highest log index that some proposer may have been told of. A node without a
+    lease may be behind it; it gets none before it has caught up.
+    """
+
+    def __init__(self, nodes: Iterable[str], visible: int, now: float) -> None:
+        self._visible = visible
         # A former leader may have granted leases until this very moment.
         self._granted = dict.fromkeys(nodes, now)
         self._applied = dict.fromkeys(self._granted, 0)
         self._barriers: list[Barrier] = []
 
-    def ping(self, node: str, applied: int, now: float) -> None:
-        """A node renews its lease and says which log index its catalog has reached."""
-        self._granted[node] = now
+    def ping(self, node: str, applied: int, now: float) -> bool:
+        """A node asks for a lease and says which log index its catalog has reached; whether it gets it."""
         self.applied(node, applied, now)
+        granted = self._applied.get(node, 0) >= self._visible
+        if granted:
+            self._granted[node] = now
+        return granted
 
     def applied(self, node: str, index: int, now: float) -> None:
         """A node's catalog has reached `index`."""
@@ -60,6 +68,7 @@ class LeaseGrantor:
         ready = [one for one in self._barriers if reached is None or one.index <= reached]
         if ready:
             self._barriers = [one for one in self._barriers if one not in ready]
+            self._visible = max(self._visible, *(one.index for one in ready))
             for one in ready:
                 one.done()
 

@@ -20,7 +20,7 @@ class Done:
 
 
 def granted(now: float = 0.0) -> LeaseGrantor:
-    grantor = LeaseGrantor(NODES, now)
+    grantor = LeaseGrantor(NODES, 0, now)
     for node in NODES:
         grantor.ping(node, 0, now)
     return grantor
@@ -53,12 +53,23 @@ def test_a_dead_node_is_waited_for_only_until_its_lease_has_lapsed() -> None:
 
 
 def test_a_new_leader_honours_the_leases_of_the_one_before() -> None:
-    grantor, done = LeaseGrantor(NODES, now=10.0), Done()
+    grantor, done = LeaseGrantor(NODES, 0, now=10.0), Done()
     grantor.ping("n1", 3, 10.0)
     grantor.ping("n2", 3, 10.0)
     grantor.barrier(3, done, 10.0)
     grantor.tick(10.0 + LEASE_S)
     assert done.calls == 0
+
+
+@pytest.mark.requirement("A16")
+def test_a_node_that_is_behind_what_was_shown_gets_no_lease() -> None:
+    grantor, done = LeaseGrantor(NODES, 4, now=0.0), Done()
+    assert not grantor.ping("n3", 3, 0.1)
+    assert grantor.ping("n3", 4, 0.2)
+    grantor.barrier(6, done, 2.0)
+    assert done.calls == 1, "nobody has a lease any more"
+    assert not grantor.ping("n3", 5, 2.1)
+    assert grantor.ping("n3", 6, 2.2)
 
 
 def test_a_barrier_that_is_asked_for_twice_answers_both() -> None:
