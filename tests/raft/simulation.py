@@ -62,6 +62,7 @@ class SimulatedNode:
         self.disk = MemoryLog()
         self.up = False
         self.paused = False
+        self.rebuilding = False
         self.life = 0
         self.start()
 
@@ -85,6 +86,7 @@ class SimulatedNode:
             max_append_bytes=simulation.faults.append_bytes,
             max_inflight_bytes=600,
             max_committed_bytes=500,
+            may_vote=not self.rebuilding,
         )
         self.raft = Raft(config, self.log, self.initial, simulation.now, simulation.random.random)
         self.turn()
@@ -96,6 +98,13 @@ class SimulatedNode:
         survived = self.simulation.random.randint(0, len(self.staged))
         for operation in self.staged[:survived]:
             self._write(operation)
+
+    def lose_disk(self) -> None:
+        """Crash and come back with nothing; that this happened is known, until all is rebuilt."""
+        self.crash()
+        self.disk = MemoryLog()
+        self.rebuilding = True
+        self.simulation.checker.lost_disk(self.name)
 
     def _write(self, operation: Operation) -> None:
         operation(self.disk)
@@ -114,6 +123,7 @@ class SimulatedNode:
         while self.raft.has_ready():
             self._carry_out(self.raft.ready())
         self._start_sync()
+        self.rebuilding = not self.raft.may_vote
         deadline = self.raft.next_deadline()
         if deadline < self.tick_at:
             self.tick_at = deadline
@@ -136,7 +146,8 @@ class SimulatedNode:
         for message in ready.messages:
             simulation.send(message)
         self.waiting += ready.messages_after_sync
-        disks = {node.name: node.disk for node in simulation.nodes.values()}
+        # What a lost disk had counts as a copy: its loss is the one failure that must be survived.
+        disks = {node.name: node.disk for node in simulation.nodes.values() if not node.rebuilding}
         for entry in ready.committed:
             self.digest = simulation.checker.applied(self.name, self.digest, entry, self.raft, disks)
         for read in ready.reads:
@@ -316,6 +327,14 @@ class Simulation:
         live = self._live_nodes()
         if live:
             self._crash_node(self.random.choice(live))
+
+    def _lose_disk(self) -> None:
+        """One disk is lost for good, if no other one is being rebuilt."""
+        live = self._live_nodes()
+        if live and not any(node.rebuilding for node in self.nodes.values()):
+            node = self.random.choice(live)
+            node.lose_disk()
+            self.at(self.now + self.random.uniform(0.02, 1.0), None, partial(self._restart, node))
 
     def elected(self, node: SimulatedNode) -> None:
         """`node` has just become a leader."""

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 
 from replication.raft import HardState, InvariantError, Role
 from replication.raft.messages import (
     AppendRejection,
     AppendRequest,
-    CommitNotice,
     HeartbeatRequest,
     PreVoteRequest,
     PreVoteResponse,
@@ -18,16 +15,7 @@ from replication.raft.messages import (
     VoteResponse,
 )
 from replication.raft.roles import LEGAL_TRANSITIONS, check_transition
-from tests.raft.replica import Replica, entries, log_of
-
-
-def vote_request(
-    replica: Replica, sender: str, term: int, last_index: int = 9, last_term: int = 9
-) -> VoteResponse:
-    replica.step(VoteRequest(sender, "a", term, last_index, last_term, False))
-    (response,) = replica.take(VoteResponse)
-    return response
-
+from tests.raft.replica import Replica, log_of, vote_request
 
 # Figure 2, "RequestVote RPC", receiver
 
@@ -283,222 +271,6 @@ def test_a_node_that_is_ahead_in_terms_comes_back() -> None:
     leader.lead()
     leader.step(AppendRejection("b", "a", 8, 0, 0, 0, 0))
     assert (leader.raft.role, leader.raft.term) == (Role.FOLLOWER, 8)
-
-
-# Fast fail-over
-
-
-def test_a_broken_connection_to_the_leader_starts_an_election_soon() -> None:
-    """No time-out is waited for; the lease ends at once, so that the others' campaigns get votes too."""
-    replica = Replica(suspect_delay_s=0.02)
-    replica.follow("b")
-    replica.raft.peer_lost("b", replica.now)
-    assert replica.raft.leader is None
-    replica.step(PreVoteRequest("c", "a", 2, 0, 0))
-    assert replica.take(PreVoteResponse) == [PreVoteResponse("a", "c", 2, True)]
-    replica.advance(0.2)
-    assert replica.raft.role is Role.PRE_CANDIDATE
-
-
-def test_a_broken_connection_to_a_follower_means_nothing_to_a_follower() -> None:
-    replica = Replica()
-    replica.follow("b")
-    replica.raft.peer_lost("c", replica.now)
-    replica.advance(0.9)
-    assert (replica.raft.role, replica.raft.leader) == (Role.FOLLOWER, "b")
-
-
-def test_a_leader_that_comes_back_is_followed_again() -> None:
-    replica = Replica()
-    replica.follow("b")
-    replica.raft.peer_lost("b", replica.now)
-    replica.follow("b")
-    replica.advance(0.9)
-    assert (replica.raft.role, replica.raft.leader) == (Role.FOLLOWER, "b")
-
-
-def test_voters_take_turns_after_a_leader_was_lost() -> None:
-    """Two survivors of three rarely split the vote; in which order they come differs with the partition."""
-    first = set()
-    for partition in range(3):
-        delays = {}
-        for node in "ac":
-            replica = Replica(node=node, partition=partition)
-            replica.follow("b")
-            replica.raft.peer_lost("b", replica.now)
-            delays[node] = replica.raft.next_deadline() - replica.now
-        assert abs(delays["a"] - delays["c"]) >= 0.0199
-        first.add(min(delays, key=lambda node: delays[node]))
-    assert first == {"a", "c"}
-
-
-def test_a_split_vote_after_a_lost_leader_is_repeated_soon() -> None:
-    replica = Replica()
-    replica.follow("b")
-    replica.raft.peer_lost("b", replica.now)
-    replica.advance(0.05)
-    replica.take(object)
-    replica.step(PreVoteResponse("c", "a", 2, True))
-    assert replica.raft.role is Role.CANDIDATE
-    replica.step(VoteResponse("c", "a", 2, False))
-    assert replica.raft.next_deadline() - replica.now < 0.1
-
-
-# Single voters, learners, nodes that lost their disk
-
-
-def test_a_single_voter_leads_at_once_and_commits_what_its_disk_has() -> None:
-    replica = Replica(voters="a", learners="b")
-    assert replica.raft.role is Role.LEADER
-    assert replica.raft.commit_index == 0
-    replica.sync()
-    assert replica.raft.commit_index == 1
-
-
-def test_a_single_voter_shows_its_term_only_when_it_is_durable() -> None:
-    """Figure 2, persistent state: nobody else knows of the term, so a crash could begin it a second time."""
-    replica = Replica(voters="a", learners="b")
-    assert not replica.now_sent
-    assert [type(message) for message in replica.after_sync] == [AppendRequest, HeartbeatRequest]
-    replica.sync()
-    replica.acknowledge("b")
-    replica.take(object)
-    replica.propose()
-    assert [type(message) for message in replica.now_sent] == [AppendRequest]
-
-
-@pytest.mark.parametrize(("voters", "learners"), [("bc", "a"), ("bc", ""), ("", "")])
-def test_who_is_no_voter_does_not_campaign(voters: str, learners: str) -> None:
-    """Thesis §4.2.1: learners do not stand for election; nor does who is not in the membership (§4.2.2)."""
-    replica = Replica(voters=voters, learners=learners)
-    replica.advance(10.0)
-    replica.raft.campaign(replica.now)
-    assert replica.raft.role is Role.FOLLOWER
-    assert replica.raft.next_deadline() == math.inf
-
-
-def test_a_learner_gives_its_vote() -> None:
-    """Thesis §4.2.1 with §4.1: the asker may know of a newer membership in which it is a voter."""
-    assert vote_request(Replica(voters="bc", learners="a"), "b", 2).granted
-
-
-def test_a_node_that_lost_its_disk_gives_no_vote() -> None:
-    """Figure 2, persistent state: it may have voted in this term, and acknowledged what it no longer has."""
-    replica = Replica(may_vote=False)
-    assert not vote_request(replica, "b", 2).granted
-    replica.step(PreVoteRequest("b", "a", 3, 9, 9))
-    assert not replica.take(PreVoteResponse)[0].granted
-    replica.advance(10.0)
-    assert replica.raft.role is Role.FOLLOWER
-
-
-def rebuilding(*terms: int, commit: int) -> Replica:
-    """A node that lost its disk, to which a leader of term 3 sends entries of these terms."""
-    replica = Replica(may_vote=False)
-    replica.advance(2.5)
-    replica.step(AppendRequest("b", "a", 3, 0, 0, commit, entries(*terms)))
-    return replica
-
-
-def test_a_node_that_lost_its_disk_votes_again_once_it_has_what_the_leader_committed() -> None:
-    """It has then all that was committed with what it had acknowledged, and cannot elect who lacks it."""
-    replica = rebuilding(1, 1, 3, commit=3)
-    assert not replica.raft.may_vote, "not durable yet"
-    replica.sync()
-    replica.step(HeartbeatRequest("b", "a", 3, 3, 3, 0))
-    assert replica.raft.may_vote
-    assert not vote_request(replica, "c", 3).granted, "its vote of this term belongs to the leader"
-
-
-@pytest.mark.parametrize(
-    ("terms", "commit"), [((1, 1, 3), 5), ((1, 1, 1), 3), ((1, 1, 3), 2), ((1, 1, 3), 0)]
-)
-def test_a_node_that_lost_its_disk_may_lack_what_it_acknowledged(terms: tuple[int, ...], commit: int) -> None:
-    """Without all that the leader committed, up to an entry of its own term, some may be missing."""
-    replica = rebuilding(*terms, commit=commit)
-    replica.sync()
-    replica.step(HeartbeatRequest("b", "a", 3, 0, 0, 0))
-    assert not replica.raft.may_vote
-
-
-def test_a_node_that_lost_its_disk_waits_until_forgotten_candidates_gave_up() -> None:
-    replica = Replica(may_vote=False)
-    replica.step(AppendRequest("b", "a", 3, 0, 0, 1, entries(3)))
-    replica.sync()
-    replica.advance(1.9)
-    replica.step(HeartbeatRequest("b", "a", 3, 1, 3, 0))
-    assert not replica.raft.may_vote
-    replica.advance(0.2)
-    replica.step(HeartbeatRequest("b", "a", 3, 1, 3, 0), CommitNotice("b", "a", 3, 1))
-    assert replica.raft.may_vote
-
-
-# The lease
-
-
-def beat(replica: Replica, *peers: str) -> None:
-    """Let a heartbeat go out, and these peers answer it."""
-    replica.advance(0.1)
-    requests = [message for message in replica.now_sent if isinstance(message, HeartbeatRequest)]
-    replica.take(object)
-    for peer in peers:
-        replica.answer_heartbeat(peer, requests[-1].round)
-
-
-def test_a_leader_holds_a_lease_from_when_it_sent_what_a_majority_answered() -> None:
-    """Thesis §6.4.1: the lease runs from the start of the round of heartbeats."""
-    replica = Replica()
-    replica.lead()
-    assert not replica.raft.leads(replica.now), "nobody answered its heartbeats yet"
-    beat(replica, "c")
-    assert replica.raft.leads(replica.now)
-    assert replica.raft.leads(replica.now + 0.98)
-    assert not replica.raft.leads(replica.now + 1.01)
-
-
-def test_answers_that_were_old_when_a_frozen_leader_woke_give_no_lease() -> None:
-    """Thesis §6.4.1: what counts is when the follower was asked, not when its answer was read."""
-    replica = Replica()
-    replica.lead()
-    replica.advance(0.1)
-    round_ = replica.take(HeartbeatRequest)[-1].round
-    replica.now += 10.0
-    replica.answer_heartbeat("b", round_)
-    replica.answer_heartbeat("c", round_)
-    assert not replica.raft.leads(replica.now)
-
-
-def test_the_first_heartbeat_goes_with_the_first_append() -> None:
-    """So that a new leader can serve as soon as its first entry is committed."""
-    replica = Replica()
-    replica.become_leader()
-    requests = replica.take(HeartbeatRequest)
-    assert len(requests) == 2
-    replica.answer_heartbeat("b", requests[0].round)
-    assert not replica.raft.leads(replica.now), "it does not know yet what is committed"
-    replica.sync()
-    replica.acknowledge("b")
-    assert replica.raft.leads(replica.now)
-
-
-def test_a_broken_connection_or_a_transfer_voids_the_lease() -> None:
-    replica = Replica()
-    replica.lead()
-    beat(replica, "b")
-    replica.raft.peer_lost("b", replica.now)
-    assert not replica.raft.leads(replica.now)
-    beat(replica, "b")
-    assert replica.raft.leads(replica.now)
-    replica.raft.transfer_leadership("c", replica.now)
-    assert not replica.raft.leads(replica.now)
-    assert not Replica().raft.leads(100.0)
-
-
-def test_a_single_voter_needs_nobodys_promise() -> None:
-    replica = Replica(voters="a")
-    assert not replica.raft.leads(replica.now), "its term is not durable"
-    replica.sync()
-    assert replica.raft.leads(replica.now)
 
 
 # The table of roles

@@ -32,6 +32,16 @@ def test_safety_and_agreement_on_a_terrible_network() -> None:
         run_seed(seed, faults=Faults(loss=0.2, duplicate=0.1, delay=0.2, incident_every_s=0.5))
 
 
+def test_a_lost_disk_is_rebuilt_and_loses_nothing() -> None:
+    """Disks are lost for good, one after the other; what was committed stays."""
+    faults = Faults(incidents="lose_disk crash partition pause compact transfer", incident_every_s=0.5)
+    rebuilt = 0
+    for seed in range(40):
+        simulation = run_seed(seed, faults)
+        rebuilt += sum(node.life > 1 and not node.rebuilding for node in simulation.nodes.values())
+    assert rebuilt > 40
+
+
 def first_violation(limit: int, faults: Faults | None = None) -> str:
     """What the checker says of the first seed that it objects to."""
     for seed in range(limit):
