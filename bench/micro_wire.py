@@ -115,7 +115,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1.0, help="for each figure")
     seconds = parser.parse_args().seconds
     varied = b"".join(message(body) for body in islice(varied_bodies(), MESSAGES))
-    print(f"publishes parsed, identical 256 octets: {parse(seconds, message(b'x' * 256) * MESSAGES):12,.0f}/s")
+    print(
+        f"publishes parsed, identical 256 octets: {parse(seconds, message(b'x' * 256) * MESSAGES):12,.0f}/s"
+    )
     print(f"publishes parsed, 1 to 512 octets:      {parse(seconds, varied):12,.0f}/s")
     print(f"deliveries encoded, 256 octets:         {deliveries(seconds, publisher_channel=1):12,.0f}/s")
 

@@ -224,11 +224,13 @@ class Connection(FrameReader):
         found = self._channels.get(channel)
         if found is None:
             return
-        pending = found.answer(None)
-        if isinstance(pending, m.BasicGet):
-            found.deliveries.send_got(run, sequence, redelivered, message_count, consumer, pending.no_ack)
+        if isinstance(found.pending, m.BasicGet) and found.state is ChannelState.OPEN:
+            no_ack = found.pending.no_ack
+            found.answer(None)
+            found.deliveries.send_got(run, sequence, redelivered, message_count, consumer, no_ack)
         else:
             self._outbox.settle(Disposition.UNSENT, channel, consumer, sequence, sequence)
+            found.answer(None)
         self._resume(channel)
 
     def get_empty(self, channel: int) -> None:

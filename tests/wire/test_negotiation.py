@@ -1,0 +1,260 @@
+"""From the protocol header to Open-Ok, and the ways in which it fails (A1 to A3)."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+import pytest
+
+from node.wire.amqp091 import effects as e
+from node.wire.amqp091 import methods as m
+from node.wire.amqp091.codec import HEARTBEAT, PROTOCOL_HEADER, encode_frame, encode_method
+from node.wire.amqp091.connection import ConnectionState
+from node.wire.amqp091.errors import NotAllowedError
+from node.wire.amqp091.limits import ConnectionLimits
+from tests.wire.client import CLIENT_CAPABILITIES, Client, opened, publish
+
+START_OK = (0, m.ConnectionStartOk({}, "PLAIN", b"\0user\0secret"))
+
+
+def authenticated(limits: ConnectionLimits | None = None) -> Client:
+    client = Client(limits)
+    client.send(PROTOCOL_HEADER, START_OK)
+    client.connection.authenticated("user")
+    client.output()
+    client.effects.clear()
+    return client
+
+
+def assert_failed_without_a_word(client: Client) -> None:
+    """Logged, paused for seconds, then closed; whatever comes meanwhile is ignored (§2.2.4, §4.10.2)."""
+    assert [type(effect) for effect in client.effects] == [e.Log]
+    assert client.only(e.Log).event == "negotiation_failed"
+    assert client.output() == []
+    assert client.send(START_OK, publish(1, b"x"), PROTOCOL_HEADER) == []
+    assert client.connection.next_deadline() == client.now + 3
+    assert client.tick(2.9) == []
+    assert client.tick(0.1) == [e.CloseSocket()]
+    assert client.output() == [] and client.connection.next_deadline() == inf
+
+
+@pytest.mark.requirement("A2")
+def test_the_negotiation() -> None:
+    client = Client(ConnectionLimits(server_properties={"product": "quorate"}))
+    assert client.send(PROTOCOL_HEADER) == []
+    (start,) = client.methods()
+    assert isinstance(start, m.ConnectionStart)
+    assert (start.version_major, start.version_minor, start.mechanisms) == (0, 9, b"PLAIN")
+    assert start.server_properties["product"] == "quorate"
+    assert client.send(START_OK) == [e.Authenticate("PLAIN", b"\0user\0secret")]
+    client.connection.authenticated("user")
+    assert client.methods() == [m.ConnectionTune(2047, 131072, 60)]
+    assert client.connection.user == "user"
+    assert client.send((0, m.ConnectionTuneOk(100, 4096, 10)), (0, m.ConnectionOpen("/v"))) == [
+        e.OpenVhost("/v")
+    ]
+    client.connection.opened()
+    assert client.methods() == [m.ConnectionOpenOk()]
+    assert client.connection.state is ConnectionState.OPEN
+
+
+@pytest.mark.requirement("A23")
+def test_capabilities_are_announced() -> None:
+    client = Client()
+    client.send(PROTOCOL_HEADER)
+    (start,) = client.methods()
+    assert isinstance(start, m.ConnectionStart)
+    capabilities = start.server_properties["capabilities"]
+    assert isinstance(capabilities, dict)
+    assert {
+        "publisher_confirms", "basic.nack", "consumer_cancel_notify", "exchange_exchange_bindings",
+        "connection.blocked", "authentication_failure_close",
+    } <= {name for name, able in capabilities.items() if able is True}  # fmt: skip
+
+
+@pytest.mark.requirement("A1")
+@pytest.mark.parametrize(
+    "octets",
+    [b"GET / HTTP/1.1", b"AMQP\x00\x01\x00\x00", b"AMQP\x03\x01\x00\x00", b"AMQP\x01\x01\x00\x09", b"\x16"],
+)
+def test_any_other_header_is_answered_with_ours(octets: bytes) -> None:
+    client = Client()
+    effects = client.send(octets)
+    assert [type(effect) for effect in effects] == [e.Log, e.CloseSocket]
+    assert client.connection.take_output() == PROTOCOL_HEADER
+    assert client.send(PROTOCOL_HEADER) == [] and client.connection.take_output() == b""
+
+
+@pytest.mark.requirement("A1")
+def test_the_header_may_come_octet_by_octet() -> None:
+    client = Client()
+    for octet in PROTOCOL_HEADER:
+        assert client.output() == []
+        assert client.send(bytes((octet,))) == []
+    assert [type(method) for method in client.methods()] == [m.ConnectionStart]
+
+
+@pytest.mark.requirement("A2", "A3")
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [b"\x05\0\0\0\0\0\0\xce"],  # unknown frame type
+        [b"\x01\0\0\0\0\0\4abcd\xcd"],  # bad end octet
+        [encode_frame(1, 0, bytes(9000))],  # oversized data
+        [(0, m.ConnectionStartOk({}, "EXTERNAL", b""))],  # a mechanism that was not offered
+        [(0, m.ConnectionTuneOk())],  # out of order
+        [(0, m.ConnectionOpen())],
+        [(1, m.ChannelOpen())],
+        [(1, m.ConnectionStartOk())],
+        [encode_method(0, m.ConnectionStartOk())[:-1].replace(b"PLAIN", b"PLA\0N") + b"\xce"],  # syntax
+        [encode_frame(1, 0, b"\0\x0a\0\x63")],  # no such method
+        [encode_frame(2, 0, b"x")],
+    ],
+)
+def test_an_error_before_start_ok_closes_without_a_word(frames: list[Any]) -> None:
+    client = Client()
+    client.send(PROTOCOL_HEADER)
+    client.output()
+    client.send(*frames)
+    assert_failed_without_a_word(client)
+
+
+@pytest.mark.requirement("A2")
+@pytest.mark.parametrize(
+    "tune_ok",
+    [
+        m.ConnectionTuneOk(2048, 0, 0), m.ConnectionTuneOk(0, 131073, 0), m.ConnectionTuneOk(0, 4095, 0),
+        m.ConnectionTuneOk(65535, 2**32 - 1, 0),
+    ],
+)  # fmt: skip
+def test_limits_are_only_ever_lowered(tune_ok: m.ConnectionTuneOk) -> None:
+    client = authenticated()
+    client.send((0, tune_ok))
+    assert_failed_without_a_word(client)
+
+
+@pytest.mark.requirement("A2")
+def test_the_agreed_limits_hold() -> None:
+    client = Client()
+    client.negotiate(tune_ok=m.ConnectionTuneOk(2, 4096, 0))
+    client.open_channel(1, 2)
+    client.send((3, m.ChannelOpen()))
+    (close,) = client.methods()
+    assert isinstance(close, m.ConnectionClose) and close.reply_code == 530
+
+    client = Client()
+    client.negotiate(tune_ok=m.ConnectionTuneOk(0, 4096, 0))
+    client.open_channel(1)
+    client.send(publish(1, b"x" * 4089))
+    (close,) = client.methods()
+    assert isinstance(close, m.ConnectionClose) and close.reply_code == 501
+
+
+@pytest.mark.requirement("A2")
+@pytest.mark.parametrize("fits", [True, False])
+def test_before_tune_a_frame_may_have_8192_octets(fits: bool) -> None:
+    client = Client()
+    client.send(PROTOCOL_HEADER)
+    empty = len(encode_method(0, m.ConnectionStartOk()))
+    client.send((0, m.ConnectionStartOk(response=b"t" * (8192 - empty + (not fits)))))
+    assert isinstance(client.effects[-1], e.Authenticate if fits else e.Log)
+
+
+@pytest.mark.requirement("A3")
+def test_wrong_credentials() -> None:
+    client = Client()
+    client.send(PROTOCOL_HEADER, START_OK)
+    client.output()
+    client.effects.clear()
+    client.connection.refused()
+    client.effects += client.connection.take_effects()
+    assert_failed_without_a_word(client)
+
+
+@pytest.mark.requirement("A3", "A23")
+def test_wrong_credentials_of_a_client_that_wants_to_be_told() -> None:
+    client = Client()
+    able: Any = {"capabilities": CLIENT_CAPABILITIES}
+    client.send(PROTOCOL_HEADER, (0, m.ConnectionStartOk(able)))
+    client.output()
+    client.connection.refused()
+    (close,) = client.methods()
+    assert isinstance(close, m.ConnectionClose) and close.reply_code == 403
+    client.send((0, m.ConnectionCloseOk()))
+    assert client.tick(3) == [e.CloseSocket()]
+
+
+@pytest.mark.requirement("A11")
+def test_a_virtual_host_that_is_refused() -> None:
+    """Open was received: from here on errors are told (§2.2.4)."""
+    client = authenticated()
+    client.send((0, m.ConnectionTuneOk()), (0, m.ConnectionOpen("/none")), (1, m.ChannelOpen()))
+    assert client.only(e.OpenVhost).vhost == "/none"
+    client.connection.open_failed(NotAllowedError("no access to /none"))
+    (close,) = client.methods()
+    assert isinstance(close, m.ConnectionClose) and (close.reply_code, close.method_id) == (530, 40)
+    assert [type(effect) for effect in client.connection.take_effects()] == [e.Log]
+    assert client.send((0, m.ConnectionCloseOk())) == [e.CloseSocket()]
+
+
+def test_input_waits_while_the_shell_is_asked() -> None:
+    client = Client(ConnectionLimits(parked_bytes=100))
+    client.send(PROTOCOL_HEADER, START_OK, (0, m.ConnectionTuneOk()))
+    assert [type(effect) for effect in client.effects] == [e.Authenticate]
+    assert not client.connection.paused
+    client.send(HEARTBEAT * 20)
+    assert client.connection.paused
+    client.connection.authenticated("user")
+    assert not client.connection.paused
+    assert client.send((0, m.ConnectionOpen("/v"))) == [e.OpenVhost("/v")]
+
+
+@pytest.mark.requirement("A2")
+def test_tune_ok_and_open_may_come_with_start_ok() -> None:
+    client = Client()
+    client.send(
+        PROTOCOL_HEADER, START_OK, (0, m.ConnectionTuneOk()), (0, m.ConnectionOpen()), (1, m.ChannelOpen())
+    )
+    client.connection.authenticated("user")
+    assert client.connection.take_effects() == [e.OpenVhost("/")]
+    client.connection.opened()
+    assert client.methods()[-2:] == [m.ConnectionOpenOk(), m.ChannelOpenOk()]
+
+
+@pytest.mark.requirement("A3")
+@pytest.mark.parametrize("sent", [b"", b"AMQ", PROTOCOL_HEADER])
+def test_a_negotiation_that_takes_too_long(sent: bytes) -> None:
+    client = Client()
+    client.send(sent)
+    assert client.connection.next_deadline() == client.now + 10
+    assert [type(effect) for effect in client.tick(10)] == [e.Log, e.CloseSocket]
+
+
+def test_a_client_may_close_before_open() -> None:
+    client = authenticated()
+    assert client.send((0, m.ConnectionClose(200, "bye"))) == [e.CloseSocket()]
+    assert client.methods() == [m.ConnectionCloseOk()]
+
+
+def test_answers_that_come_too_late_change_nothing() -> None:
+    client = Client()
+    client.send(PROTOCOL_HEADER, START_OK)
+    client.connection.disconnected()
+    client.output()
+    for answer in (
+        lambda: client.connection.authenticated("user"), client.connection.refused, client.connection.opened,
+        lambda: client.connection.open_failed(NotAllowedError("no")),
+    ):  # fmt: skip
+        answer()
+    assert client.output() == [] and client.connection.take_effects() == []
+
+
+def test_the_shell_closes_before_open() -> None:
+    client = authenticated()
+    client.connection.close(NotAllowedError("shutting down"))
+    assert client.connection.take_effects() == [e.CloseSocket()] and client.output() == []
+
+
+def test_client_properties_are_there_for_the_shell() -> None:
+    assert opened().connection.client_properties["capabilities"] == CLIENT_CAPABILITIES

@@ -1,0 +1,75 @@
+"""The bookkeeping of unsettled deliveries against a plain dictionary."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from node.wire.amqp091.errors import UnknownDeliveryTagError
+from node.wire.amqp091.unsettled import COMPACT_AFTER, Taken, UnsettledDeliveries
+
+
+def expanded(taken: list[Taken]) -> list[tuple[int, int]]:
+    return [(one.link, sequence) for one in taken for sequence in range(one.first, one.last + 1)]
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.integers(1, 6), st.integers(1, 2), st.booleans()),
+        st.tuples(st.just("take"), st.integers(0, 60)),
+        st.tuples(st.just("up_to"), st.integers(0, 60)),
+        st.tuples(st.just("oldest")),
+    ),
+    max_size=60,
+)
+
+
+@given(steps)
+@settings(max_examples=200)
+def test_it_behaves_as_a_dictionary(steps: list[tuple]) -> None:  # type: ignore[type-arg]
+    unsettled = UnsettledDeliveries()
+    model: dict[int, tuple[int, int]] = {}
+    tag, sequence = 1, 100
+    for name, *arguments in steps:
+        if name == "append":
+            count, link, adjacent = arguments
+            sequence += 0 if adjacent else 5
+            unsettled.append(tag, count, link, sequence, None)
+            model.update({tag + n: (link, sequence + n) for n in range(count)})
+            tag, sequence = tag + count, sequence + count
+        elif name == "up_to":
+            wanted = arguments[0]
+            if wanted and wanted not in model:
+                with pytest.raises(UnknownDeliveryTagError):
+                    unsettled.take_up_to(wanted)
+                continue
+            settled = [one for one in sorted(model) if one <= (wanted or tag)]
+            assert expanded(unsettled.take_up_to(wanted)) == [model.pop(one) for one in settled]
+        else:
+            wanted = min(model, default=0) if name == "oldest" else arguments[0]
+            if wanted not in model:
+                with pytest.raises(UnknownDeliveryTagError):
+                    unsettled.take(wanted)
+                continue
+            assert expanded([unsettled.take(wanted)]) == [model.pop(wanted)]
+        assert unsettled.count == len(model)
+        assert expanded(list(unsettled)) == [model[one] for one in sorted(model)]
+
+
+def test_settled_runs_at_the_front_are_forgotten() -> None:
+    unsettled = UnsettledDeliveries()
+    for tag in range(1, 10 * COMPACT_AFTER):
+        unsettled.append(tag, 1, 1, 2 * tag, None)
+        if tag > 5:
+            unsettled.take(tag - 5)
+    assert len(unsettled._runs) < 3 * COMPACT_AFTER
+    assert unsettled.count == 5
+
+
+def test_consecutive_deliveries_are_one_run() -> None:
+    unsettled = UnsettledDeliveries()
+    for tag in range(1, 1001):
+        unsettled.append(tag, 1, 1, tag + 7, None)
+    assert len(unsettled._runs) == 1
+    assert unsettled.take_up_to(600) == [Taken(1, 8, 607, None)]
