@@ -32,6 +32,7 @@ class Agreement:
                 first = self._leaders.get((partition, term))
                 if first is None:
                     self._leaders[partition, term] = who
+                    node.world.disturbed = node.world.now
                     self.on_election(node, role)
                 elif first != who:
                     raise Violation(f"{first} and {who} lead partition {partition} in term {term}")

@@ -76,7 +76,7 @@ class Circumstances(Protocol):
         """Whether a receipt's node died since, or was cut off for so long that it may be given up."""
 
     def disturbed(self, since: float) -> bool:
-        """Whether a process ended or a connection broke since then."""
+        """Whether an owner changed, a process ended or a connection broke since then."""
 
 
 class History:
@@ -136,7 +136,12 @@ class History:
         earlier.append(receipt)
 
     def _check_again(self, queue: str, message: Message, earlier: list[Receipt], redelivered: bool) -> None:
-        """D2: at-most-once never twice; at-least-once only what came back or was lost with its node."""
+        """D2: at-most-once never twice; at-least-once only what came back or was lost with its node.
+
+        A transient message of which only the owner that died knew is published anew to the next one.
+        """
+        if not message.persistent and self._circumstances.disturbed(message.time):
+            return
         if self.queues[queue].removing:
             raise Violation(f"{queue} removes before it delivers, but delivers {message} twice")
         for receipt in earlier:

@@ -24,7 +24,7 @@ class World:
         self.now = 0.0
         self.steps = 0
         self.disturbed = float("-inf")
-        """When a process ended, or a connection or what was on it was lost, for the last time."""
+        """When an owner changed, a process ended, or a connection or what was on it was lost, at last."""
         self.trace: deque[str] = deque(maxlen=self.TRACED)
         self._events: list[tuple[float, int, Action]] = []
         self._last = 0
