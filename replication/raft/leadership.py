@@ -327,10 +327,8 @@ class Leadership:
         self.heartbeat_at = now + state.config.heartbeat_interval_s
         self._round_wanted = True
         self.flush_wanted = True
-        for old in [
-            r for r, sent in self._round_sent.items() if sent <= now - state.config.election_timeout_s
-        ]:
-            del self._round_sent[old]
+        expired = now - state.config.election_timeout_s
+        self._round_sent = {round_: sent for round_, sent in self._round_sent.items() if sent > expired}
 
     def next_deadline(self) -> float:
         """When `tick` has something to do."""
@@ -389,11 +387,10 @@ class Leadership:
             return
         if ok:
             progress.probe()
-            # Its acknowledgement is on the way; if that gets lost, the next heartbeat's answer goes on.
-            progress.probe_sent = True
         else:
             progress.snapshot_failed()
-            progress.probe_sent = True
+        # Delivered, its acknowledgement is on the way; if not, the next heartbeat's answer shows that it lives.
+        progress.probe_sent = True
 
     # Reads and transfer
 
@@ -452,3 +449,7 @@ class Leadership:
         if to is not None and to in self.progress and self.progress[to].match == state.log.last_index:
             self._outbox.append(TimeoutNow(state.node, to, state.term))
             self.flush_wanted = True
+            # Its campaign overrides what the voters promised, even if the transfer is called off now.
+            self._round_sent.clear()
+            for progress in self.progress.values():
+                progress.promised = -math.inf

@@ -176,7 +176,8 @@ class Raft:
     def propose_membership(self, change: MembershipChange, now: float) -> int:
         """Begin to change the membership; returns the index of the first entry that this takes.
 
-        A change of voters goes through a joint membership, which the leader leaves by itself.
+        A change of voters goes through a joint membership, which the leader leaves by itself. A replica
+        that is removed is not told: who runs it stops it.
         Raises NotLeaderError; MembershipChangeError if a change is under way or this one makes no sense.
         """
         return self._lead().propose_membership(change, now)

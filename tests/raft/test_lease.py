@@ -122,9 +122,16 @@ def test_a_broken_connection_or_a_transfer_voids_the_lease() -> None:
     assert not replica.raft.leads(replica.now)
     beat(replica, "b")
     assert replica.raft.leads(replica.now)
+    replica.advance(0.1)
+    asked_before = replica.take(HeartbeatRequest)[-1].round
     replica.raft.transfer_leadership("c", replica.now)
     assert not replica.raft.leads(replica.now)
-    assert not Replica().raft.leads(100.0)
+    replica.raft.transfer_leadership("a", replica.now)
+    replica.answer_heartbeat("b", asked_before)
+    assert not replica.raft.leads(replica.now), "what was promised before holds no more: c may campaign yet"
+    beat(replica, "b")
+    assert replica.raft.leads(replica.now)
+    assert not Replica().raft.leads(100.0), "a follower does not lead"
 
 
 def test_a_single_voter_needs_nobodys_promise() -> None:

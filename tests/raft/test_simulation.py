@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from replication.raft import MembershipChange, Ready
+from replication.raft.state import ReplicaState
 from tests.raft.checker import SafetyViolation
 from tests.raft.memory_log import MemoryLog
 from tests.raft.simulation import Faults, NoProgress, SimulatedNode, run_seed
@@ -32,12 +33,14 @@ def test_safety_and_agreement_on_a_terrible_network() -> None:
         run_seed(seed, faults=Faults(loss=0.2, duplicate=0.1, delay=0.2, incident_every_s=0.5))
 
 
+LOST_DISKS = Faults(incidents="lose_disk crash partition pause compact transfer", incident_every_s=0.4)
+
+
 def test_a_lost_disk_is_rebuilt_and_loses_nothing() -> None:
     """Disks are lost for good, one after the other; what was committed stays."""
-    faults = Faults(incidents="lose_disk crash partition pause compact transfer", incident_every_s=0.5)
     rebuilt = 0
     for seed in range(40):
-        simulation = run_seed(seed, faults)
+        simulation = run_seed(seed, LOST_DISKS)
         rebuilt += sum(node.life > 1 and not node.rebuilding for node in simulation.nodes.values())
     assert rebuilt > 40
 
@@ -89,3 +92,9 @@ def test_the_checker_finds_a_membership_that_skips_the_joint_phase(monkeypatch: 
         lambda self, current: replace(joint(self, current), outgoing=frozenset()),
     )
     first_violation(300, Faults(incident_every_s=0.15, incidents="change change partition campaign"))
+
+
+def test_the_checker_finds_a_vote_of_a_node_that_lost_its_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figure 2, persistent state: who lost it must not take part as if it had it."""
+    monkeypatch.setattr(ReplicaState, "regain_vote", lambda self: setattr(self, "may_vote", True))
+    first_violation(300, LOST_DISKS)
