@@ -4,6 +4,9 @@ A node that lost its disk may have forgotten votes and entries that it had ackno
 not vote until it has caught up (`RaftConfig.may_vote`). A node of a cluster that never ran has
 forgotten nothing. They are told apart by asking: where a majority of the members, this one among
 them, has nothing on disk, nothing can have been committed that matters.
+
+Founders wait a while for the last members: whoever comes after the first commit is taken for a node
+that lost its disk, and until it has caught up the cluster cannot lose another one.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ from typing import Final
 
 TAG: Final = b"J"
 ASK_INTERVAL_S: Final = 0.1
+PATIENCE_S: Final = 2.0
+"""How long a majority of founders waits for the members that have not answered."""
 
 
 class Admission(Enum):
@@ -36,9 +41,11 @@ class AdmissionDesk:
         if rebuilding:
             self.state = Admission.REBUILDING
         self._majority = len(members) // 2 + 1
+        self._members = len(members)
         self._empty = {node}
         self._ask_at = 0.0
-        self._decide()
+        self._found_at: float | None = None
+        self._found_if(self._members)
 
     def ask_due(self, now: float) -> bool:
         """Whether the other members are to be asked now."""
@@ -53,10 +60,19 @@ class AdmissionDesk:
             return
         if empty:
             self._empty.add(peer)
-            self._decide()
+            self._found_if(self._members)
         else:
             self.state = Admission.REBUILDING
 
-    def _decide(self) -> None:
-        if self.state is Admission.UNKNOWN and len(self._empty) >= self._majority:
+    def tick(self, now: float) -> None:
+        """Let founders that wait for the others go on in the end."""
+        if self.state is not Admission.UNKNOWN or len(self._empty) < self._majority:
+            return
+        if self._found_at is None:
+            self._found_at = now + PATIENCE_S
+        if now >= self._found_at:
+            self._found_if(self._majority)
+
+    def _found_if(self, empty: int) -> None:
+        if self.state is Admission.UNKNOWN and len(self._empty) >= empty:
             self.state = Admission.WHOLE

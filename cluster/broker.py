@@ -217,6 +217,8 @@ class Broker:
         if self._desk.ask_due(now):
             for peer in self.connected:
                 self._send(peer, [ADMISSION_TAG])
+        self._desk.tick(now)
+        self._admit()
         self.host.tick(now)
         self.catalog.tick(now)
         for owner in self.owners.values():

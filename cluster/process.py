@@ -284,7 +284,9 @@ class NodeProcess:
 
     def _end_rebuilding(self) -> None:
         """Once everything lost is back this node votes again, also after a restart."""
-        if self.status.listening and self.broker.host.whole and self._rebuilding.exists():
+        host = self.broker.host
+        if host.rebuilding and self.status.listening and host.whole:
+            host.rebuilt()
             self._rebuilding.unlink()
             self.log.info("rebuilt")
 

@@ -145,6 +145,8 @@ class NodeStatus:
             reasons.append(f"the journal failed: {process.failure}")
         if not self.listening:
             reasons.append("not listening for clients yet")
+        if process.broker.host.rebuilding:
+            reasons.append("getting back what its lost disk had")
         if not process.front_end.ready():
             reasons.append("no word from the catalog's leader: is a majority of the nodes up?")
         reasons.extend(

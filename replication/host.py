@@ -130,6 +130,15 @@ class Host:
         """This node lost its disk: no group may count on its votes before it has caught up."""
         self._withheld = True
 
+    @property
+    def rebuilding(self) -> bool:
+        """Whether this node lost its disk and does not have everything back yet."""
+        return self._withheld
+
+    def rebuilt(self) -> None:
+        """All groups that the lost disk knew are whole: those opened from now on are new."""
+        self._withheld = False
+
     def attach_writer(self, writer: Writer) -> None:
         self._writer = writer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.admission import ASK_INTERVAL_S, Admission, AdmissionDesk
+from cluster.admission import ASK_INTERVAL_S, PATIENCE_S, Admission, AdmissionDesk
 
 MEMBERS = ("n1", "n2", "n3")
 
@@ -21,11 +21,33 @@ def test_a_single_node_founds_its_cluster_alone() -> None:
     assert AdmissionDesk("n1", ("n1",), empty=True, rebuilding=False).state is Admission.WHOLE
 
 
-def test_a_majority_of_empty_nodes_is_a_new_cluster() -> None:
+def test_empty_nodes_alone_are_a_new_cluster() -> None:
     new = desk()
     assert new.state is Admission.UNKNOWN
     new.told("n2", empty=True)
+    assert new.state is Admission.UNKNOWN
+    new.told("n3", empty=True)
     assert new.state is Admission.WHOLE
+
+
+def test_a_majority_of_empty_nodes_does_not_wait_for_ever() -> None:
+    new = desk()
+    new.tick(1.0)
+    new.told("n2", empty=True)
+    for now in (5.0, 5.0 + PATIENCE_S / 2):
+        new.tick(now)
+        assert new.state is Admission.UNKNOWN
+    new.tick(5.0 + PATIENCE_S)
+    assert new.state is Admission.WHOLE
+
+
+def test_a_member_that_ran_speaks_up_while_founders_wait() -> None:
+    lost = desk()
+    lost.told("n2", empty=True)
+    lost.tick(5.0)
+    lost.told("n3", empty=False)
+    lost.tick(5.0 + PATIENCE_S)
+    assert lost.state is Admission.REBUILDING
 
 
 def test_an_empty_node_of_a_cluster_that_ran_has_lost_its_disk() -> None:
@@ -47,4 +69,5 @@ def test_the_others_are_asked_again_until_they_answer() -> None:
     assert not asking.ask_due(1.0 + ASK_INTERVAL_S / 2)
     assert asking.ask_due(1.0 + ASK_INTERVAL_S)
     asking.told("n2", empty=True)
+    asking.told("n3", empty=True)
     assert not asking.ask_due(9.0)
