@@ -1,0 +1,274 @@
+"""Scenarios of a whole cluster: text files of commands and what happens, to be read by people.
+
+A line `> command` is followed by its expected output; lines that begin with `#` and empty lines are
+prose. Time stands still except in `run`, `nodes` and `queue`. Messages are named by their contents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from cluster.link import Confirmation, LinkConsumer, PartitionLink
+from cluster.ports import FIRST_CONSUMER, Delivery
+from node.engine.entry import Semantics
+from node.engine.errors import Refusal
+from node.runs import Run
+from tests.simulation.checks import states_of
+from tests.simulation.network import Network, NetworkFaults
+from tests.simulation.node import NodeSettings, SimulatedNode
+from tests.simulation.world import World
+
+SEED = 1
+PATIENCE_S = 20.0
+WIDTH = 8
+"""Octets of each message's content."""
+
+
+class Client:
+    """One client: publishes, or consumes one queue (`node.frontend.ports.Subscriber`)."""
+
+    def __init__(self, stage: Stage, name: str, node: SimulatedNode, queue: str) -> None:
+        self.stage = stage
+        self.name = name
+        self.queue = queue
+        self.definition = node.broker.catalog.state.queue("/", queue)
+        self.link: PartitionLink = node.broker.link(self.definition.partition)
+        self.published: list[str] = []
+        self.leased: dict[str, int] = {}
+
+    def deliver(self, consumer: int, run: Run, first: int, redelivered: bool) -> None:
+        names = []
+        for sequence, content in enumerate(run.contents(), first):
+            name = content.decode().strip()
+            names.append(name)
+            self.leased[name] = sequence
+        again = " again" if redelivered else ""
+        self.stage.tell(f"{self.name} gets {' '.join(names)}{again}")
+
+    def confirm(self, channel: int, first: int, last: int) -> None:
+        self.stage.tell(f"{self.name}: {' '.join(self.published[first - 1 : last])} confirmed")
+
+    def reject(self, channel: int, first: int, last: int) -> None:
+        self.stage.tell(f"{self.name}: {' '.join(self.published[first - 1 : last])} refused")
+
+    def consumer_cancelled(self, consumer: int) -> None:
+        self.stage.tell(f"{self.name} is cancelled")
+
+    def unblocked(self) -> None:
+        """Nobody is blocked by a few small messages."""
+
+
+class Stage:
+    """The nodes, the clients, and what was told since the last command."""
+
+    def __init__(self) -> None:
+        self.world = World(SEED)
+        self.nodes: dict[str, SimulatedNode] = {}
+        self.clients: dict[str, Client] = {}
+        self.told: list[str] = []
+        self._owners: dict[int, str] = {}
+        self._consumers = FIRST_CONSUMER
+        self._mends: list[Callable[[], None]] = []
+
+    def tell(self, text: str) -> None:
+        self.told.append(text)
+
+    def command(self, line: str) -> list[str]:
+        """Carry out one command; what happened."""
+        name, *words = line.split()
+        self.told = []
+        answer = getattr(self, f"do_{name}")(*words)
+        return [*self.told, *([answer] if answer else [])] or ["ok"]
+
+    # -- the cluster ----------------------------------------------------------------------------
+
+    def do_nodes(self, *names: str) -> str:
+        """nodes n1 n2 n3: start them."""
+        self.network = Network(self.world, names, NetworkFaults())
+        settings = NodeSettings(snapshot_bytes=2048, segment_bytes=8192, cache_bytes=1024)
+        for name in names:
+            node = self.nodes[name] = SimulatedNode(name, names, self.world, self.network, settings)
+            node.after_turn = self._look_at_owners
+            node.start()
+        self._until(lambda: all(node.ready for node in self.nodes.values()))
+        return f"{' '.join(names)} are ready"
+
+    def do_queue(self, name: str, *words: str) -> str:
+        """queue q n1 n2 n3 [at-most-once]: declare a queue on these replicas, at the first of them."""
+        replicas = [word for word in words if word in self.nodes]
+        semantics = Semantics.AT_MOST_ONCE if "at-most-once" in words else Semantics.AT_LEAST_ONCE
+        arguments = {
+            "vhost": "/", "name": name, "replicas": replicas, "transient": False, "durable": True,
+            "exclusive": False, "auto_delete": False, "arguments": {}, "semantics": int(semantics),
+            "front_end": 0, "holder": 0,
+        }  # fmt: skip
+        for command, given in (("declare_vhost", {"vhost": "/"}), ("declare_queue", arguments)):
+            done: list[Refusal | None] = []
+            broker = self.nodes[replicas[0]].broker
+            broker.catalog.submit(
+                command, given, lambda _, refusal, done=done: done.append(refusal), broker.now
+            )
+            self._until(lambda done=done: bool(done))
+        self._until(lambda: self._partition(name) in self._owners)
+        return f"{name} is declared"
+
+    def _partition(self, queue: str) -> int:
+        some = next(node for node in self.nodes.values() if node.up)
+        return some.broker.catalog.state.queue("/", queue).partition
+
+    def do_run(self, seconds: str) -> None:
+        """run 0.5: let the time pass."""
+        self.world.run(self.world.now + float(seconds))
+
+    def _until(self, reached: Callable[[], bool]) -> None:
+        limit = self.world.now + PATIENCE_S
+        while not reached():
+            assert self.world.now < limit, "this takes too long"
+            self.world.run(self.world.now + 0.01)
+
+    def _look_at_owners(self, node: SimulatedNode) -> None:
+        queues = node.broker.catalog.state.queues.values()
+        for partition, owner in node.broker.owners.items():
+            if owner.active and owner.durable and self._owners.get(partition) != f"{node.name} {node.life}":
+                self._owners[partition] = f"{node.name} {node.life}"
+                names = sorted(queue.name for queue in queues if queue.partition == partition)
+                if names:
+                    self.tell(f"{node.name} owns {' '.join(names)}")
+
+    # -- faults ---------------------------------------------------------------------------------
+
+    def do_kill(self, *names: str) -> None:
+        """kill n1: SIGKILL; its clients are gone with it."""
+        for name in names:
+            self.nodes[name].stop(power=False)
+
+    def do_power(self, *names: str) -> None:
+        """power n1 n2 n3: these machines lose power at once."""
+        for name in names:
+            self.nodes[name].stop(power=True)
+
+    def do_wipe(self, name: str) -> None:
+        """wipe n2: its disk is replaced by an empty one."""
+        self.nodes[name].disk.wipe()
+        self.nodes[name].lost_disk = True
+
+    def do_start(self, *names: str) -> None:
+        """start n1: start the process again."""
+        for name in names:
+            self.nodes[name].start()
+
+    def do_freeze(self, name: str) -> None:
+        """freeze n1: SIGSTOP."""
+        self.nodes[name].pause()
+
+    def do_wake(self, name: str) -> None:
+        """wake n1: SIGCONT."""
+        self.nodes[name].resume()
+
+    def do_cut(self, name: str) -> None:
+        """cut n1: nothing passes between it and the others."""
+        others = [other for other in self.nodes if other != name]
+        self._mends.append(
+            self.network.cut([(name, one) for one in others] + [(one, name) for one in others])
+        )
+
+    def do_mend(self) -> None:
+        """mend: everything passes again."""
+        for mend in self._mends:
+            mend()
+        self._mends.clear()
+
+    # -- clients --------------------------------------------------------------------------------
+
+    def _client(self, name: str, node: str, queue: str) -> Client:
+        client = self.clients.get(name)
+        if client is None or client.queue != queue:
+            client = self.clients[name] = Client(self, name, self.nodes[node], queue)
+        return client
+
+    def do_publish(self, name: str, _at: str, node: str, queue: str, *contents: str) -> None:
+        """publish p at n2 q a b c: a client publishes messages, in one run."""
+        client = self._client(name, node, queue)
+        first = len(client.published) + 1
+        client.published += contents
+        raw = b"".join(content.ljust(WIDTH).encode() for content in contents)
+        run = Run("", queue, 1, True, len(contents), 0, WIDTH, None, WIDTH, raw)
+        confirmation = Confirmation(client, 1, first, len(client.published), 1)
+        client.link.publish(run, [client.definition.id], confirmation)
+
+    def do_consume(self, name: str, _at: str, node: str, queue: str, limit: str) -> None:
+        """consume c at n3 q 10: a client that takes up to 10 messages."""
+        client = self._client(name, node, queue)
+        self._consumers += 1
+        consumer = LinkConsumer(
+            self._consumers, client.definition.id, client, int(limit), False, False, 0
+        )  # fmt: skip
+        client.link.attach(consumer, lambda value, _: self.tell(f"{name} consumes") if value is None else None)
+
+    def do_settle(self, name: str, *contents: str) -> None:
+        """settle c a b: the client has them for good."""
+        self._each(name, contents, lambda client, at: client.link.settle(client.definition.id, at, at))
+
+    def do_return(self, name: str, *contents: str) -> None:
+        """return c a b: the client gives them back."""
+        self._each(
+            name,
+            contents,
+            lambda client, at: client.link.give_back(client.definition.id, [(at, at)], failed=False),
+        )
+
+    def _each(self, name: str, contents: tuple[str, ...], act: Callable[[Client, int], None]) -> None:
+        client = self.clients[name]
+        for content in contents:
+            act(client, client.leased.pop(content))
+
+    def do_get(self, name: str, _at: str, node: str, queue: str) -> None:
+        """get g at n1 q: basic.get."""
+        client = self._client(name, node, queue)
+
+        def got(value: Any, delivery: Delivery | None) -> None:
+            if delivery is None:
+                self.tell(f"{name} gets nothing")
+            else:
+                client.deliver(0, delivery.run, delivery.first, delivery.redelivered)
+
+        client.link.request("get", [client.definition.id, False], got)
+
+    # -- looking --------------------------------------------------------------------------------
+
+    def do_depth(self, queue: str, _at: str, node: str) -> None:
+        """depth q at n1: what a client on n1 is told of the queue."""
+        client = Client(self, "", self.nodes[node], queue)
+        client.link.request("count", [client.definition.id], partial(self._depth, queue))
+
+    def _depth(self, queue: str, value: Any, _delivery: Delivery | None) -> None:
+        ready, consumers, leased = value
+        self.tell(f"{queue} has {ready} ready, {leased} leased, {consumers} consumers")
+
+    def do_replicas(self, queue: str) -> str:
+        """replicas q: whether they are equal, and which of them began with a snapshot of another one."""
+        partition = self._partition(queue)
+        states: dict[str, tuple[int, int, bytes]] = {}
+        rebuilt = []
+        for node in self.nodes.values():
+            if node.up and partition in node.broker.replicas:
+                states[node.name] = next(state for state in states_of(node) if state[0] == partition)
+                if node.journal.log(partition).installation:
+                    rebuilt.append(node.name)
+        equal = "equal" if len(set(states.values())) == 1 else "different"
+        tail = f"; rebuilt from a snapshot: {' '.join(rebuilt)}" if rebuilt else ""
+        return f"replicas on {' '.join(states)} are {equal}{tail}"
+
+
+def replay(text: str) -> str:
+    """The scenario with the output that it has now."""
+    stage = Stage()
+    lines: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("> "):
+            lines += [line, *stage.command(line[2:])]
+        elif line.startswith("#") or not line:
+            lines.append(line)
+    return "\n".join(lines) + "\n"
