@@ -389,7 +389,7 @@ class Leadership:
             progress.probe()
         else:
             progress.snapshot_failed()
-        # Delivered, its acknowledgement is on the way; if not, the next heartbeat's answer shows that it lives.
+        # Its acknowledgement is on the way; failing that, the next heartbeat's answer goes on.
         progress.probe_sent = True
 
     # Reads and transfer
