@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import time
@@ -113,11 +114,13 @@ class Node:
         self.process = None
         return code
 
-    def freeze(self) -> None:
-        os.kill(self.pid, signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        os.kill(self.pid, signal.SIGCONT)
+    def erase(self) -> None:
+        """Its disk is lost: only its configuration and its log are there again."""
+        for path in self.local.config.data_dir.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path not in (self.local.file, self.local.log_file):
+                path.unlink()
 
     def ready(self) -> bool:
         if self.process is not None and self.process.poll() is not None:
@@ -178,8 +181,8 @@ class Cluster:
         """End every node in order."""
         running = [node for node in self.nodes if node.process is not None]
         for node in running:
-            node.thaw()
             assert node.process is not None
+            node.process.send_signal(signal.SIGCONT)
             node.process.send_signal(signal.SIGTERM)
         for node in running:
             node.terminate()

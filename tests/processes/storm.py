@@ -127,6 +127,18 @@ class Storm:
         self._recover(targets)
         self.clients.finish(early)
 
+    def lose_disk(self, target: Node, kind: str) -> None:
+        """SIGKILL, and everything that the node had stored is gone."""
+        owned = self._owned([target])
+        faults.kill(self.recorder, kind, [target], owned)
+        early = self._publish_early([target], owned)
+        target.reap()
+        self._settle_among_the_living([target])
+        target.erase()
+        target.start()
+        self._recover([target])
+        self.clients.finish(early)
+
     def _settle_among_the_living(self, hurt: list[Node]) -> None:
         if len(hurt) < len(self.cluster.nodes):
             self.settle(without=hurt)

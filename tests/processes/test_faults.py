@@ -43,3 +43,10 @@ def test_freezing_the_owner(storm: Storm, rounds: int, seconds: float) -> None:
         owner = storm.cluster.owner(REPLICATED[turn % len(REPLICATED)])
         storm.freeze([owner], "owner frozen", seconds)
     print(storm.verdict())
+
+
+@pytest.mark.parametrize("rounds", [1, pytest.param(6, marks=LONG)])
+def test_nodes_that_lose_their_disks_one_after_the_other(storm: Storm, rounds: int) -> None:
+    for turn in range(rounds):
+        storm.lose_disk(storm.cluster[turn % 3], "disk lost")
+    print(storm.verdict())
