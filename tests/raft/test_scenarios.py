@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,13 +14,8 @@ SCENARIOS = sorted(Path(__file__).with_name("scenarios").glob("*.txt"))
 
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
-def test_scenario(path: Path, request: pytest.FixtureRequest) -> None:
-    text = path.read_text(encoding="utf-8")
-    replayed = replay(text)
-    if request.config.getoption("--rewrite-scenarios"):
-        path.write_text(replayed, encoding="utf-8")
-    else:
-        assert replayed == text
+def test_scenario(path: Path, check_transcript: Callable[[Path, Callable[[str], str]], None]) -> None:
+    check_transcript(path, replay)
 
 
 def test_figure_8_shows_a_commit_counted_in_an_old_term(monkeypatch: pytest.MonkeyPatch) -> None:
