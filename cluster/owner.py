@@ -16,7 +16,7 @@ from cluster.contents import Contents, EntrySource
 from cluster.intake import take_batch
 from cluster.owner_context import OwnerContext
 from cluster.ports import ACCESS_REFUSED, FIRST_CONSUMER, NOT_FOUND, ConsumerTerms, Delivery, Ranges
-from cluster.proposal import FrontEndState, Proposal
+from cluster.proposal import NO_EPOCH, PROPOSE_AT_BYTES, SEQUENCES_PER_TERM_BITS, FrontEndState, Proposal
 from cluster.serving import Serving, serve
 from node.engine.dispatch import ExclusiveConsumerError, QueueOwner
 from node.engine.entry import (
@@ -33,21 +33,11 @@ from node.engine.entry import (
 )
 from node.engine.partition import Applied, PartitionMachine
 
-SEQUENCES_PER_TERM_BITS: Final = 36
-"""Each term numbers from its own base: a number that a soft message of an earlier owner had is
-never given to another message, whose settlement a late acknowledgement could then be taken for."""
-
 BURY_INTERVAL_S: Final = 1.0
 """How often an owner looks for front ends that the catalog knows no more."""
 
 HOLD_S: Final = 3.0
 """How long a new owner waits for front ends to say which leases they hold."""
-
-PROPOSE_AT_BYTES: Final = 256 * 1024
-"""An entry this large is proposed even while the disk is busy with the one before."""
-
-NO_EPOCH: Final = 0
-"""Front ends count their epochs from 1."""
 
 
 class PartitionOwner:
@@ -338,9 +328,6 @@ class PartitionOwner:
     def attach(self, front_end: int, epoch: int, request: int, terms: ConsumerTerms) -> None:
         if self._state(front_end, epoch) is None:
             return
-        if terms.queue not in self.queues:
-            self.answer(front_end, request, NOT_FOUND)
-            return
 
         def join() -> None:
             if self._state(front_end, epoch) is not None:
@@ -381,8 +368,15 @@ class PartitionOwner:
         A new owner asks exactly those front ends what they hold; one that it does not know of must
         never have got anything.
         """
-        state = self.machine.queues[queue]
-        if front_end not in state.attached:
+        if queue in self.machine.queues:
+            self._attach_first(queue, front_end, callback)
+        else:
+            # Its creation may be on its way.
+            self.after_proposed(partial(self._attach_first, queue, front_end, callback))
+
+    def _attach_first(self, queue: int, front_end: int, callback: Callable[[], None]) -> None:
+        state = self.machine.queues.get(queue)
+        if state is not None and front_end not in state.attached:
             self.operation(encode_attach(queue, front_end))
         self.after_proposed(callback)
 
@@ -415,11 +409,9 @@ class PartitionOwner:
             self.after_proposed(partial(self._count, front_end, request, queue))
         elif name == "purge":
             self.after_proposed(partial(self._purge, front_end, request, queue))
-        elif queue in self.queues:
+        else:
             get = partial(self._get, front_end, epoch, request, queue, arguments[1])
             self._when_attached(queue, front_end, get)
-        else:
-            self.answer(front_end, request, NOT_FOUND)
         self._context.owner_dirty(self)
 
     def _purge(self, front_end: int, request: int, queue: int) -> None:

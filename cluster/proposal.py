@@ -4,9 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from cluster.ports import ConsumerTerms, FrontEndPort
 from node.engine.entry import OWNER, Buffer, encode_batch, encode_entry
+
+
+SEQUENCES_PER_TERM_BITS: Final = 36
+"""Each term numbers from its own base: a number that a soft message of an earlier owner had is
+never given to another message, whose settlement a late acknowledgement could then be taken for."""
+
+PROPOSE_AT_BYTES: Final = 256 * 1024
+"""An entry this large is proposed even while the disk is busy with the one before."""
+
+NO_EPOCH: Final = 0
+"""Front ends count their epochs from 1."""
 
 
 @dataclass(slots=True)
