@@ -260,8 +260,9 @@ class NodeProcess:
         self._scheduled = False
         if self.broker.turn(self.clock()):
             self.wanted()
-        self.listener.flush()
+        # Appends first: followers should be writing while confirms and deliveries go out.
         self.transport.flush()
+        self.listener.flush()
 
     def _tick(self) -> None:
         now = self.clock()
