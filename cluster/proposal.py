@@ -9,7 +9,6 @@ from typing import Final
 from cluster.ports import ConsumerTerms, FrontEndPort
 from node.engine.entry import OWNER, Buffer, encode_batch, encode_entry
 
-
 SEQUENCES_PER_TERM_BITS: Final = 36
 """Each term numbers from its own base: a number that a soft message of an earlier owner had is
 never given to another message, whose settlement a late acknowledgement could then be taken for."""
