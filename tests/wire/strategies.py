@@ -153,6 +153,17 @@ commands = st.one_of(
 
 command_frames = st.builds(encode_method, channels, commands)
 
+
+@st.composite
+def ack_rows(draw: st.DrawFn) -> bytes:
+    """Acknowledgements one by one, now and then of a tag that is none."""
+    channel, first = draw(channels), draw(st.sampled_from([1, 1, 1, 2, 3]))
+    acks = [m.BasicAck(tag) for tag in range(first, first + draw(st.integers(1, 5)))]
+    if draw(st.booleans()):
+        acks.insert(draw(st.integers(0, len(acks))), m.BasicAck(draw(tags), draw(st.booleans())))
+    return b"".join(encode_method(channel, one) for one in acks)
+
+
 closings = st.builds(
     lambda channel: encode_method(channel, m.ChannelClose(200)) + encode_method(channel, m.ChannelOpen()),
     channels,
@@ -176,7 +187,8 @@ rude = st.one_of(
 
 polite = st.one_of(
     publishes(), publishes(), publishes(), publishes(), publishes(), split_publishes(), aborted_publishes(),
-    command_frames, command_frames, command_frames, command_frames, st.just(HEARTBEAT), closings,
+    ack_rows(), command_frames, command_frames, command_frames, command_frames, st.just(HEARTBEAT),
+    closings,
 )  # fmt: skip
 
 

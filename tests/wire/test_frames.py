@@ -115,6 +115,20 @@ def test_frames_may_come_octet_by_octet() -> None:
     assert [type(effect) for effect in effects] == [e.Publish, e.Request]
 
 
+def test_a_frame_that_trickles_in_is_joined_once() -> None:
+    """Not once for each octet, which would let a client burn seconds of the server's time with a frame."""
+    client = opened(1)
+    data = publish(1, b"x" * 20_000)
+    intake = client.connection._intake
+    joined = 0
+    for octet in data:
+        waiting = intake.size
+        client.send(bytes((octet,)))
+        joined += waiting + 1 if intake.size <= waiting else 0
+    assert joined < 2 * len(data)
+    assert isinstance(client.only(e.Publish), e.Publish)
+
+
 # -- the end of a connection --------------------------------------------------------------------
 
 

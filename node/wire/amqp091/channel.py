@@ -318,7 +318,18 @@ class Channel:
             self._request(method, consumer.number)
 
     def _ack(self, method: m.BasicAck) -> None:
-        self._settle(method, Disposition.ACCEPTED, method.multiple)
+        self.acknowledge(method.delivery_tag, method.delivery_tag, method.multiple)
+
+    def acknowledge(self, first: int, last: int, multiple: bool) -> None:
+        """A row of basic.ack. Raises UnknownDeliveryTagError."""
+        try:
+            if multiple:
+                self.deliveries.settle(Disposition.ACCEPTED, last, multiple=True)
+            else:
+                self.deliveries.accept_row(first, last)
+        except UnknownDeliveryTagError as error:
+            error.method = (m.BasicAck.CLASS_ID, m.BasicAck.METHOD_ID)
+            raise
 
     def _nack(self, method: m.BasicNack) -> None:
         disposition = Disposition.RETURNED if method.requeue else Disposition.REJECTED
@@ -327,9 +338,7 @@ class Channel:
     def _reject(self, method: m.BasicReject) -> None:
         self._settle(method, Disposition.RETURNED if method.requeue else Disposition.REJECTED, False)
 
-    def _settle(
-        self, method: m.BasicAck | m.BasicNack | m.BasicReject, disposition: Disposition, multiple: bool
-    ) -> None:
+    def _settle(self, method: m.BasicNack | m.BasicReject, disposition: Disposition, multiple: bool) -> None:
         try:
             self.deliveries.settle(disposition, method.delivery_tag, multiple)
         except UnknownDeliveryTagError as error:

@@ -22,6 +22,7 @@ from node.wire.amqp091.negotiation import Stage
 from node.wire.amqp091.outbox import Disposition
 from node.wire.amqp091.primitives import Method, truncated
 from node.wire.amqp091.reader import ConnectionState, FrameReader
+from node.wire.amqp091.replies import reply_text
 
 _PUBLISH = (m.BasicPublish.CLASS_ID, m.BasicPublish.METHOD_ID)
 
@@ -143,7 +144,7 @@ class Connection(FrameReader):
             return
         if self._negotiation.client_can("authentication_failure_close"):
             error = LoginRefusedError("login was refused")
-            self._outbox.send(0, m.ConnectionClose(error.code, str(error)))
+            self._outbox.send(0, m.ConnectionClose(error.code, reply_text(error)))
         self._abort("login was refused")
 
     def opened(self) -> None:

@@ -177,6 +177,12 @@ class ChannelDeliveries:
             self._settled(disposition, self.unsettled.take(tag))
         self._release()
 
+    def accept_row(self, first: int, last: int) -> None:
+        """Accept consecutive tags; raises UnknownDeliveryTagError at the first that is none."""
+        for taken in self.unsettled.take_row(first, last):
+            self._settled(Disposition.ACCEPTED, taken)
+            self._release()
+
     def recover(self) -> None:
         """Give every unsettled delivery back to its queue."""
         for taken in self.unsettled.take_all():

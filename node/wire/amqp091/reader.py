@@ -16,6 +16,7 @@ from math import inf
 from typing import Final
 
 from node.wire.amqp091 import methods as m
+from node.wire.amqp091.ack_path import ACK_IDS, acknowledgements
 from node.wire.amqp091.channel import Channel, ChannelState, ConnectionParts
 from node.wire.amqp091.codec import FRAME, FRAME_OVERHEAD, FRAME_TYPES, PROTOCOL_HEADER, decode_method
 from node.wire.amqp091.credit import Credits
@@ -144,11 +145,10 @@ class FrameReader:
                 if parked:
                     return at, 1
                 self._park(number, data[at:stop])
-            elif kind == m.FRAME_METHOD and data.startswith(PUBLISH_IDS, at + FRAME.size):
-                taken, needed = self._publishes(channel, data, at, stop, parked=parked)
+            elif kind == m.FRAME_METHOD and channel.content is None and channel.state is ChannelState.OPEN:
+                stop, needed = self._methods(channel, data, at, stop, parked=parked)
                 if needed:
                     return at, needed
-                stop = taken
             else:
                 self._handle(kind, number, channel, data[at:stop])
             at = stop
@@ -163,26 +163,29 @@ class FrameReader:
             case _:
                 return False
 
-    def _publishes(
-        self, channel: Channel, data: bytes, at: int, stop: int, *, parked: bool
-    ) -> tuple[int, int]:
-        """Take as many publishes as start at `at`, where a complete method frame ends at `stop`.
+    def _methods(self, channel: Channel, data: bytes, at: int, stop: int, *, parked: bool) -> tuple[int, int]:
+        """Handle the complete method frame from `at` to `stop`, and what can be taken together with it.
 
         Returns the position behind what was handled, and 0, or how many octets to wait for.
         """
-        if channel.content is None and channel.state is ChannelState.OPEN:
-            path = self._parts.publishes
-            needed = 0 if parked else path.unfinished(data, at)
-            if needed:
-                return at, needed
-            try:
+        try:
+            if data.startswith(PUBLISH_IDS, at + FRAME.size):
+                path = self._parts.publishes
+                needed = 0 if parked else path.unfinished(data, at)
+                if needed:
+                    return at, needed
                 published = path.take(data, at, stop)
-            except ProtocolException as error:
-                self._raised(error, channel)
-                return stop, 0
-            if published is not None:
-                channel.publish(published.run, published.mandatory)
-                return published.end, 0
+                if published is not None:
+                    channel.publish(published.run, published.mandatory)
+                    return published.end, 0
+            elif data.startswith(ACK_IDS, at + FRAME.size):
+                row = acknowledgements(data, at, stop)
+                if row is not None:
+                    channel.acknowledge(row.first, row.last, row.multiple)
+                    return row.end, 0
+        except ProtocolException as error:
+            self._raised(error, channel)
+            return stop, 0
         self._handle(m.FRAME_METHOD, channel.number, channel, data[at:stop])
         return stop, 0
 

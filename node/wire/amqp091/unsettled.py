@@ -87,6 +87,19 @@ class UnsettledDeliveries:
                 self._runs.insert(position + 1, rest)
         return Taken(run.link, sequence, sequence, run.consumer)
 
+    def take_row(self, first: int, last: int) -> Iterator[Taken]:
+        """Settle deliveries with consecutive tags, one by one; raises UnknownDeliveryTagError on the way."""
+        if len(self._runs) > self._head:
+            run = self._runs[self._head]
+            if run.tag == first and last - first < run.count:
+                taken = Taken(run.link, run.sequence, run.sequence + last - first, run.consumer)
+                self.count -= last - first + 1
+                self._cut_front(self._head, last - first + 1)
+                yield taken
+                return
+        for tag in range(first, last + 1):
+            yield self.take(tag)
+
     def take_up_to(self, tag: int) -> list[Taken]:
         """Settle every delivery up to `tag`, 0 for all; raises UnknownDeliveryTagError.
 
