@@ -105,14 +105,18 @@ class Stage:
             "front_end": 0, "holder": 0,
         }  # fmt: skip
         for command, given in (("declare_vhost", {"vhost": "/"}), ("declare_queue", arguments)):
-            done: list[Refusal | None] = []
-            broker = self.nodes[replicas[0]].broker
-            broker.catalog.submit(
-                command, given, lambda _, refusal, done=done: done.append(refusal), broker.now
-            )
-            self._until(lambda done=done: bool(done))
+            self._submit(self.nodes[replicas[0]], command, given)
         self._until(lambda: self._partition(name) in self._owners)
         return f"{name} is declared"
+
+    def _submit(self, node: SimulatedNode, command: str, arguments: dict[str, Any]) -> None:
+        done: list[Refusal | None] = []
+
+        def answer(_value: Any, refusal: Refusal | None) -> None:
+            done.append(refusal)
+
+        node.broker.catalog.submit(command, arguments, answer, node.clock())
+        self._until(lambda: bool(done))
 
     def _partition(self, queue: str) -> int:
         some = next(node for node in self.nodes.values() if node.up)
@@ -205,7 +209,9 @@ class Stage:
         consumer = LinkConsumer(
             self._consumers, client.definition.id, client, int(limit), False, False, 0
         )  # fmt: skip
-        client.link.attach(consumer, lambda value, _: self.tell(f"{name} consumes") if value is None else None)
+        client.link.attach(
+            consumer, lambda value, _: self.tell(f"{name} consumes") if value is None else None
+        )
 
     def do_settle(self, name: str, *contents: str) -> None:
         """settle c a b: the client has them for good."""

@@ -161,7 +161,8 @@ class History:
         """
         key = (receipt.consumer, message.publisher)
         latest = self._latest.get(key, 0)
-        late = len(self._places[queue]) > 1 and self._circumstances.disturbed(message.time)
+        excused = len(self._places[queue]) > 1 or not message.persistent
+        late = excused and self._circumstances.disturbed(message.time)
         if message.number < latest and not late:
             raise Violation(f"{queue} delivers {message} to consumer {receipt.consumer} after {latest}")
         self._latest[key] = max(latest, message.number)

@@ -163,7 +163,7 @@ class Transport:
         for parts in batch.messages:
             if parts[0][:1] in (RAFT_TAG, SNAPSHOT_TAG) and lossy():
                 continue
-            self.process.message(peer, list(parts))
+            self.process.message(peer, [bytes(part) for part in parts])
         self._flush(link)
         if link.inbox.report_due and link.connection is not None:
             link.outbox.take_empty()
@@ -248,7 +248,7 @@ class Network:
             self.blocked[pair] = self.blocked.get(pair, 0) + 1
             connection = self._connections.get(pair)
             if connection is not None:
-                self._world.after(UNNOTICED_S, lambda p=pair, c=connection: self._time_out(p, c))
+                self._world.after(UNNOTICED_S, partial(self._time_out, pair, connection))
         return lambda: self._mend(pairs)
 
     def _time_out(self, pair: tuple[str, str], connection: Connection) -> None:

@@ -8,12 +8,6 @@ from tests.simulation.runs import run_seed
 
 BLOCKS, SEEDS_A_BLOCK = 20, 10
 
-EXPOSED = {
-    3: "the end of a greeting whose operations were lost gave away what they had settled",
-    81: "an owner dropped queues that its catalog did not have yet",
-}
-"""Seeds outside the blocks, or worth a name: what they once showed."""
-
 
 @pytest.mark.requirement("A16")
 @pytest.mark.requirement("A21")
