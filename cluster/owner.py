@@ -10,13 +10,21 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from cluster.contents import Contents, EntrySource
 from cluster.intake import take_batch
 from cluster.owner_context import OwnerContext
 from cluster.ports import ACCESS_REFUSED, FIRST_CONSUMER, NOT_FOUND, ConsumerTerms, Delivery, Ranges
-from cluster.proposal import NO_EPOCH, PROPOSE_AT_BYTES, SEQUENCES_PER_TERM_BITS, FrontEndState, Proposal
+from cluster.proposal import (
+    BURY_INTERVAL_S,
+    HOLD_S,
+    NO_EPOCH,
+    PROPOSE_AT_BYTES,
+    SEQUENCES_PER_TERM_BITS,
+    FrontEndState,
+    Proposal,
+)  # fmt: skip
 from cluster.serving import Serving, serve
 from node.engine.dispatch import ExclusiveConsumerError, QueueOwner
 from node.engine.entry import (
@@ -32,12 +40,6 @@ from node.engine.entry import (
     encode_return,
 )
 from node.engine.partition import Applied, PartitionMachine
-
-BURY_INTERVAL_S: Final = 1.0
-"""How often an owner looks for front ends that the catalog knows no more."""
-
-HOLD_S: Final = 3.0
-"""How long a new owner waits for front ends to say which leases they hold."""
 
 
 class PartitionOwner:
@@ -173,10 +175,7 @@ class PartitionOwner:
     # -- queues ---------------------------------------------------------------------------------
 
     def reconcile(self) -> None:
-        """Create and drop queues as the catalog says.
-
-        A catalog that is behind, as after a restart, tells nothing about queues that it does not have.
-        """
+        """Create queues as the catalog says, and drop what is not in it unless it is behind."""
         if not self.active:
             return
         wanted = self._context.queues_of(self.partition)

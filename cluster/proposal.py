@@ -13,6 +13,12 @@ SEQUENCES_PER_TERM_BITS: Final = 36
 """Each term numbers from its own base: a number that a soft message of an earlier owner had is
 never given to another message, whose settlement a late acknowledgement could then be taken for."""
 
+BURY_INTERVAL_S: Final = 1.0
+"""How often an owner looks for front ends that the catalog knows no more."""
+
+HOLD_S: Final = 3.0
+"""How long a new owner waits for front ends to say which leases they hold."""
+
 PROPOSE_AT_BYTES: Final = 256 * 1024
 """An entry this large is proposed even while the disk is busy with the one before."""
 
