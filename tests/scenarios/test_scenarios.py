@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,15 +11,12 @@ from tests.scenarios.stage import replay
 
 SCENARIOS = sorted(Path(__file__).parent.glob("*.txt"))
 
+CheckTranscript = Callable[[Path, Callable[[str], str]], None]
+
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
-def test_scenario(path: Path, request: pytest.FixtureRequest) -> None:
-    text = path.read_text(encoding="utf-8")
-    replayed = replay(text)
-    if request.config.getoption("--rewrite-scenarios"):
-        path.write_text(replayed, encoding="utf-8")
-    else:
-        assert replayed == text
+def test_scenario(path: Path, check_transcript: CheckTranscript) -> None:
+    check_transcript(path, replay)
 
 
 def test_there_are_scenarios() -> None:
