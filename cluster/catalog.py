@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
 
-import msgpack
-
 from cluster.catalog_state import CatalogState, Observer, Outcome, RestartedError, encode_command
+from cluster.packing import pack, unpack
 from cluster.visibility import LeaseGrantor, LeaseHolder
 from node.engine.errors import Refusal
 from replication.host import Host
@@ -125,14 +124,14 @@ class Catalog:
     # -- messages -------------------------------------------------------------------------------
 
     def _tell(self, node: str, kind: Kind, argument: Any) -> None:
-        self._send(node, [TAG, msgpack.packb([kind, argument])])
+        self._send(node, [TAG, pack([kind, argument])])
 
     def _tell_leader(self, kind: Kind, argument: Any) -> None:
         if self.leader is not None and self.leader != self._node:
             self._tell(self.leader, kind, argument)
 
     def receive(self, peer: str, parts: Sequence[bytes], now: float) -> None:
-        kind, argument = msgpack.unpackb(parts[1])
+        kind, argument = unpack(parts[1])
         grantor = self._grantor
         if kind == Kind.PONG:
             if peer == self.leader:

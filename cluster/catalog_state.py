@@ -10,8 +10,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-import msgpack
-
 from cluster.definitions import (
     NodeDefinition,
     PartitionDefinition,
@@ -22,6 +20,7 @@ from cluster.definitions import (
     queue_from_plain,
     to_plain,
 )
+from cluster.packing import pack, unpack
 from node.engine.entry import Semantics
 from node.engine.errors import NotFoundError, PreconditionFailedError, Refusal
 from node.engine.exchange import PREDECLARED, Exchange, ExchangeKind, Exchanges
@@ -56,7 +55,7 @@ class Outcome:
 
 
 def encode_command(origin: int, request: int, name: str, arguments: dict[str, Any]) -> bytes:
-    return bytes(msgpack.packb([VERSION, origin, request, name, arguments]))
+    return pack([VERSION, origin, request, name, arguments])
 
 
 class Observer:
@@ -110,7 +109,7 @@ class CatalogState:
 
         None when the command had been carried out before: a proposer that gets no answer asks again.
         """
-        _version, origin, request, name, arguments = msgpack.unpackb(data)
+        _version, origin, request, name, arguments = unpack(data)
         recent = self._recent.setdefault(origin, [])
         if request in recent:
             return None
@@ -290,10 +289,10 @@ class CatalogState:
             "last_queue": self.last_queue,
             "last_partition": self.last_partition,
         }
-        return bytes(msgpack.packb(plain))
+        return pack(plain)
 
     def restore(self, data: bytes) -> None:
-        plain = msgpack.unpackb(data)
+        plain = unpack(data)
         self.nodes = {node["name"]: NodeDefinition(**node) for node in plain["nodes"]}
         partitions = [partition_from_plain(partition) for partition in plain["partitions"]]
         self.partitions = {partition.id: partition for partition in partitions}

@@ -1,0 +1,32 @@
+"""msgpack with what else may stand in the arguments of a declaration: decimals, and names in any octets."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any, Final
+
+import msgpack
+
+_DECIMAL: Final = 1
+
+
+def pack(value: Any) -> bytes:
+    """Raises TypeError for a value that has no place in a field table."""
+    return bytes(msgpack.packb(value, default=_extension, unicode_errors="surrogateescape"))
+
+
+def unpack(data: bytes) -> Any:
+    """Inverse of `pack`. Raises ValueError when malformed."""
+    return msgpack.unpackb(data, ext_hook=_value, unicode_errors="surrogateescape")
+
+
+def _extension(value: object) -> msgpack.ExtType:
+    if isinstance(value, Decimal):
+        return msgpack.ExtType(_DECIMAL, str(value).encode())
+    raise TypeError(f"{type(value).__name__} has no place in a field table")
+
+
+def _value(code: int, data: bytes) -> Any:
+    if code != _DECIMAL:
+        raise ValueError(f"unknown extension {code}")
+    return Decimal(data.decode())
