@@ -125,7 +125,7 @@ class PartitionOwner:
     def _bury(self, now: float) -> None:
         """Forget front ends whose process is gone for good, whenever this node learned of it."""
         self._bury_at = now + BURY_INTERVAL_S
-        for front_end in self.machine.front_ends():
+        for front_end in self.machine.front_ends() | self._front_ends.keys():
             if self._context.front_end_dead(front_end):
                 self.front_end_dead(front_end)
 
