@@ -137,7 +137,7 @@ class Faults:
 
     def lie_in_ambush(self) -> None:
         """A leader is lost, and what happens in the elections that follow is hit where it hurts."""
-        self._ambushes += 3
+        self._ambushes = 6
         leaders = [node for node in self.running() if leads_something(node)]
         if leaders:
             self._stop(self.chance.choice(leaders), power=self.chance.random() < 0.5)
@@ -146,14 +146,35 @@ class Faults:
         if self._over or self._ambushes <= 0 or self.chance.random() < 0.3:
             return
         self._ambushes -= 1
-        victim = node
         if role is Role.CANDIDATE:
-            # Its vote must take long to be synced, for another one to stand in the same term.
-            node.disk.sync_seconds = self.chance.choice((0.0, 0.01, 0.05))
-            self.for_a_while(0.1, 0.5, lambda: setattr(node.disk, "sync_seconds", 0.0))
-            victim = self.chance.choice([other for other in self.cluster.nodes.values() if other is not node])
+            self._attack_voter(node)
+        elif self.chance.random() < 0.5:
+            self._silence(node)
+        else:
+            # What it has told may reach some, and what it hears of that may not be all.
+            self.world.after(0.001 * self.chance.uniform(1.0, 8.0), lambda: self._cut_off(node))
+
+    def _attack_voter(self, candidate: SimulatedNode) -> None:
+        """A voter forgets what it can, while a slow sync lets another one stand in the same term."""
+        candidate.disk.sync_seconds = self.chance.choice((0.0, 0.01, 0.05))
+        self.for_a_while(0.1, 0.5, lambda: setattr(candidate.disk, "sync_seconds", 0.0))
+        others = [other for other in self.cluster.nodes.values() if other is not candidate]
         delay = self.chance.choice((0.001, 0.005, 0.02)) * self.chance.random()
-        self.world.after(delay, lambda: self._strike(victim))
+        self.world.after(delay, partial(self._strike, self.chance.choice(others)))
+
+    def _silence(self, leader: SimulatedNode) -> None:
+        """A leader writes what nobody else gets, and dies."""
+        mend = self.cluster.network.cut([(leader.name, name) for name in NAMES if name != leader.name])
+
+        def die() -> None:
+            self._strike(leader)
+            mend()
+
+        self.world.after(0.001 * self.chance.uniform(2.0, 15.0), die)
+
+    def _cut_off(self, leader: SimulatedNode) -> None:
+        if leader.up and not self._over:
+            self.isolate(leader)
 
     def _strike(self, victim: SimulatedNode) -> None:
         if victim.up and not self._over:
