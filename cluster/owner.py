@@ -141,7 +141,8 @@ class PartitionOwner:
         for front_end, queue, first, last in applied.returned:
             # What the owner itself returns is ready since it decided so, and may be on its way again.
             if front_end != OWNER:
-                self._returned(front_end, queue, first, last)
+                self.queues[queue].release(front_end, first, last)
+                self._serving.mark(queue)
         for queue in applied.dropped:
             self._dropped(queue)
         for front_end, number in applied.acknowledged.items():
@@ -151,10 +152,6 @@ class PartitionOwner:
             waiters.popleft()[1]()
         if self._serving.dirty:
             self._context.owner_dirty(self)
-
-    def _returned(self, front_end: int, queue: int, first: int, last: int) -> None:
-        self.queues[queue].release(front_end, first, last)
-        self._serving.mark(queue)
 
     def _dropped(self, queue: int) -> None:
         owner = self.queues.pop(queue, None)
@@ -183,9 +180,8 @@ class PartitionOwner:
             self.create_queue(queue, semantics)
         self._reconciled = self._context.catalog_fresh()
         if self._reconciled:
-            for queue in self.machine.queues:
-                if queue not in wanted:
-                    self.drop_queue(queue)
+            for queue in sorted(self.machine.queues.keys() - wanted.keys()):
+                self.drop_queue(queue)
 
     def create_queue(self, queue: int, semantics: Semantics) -> None:
         if self.active and queue not in self.machine.queues:
@@ -219,8 +215,7 @@ class PartitionOwner:
 
     def _detach_all(self, front_end: int) -> None:
         for owner in self.queues.values():
-            for key in [key for key in owner.consumers if key[0] == front_end]:
-                owner.detach(*key)
+            owner.detach_all(front_end)
         self._serving.forget_gets(front_end)
 
     def held(self, front_end: int, epoch: int, leases: dict[int, Ranges]) -> None:
@@ -341,13 +336,9 @@ class PartitionOwner:
             return NOT_FOUND
         try:
             owner.attach(
-                front_end,
-                terms.consumer,
-                priority=terms.priority,
-                no_ack=terms.no_ack,
-                exclusive=terms.exclusive,
-                sent=terms.delivered,
-            )
+                front_end, terms.consumer, priority=terms.priority, no_ack=terms.no_ack,
+                exclusive=terms.exclusive, sent=terms.delivered,
+            )  # fmt: skip
         except ExclusiveConsumerError:
             return ACCESS_REFUSED
         self._consumers[front_end, terms.consumer] = terms.queue

@@ -168,6 +168,11 @@ class QueueOwner:
         if gone.exclusive:
             self._exclusive = False
 
+    def detach_all(self, front_end: int) -> None:
+        """Remove the front end's consumers; its leases stay."""
+        for key in [key for key in self.consumers if key[0] == front_end]:
+            self.detach(*key)
+
     def credit(self, front_end: int, consumer: int, limit: int) -> None:
         """Let the consumer have `limit` messages since its beginning; late news of a consumer that
         is gone is no error.
