@@ -114,7 +114,7 @@ class Catalog:
         if self._grantor is not None:
             self._grantor.barrier(pending.index, lambda: self._visible(request), now)
         else:
-            self._tell_leader(Kind.BARRIER, [pending.index, request])
+            self._tell_leader(Kind.BARRIER, [pending.index, self._front_end, request])
 
     def _visible(self, request: int) -> None:
         pending = self._pending.pop(request, None)
@@ -137,7 +137,10 @@ class Catalog:
             if peer == self.leader:
                 self._holder.granted(argument)
         elif kind == Kind.VISIBLE:
-            self._visible(argument)
+            # The answer to a former process of this node is none to this one.
+            front_end, request = argument
+            if front_end == self._front_end:
+                self._visible(request)
         elif grantor is None:
             return
         elif kind == Kind.PROPOSE:
@@ -149,8 +152,8 @@ class Catalog:
         elif kind == Kind.APPLIED:
             grantor.applied(peer, argument, now)
         elif kind == Kind.BARRIER:
-            index, request = argument
-            grantor.barrier(index, lambda: self._tell(peer, Kind.VISIBLE, request), now)
+            index, *asker = argument
+            grantor.barrier(index, lambda: self._tell(peer, Kind.VISIBLE, asker), now)
 
     def tick(self, now: float) -> None:
         """Renew the lease, and ask again what was not answered."""

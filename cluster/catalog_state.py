@@ -29,6 +29,8 @@ from node.engine.matching import Binding, Destination, DestinationKind
 VERSION: Final = 1
 FIRST_QUEUE_PARTITION: Final = 1
 RECENT_REQUESTS: Final = 1024
+RETIRED_FRONT_ENDS: Final = 1024
+"""Dead incarnations of nodes whose late commands are recognised."""
 
 
 class ResourceLockedError(Refusal):
@@ -90,6 +92,7 @@ class CatalogState:
         self.last_partition = FIRST_QUEUE_PARTITION - 1
         # The latest requests of each front end, so that one sent twice is carried out once.
         self._recent: dict[int, list[int]] = {}
+        self._retired: list[int] = []
         self._observer = observer
         self._commands: dict[str, Callable[..., Any]] = {
             "start_node": self._start_node,
@@ -157,6 +160,8 @@ class CatalogState:
 
     def _forget_incarnation(self, front_end: int) -> None:
         """What lived in a node's memory, or belonged to its connections, is gone with the process."""
+        self._retired.append(front_end)
+        del self._retired[:-RETIRED_FRONT_ENDS]
         for queue in list(self.queues.values()):
             transient = self.partitions[queue.partition].kind is PartitionKind.TRANSIENT
             if queue.front_end == front_end and (queue.exclusive or transient):
@@ -286,6 +291,7 @@ class CatalogState:
             "queues": [to_plain(queue) for queue in self.queues.values()],
             "vhosts": {name: vhost_to_plain(vhost) for name, vhost in self.vhosts.items()},
             "recent": sorted(self._recent.items()),
+            "retired": self._retired,
             "last_queue": self.last_queue,
             "last_partition": self.last_partition,
         }
@@ -310,6 +316,7 @@ class CatalogState:
             for binding in host["bindings"]:
                 self._bind(name, **binding)
         self._recent = {origin: list(requests) for origin, requests in plain["recent"]}
+        self._retired = plain["retired"]
         self.last_queue = plain["last_queue"]
         self.last_partition = plain["last_partition"]
         self._observer.replaced()
