@@ -346,7 +346,8 @@ class Host:
     def _take_snapshot(self, group: Group, now: float) -> None:
         raft = group.raft
         index = raft.applied_index
-        if index < group.log.first_index():
+        if index < group.log.first_index() or raft.snapshot_pending:
+            # Nothing new, or the machine is not at that index yet: another snapshot is on its way to it.
             return
         snapshot = Snapshot(index, group.log.term(index), raft.membership_at(index), group.machine.snapshot())
         group.pending = PendingSnapshot(snapshot, group.machine.live(), now + self.SNAPSHOT_PATIENCE_S)

@@ -347,6 +347,11 @@ class Raft:
         return self._state.log.applied
 
     @property
+    def snapshot_pending(self) -> bool:
+        """Whether the next Ready has a snapshot to install; `applied_index` is already the snapshot's."""
+        return self._state.log.pending_snapshot is not None
+
+    @property
     def membership(self) -> Membership:
         """The membership in force: that of the last membership entry, committed or not."""
         return self._state.members.current
