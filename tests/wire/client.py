@@ -109,7 +109,7 @@ class Client:
 
     def __init__(self, limits: ConnectionLimits | None = None):
         self.now = 100.0
-        self.connection = Connection(limits or ConnectionLimits(), self.now)
+        self.connection = Connection(limits or ConnectionLimits(first_window=2000), self.now)
         self.effects: list[Effect] = []
 
     def send(self, *data: bytes | tuple[int, Method]) -> list[Effect]:

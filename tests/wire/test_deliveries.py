@@ -270,6 +270,16 @@ def test_prefetch_counts_for_the_consumers_that_come_after_it() -> None:
     assert client.consume(consumer=4, tag="d") == [e.Credit(4, 3)]
 
 
+def test_a_consumer_gets_few_messages_before_it_is_known_how_large_they_are() -> None:
+    client = opened(1, limits=ConnectionLimits(first_window=16, delivery_window_bytes=1_000_000))
+    assert client.consume(no_ack=True) == [e.Credit(7, 16)]
+    client.connection.deliver(7, run_of([bytes(20_000)]), 1, False)
+    client.connection.take_output()
+    [credit] = client.connection.take_effects()
+    assert isinstance(credit, e.Credit)
+    assert 1 < credit.limit <= 1 + 1_000_000 // 20_000
+
+
 @pytest.mark.requirement("A18")
 def test_shared_prefetch_holds_what_is_too_much() -> None:
     client = opened(1)
@@ -322,7 +332,7 @@ def test_a_shared_prefetch_may_be_raised_and_lifted() -> None:
 
 
 def test_a_socket_that_nobody_reads_ends_the_credit() -> None:
-    client = consuming(no_ack=True, limits=ConnectionLimits(delivery_window=80))
+    client = consuming(no_ack=True, limits=ConnectionLimits(delivery_window=80, first_window=80))
     limit, sent = 80, 0
     while sent < limit:
         client.connection.deliver(7, run_of([b"x"] * 8), sent, False)

@@ -88,6 +88,8 @@ class Credits:
         if consumer.octets:
             mean = max(1, consumer.octets // consumer.received)
             window = max(1, min(window, self._limits.delivery_window_bytes // mean))
+        else:
+            window = min(window, self._limits.first_window)
         limit = consumer.taken + window
         refill = window // REFILL
         if not consumer.no_ack:

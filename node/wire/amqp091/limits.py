@@ -43,5 +43,7 @@ class ConnectionLimits:
     """Frames that wait for the answer to a request; beyond it the connection is `paused`."""
     delivery_window: int = 2000
     """Deliveries of one consumer that may wait for `take_output`."""
+    first_window: int = 16
+    """The same before the consumer has had any: its messages may be of any size."""
     delivery_window_bytes: int = 4 * 1024 * 1024
     """The same in octets, judged by the mean size of the consumer's messages."""
