@@ -16,8 +16,11 @@ from tests.simulation.runs import SeedFailure, run_seed
 @click.option("--first", default=0, show_default=True, help="The first of them.")
 @click.option("--seed", type=int, help="Run this seed alone, and print its last events.")
 @click.option("--bug", type=click.Choice(sorted(BUGS)), help="Plant a bug, to see it found.")
+@click.option("--elections", is_flag=True, help="Let nothing but elections go wrong, over and over.")
 @click.option("--keep-going", is_flag=True, help="Do not stop at the first failure.")
-def main(seeds: int, first: int, seed: int | None, bug: str | None, keep_going: bool) -> None:
+def main(
+    seeds: int, first: int, seed: int | None, bug: str | None, elections: bool, keep_going: bool
+) -> None:
     """Run simulated clusters under faults and check what their clients saw."""
     if seed is not None:
         seeds, first = 1, seed
@@ -29,7 +32,7 @@ def main(seeds: int, first: int, seed: int | None, bug: str | None, keep_going: 
     ):
         for number in bar:
             try:
-                cluster = run_seed(number, node_type, bug)
+                cluster = run_seed(number, node_type, bug, elections)
             except SeedFailure as failure:
                 failed += 1
                 click.echo(f"\n{failure}\n")

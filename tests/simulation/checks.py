@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from cluster.catalog import CATALOG
+from replication.host import Group
 from replication.raft import Role
 from tests.simulation.node import SimulatedNode
 from tests.simulation.world import Violation
@@ -18,6 +19,7 @@ class Agreement:
         """Called when a node stands for election, and when it has won."""
         self._stood: set[tuple[int, int, str]] = set()
         self._leaders: dict[tuple[int, int], tuple[str, int]] = {}
+        self._inherited: dict[tuple[int, int], int] = {}
         self._digests: dict[tuple[int, int], tuple[str, bytes]] = {}
 
     def leaders(self, node: SimulatedNode) -> None:
@@ -32,13 +34,21 @@ class Agreement:
                 first = self._leaders.get((partition, term))
                 if first is None:
                     self._leaders[partition, term] = who
+                    self._inherited[partition, term] = group.raft.commit_index
                     node.world.disturbed = node.world.now
                     self.on_election(node, role)
                 elif first != who:
                     raise Violation(f"{first} and {who} lead partition {partition} in term {term}")
+                self._check_commit(node, group)
             elif role is Role.CANDIDATE and (partition, term, node.name) not in self._stood:
                 self._stood.add((partition, term, node.name))
                 self.on_election(node, role)
+
+    def _check_commit(self, node: SimulatedNode, group: Group) -> None:
+        """§5.4.2: a leader commits what older terms left only together with an entry of its own term."""
+        partition, term, commit = group.partition, group.raft.term, group.raft.commit_index
+        if commit > self._inherited[partition, term] and group.log.term(commit) < term:
+            raise Violation(f"{node.name}, leader of term {term}, commits entry {commit} of an older one")
 
     def states(self, node: SimulatedNode) -> None:
         """Two replicas that have applied the same entries are equal."""

@@ -137,13 +137,13 @@ class Faults:
 
     def lie_in_ambush(self) -> None:
         """A leader is lost, and what happens in the elections that follow is hit where it hurts."""
-        self._ambushes = 6
+        self._ambushes = 12
         leaders = [node for node in self.running() if leads_something(node)]
         if leaders:
             self._stop(self.chance.choice(leaders), power=self.chance.random() < 0.5)
 
     def _on_election(self, node: SimulatedNode, role: Role) -> None:
-        if self._over or self._ambushes <= 0 or self.chance.random() < 0.3:
+        if self._over or self._ambushes <= 0 or self.chance.random() < 0.2:
             return
         self._ambushes -= 1
         if role is Role.CANDIDATE:
@@ -151,8 +151,7 @@ class Faults:
         elif self.chance.random() < 0.5:
             self._silence(node)
         else:
-            # What it has told may reach some, and what it hears of that may not be all.
-            self.world.after(0.001 * self.chance.uniform(1.0, 8.0), lambda: self._cut_off(node))
+            self.world.after(0.001 * self.chance.uniform(1.0, 8.0), lambda: self._mute(node))
 
     def _attack_voter(self, candidate: SimulatedNode) -> None:
         """A voter forgets what it can, while a slow sync lets another one stand in the same term."""
@@ -167,19 +166,20 @@ class Faults:
         mend = self.cluster.network.cut([(leader.name, name) for name in NAMES if name != leader.name])
 
         def die() -> None:
-            self._strike(leader)
+            self._strike(leader, (0.3, 1.0))
             mend()
 
         self.world.after(0.001 * self.chance.uniform(2.0, 15.0), die)
 
-    def _cut_off(self, leader: SimulatedNode) -> None:
+    def _mute(self, leader: SimulatedNode) -> None:
+        """A leader hears how far its first words came, but nobody hears what it says of that."""
         if leader.up and not self._over:
-            self.isolate(leader)
+            self._cut([(leader.name, name) for name in NAMES if name != leader.name])
 
-    def _strike(self, victim: SimulatedNode) -> None:
+    def _strike(self, victim: SimulatedNode, away_s: tuple[float, float] = (0.001, 0.1)) -> None:
         if victim.up and not self._over:
             victim.stop(power=self.chance.random() < 0.5)
-            self.for_a_while(0.001, self.chance.choice((0.01, 0.1, 0.6)), partial(self._restart, victim))
+            self.for_a_while(*away_s, partial(self._restart, victim))
 
     # -- disks ----------------------------------------------------------------------------------
 
@@ -276,6 +276,7 @@ def shape_of(chance: random.Random, faultless: bool) -> Shape:
         segment_bytes=chance.choice((8 << 10, 32 << 10)),
         cache_bytes=chance.choice((1 << 10, 64 << 10)),
         max_append_bytes=chance.choice((1, 1 << 20)),
+        election_timeout_s=chance.choice((0.25, 0.6)),
     )
     network = NetworkFaults()
     if not faultless:
@@ -288,5 +289,7 @@ def shape_of(chance: random.Random, faultless: bool) -> Shape:
 
 def plan_of(chance: random.Random) -> tuple[tuple[str, ...], float]:
     """Which incidents a seed has, and the mean time between two of them in seconds."""
+    if chance.random() < 0.25:
+        return ("ambush",), 0.3
     kinds = chance.sample(sorted(INCIDENTS), chance.choice((1, 2, 4, len(INCIDENTS))))
     return tuple(kinds), chance.choice((0.2, 0.4, 0.8))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from dataclasses import replace
 
 from tests.simulation.cluster import Cluster
 from tests.simulation.faults import Faults, plan_of, shape_of
@@ -16,9 +17,9 @@ FAULTLESS_EVERY = 20
 class SeedFailure(AssertionError):
     """A seed that broke a promise, with all that is needed to look into it."""
 
-    def __init__(self, cluster: Cluster, cause: BaseException, bug: str | None) -> None:
+    def __init__(self, cluster: Cluster, cause: BaseException, bug: str | None, elections: bool) -> None:
         seed = cluster.world.seed
-        option = f" --bug '{bug}'" if bug else ""
+        option = (" --elections" if elections else "") + (f" --bug '{bug}'" if bug else "")
         self.seed = seed
         self.cause = cause
         lines = [f"  {line}" for line in cluster.world.trace]
@@ -36,19 +37,28 @@ class SeedFailure(AssertionError):
         )
 
 
-def run_seed(seed: int, node_type: type[SimulatedNode] = SimulatedNode, bug: str | None = None) -> Cluster:
-    """Run one seed to its end. Raises SeedFailure."""
+def run_seed(
+    seed: int, node_type: type[SimulatedNode] = SimulatedNode, bug: str | None = None, elections: bool = False
+) -> Cluster:
+    """Run one seed to its end. Raises SeedFailure.
+
+    elections: nothing but elections goes wrong, and logs are sent entry by entry (figure 8).
+    """
     chance = World(seed).chance("shape")
-    faultless = seed % FAULTLESS_EVERY == 0
-    cluster = Cluster(seed, shape_of(chance, faultless), node_type)
+    faultless = seed % FAULTLESS_EVERY == 0 and not elections
+    shape = shape_of(chance, faultless)
+    kinds, interval_s = plan_of(chance)
+    if elections:
+        shape.settings = replace(shape.settings, max_append_bytes=1, election_timeout_s=0.25)
+        kinds, interval_s = ("ambush",), 1.0
+    cluster = Cluster(seed, shape, node_type)
     try:
         cluster.start()
-        kinds, interval_s = plan_of(chance)
         faults = None if faultless else Faults(cluster, kinds, interval_s)
         cluster.world.run(cluster.world.now + cluster.shape.seconds)
         if faults is not None:
             faults.stop()
         cluster.settle()
     except Exception as error:
-        raise SeedFailure(cluster, error, bug) from error
+        raise SeedFailure(cluster, error, bug, elections) from error
     return cluster
