@@ -37,8 +37,13 @@ def cluster(shared_cluster: Cluster, request: pytest.FixtureRequest) -> Iterator
 def own_cluster(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[Cluster]:
-    """Three nodes for one test, which may do with them what it likes."""
-    cluster = request.node.stash[CLUSTER] = Cluster(tmp_path_factory.mktemp("own"))
+    """Three nodes for one test, which may do with them what it likes.
+
+    `@pytest.mark.settings({…})` gives keys of the table `[cluster]`.
+    """
+    mark = request.node.get_closest_marker("settings")
+    settings = mark.args[0] if mark is not None else {}
+    cluster = request.node.stash[CLUSTER] = Cluster(tmp_path_factory.mktemp("own"), settings)
     try:
         cluster.start()
         yield cluster
@@ -48,9 +53,7 @@ def own_cluster(
         cluster.stop()
 
 
-@pytest.fixture
-def channel(cluster: Cluster) -> Iterator[Connect]:
-    """`channel(0)`: a channel of a new connection to the first node. Closed after the test."""
+def channels(cluster: Cluster) -> Iterator[Connect]:
     opened: list[pika.BlockingConnection] = []
 
     def connect(node: int, **options: Any) -> BlockingChannel:
@@ -61,6 +64,18 @@ def channel(cluster: Cluster) -> Iterator[Connect]:
     for connection in opened:
         if connection.is_open:
             connection.close()
+
+
+@pytest.fixture
+def channel(cluster: Cluster) -> Iterator[Connect]:
+    """`channel(0)`: a channel of a new connection to the first node. Closed after the test."""
+    yield from channels(cluster)
+
+
+@pytest.fixture
+def own_channel(own_cluster: Cluster) -> Iterator[Connect]:
+    """The same, on the test's own cluster."""
+    yield from channels(own_cluster)
 
 
 @pytest.fixture

@@ -114,6 +114,9 @@ class Node:
         self.process = None
         return code
 
+    def send(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
     def erase(self) -> None:
         """Its disk is lost: only its configuration and its log are there again."""
         for path in self.local.config.data_dir.iterdir():

@@ -1,0 +1,68 @@
+"""The commands that try a cluster out, against real nodes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.processes.nodes import Cluster
+
+
+def quorate(*arguments: str, input: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a command as a user would."""
+    command = [sys.executable, "-m", "cluster.cli", *arguments]
+    return subprocess.run(command, input=input, capture_output=True, text=True, timeout=60)
+
+
+def test_publish_on_one_node_then_get_and_consume_on_others(cluster: Cluster, name: str) -> None:
+    sent = quorate("publish", "--url", cluster[0].url, "--queue", name, "first", "second", "third")
+    assert sent.returncode == 0
+    assert sent.stderr.startswith("3 of 3 ")
+    looked = quorate("get", "--url", cluster[1].url, "--queue", name, "--requeue")
+    assert (looked.returncode, looked.stdout) == (0, "first\n")
+    got = quorate("get", "--url", cluster[1].url, "--queue", name, "--count", "2")
+    assert (got.returncode, got.stdout) == (0, "first\nsecond\n")
+    consumed = quorate("consume", "--url", cluster[2].url, "--queue", name, "--count", "1")
+    assert (consumed.returncode, consumed.stdout) == (0, "third\n")
+    nothing = quorate("get", "--url", cluster[0].url, "--queue", name)
+    assert (nothing.returncode, nothing.stdout) == (3, "")
+
+
+def test_lines_of_standard_input_and_random_bodies(cluster: Cluster, name: str) -> None:
+    lines = "".join(f"line {number}\n" for number in range(300))
+    assert quorate("publish", "--url", cluster[1].url, "--queue", name, input=lines).returncode == 0
+    consumed = quorate("consume", "--url", cluster[0].url, "--queue", name, "--count", "300")
+    assert (consumed.returncode, consumed.stdout) == (0, lines)
+    many = quorate("publish", "--url", cluster[1].url, "--queue", name, "--size", "100", "--count", "1500")
+    assert many.returncode == 0
+    assert many.stderr.startswith("1500 of 1500 ")
+    counted = quorate("consume", "--url", cluster[2].url, "--queue", name, "--quiet", "--idle", "0.5")
+    assert counted.returncode == 0
+    assert counted.stderr.startswith("1500 ")
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_every_node_shows_the_same_status(cluster: Cluster, name: str, place: int) -> None:
+    assert quorate("publish", "--url", cluster[2].url, "--queue", name, "waits").returncode == 0
+    shown = quorate("status", "--url", cluster[place].http, "--json")
+    status = json.loads(shown.stdout)
+    nodes = [(node["name"], node["pid"], node["ready"]) for node in status["nodes"]]
+    assert nodes == [(node.name, node.pid, True) for node in cluster.nodes]
+    row = next(row for row in status["queues"] if row["name"] == name)
+    assert (row["vhost"], row["ready"], row["leased"]) == ("/", 1, 0)
+    partition = next(one for one in status["partitions"] if one["id"] == row["partition"])
+    assert partition["owner"] == row["owner"]
+    assert partition["replicas"] == ["n1", "n2", "n3"]
+    table = quorate("status", "--url", cluster[place].http)
+    assert table.returncode == 0
+    assert name in table.stdout
+
+
+def test_a_refusal_says_what_was_refused_and_by_whom(cluster: Cluster, name: str) -> None:
+    refused = quorate("get", "--url", cluster[0].url, "--queue", f"{name}-absent")
+    assert refused.returncode == 1
+    assert f"no queue '{name}-absent'" in refused.stderr
+    assert "Traceback" not in refused.stderr
