@@ -33,7 +33,14 @@ from replication.raft import (
     decode_message,
     encode_message,
 )
-from replication.snapshots import ACKNOWLEDGED, FINAL, Part, SnapshotReceiver, SnapshotSender
+from replication.snapshots import (
+    ACKNOWLEDGED,
+    FINAL,
+    Acknowledgement,
+    Part,
+    SnapshotReceiver,
+    SnapshotSender,
+)
 
 RAFT_TAG = b"R"
 SNAPSHOT_TAG = b"S"
@@ -119,10 +126,11 @@ class Host:
         self._random = random
         self._snapshot_bytes = snapshot_bytes
         self._dirty: dict[int, Group] = {}
-        self._unsynced: list[tuple[Group, Message]] = []
-        self._syncing: list[tuple[Group, Message]] = []
+        self._unsynced: list[tuple[Group, Message | Acknowledgement]] = []
+        self._syncing: list[tuple[Group, Message | Acknowledgement]] = []
         self._senders: dict[tuple[int, str], SnapshotSender] = {}
-        self._receivers: dict[tuple[int, str], SnapshotReceiver] = {}
+        self._receivers: dict[int, SnapshotReceiver] = {}
+        self._streams = 0
         self._writer: Writer | None = None
         self.elections = 0
 
@@ -164,6 +172,8 @@ class Host:
         """Stop the replica and forget its log."""
         if self.groups.pop(partition, None) is not None:
             self._dirty.pop(partition, None)
+            self._forget_senders(partition, None)
+            self._receivers.pop(partition, None)
             self._journal.drop(partition)
 
     # -- inputs ---------------------------------------------------------------------------------
@@ -191,7 +201,7 @@ class Host:
             group.raft.step(decode_message(parts[1:]), now)
             self._dirty[partition] = group
         else:
-            self._receive_stream_part(group, peer, parts[1:], now)
+            self._receive_stream_part(group, peer, Part.decode(parts[1:]), now)
 
     def leads(self, partition: int, now: float) -> bool:
         """Whether this node leads the partition and a majority has lately said so (leader lease)."""
@@ -239,8 +249,9 @@ class Host:
         for key, sender in list(self._senders.items()):
             if sender.stalled(now):
                 self._finish_stream(key, ok=False, now=now)
-        for key in [key for key, receiver in self._receivers.items() if receiver.stalled(now)]:
-            del self._receivers[key]
+        for partition in [key for key, receiver in self._receivers.items() if receiver.stalled(now)]:
+            del self._receivers[partition]
+            self.groups[partition].log.abandon()
 
     def next_deadline(self) -> float:
         """When `tick` must be called next, in seconds of the monotonic clock."""
@@ -255,9 +266,7 @@ class Host:
         while self._dirty:
             groups, self._dirty = self._dirty, {}
             for group in groups.values():
-                while group.raft.has_ready():
-                    self._carry_out(group, group.raft.ready(), now)
-                self._report_role(group, now)
+                self._advance(group, now)
         self.kick(now)
 
     def kick(self, now: float) -> None:
@@ -295,6 +304,11 @@ class Host:
             self._send(group, message, now)
         messages.clear()
 
+    def _advance(self, group: Group, now: float) -> None:
+        while group.raft.has_ready():
+            self._carry_out(group, group.raft.ready(), now)
+        self._report_role(group, now)
+
     def _carry_out(self, group: Group, ready: Ready, now: float) -> None:
         log = group.log
         if ready.snapshot is not None:
@@ -322,11 +336,15 @@ class Host:
             if raft.role is Role.LEADER:
                 self.elections += 1
             group.seen = role
+            self._forget_senders(group.partition, raft.term if raft.role is Role.LEADER else None)
             group.machine.role_changed(raft.role is Role.LEADER, raft.term, raft.leader, now)
 
-    def _send(self, group: Group, message: Message, now: float) -> None:
+    def _send(self, group: Group, message: Message | Acknowledgement, now: float) -> None:
         if isinstance(message, SnapshotRequest):
             self._start_stream(group, message, now)
+            return
+        if isinstance(message, Acknowledgement):
+            self._send_stream_part(group.partition, message.to, message.part)
             return
         envelope = _ENVELOPE.pack(RAFT_TAG, group.partition)
         self._send_parts(message.to, [envelope, *encode_message(message)])
@@ -364,52 +382,73 @@ class Host:
         )
 
     def _start_stream(self, group: Group, request: SnapshotRequest, now: float) -> None:
-        sender = SnapshotSender(request, group.log, now)
+        raft = group.raft
+        leading = raft.role is Role.LEADER and raft.term == request.term
+        if not leading or request.snapshot.index < group.log.first_index() - 1:
+            # Decided before a sync that took long: the log may have been cut, or replaced, since.
+            raft.report_snapshot(request.to, False, now)
+            self._dirty[group.partition] = group
+            return
+        self._streams += 1
+        sender = SnapshotSender(request, self._streams, group.log, now)
         self._senders[(group.partition, request.to)] = sender
-        self._send_stream_part(group.partition, request.to, sender.first())
+        self._send_stream(group.partition, request.to, sender)
 
-    def _finish_stream(self, key: tuple[int, str], *, ok: bool, now: float) -> None:
-        del self._senders[key]
-        partition, peer = key
-        group = self.groups.get(partition)
-        if group is not None:
-            group.raft.report_snapshot(peer, ok, now)
-            self._dirty[partition] = group
+    def _send_stream(self, partition: int, peer: str, sender: SnapshotSender) -> None:
+        for part in sender.parts():
+            self._send_stream_part(partition, peer, part)
 
     def _send_stream_part(self, partition: int, peer: str, part: Part) -> None:
         self._send_parts(peer, [_ENVELOPE.pack(SNAPSHOT_TAG, partition), *part.encode()])
 
-    def _receive_stream_part(self, group: Group, peer: str, parts: Sequence[bytes], now: float) -> None:
-        part = Part.decode(parts)
-        key = (group.partition, peer)
-        if part.kind == ACKNOWLEDGED:
-            sender = self._senders.get(key)
-            if sender is None or not part.matches(sender):
-                return
-            following = sender.acknowledged(part, now)
-            if following is not None:
-                self._send_stream_part(group.partition, peer, following)
-            elif sender.finished:
-                self._finish_stream(key, ok=True, now=now)
+    def _finish_stream(self, key: tuple[int, str], *, ok: bool, now: float) -> None:
+        del self._senders[key]
+        partition, peer = key
+        group = self.groups[partition]
+        group.raft.report_snapshot(peer, ok, now)
+        self._dirty[partition] = group
+
+    def _forget_senders(self, partition: int, led_term: int | None) -> None:
+        """Only for the term that this node leads does its log keep the entries that a stream needs."""
+        for key, sender in list(self._senders.items()):
+            if key[0] == partition and sender.request.term != led_term:
+                del self._senders[key]
+
+    def _receive_stream_part(self, group: Group, peer: str, part: Part, now: float) -> None:
+        if part.kind != ACKNOWLEDGED:
+            self._take_part(group, peer, part, now)
             return
-        receiver = self._receivers.get(key)
+        key = (group.partition, peer)
+        sender = self._senders.get(key)
+        if sender is not None:
+            sender.acknowledged(part, now)
+            if sender.delivered:
+                self._finish_stream(key, ok=True, now=now)
+            else:
+                self._send_stream(*key, sender)
+
+    def _take_part(self, group: Group, peer: str, part: Part, now: float) -> None:
+        """Stage what a leader streams here. The first part of a stream ends any other one."""
+        partition = group.partition
+        if part.term < group.raft.term or self.failed is not None:
+            return
+        receiver = self._receivers.get(partition)
         if part.number == 0:
-            receiver = self._receivers[key] = SnapshotReceiver(part.term, part.snapshot_index, now)
-        if receiver is None or not receiver.take(part, now):
+            receiver = self._receivers[partition] = SnapshotReceiver(peer, part.stream, group.log, now)
+        if receiver is None or (receiver.peer, receiver.stream) != (peer, part.stream):
+            return
+        if not receiver.take(part, now):
             return
         if part.kind == FINAL:
+            # Installed before anything else arrives, which could take the place of what is received.
             group.raft.step(decode_message(part.body), now)
-            self._dirty[group.partition] = group
-        self._send_stream_part(group.partition, peer, receiver.acknowledgement(part))
+            self._advance(group, now)
+            self._receivers.pop(partition, None)
+            group.log.abandon()
+        self._unsynced.append((group, receiver.acknowledgement()))
 
     def _install(self, group: Group, snapshot: Snapshot) -> None:
-        """Replace log and machine by a snapshot that a leader streamed here."""
-        kept: list[Entry] = []
-        for key, receiver in list(self._receivers.items()):
-            if key[0] == group.partition and receiver.snapshot_index == snapshot.index:
-                kept = receiver.kept
-            if key[0] == group.partition:
-                del self._receivers[key]
+        """Replace log and machine by a snapshot that a leader streamed here, with what came before it."""
         group.pending = None
-        group.log.install(snapshot, kept)
+        group.log.install(snapshot)
         group.machine.restore(snapshot)

@@ -1,15 +1,18 @@
 """Streams a snapshot and the log entries that it refers to from a leader to a follower.
 
 A snapshot holds a machine's state without its contents: these stay in the log entries that are
-still live at the snapshot's index. The stream carries those entries in chunks, one chunk in flight,
-so that a rebuild never floods the link that replication shares, and ends with the snapshot itself.
+still live at the snapshot's index. The stream carries those entries in chunks and ends with the
+snapshot itself. The follower stages each chunk in its journal as it comes and acknowledges it once
+it is durable; until the snapshot follows, nothing of it counts. Neither side holds more in memory
+than the window, however much waits in the queues, and a rebuild never floods the link that
+replication shares.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import msgpack
 
@@ -17,78 +20,103 @@ from replication.journal import PartitionLog
 from replication.raft import Entry, EntryKind, SnapshotRequest, encode_message
 
 CHUNK_BYTES = 512 * 1024
+"""A chunk is closed once it has so many octets: it exceeds them by less than one entry."""
+WINDOW_BYTES = 4 * CHUNK_BYTES
+"""No chunk is sent while so much is not acknowledged: the follower syncs one while the next ones travel."""
 STALL_S = 5.0
-"""A stream whose peer acknowledges nothing for so long is given up; the leader starts another."""
+"""A stream whose peer says nothing for so long is given up by both sides; the leader starts another."""
 
 CHUNK = 0
 FINAL = 1
 ACKNOWLEDGED = 2
 
+StreamId = tuple[int, int, int]
+"""Term, index of the snapshot, and a number that the leader gives to no other stream of that term."""
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One message of a stream. `body` is entry data (CHUNK) or the encoded request (FINAL)."""
+    """One message of a stream. `body` is entry data (CHUNK) or the encoded request (FINAL).
+
+    ACKNOWLEDGED stands for the part of that number and all before it.
+    """
 
     kind: int
-    term: int
-    snapshot_index: int
+    stream: StreamId
     number: int
-    entries: tuple[tuple[int, int, int], ...]
-    body: Sequence[bytes]
+    entries: tuple[tuple[int, int, int], ...] = ()
+    body: Sequence[bytes] = ()
+
+    @property
+    def term(self) -> int:
+        """Of the leader that began the stream."""
+        return self.stream[0]
 
     def encode(self) -> list[bytes]:
-        header = [self.kind, self.term, self.snapshot_index, self.number, self.entries]
-        return [msgpack.packb(header), *self.body]
+        return [msgpack.packb([self.kind, self.stream, self.number, self.entries]), *self.body]
 
     @classmethod
     def decode(cls, parts: Sequence[bytes]) -> Part:
-        kind, term, index, number, entries = msgpack.unpackb(parts[0])
-        return cls(kind, term, index, number, tuple((i, t, k) for i, t, k in entries), parts[1:])
+        kind, (term, index, attempt), number, entries = msgpack.unpackb(parts[0])
+        return cls(kind, (term, index, attempt), number, tuple(map(tuple, entries)), parts[1:])
 
-    def matches(self, other: Any) -> bool:
-        return (self.term, self.snapshot_index) == (other.term, other.snapshot_index)
+
+@dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    """A part that the follower answers with, once what it acknowledges is durable."""
+
+    to: str
+    part: Part
 
 
 class SnapshotSender:
     """The leader's side of one stream."""
 
-    def __init__(self, request: SnapshotRequest, log: PartitionLog, now: float) -> None:
+    def __init__(self, request: SnapshotRequest, attempt: int, log: PartitionLog, now: float) -> None:
         self.request = request
-        self.term = request.term
-        self.snapshot_index = request.snapshot.index
-        self.finished = False
+        self.stream: StreamId = (request.term, request.snapshot.index, attempt)
+        self.delivered = False
+        """Whether the follower has everything, the snapshot included."""
         self._log = log
-        self._ranges = [(low, min(high, self.snapshot_index)) for low, high in log.live()]
+        self._ranges = deque((low, min(high, request.snapshot.index)) for low, high in log.live())
         self._next = 0
-        self._number = 0
+        self._complete = False
+        self._acknowledged = 0
+        self._unacknowledged: deque[int] = deque()
         self._last_heard = now
 
     def stalled(self, now: float) -> bool:
         return now - self._last_heard > STALL_S
 
-    def first(self) -> Part:
-        return self._part()
-
-    def acknowledged(self, part: Part, now: float) -> Part | None:
-        """The follower has part `number`: the next one, or None when it was the last."""
-        if not part.matches(self) or part.number != self._number:
-            return None
+    def acknowledged(self, part: Part, now: float) -> None:
+        """The follower has all parts up to that number."""
+        if part.stream != self.stream:
+            return
         self._last_heard = now
-        if self.finished:
-            return None
-        self._number += 1
-        return self._part()
+        while self._unacknowledged and self._acknowledged <= part.number:
+            self._unacknowledged.popleft()
+            self._acknowledged += 1
+        self.delivered = self._complete and not self._unacknowledged
 
-    def _part(self) -> Part:
+    def parts(self) -> list[Part]:
+        """What may be sent now: as much as the window has room for, the snapshot at the end."""
+        parts = []
+        room = WINDOW_BYTES - sum(self._unacknowledged)
+        while room > 0 and not self._complete:
+            part = self._part(self._acknowledged + len(self._unacknowledged))
+            size = sum(map(len, part.body))
+            self._unacknowledged.append(size)
+            room -= size
+            parts.append(part)
+        return parts
+
+    def _part(self, number: int) -> Part:
         entries = self._take()
         if entries:
             heads = tuple((entry.index, entry.term, int(entry.kind)) for entry in entries)
-            bodies = [entry.data for entry in entries]
-            return Part(CHUNK, self.term, self.snapshot_index, self._number, heads, bodies)
-        self.finished = True
-        return Part(
-            FINAL, self.term, self.snapshot_index, self._number, (), encode_message(self.request)
-        )  # fmt: skip
+            return Part(CHUNK, self.stream, number, heads, [entry.data for entry in entries])
+        self._complete = True
+        return Part(FINAL, self.stream, number, (), encode_message(self.request))
 
     def _take(self) -> list[Entry]:
         taken: list[Entry] = []
@@ -97,7 +125,7 @@ class SnapshotSender:
             low, high = self._ranges[0]
             index = max(low, self._next)
             if index > high:
-                self._ranges.pop(0)
+                self._ranges.popleft()
                 continue
             entry = self._log.entry(index)
             self._next = index + 1
@@ -106,29 +134,36 @@ class SnapshotSender:
         return taken
 
 
-@dataclass(slots=True)
 class SnapshotReceiver:
-    """The follower's side: collects the live entries until the snapshot itself arrives."""
+    """The follower's side of one stream: stages its entries in the log, which installs them at the end."""
 
-    term: int
-    snapshot_index: int
-    last_heard: float
-    expected: int = 0
-    kept: list[Entry] = field(default_factory=list)
+    def __init__(self, peer: str, stream: StreamId, log: PartitionLog, now: float) -> None:
+        self.peer = peer
+        self.stream = stream
+        self._log = log
+        self._expected = 0
+        self._last_heard = now
+        log.abandon()
+        self._reception = log.reception
 
     def stalled(self, now: float) -> bool:
-        """Whether the stream was given up, or is over and its snapshot was not needed any more."""
-        return now - self.last_heard > STALL_S
+        return now - self._last_heard > STALL_S
 
     def take(self, part: Part, now: float) -> bool:
-        """Add one part; False when it is not the next one of this stream."""
-        if not part.matches(self) or part.number != self.expected:
+        """Stage one part; False when it is not the next one, or the log has let go of those before it."""
+        if part.number != self._expected or self._log.reception != self._reception:
             return False
-        self.last_heard = now
-        self.expected += 1
-        for (index, term, kind), data in zip(part.entries, part.body, strict=False):
-            self.kept.append(Entry(index, term, EntryKind(kind), bytes(data)))
+        self._last_heard = now
+        self._expected += 1
+        if part.entries:
+            self._log.receive(
+                [
+                    Entry(index, term, EntryKind(kind), bytes(data))
+                    for (index, term, kind), data in zip(part.entries, part.body, strict=True)
+                ]
+            )
         return True
 
-    def acknowledgement(self, part: Part) -> Part:
-        return Part(ACKNOWLEDGED, self.term, self.snapshot_index, part.number, (), ())
+    def acknowledgement(self) -> Acknowledgement:
+        """Of everything taken so far. It must not leave before that is durable."""
+        return Acknowledgement(self.peer, Part(ACKNOWLEDGED, self.stream, self._expected - 1))

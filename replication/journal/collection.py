@@ -38,7 +38,11 @@ class Collector:
         return found
 
     def copy(self, segment: Segment, logs: Iterable[PartitionLog], budget: int) -> int:
-        """Stage up to about `budget` octets of copies of what is alive in `segment`; returns how many."""
+        """Stage up to about `budget` octets of copies of what is alive in `segment`; returns how many.
+
+        Entries of a log that receives a snapshot stay where they are. A copy of one that the
+        snapshot replaces would count as younger than what was received in its place.
+        """
         copied = 0
         for log in logs:
             if log.hard_state_place is not None and log.hard_state_place.segment == segment.number:
@@ -47,6 +51,8 @@ class Collector:
             if log.snapshot_place is not None and log.snapshot_place.segment == segment.number:
                 log.stage_snapshot()
                 copied += log.snapshot_place.length
+            if log.received:
+                continue
             for rows in self._blocks(log, segment.number):
                 if copied >= budget:
                     return copied

@@ -121,6 +121,7 @@ class Journal:
         stage = self._stage
         boundary = stage.active.number
         stage.bury_rows(log.table, 0, len(log.table))
+        log.abandon()
         earlier = self._dropped.get(partition)
         for place in (log.hard_state_place, log.snapshot_place, earlier.place if earlier else None):
             if place is not None:
@@ -141,9 +142,10 @@ class Journal:
         """
         if self._in_flight is not None:
             raise RuntimeError("a batch is being written")
-        if not self._stage.staged.records and not self._free:
+        waiting = self._stage.staged
+        if not waiting.records and not waiting.deaths and not self._free:
             return None
-        staged = self._stage.take() if self._stage.staged.records else Staged()
+        staged = self._stage.take() if waiting.records or waiting.deaths else Staged()
         recycle: list[Segment] = []
         if staged.rolled or not staged.records:
             recycle, self._free = self._free, []
@@ -267,5 +269,6 @@ class Journal:
         log.hard_state_place = replay.hard_state_place
         log.snapshot_place = replay.snapshot_place
         log.installation = replay.body.installation if replay.body is not None else 0
+        log.reception = max(replay.last_reception, log.installation) + 1
         log.restore(replay.hard_state, replay.snapshot, replay.table)
         return log

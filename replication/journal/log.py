@@ -29,6 +29,10 @@ class PartitionLog:
         self.snapshot_place: Place | None = None
         self.installation = 0
         """Number of the last snapshot that was installed from a leader."""
+        self.reception = 1
+        """Number that the next one gets if it is installed with what has been received by now."""
+        self.received = EntryTable()
+        """Entries of that snapshot, which are no part of the log before it is installed."""
         self.bytes_since_snapshot = 0
         """Octets of the records of the entries behind the snapshot."""
         self._hard_state = HardState()
@@ -40,7 +44,7 @@ class PartitionLog:
         self._reader = reader
 
     def restore(self, hard_state: HardState, snapshot: Snapshot | None, table: EntryTable) -> None:
-        """Take over what recovery found; places and `installation` are set by the caller."""
+        """Take over what recovery found; places and numbers are set by the caller."""
         self.table = table
         self._snapshot = snapshot
         self._snapshot_index = snapshot.index if snapshot is not None else 0
@@ -143,6 +147,7 @@ class PartitionLog:
     def append(self, entries: Sequence[Entry]) -> None:
         """Stage entries; they replace everything from the first one's index on.
 
+        What was received for a snapshot is abandoned: whoever sends entries need not send that.
         Raises ValueError if they leave a gap, are not consecutive or reach into the snapshot.
         """
         if not entries:
@@ -154,6 +159,8 @@ class PartitionLog:
             )
         if index <= self.last_index():
             self._truncate(index)
+        if self.received:
+            self.abandon()
         table, stage, generation, partition = self.table, self._stage, self.generation, self.partition
         for entry in entries:
             if entry.index != index:
@@ -179,24 +186,40 @@ class PartitionLog:
         elif old.commit != hard_state.commit:
             self._stage.deferred[self.partition] = self.stage_hard_state
 
-    def install(self, snapshot: Snapshot, kept: Sequence[Entry]) -> None:
-        """Stage a snapshot that came from a leader, in place of everything here.
+    def receive(self, entries: Sequence[Entry]) -> None:
+        """Stage entries that a leader's snapshot refers to, which is to be installed after the last of them.
 
-        `kept` holds the entries up to it that it refers to. They come to life together with the
-        snapshot: a crash in between leaves the old log as it was.
+        They come to life together with it: a crash before it is durable leaves the old log as it was.
+        Raises ValueError if their indexes do not ascend, from call to call as well.
         """
-        kept = sorted(kept, key=lambda entry: entry.index)
-        if kept and kept[-1].index > snapshot.index:
-            raise ValueError(f"entry {kept[-1].index} is behind the snapshot at {snapshot.index}")
-        self._stage.bury_rows(self.table, 0, len(self.table))
-        self.table = EntryTable()
-        self.installation += 1
-        number = U64.pack(self.installation)
-        for entry in kept:
+        received, number = self.received, U64.pack(self.reception)
+        for entry in entries:
+            if received and entry.index <= received.indexes[-1]:
+                raise ValueError(f"entry {entry.index} was received after entry {received.indexes[-1]}")
             payload = (number, entry.data)
             place = self._add(RecordKind.RECEIVED, entry.index, entry.term, payload, entry.kind)
-            self.table.append(entry.index, entry.term, entry.kind, *place)
+            received.append(entry.index, entry.term, entry.kind, *place)
             self._stage.unwritten[place.key] = entry.data
+
+    def abandon(self) -> None:
+        """Let go of what was received since the last snapshot was installed."""
+        if self.received:
+            self._stage.bury_rows(self.received, 0, len(self.received))
+            self.received = EntryTable()
+            self.reception += 1
+
+    def install(self, snapshot: Snapshot) -> None:
+        """Stage a snapshot that came from a leader, with what was received, in place of everything here.
+
+        Raises ValueError if an entry behind the snapshot was received.
+        """
+        received = self.received
+        if received and received.indexes[-1] > snapshot.index:
+            raise ValueError(f"entry {received.indexes[-1]} is behind the snapshot at {snapshot.index}")
+        self._stage.bury_rows(self.table, 0, len(self.table))
+        self.table, self.received = received, EntryTable()
+        self.installation = self.reception
+        self.reception += 1
         self._replace_snapshot(snapshot, len(self.table))
         self.bytes_since_snapshot = 0
         self._stage.staged.ends[self.partition] = (snapshot.index, snapshot.term)

@@ -42,6 +42,8 @@ class PartitionReplay:
     """Entries of KEPT records that are not merged into the table yet."""
     received: dict[int, dict[int, Row]] = field(default_factory=dict)
     """Entries of RECEIVED records, per installation, whose SNAPSHOT has not come."""
+    last_reception: int = 0
+    """Highest installation number of a RECEIVED record, which may have been abandoned."""
 
     def entry(self, index: int, term: int, kind: int, segment: int, offset: int, length: int) -> None:
         """ENTRY supersedes everything from its index on."""
@@ -62,6 +64,7 @@ class PartitionReplay:
             row = (record.term, record.entry_kind, *record.place)
             if record.kind == RecordKind.RECEIVED:
                 self.received.setdefault(mark, {})[record.index] = row
+                self.last_reception = max(self.last_reception, mark)
                 return
             if mark < self.last:
                 self._truncate(mark + 1)

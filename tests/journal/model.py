@@ -75,6 +75,8 @@ class ModelledJournal:
         self.disk = SimulatedDisk(self.chance)
         self.config = config
         self.model: dict[int, ModelPartition] = {}
+        self.received: dict[int, dict[int, Entry]] = {}
+        """What a leader streamed without its snapshot: no part of any state, and lost in a crash."""
         self.history: list[dict[int, ModelPartition]] = [{}]
         self.durable = 0
         self.in_flight: tuple[WriteBatch, int] | None = None
@@ -101,6 +103,7 @@ class ModelledJournal:
             for index in [index for index in model.entries if index > entry.index]:
                 del model.entries[index]
             self._remember()
+        self.received.pop(partition, None)
         self.journal.log(partition).append(entries)
 
     def set_hard_state(self, partition: int, term: int, vote: str | None, commit: int) -> None:
@@ -121,21 +124,35 @@ class ModelledJournal:
         self._remember()
         self.journal.log(partition).compact(snapshot, [(i, i) for i in alive])
 
-    def install(self, partition: int, ahead: int, kept: list[int]) -> None:
-        """Install a leader's snapshot `ahead` entries behind the end, with some entries of its own."""
-        model = self._partition(partition)
-        index, term = max(1, model.last + ahead), model.last_term() + 1
-        snapshot = Snapshot(index, term, MEMBERS, self._data(20))
+    def receive(self, partition: int, ahead: int, sizes: list[int]) -> None:
+        """Take a chunk of a leader's stream, from `ahead` indexes behind the chunk before on."""
+        received = self.received.setdefault(partition, {})
+        first, term = max(received, default=0) + ahead, self._partition(partition).last_term() + 1
         entries = [
-            Entry(index - back, term, EntryKind.NORMAL, self._data(back)) for back in kept if back < index
+            Entry(first + i, term, EntryKind(i % 7 == 6), self._data(size)) for i, size in enumerate(sizes)
         ]
+        received.update((entry.index, entry) for entry in entries)
+        self.journal.log(partition).receive(entries)
+
+    def abandon(self, partition: int) -> None:
+        """The stream ends without its snapshot."""
+        self.received.pop(partition, None)
+        self.journal.log(partition).abandon()
+
+    def install(self, partition: int, ahead: int) -> None:
+        """Install a leader's snapshot `ahead` entries behind the end, with what was received."""
+        model = self._partition(partition)
+        received = self.received.pop(partition, {})
+        index, term = max(1, model.last + ahead, *received), model.last_term() + 1
+        snapshot = Snapshot(index, term, MEMBERS, self._data(20))
         model.snapshot = snapshot
-        model.entries = {entry.index: entry for entry in entries}
+        model.entries = received
         self._remember()
-        self.journal.log(partition).install(snapshot, entries)
+        self.journal.log(partition).install(snapshot)
 
     def drop(self, partition: int) -> None:
         self.model.pop(partition, None)
+        self.received.pop(partition, None)
         self._remember()
         self.journal.drop(partition)
 
@@ -185,6 +202,7 @@ class ModelledJournal:
                 self._stop(self.chance.random() < 0.5)
         self.disk.stop_after = None
         self.in_flight = None
+        self.received = {}
         self._recovered()
 
     # -- comparison -----------------------------------------------------------------------------
@@ -208,6 +226,7 @@ class ModelledJournal:
         expected = {number: [0, 0] for number in self.journal._segments}
         for log in self.journal._logs.values():
             log.table.tally(0, len(log.table), expected)
+            log.received.tally(0, len(log.received), expected)
             for place in (log.hard_state_place, log.snapshot_place):
                 if place is not None:
                     expected[place.segment][0] += 1

@@ -110,15 +110,44 @@ def test_compaction_behind_the_log_or_backwards_is_refused(journal: Journal) -> 
 def test_an_installed_snapshot_replaces_everything(journal: Journal) -> None:
     log = journal.log(1)
     log.append(entries(1, 5))
-    log.install(snapshot(20, 3), [entry(18, 3), entry(15, 2)])
+    log.receive([entry(15, 2)])
+    log.receive([entry(18, 3)])
+    assert (log.last_index(), log.live()) == (5, [])
+    log.install(snapshot(20, 3))
     assert (log.first_index(), log.last_index(), log.term(20)) == (21, 20, 3)
     assert log.live() == [(15, 15), (18, 18)]
     assert log.entry(15) == entry(15, 2)
     with pytest.raises(CompactedError):
         log.entry(5)
     assert commit(journal) == [(1, 20, 3)]
-    with pytest.raises(ValueError, match="behind the snapshot"):
-        log.install(snapshot(20, 3), [entry(21)])
+
+
+def test_entries_are_received_in_order_and_not_from_behind_the_snapshot(journal: Journal) -> None:
+    log = journal.log(1)
+    log.receive([entry(15), entry(21)])
+    with pytest.raises(ValueError, match="entry 21 was received after entry 21"):
+        log.receive([entry(21)])
+    with pytest.raises(ValueError, match="entry 21 is behind the snapshot at 20"):
+        log.install(snapshot(20, 3))
+
+
+def test_what_was_abandoned_is_not_installed(journal: Journal) -> None:
+    log = journal.log(1)
+    log.receive([entry(3), entry(4)])
+    log.abandon()
+    log.receive([entry(2)])
+    log.install(snapshot(20, 3))
+    assert log.live() == [(2, 2)]
+
+
+def test_whoever_appends_does_not_install_what_was_received_before(journal: Journal) -> None:
+    log = journal.log(1)
+    log.receive([entry(3), entry(4)])
+    before = log.reception
+    log.append(entries(1, 2))
+    assert log.reception != before
+    log.install(snapshot(20, 3))
+    assert log.live() == []
 
 
 def test_a_dropped_partition_starts_anew(journal: Journal) -> None:

@@ -48,9 +48,17 @@ class JournalMachine(RuleBasedStateMachine):
     def compact(self, partition: int, back: int, share: float) -> None:
         self.modelled.compact(partition, back, share)
 
-    @rule(partition=PARTITIONS, ahead=st.integers(0, 5), kept=st.lists(st.integers(0, 6), unique=True))
-    def install(self, partition: int, ahead: int, kept: list[int]) -> None:
-        self.modelled.install(partition, ahead, kept)
+    @rule(partition=PARTITIONS, ahead=st.integers(1, 3), sizes=st.lists(SIZES, min_size=1, max_size=4))
+    def receive(self, partition: int, ahead: int, sizes: list[int]) -> None:
+        self.modelled.receive(partition, ahead, sizes)
+
+    @rule(partition=PARTITIONS)
+    def abandon(self, partition: int) -> None:
+        self.modelled.abandon(partition)
+
+    @rule(partition=PARTITIONS, ahead=st.integers(0, 5))
+    def install(self, partition: int, ahead: int) -> None:
+        self.modelled.install(partition, ahead)
 
     @rule(partition=PARTITIONS)
     def drop(self, partition: int) -> None:
@@ -129,6 +137,8 @@ def step(modelled: ModelledJournal, choose: random.Random, partition: int) -> No
             "append",
             "hard state",
             "compact",
+            "receive",
+            "abandon",
             "install",
             "drop",
             "collect",
@@ -137,7 +147,7 @@ def step(modelled: ModelledJournal, choose: random.Random, partition: int) -> No
             "commit",
             "crash",
         ),
-        (35, 10, 10, 3, 3, 9, 6, 6, 11, 7),
+        (35, 10, 10, 9, 2, 4, 3, 9, 6, 6, 11, 7),
     )[0]
     if kind == "append":
         sizes = [choose.choice((0, 3, 50, 300, 1500)) for _ in range(choose.randint(1, 4))]
@@ -148,8 +158,13 @@ def step(modelled: ModelledJournal, choose: random.Random, partition: int) -> No
         )
     elif kind == "compact":
         modelled.compact(partition, choose.choice((0, 0, 1, 3)), choose.choice((0.0, 0.1, 0.5, 1.0)))
+    elif kind == "receive":
+        sizes = [choose.choice((0, 3, 50, 300, 1500)) for _ in range(choose.randint(1, 4))]
+        modelled.receive(partition, choose.choice((1, 1, 2, 4)), sizes)
+    elif kind == "abandon":
+        modelled.abandon(partition)
     elif kind == "install":
-        modelled.install(partition, choose.choice((0, 1, 5)), choose.sample(range(6), choose.randint(0, 4)))
+        modelled.install(partition, choose.choice((0, 1, 5)))
     elif kind == "drop":
         modelled.drop(partition)
     elif kind == "collect":

@@ -246,12 +246,43 @@ def test_an_interrupted_installation_leaves_the_old_log(disk: SimulatedDisk) -> 
     log = journal.log(7)
     log.append(entries(1, 5))
     commit(journal)
-    log.install(snapshot(20, 3), [entry(4, 3, b"other"), entry(18, 3)])
+    log.receive([entry(4, 3, b"other"), entry(18, 3)])
+    log.install(snapshot(20, 3))
     commit(journal)
     disk.corrupt(FIRST, journal.log(7).snapshot_place.offset, 0xFF)  # type: ignore[union-attr]
     log = reopened(disk).log(7)
     assert log.snapshot() is None
     assert log.entries(1, 6, 1 << 20) == entries(1, 5)
+
+
+def test_what_was_received_before_a_restart_is_not_installed_after_it(disk: SimulatedDisk) -> None:
+    journal = opened(disk)
+    journal.log(7).receive([entry(4, 3), entry(5, 3)])
+    commit(journal)
+    journal = reopened(disk)
+    journal.log(7).receive([entry(5, 3, b"again")])
+    journal.log(7).install(snapshot(20, 3))
+    commit(journal)
+    log = reopened(disk).log(7)
+    assert log.live() == [(5, 5)]
+    assert log.entry(5).data == b"again"
+
+
+def test_a_received_entry_counts_although_the_one_it_replaces_was_to_be_copied(disk: SimulatedDisk) -> None:
+    """Nothing of a log is copied forward while it receives: a copy would be the later record."""
+    journal = opened(disk)
+    journal.log(1).append(entries(1, 1, size=3000))
+    journal.log(7).append([entry(1, 1, b"old")])
+    journal.log(9).append(entries(1, 1, size=3000))
+    journal.log(1).compact(snapshot(1), [])
+    commit(journal)
+    log = journal.log(7)
+    log.receive([entry(1, 2, b"new")])
+    assert journal.collect(1 << 20) == 0
+    commit(journal)
+    log.install(snapshot(3, 2))
+    commit(journal)
+    assert reopened(disk).log(7).entry(1) == entry(1, 2, b"new")
 
 
 def truncated_in_the_second_segment(disk: SimulatedDisk) -> Journal:

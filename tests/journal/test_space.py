@@ -48,6 +48,47 @@ def test_one_old_message_never_pins_the_disk(disk: SimulatedDisk) -> None:
     assert journal.log(1).entries(1, 3, 1 << 20) == entries(1, 2)
 
 
+def test_an_abandoned_stream_frees_its_segments_although_nothing_more_is_written(disk: SimulatedDisk) -> None:
+    journal = Journal.open(disk, CONFIG)
+    log = journal.log(1)
+    log.append(entries(1, 2))
+    log.receive(entries(3, 200, size=1000))
+    commit(journal)
+    assert disk.used() > 12 * SEGMENT
+    log.abandon()
+    commit(journal)
+    assert journal.disk_bytes() == 2 * SEGMENT
+    assert disk.used() <= (CONFIG.spare_segments + 2) * SEGMENT
+
+
+def test_what_was_received_before_a_restart_is_freed_by_it(disk: SimulatedDisk) -> None:
+    journal = Journal.open(disk, CONFIG)
+    journal.log(1).append(entries(1, 2))
+    journal.log(1).receive(entries(3, 200, size=1000))
+    commit(journal)
+    journal = reopened(disk)
+    commit(journal)
+    assert journal.disk_bytes() == 2 * SEGMENT
+    assert journal.log(1).entries(1, 3, 1 << 20) == entries(1, 2)
+
+
+def test_an_installed_snapshot_frees_the_log_before_it_and_what_was_abandoned(disk: SimulatedDisk) -> None:
+    journal = Journal.open(disk, CONFIG)
+    log = journal.log(1)
+    log.append(entries(1, 100, size=1000))
+    log.receive(entries(3, 100, size=1000))
+    commit(journal)
+    log.abandon()
+    log.receive(entries(101, 110, size=1000))
+    log.install(snapshot(120, 2))
+    commit(journal)
+    assert journal.disk_bytes() == 2 * SEGMENT
+    assert [log.entry(101), log.entry(110)] == [
+        entries(101, 101, size=1000)[0],
+        entries(110, 110, size=1000)[0],
+    ]
+
+
 def test_freed_files_are_used_again(disk: SimulatedDisk) -> None:
     journal = Journal.open(disk, CONFIG)
     log = journal.log(1)
