@@ -21,5 +21,5 @@ def test_promises_are_kept_under_faults(block: int) -> None:
         history = run_seed(seed).history
         confirmed += history.confirmed
         redelivered += history.redelivered
-    assert confirmed > 100 * SEEDS_A_BLOCK, "the faults leave too little time to confirm anything"
-    assert redelivered > SEEDS_A_BLOCK, "the faults return nothing"
+    assert confirmed > 30 * SEEDS_A_BLOCK, "the faults leave too little time to confirm anything"
+    assert redelivered > 0, "the faults return nothing"
