@@ -70,9 +70,7 @@ def acknowledged(node: HostedNode) -> list[int]:
 
 
 def live(log: PartitionLog) -> dict[int, bytes]:
-    return {
-        index: log.entry(index).data for low, high in log.live() for index in range(low, high + 1)
-    }  # fmt: skip
+    return {index: log.entry(index).data for low, high in log.live() for index in range(low, high + 1)}
 
 
 class TestSender:
@@ -165,7 +163,7 @@ class TestReceiver:
             assert each.machine.restored == [log.snapshot()]
 
     def test_a_snapshot_that_is_not_needed_leaves_nothing(self) -> None:
-        """The log got the same entries by another road meanwhile, as appends of a term's leader."""
+        """The leader missed the last acknowledgement of an earlier attempt."""
         node, log = HostedNode("b"), leader_log(20)
         hand(node, all_parts(sender_of(log)))
         node.sync()
