@@ -152,7 +152,7 @@ class Client:
         self._places = places
         self._lives = count(1)
         self._tries = 0
-        self._connection: AsyncioConnection | None = None
+        self._connection: Any = None
         self._channel: Any = None
         self._finishing = False
 
@@ -186,7 +186,7 @@ class Client:
         self._tries += 1
         self.loop.call_later(RECONNECT_S, self.connect)
 
-    def _connected(self, connection: AsyncioConnection) -> None:
+    def _connected(self, connection: Any) -> None:
         if self._finishing:
             connection.close()
         elif connection is self._connection:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from chaos.history import (
     Closed,
     Confirmed,
@@ -55,6 +57,6 @@ def fault(node: str, start: float, end: float, kind: str = "killed") -> list[Eve
     return [Faulted(start, node, kind, ("q",)), Recovered(end, node)]
 
 
-def in_time(*parts: list[Event]) -> list[Event]:
+def in_time(*parts: Iterable[Event]) -> list[Event]:
     """All events by their time, as a recorder would have them."""
     return sorted((event for part in parts for event in part), key=lambda event: event.time)

@@ -39,7 +39,7 @@ class NotInTimeError(AssertionError):
     """Something that had to become true did not."""
 
 
-def until(condition: Callable[[], T], what: str | Callable[[], str], seconds: float = START_S) -> T:
+def until(condition: Callable[[], T | None], what: str | Callable[[], str], seconds: float = START_S) -> T:
     """Asks again until the condition holds, and returns its value.
 
     Raises NotInTimeError, which says `what` was waited for, after `seconds`.

@@ -42,9 +42,9 @@ def test_publish_on_one_node_and_iterate_on_another(cluster: Cluster, name: str)
                 await exchange.publish(message, "news.today")
             bodies = []
             async with queue.iterator() as messages:
-                async for message in messages:
-                    async with message.process():
-                        bodies.append(message.body)
+                async for arrived in messages:
+                    async with arrived.process():
+                        bodies.append(arrived.body)
                     if len(bodies) == 100:
                         break
             return bodies

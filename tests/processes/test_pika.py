@@ -19,7 +19,7 @@ PERSISTENT = pika.BasicProperties(delivery_mode=2)
 
 def take(channel: BlockingChannel, queue: str, count: int) -> list[bytes]:
     """So many bodies from a consumer, acknowledged; fails when a second passes without one."""
-    bodies = []
+    bodies: list[bytes] = []
     for method, _, body in channel.consume(queue, inactivity_timeout=5.0):
         assert method is not None, f"only {len(bodies)} of {count} came: {bodies}"
         bodies.append(body)
@@ -309,12 +309,13 @@ def test_exclusive_queues_are_one_connections_own_and_go_with_it(channel: Connec
     holder.queue_declare(name, exclusive=True)
     holder.basic_publish("", name, b"mine")
     assert get(holder, name)[2] == b"mine"
-    for attempt in (
+    attempts: tuple[Callable[[BlockingChannel], Any], ...] = (
         lambda ch: ch.queue_declare(name, exclusive=True),
         lambda ch: ch.queue_declare(name, passive=True),
         lambda ch: ch.basic_get(name),
         lambda ch: ch.queue_delete(name),
-    ):
+    )
+    for attempt in attempts:
         asking = other.connection.channel()
         with pytest.raises(ChannelClosedByBroker) as closed:
             attempt(asking)
@@ -330,7 +331,7 @@ def exists(channel: BlockingChannel, queue: str) -> bool:
         asking.queue_declare(queue, passive=True)
     except ChannelClosedByBroker as closed:
         assert closed.reply_code in (404, 405)
-        return closed.reply_code == 405
+        return bool(closed.reply_code == 405)
     asking.close()
     return True
 
