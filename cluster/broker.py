@@ -45,6 +45,10 @@ FRONT_END_GRACE_S: Final = 1.0
 NUDGE_S: Final = 0.15
 """A group without a leader is not left to its time-out: its replicas campaign in this distance."""
 
+DELIVERY_BACKLOG_BYTES: Final = 12 * 1024 * 1024
+"""Octets that may wait for a peer before its consumers are given more: what overflows its queue in the
+transport is dropped."""
+
 TURN_PASSES: Final = 4
 """Rounds of work in one turn, before sockets get theirs."""
 
@@ -90,6 +94,7 @@ class Broker:
         self.links: dict[int, PartitionLink] = {}
         self.connected: dict[str, None] = {}
         self.local_queues: dict[int, Semantics] = {}
+        self.backlog: Callable[[str], int] = _none
         self.on_wanted: Callable[[], None] = _nothing
         self.on_unused: Callable[[int], None] = _nothing
         self.on_rebuilding: Callable[[], None] = _nothing
@@ -393,6 +398,14 @@ class Broker:
         nodes = self.catalog.state.nodes.values()
         return self.catalog.fresh(self.now) and all(node.front_end != front_end for node in nodes)
 
+    def room(self, front_end: int) -> int | None:
+        if front_end == self.front_end:
+            return None
+        for node in self.catalog.state.nodes.values():
+            if node.front_end == front_end:
+                return DELIVERY_BACKLOG_BYTES - self.backlog(node.name)
+        return 0
+
     def owner_active(self, partition: int, term: int) -> None:
         self._owner_announced(partition, self.node, term)
         self._announce(list(self.connected))
@@ -417,6 +430,11 @@ class Broker:
         if not self._dirty_owners:
             self.wanted()
         self._dirty_owners[owner.partition] = owner
+
+
+def _none(_peer: str) -> int:
+    """What is sent leaves at once, unless the process says otherwise."""
+    return 0
 
 
 def _nothing(*_: object) -> None:

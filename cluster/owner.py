@@ -37,7 +37,6 @@ from node.engine.entry import (
     encode_forget,
     encode_mark,
     encode_purge,
-    encode_return,
 )
 from node.engine.partition import Applied, PartitionMachine
 
@@ -253,18 +252,12 @@ class PartitionOwner:
         for queue, owner in self.queues.items():
             consumers = owner.consumer_count
             unsure = list(owner.held.ranges()) if front_end in owner.awaited else []
-            self._record_return(queue, owner, owner.lost_front_end(front_end), failed=True)
-            self._record_return(queue, owner, unsure, failed=False)
+            self.proposal.add_return(queue, owner.state, owner.lost_front_end(front_end), failed=True)
+            self.proposal.add_return(queue, owner.state, unsure, failed=False)
             self._serving.mark(queue)
             if consumers and not owner.consumer_count:
                 self._context.queue_unused(queue)
         self._context.owner_dirty(self)
-
-    def _record_return(self, queue: int, owner: QueueOwner, ranges: Ranges, *, failed: bool) -> None:
-        """Let later owners know that messages may have reached a consumer."""
-        alive = [part for one in ranges for part in owner.state.alive.intersection(*one)]
-        if alive:
-            self.operation(encode_return(queue, alive, failed))
 
     def front_end_dead(self, front_end: int) -> None:
         """A front end's process is gone for good.
@@ -286,12 +279,10 @@ class PartitionOwner:
             state.port.resync()
             return
         state.next_number = number + 1
-        if number <= max(self.machine.number_of(front_end), state.accepted):
-            self.after_proposed(lambda: self._acknowledge(front_end, number))
-            return
-        state.accepted = number
-        if take_batch(self, front_end, number, data):
-            self.after_proposed(lambda: self._acknowledge(front_end, number))
+        known = number <= max(self.machine.number_of(front_end), state.accepted)
+        state.accepted = max(state.accepted, number)
+        if known or take_batch(self, front_end, number, data):
+            self.after_proposed(partial(self._acknowledge, front_end, number))
         self._context.owner_dirty(self)
 
     def mark(self, queue: int) -> None:
@@ -373,21 +364,19 @@ class PartitionOwner:
     def detach(self, front_end: int, epoch: int, consumer: int) -> None:
         if self._state(front_end, epoch) is None:
             return
-        queue = self._consumers.pop((front_end, consumer), None)
-        owner = None if queue is None else self.queues.get(queue)
-        if queue is not None and owner is not None:
-            owner.detach(front_end, consumer)
-            if not owner.consumer_count:
+        queue = self._consumers.pop((front_end, consumer), 0)
+        if queue in self.queues:
+            self.queues[queue].detach(front_end, consumer)
+            if not self.queues[queue].consumer_count:
                 self._context.queue_unused(queue)
 
     def credit(self, front_end: int, epoch: int, limits: list[tuple[int, int]]) -> None:
         if self._state(front_end, epoch) is None:
             return
         for consumer, limit in limits:
-            queue = self._consumers.get((front_end, consumer))
-            owner = None if queue is None else self.queues.get(queue)
-            if queue is not None and owner is not None:
-                owner.credit(front_end, consumer, limit)
+            queue = self._consumers.get((front_end, consumer), 0)
+            if queue in self.queues:
+                self.queues[queue].credit(front_end, consumer, limit)
                 self._serving.mark(queue)
         self._context.owner_dirty(self)
 
@@ -448,9 +437,11 @@ class PartitionOwner:
             self._hold_until = None
             for queue, owner in self.queues.items():
                 if owner.held:
-                    self._record_return(queue, owner, list(owner.held.ranges()), failed=False)
+                    self.proposal.add_return(queue, owner.state, list(owner.held.ranges()), failed=False)
                     owner.release_held(redelivered=True)
                     self._serving.mark(queue)
+            self._context.owner_dirty(self)
+        if self._serving.retry_crowded():
             self._context.owner_dirty(self)
         if self.active and now >= self._bury_at:
             self._bury(now)
@@ -484,6 +475,10 @@ class PartitionOwner:
                 self.proposal.add_operation(encode_mark(queue, mark))
                 self.proposal.committed.append(partial(self._serving.mark, queue))
         self.awaiting_marks.clear()
+
+    def room(self, front_end: int) -> int | None:
+        """Octets of deliveries that there is room for on the way to a front end; None: no bound."""
+        return self._context.room(front_end)
 
     def serve(self) -> None:
         """Hand out what is ready."""

@@ -32,6 +32,9 @@ class OwnerContext(Protocol):
     def front_end_dead(self, front_end: int) -> bool:
         """Whether the front end's process is gone for good, and will never send anything again."""
 
+    def room(self, front_end: int) -> int | None:
+        """Octets that may be queued for a front end's node now; None for one in this process."""
+
     def owner_active(self, partition: int, term: int) -> None:
         """This node has become the partition's owner and takes greetings."""
 

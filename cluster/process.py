@@ -160,6 +160,7 @@ class NodeProcess:
         )
         broker = Broker(config, self.journal, self.transport.send, random.random, self.clock())
         broker.on_wanted = self.wanted
+        broker.backlog = self.transport.backlog
         broker.on_rebuilding = self._begin_rebuilding
         return broker
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from cluster.ports import ConsumerTerms, FrontEndPort
-from node.engine.entry import OWNER, Buffer, encode_batch, encode_entry
+from cluster.ports import ConsumerTerms, FrontEndPort, Ranges
+from node.engine.entry import OWNER, Buffer, encode_batch, encode_entry, encode_return
+from node.engine.queue import QueueState
 
 SEQUENCES_PER_TERM_BITS: Final = 36
 """Each term numbers from its own base: a number that a soft message of an earlier owner had is
@@ -61,6 +62,12 @@ class Proposal:
         """An operation of the owner's own."""
         self.operations.append(operation)
         self.size += len(operation)
+
+    def add_return(self, queue: int, state: QueueState, ranges: Ranges, *, failed: bool) -> None:
+        """Let later owners know that messages may have reached a consumer."""
+        alive = [part for one in ranges for part in state.alive.intersection(*one)]
+        if alive:
+            self.add_operation(encode_return(queue, alive, failed))
 
     def __bool__(self) -> bool:
         return self.size > 0

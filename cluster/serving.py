@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import accumulate, islice, repeat, takewhile
 from typing import TYPE_CHECKING, Final
 
 from cluster.contents import Contents
 from cluster.ports import FIRST_CONSUMER, GET_LINK, GET_LINK_NO_ACK, Delivery
 from node.engine.dispatch import Grant, QueueOwner
 from node.engine.entry import OWNER, encode_settle
+from node.runs import Run
 
 if TYPE_CHECKING:
     from cluster.owner import PartitionOwner
@@ -38,14 +41,22 @@ class Serving:
         self._contents = contents
         self._dirty: dict[int, None] = {}
         self._gets: dict[tuple[int, int, int], deque[int]] = {}
+        self._crowded: set[int] = set()
 
     def clear(self) -> None:
         self._dirty.clear()
+        self._crowded.clear()
         self._gets.clear()
 
     def mark(self, queue: int) -> None:
         """Something changed that may let the queue hand out messages."""
         self._dirty[queue] = None
+
+    def retry_crowded(self) -> bool:
+        """There may be room again on the way to front ends; whether a queue waits for that."""
+        crowded, self._crowded = sorted(self._crowded), set()
+        self._dirty.update(dict.fromkeys(crowded))
+        return bool(crowded)
 
     @property
     def dirty(self) -> bool:
@@ -93,17 +104,69 @@ class Serving:
 
     # -- contents -------------------------------------------------------------------------------
 
-    def hand_out(self, owner: QueueOwner, queue: int) -> list[Handout]:
+    def hand_out(self, owner: QueueOwner, queue: int, room: Room) -> list[Handout]:
         """Grant what can be granted now, with contents."""
+        fitting = Fitting(owner, self._contents, room)
         handouts = []
-        for grant in owner.dispatch(DISPATCH_BUDGET):
+        for grant in owner.dispatch(DISPATCH_BUDGET, fitting):
             source = owner.soft if grant.soft else self._contents
             deliveries = [
                 Delivery(grant.consumer, queue, first, grant.redelivered, run)
                 for first, run in source.runs(grant.first, grant.last)
             ]
             handouts.append(Handout(grant, queue, deliveries))
+        if owner.crowded:
+            self._crowded.add(queue)
         return handouts
+
+
+Room = Callable[[int], int | None]
+"""Octets that may be sent to a front end now; None: as many as its consumers have credit for."""
+
+
+class Fitting:
+    """Bounds what one dispatch grants by the room on the way to each front end (`dispatch.Fit`).
+
+    Consumers' credit counts messages, whose size an owner learns only from their contents. What did not
+    fit would be dropped, and is gone where its removal was committed before.
+    """
+
+    def __init__(self, owner: QueueOwner, contents: Contents, room: Room) -> None:
+        self._owner = owner
+        self._contents = contents
+        self._room = room
+        self._left: dict[int, int] = {}
+
+    def __call__(self, front_end: int, first: int, last: int, soft: bool) -> int:
+        left = self._left.get(front_end)
+        if left is None:
+            room = self._room(front_end)
+            if room is None:
+                return last
+            left = room
+        fitting = first - 1
+        source = self._owner.soft if soft else self._contents
+        for start, run in source.runs(first, last) if left > 0 else ():
+            count = fitting_messages(run, left)
+            left -= len(run.raw) if count == run.count else sum(islice(lengths_of(run), count))
+            fitting = start + count - 1
+            if count < run.count:
+                left = 0
+                break
+        self._left[front_end] = left
+        return fitting
+
+
+def lengths_of(run: Run) -> Iterable[int]:
+    return run.lengths if run.lengths is not None else repeat(run.stride, run.count)
+
+
+def fitting_messages(run: Run, octets: int) -> int:
+    """How many messages of the run fit into `octets`, of which one fits always if any is left."""
+    if len(run.raw) <= octets:
+        return run.count
+    count = sum(1 for _ in takewhile(octets.__ge__, accumulate(lengths_of(run))))
+    return max(count, 1) if octets > 0 else 0
 
 
 def serve(owner: PartitionOwner, serving: Serving) -> None:
@@ -113,7 +176,7 @@ def serve(owner: PartitionOwner, serving: Serving) -> None:
         queue = owner.queues.get(number)
         if queue is None:
             continue
-        for handout in serving.hand_out(queue, number):
+        for handout in serving.hand_out(queue, number, owner.room):
             if not handout.grant.removal:
                 _hand_over(owner, serving, handout, outgoing)
             elif handout.grant.soft:

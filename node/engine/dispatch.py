@@ -17,7 +17,7 @@ Places of a message that the queue still needs:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -60,6 +60,10 @@ class Settled:
     durable: list[Range]
 
 
+Fit = Callable[[int, int, int, bool], int]
+"""(front end, first, last, soft) → the last message of the range that there is room for; first - 1: none."""
+
+
 @dataclass(slots=True, eq=False)
 class Consumer:
     """One consumer: gets messages while `sent < limit`, both counted from its beginning."""
@@ -85,8 +89,24 @@ class QueueOwner:
     """
 
     __slots__ = (
-        "_acking", "_asked_mark", "_exclusive", "_granted", "_lines", "_lost", "_priorities", "awaited",
-        "blocked", "consumer_count", "consumers", "held", "leases", "ready", "redelivered", "soft", "state",
+        "_acking",
+        "_asked_mark",
+        "_exclusive",
+        "_granted",
+        "_lines",
+        "_lost",
+        "_priorities",
+        "awaited",
+        "blocked",
+        "consumer_count",
+        "consumers",
+        "crowded",
+        "held",
+        "leases",
+        "ready",
+        "redelivered",
+        "soft",
+        "state",
     )  # fmt: skip
 
     def __init__(self, state: QueueState, fresh: bool = False) -> None:
@@ -101,6 +121,7 @@ class QueueOwner:
         self.consumer_count = 0
         self.awaited: set[int] = set()
         self.blocked = False
+        self.crowded = False
         self._lost = False
         # Consumers with credit stand in line, one line for each priority, highest first.
         self._lines: dict[int, deque[Consumer]] = {}
@@ -222,14 +243,16 @@ class QueueOwner:
         self.soft.add(first, run)
         self.ready.add(first, first + run.count - 1)
 
-    def dispatch(self, budget: int) -> list[Grant]:
+    def dispatch(self, budget: int, fit: Fit | None = None) -> list[Grant]:
         """Grant up to `budget` ready messages, oldest first, to consumers with credit.
 
         Higher priorities first; within one, consumers take turns, each with an equal share of what
-        is ready, so that few consumers get long ranges and no consumer waits for ever.
+        is ready, so that few consumers get long ranges and no consumer waits for ever. `fit` says
+        how much of a range there is room for on the way to a front end; `crowded` tells afterwards
+        that there was not room for all.
         """
         grants: list[Grant] = []
-        self.blocked = False
+        self.blocked = self.crowded = False
         for priority in self._priorities:
             line = self._lines[priority]
             stopped: list[Consumer] = []
@@ -240,7 +263,7 @@ class QueueOwner:
                     share = -(-min(len(self.ready), budget) // turns)
                 turns -= 1
                 consumer = line.popleft()
-                granted = self._serve(consumer, min(budget, share), grants)
+                granted = self._serve(consumer, min(budget, share), grants, fit)
                 budget -= granted
                 if not granted:
                     stopped.append(consumer)
@@ -253,7 +276,7 @@ class QueueOwner:
                 line.extendleft(reversed(stopped))
         return grants
 
-    def _serve(self, consumer: Consumer, share: int, grants: list[Grant]) -> int:
+    def _serve(self, consumer: Consumer, share: int, grants: list[Grant], fit: Fit | None) -> int:
         """Grant up to `share` messages within the consumer's credit; return how many."""
         granted = 0
         share = min(share, consumer.limit - consumer.sent)
@@ -277,6 +300,12 @@ class QueueOwner:
             if self.redelivered:
                 redelivered, upto = self.redelivered.span(first)
                 last = last if upto is None else min(last, upto)
+            if fit is not None:
+                room = fit(consumer.front_end, first, last, soft)
+                self.crowded = self.crowded or room < last
+                if room < first:
+                    break
+                last = room
             self.ready.remove(first, last)
             self._lease(holder).add(first, last)
             grants.append(Grant(consumer.front_end, consumer.number, first, last, redelivered, removal, soft))

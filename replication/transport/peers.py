@@ -238,6 +238,11 @@ class PeerTransport:
         self._dirty[peer] = link
         return link.outbox.put(parts)
 
+    def backlog(self, peer: str) -> int:
+        """Octets that wait here for a peer, beside those on their way to it."""
+        link = self._peers.get(peer)
+        return link.outbox.queued if link is not None else 0
+
     def flush(self) -> None:
         """Send what was queued: one batch for each peer, as long as it fits into `batch_bytes`."""
         dirty = self._dirty

@@ -1,0 +1,96 @@
+"""What an owner grants is bounded by the room on the way to a front end."""
+
+from __future__ import annotations
+
+from array import array
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.contents import Contents
+from cluster.serving import Room, Serving, fitting_messages
+from node.engine.dispatch import QueueOwner
+from node.engine.entry import Semantics
+from node.engine.partition import PartitionMachine
+from node.engine.queue import QueueState
+from node.runs import Run
+from tests.cluster.recorders import run_of
+
+QUEUE = 5
+FAR, NEAR = 70, 71
+CONSUMER = 16
+
+
+class NoEntries:
+    """A log that is never asked: these messages are in none."""
+
+    def data(self, index: int) -> bytes:
+        raise KeyError(index)
+
+
+class Queue:
+    """A queue of soft messages with one consumer on each of two front ends."""
+
+    def __init__(self, count: int, size: int) -> None:
+        self.owner = QueueOwner(QueueState(Semantics.AT_LEAST_ONCE), fresh=True)
+        self.owner.add_soft(1, run_of(count, size, persistent=False))
+        self.serving = Serving(Contents(PartitionMachine(), NoEntries()))
+
+    def consume(self, front_end: int) -> None:
+        self.owner.attach(front_end, CONSUMER)
+        self.owner.credit(front_end, CONSUMER, 1000)
+
+    def hand_out(self, room: Room) -> dict[int, int]:
+        """Octets granted to each front end."""
+        granted: dict[int, int] = {}
+        for handout in self.serving.hand_out(self.owner, QUEUE, room):
+            octets = sum(len(delivery.run.raw) for delivery in handout.deliveries)
+            granted[handout.grant.front_end] = granted.get(handout.grant.front_end, 0) + octets
+        return granted
+
+
+def test_no_more_is_granted_than_there_is_room_for() -> None:
+    queue = Queue(100, 1000)
+    queue.consume(FAR)
+    assert queue.hand_out(lambda _: 10_500) == {FAR: 10_000}
+    assert queue.owner.crowded
+    assert queue.hand_out(lambda _: 0) == {}
+    assert len(queue.owner.ready) == 90
+
+
+def test_a_queue_that_was_crowded_is_tried_again() -> None:
+    queue = Queue(100, 1000)
+    queue.consume(FAR)
+    queue.hand_out(lambda _: 1)
+    assert not queue.serving.dirty
+    queue.serving.retry_crowded()
+    assert queue.serving.take_dirty() == [QUEUE]
+
+
+def test_a_front_end_without_room_does_not_hold_up_another() -> None:
+    queue = Queue(100, 1000)
+    queue.consume(FAR)
+    queue.consume(NEAR)
+    granted = queue.hand_out(lambda front_end: None if front_end == NEAR else 0)
+    assert granted == {NEAR: 100_000}
+
+
+def test_a_message_larger_than_all_room_goes_alone() -> None:
+    queue = Queue(3, 50_000)
+    queue.consume(FAR)
+    assert queue.hand_out(lambda _: 10) == {FAR: 50_000}
+
+
+@pytest.mark.parametrize("octets", [-5, 0])
+def test_nothing_fits_where_there_is_no_room(octets: int) -> None:
+    assert fitting_messages(run_of(3), octets) == 0
+
+
+@given(st.lists(st.integers(1, 400), min_size=1, max_size=30), st.integers(1, 5000))
+def test_messages_of_any_size_are_counted_up_to_the_room(sizes: list[int], octets: int) -> None:
+    run = Run("", "q", 1, True, len(sizes), 0, 0, array("I", sizes), max(sizes), bytes(sum(sizes)))
+    count = fitting_messages(run, octets)
+    assert 1 <= count <= len(sizes)
+    assert count == 1 or sum(sizes[:count]) <= octets
+    assert count == len(sizes) or sum(sizes[: count + 1]) > octets
