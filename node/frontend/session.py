@@ -106,7 +106,9 @@ class Session:
 
     def take_output(self) -> bytes:
         output = self.connection.take_output()
-        self._carry_out(self.connection.take_effects())
+        wanted = self.connection.take_effects()
+        if wanted:
+            self._carry_out(wanted)
         return output
 
     def _carry_out(self, wanted: list[effects.Effect]) -> None:
