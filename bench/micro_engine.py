@@ -16,17 +16,11 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from node.engine.dispatch import QueueOwner
-from node.engine.entry import (
-    OWNER,
-    Semantics,
-    encode_batch,
-    encode_create_queue,
-    encode_entry,
-    encode_publish,
-    encode_settle,
-)
+from node.engine.entry import encode_batch, encode_entry
 from node.engine.exchange import Exchanges
 from node.engine.matching import Binding, Destination, DestinationKind
+from node.engine.operation_format import encode_create_queue, encode_publish, encode_settle
+from node.engine.operations import OWNER, Semantics
 from node.engine.partition import PartitionMachine
 from node.engine.ranges import RangeSet
 from node.runs import Run

@@ -30,7 +30,7 @@ from cluster.link_protocol import (
 from cluster.owner import PartitionOwner
 from cluster.partitions import Partitions
 from cluster.ports import FrontEndPort
-from node.engine.entry import Semantics
+from node.engine.operations import Semantics
 from replication.host import RAFT_TAG, SNAPSHOT_TAG, Host, Machine, Writer
 from replication.journal import Journal
 from replication.raft import Entry, Membership, NotLeaderError, RaftConfig
@@ -158,7 +158,7 @@ class Broker:
         elif tag == TO_OWNER:
             owner = self.owners.get(address(parts)[0])
             if owner is not None:
-                receive_for_owner(owner, parts)
+                receive_for_owner(owner.reception, parts)
         elif tag == TO_FRONT_END:
             partition, front_end = address(parts)
             link = self.links.get(partition)
@@ -206,7 +206,7 @@ class Broker:
         definition = self.catalog.state.nodes.get(peer)
         for owner in self.owners.values():
             if owner.active and definition is not None:
-                owner.lost_words(definition.front_end)
+                owner.reception.lost_words(definition.front_end)
                 self.partitions.ask_greeting(owner, definition.front_end)
         self.wanted()
 
@@ -319,7 +319,7 @@ class Broker:
             return
         self._announced[partition] = (node, term)
         if node == self.node:
-            link.owner_elected(node, term, self.owners[partition])
+            link.owner_elected(node, term, self.owners[partition].reception)
         else:
             link.owner_elected(node, term, RemoteOwner(partition, partial(self._send, node)))
 
@@ -343,7 +343,7 @@ class Broker:
             definition = self.catalog.state.nodes.get(peer)
             if definition is not None and definition.front_end:
                 for owner in self.owners.values():
-                    owner.front_end_lost(definition.front_end)
+                    owner.reception.front_end_lost(definition.front_end)
                 self._abandon_transient(definition.front_end)
 
     def _abandon_transient(self, front_end: int) -> None:

@@ -21,10 +21,10 @@ from cluster.definitions import (
     to_plain,
 )
 from cluster.packing import pack, unpack
-from node.engine.entry import Semantics
 from node.engine.errors import NotFoundError, PreconditionFailedError, Refusal
 from node.engine.exchange import PREDECLARED, Exchange, ExchangeKind, Exchanges
 from node.engine.matching import Binding, Destination, DestinationKind
+from node.engine.operations import Semantics
 
 VERSION: Final = 1
 FIRST_QUEUE_PARTITION: Final = 1

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from node.engine.entry import Semantics
+from node.engine.operations import Semantics
 
 
 class PartitionKind(StrEnum):

@@ -10,13 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from node.engine.entry import (
+from node.engine.operation_format import (
     Buffer,
-    Discard,
-    Operation,
-    Publish,
-    Return,
-    Settle,
     encode_discard,
     encode_publish,
     encode_return,
@@ -24,6 +19,7 @@ from node.engine.entry import (
     read_operations,
     read_run,
 )
+from node.engine.operations import Discard, Operation, Publish, Return, Settle
 from node.runs import Run
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from cluster.ports import GET_LINK, ConsumerTerms, Delivery, OwnerPort, Ranges
-from node.engine.entry import encode_discard, encode_publish, encode_return, encode_settle
+from node.engine.operation_format import encode_discard, encode_publish, encode_return, encode_settle
 from node.engine.ranges import RangeSet
 from node.frontend.ports import Subscriber
 from node.runs import Run

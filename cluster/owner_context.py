@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from cluster.ports import FrontEndPort
-from node.engine.entry import Semantics
+from node.engine.operations import Semantics
 
 if TYPE_CHECKING:
     from cluster.owner import PartitionOwner

@@ -82,7 +82,7 @@ class Partitions(Observer):
         """A node runs anew: what its former process held is nobody's."""
         for owner in self.owners.values():
             if previous:
-                owner.front_end_dead(previous)
+                owner.reception.front_end_dead(previous)
             if owner.active:
                 # It may have greeted this owner before the owner could know of it.
                 self.ask_greeting(owner, node.front_end)

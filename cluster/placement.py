@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from cluster.definitions import SEMANTICS_NAMES
-from node.engine.entry import Semantics
 from node.engine.errors import PreconditionFailedError
+from node.engine.operations import Semantics
 from node.frontend.ports import QueueDeclaration
 
 DEFAULT_GROUP_SIZE: Final = 3

@@ -62,7 +62,7 @@ class OwnerPort(Protocol):
         """Begin an epoch; these are all the consumers that the front end has on the partition."""
 
     def operations(self, front_end: int, epoch: int, number: int, data: bytes) -> None:
-        """One numbered batch of operations (`node.engine.entry`)."""
+        """One numbered batch of operations (`node.engine.operation_format`)."""
 
     def held(self, front_end: int, epoch: int, leases: dict[int, Ranges]) -> None:
         """End of the greeting: the leases, by queue, that the front end still holds."""

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cluster.ports import ConsumerTerms, FrontEndPort, Ranges
-from node.engine.entry import OWNER, Buffer, encode_batch, encode_entry, encode_return
+from node.engine.entry import encode_batch, encode_entry
+from node.engine.operation_format import Buffer, encode_return
+from node.engine.operations import OWNER
 from node.engine.queue import QueueState
 
 SEQUENCES_PER_TERM_BITS: Final = 36

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 from cluster.contents import Contents
 from cluster.ports import FIRST_CONSUMER, GET_LINK, GET_LINK_NO_ACK, Delivery
 from node.engine.dispatch import Grant, QueueOwner
-from node.engine.entry import OWNER, encode_settle
+from node.engine.operation_format import encode_settle
+from node.engine.operations import OWNER
 from node.runs import Run
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ def serve(owner: PartitionOwner, serving: Serving) -> None:
             else:
                 _remove_first(owner, serving, queue, handout)
         for front_end, request in serving.refused(queue, number):
-            owner.answer(front_end, request, None)
+            owner.reception.answer(front_end, request, None)
         if queue.blocked:
             owner.await_mark(number)
     owner.send(outgoing)
@@ -222,4 +223,4 @@ def _hand_over(owner: PartitionOwner, serving: Serving, handout: Handout, outgoi
         for i in range(one.run.count)
     )
     for request, one in zip(serving.served(handout.queue, grant), ones, strict=False):
-        owner.answer(grant.front_end, request, left, one)
+        owner.reception.answer(grant.front_end, request, left, one)

@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from node.engine.entry import OWNER, Semantics
 from node.engine.errors import AccessRefusedError
+from node.engine.operations import OWNER, Semantics
 from node.engine.queue import QueueState
 from node.engine.ranges import Range, RangeSet
 from node.engine.soft import SoftMessages

@@ -15,28 +15,21 @@ from struct import Struct
 from struct import error as StructError
 from typing import Any, Final
 
-from node.engine.entry import (
+from node.engine.entry import EntryMessages, OpBatch, encode_batch, encode_entry, read_batches
+from node.engine.operation_format import Buffer, encode_publish, read_operations, read_run
+from node.engine.operations import (
     OWNER,
     Attach,
-    Buffer,
     CreateQueue,
     Detach,
     Discard,
     DropQueue,
-    EntryMessages,
     Forget,
     Mark,
-    OpBatch,
     Publish,
     Purge,
     Return,
     Settle,
-    encode_batch,
-    encode_entry,
-    encode_publish,
-    read_batches,
-    read_operations,
-    read_run,
 )
 from node.engine.queue import QueueState
 from node.engine.ranges import Range, RangeSet, decode_array, encode_array

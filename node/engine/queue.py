@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from struct import Struct
 
-from node.engine.entry import Semantics
+from node.engine.operations import Semantics
 from node.engine.ranges import Range, RangeSet
 
 _HEAD = Struct("<BQII")

@@ -15,7 +15,8 @@ from cluster.link_protocol import (
     receive_for_owner,
 )
 from cluster.ports import GET_LINK, Delivery
-from node.engine.entry import Settle, read_operations
+from node.engine.operation_format import read_operations
+from node.engine.operations import Settle
 from tests.cluster.recorders import RecordedFrontEnd, RecordedOwner, RecordedSubscriber, run_of
 
 QUEUE = 5

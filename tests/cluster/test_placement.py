@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from cluster.placement import place
-from node.engine.entry import Semantics
 from node.engine.errors import PreconditionFailedError
+from node.engine.operations import Semantics
 from node.frontend.ports import QueueDeclaration
 
 MEMBERS = ("n1", "n2", "n3", "n4")

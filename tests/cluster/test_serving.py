@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cluster.contents import Contents
 from cluster.serving import Room, Serving, fitting_messages
 from node.engine.dispatch import QueueOwner
-from node.engine.entry import Semantics
+from node.engine.operations import Semantics
 from node.engine.partition import PartitionMachine
 from node.engine.queue import QueueState
 from node.runs import Run

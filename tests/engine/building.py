@@ -7,14 +7,9 @@ from collections.abc import Iterable, Sequence
 
 from hypothesis import strategies as st
 
-from node.engine.entry import (
-    OWNER,
-    Buffer,
-    EntryMessages,
-    encode_batch,
-    encode_entry,
-    encode_publish,
-)
+from node.engine.entry import EntryMessages, encode_batch, encode_entry
+from node.engine.operation_format import Buffer, encode_publish
+from node.engine.operations import OWNER
 from node.runs import Run
 
 SKIP = 3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from node.engine.dispatch import Grant, QueueOwner
-from node.engine.entry import Semantics
+from node.engine.operations import Semantics
 from node.engine.queue import QueueState
 
 UNLIMITED = 1 << 62

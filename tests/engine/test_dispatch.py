@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from node.engine.dispatch import ExclusiveConsumerError, Grant, QueueOwner
-from node.engine.entry import OWNER, Semantics
+from node.engine.operations import OWNER, Semantics
 from tests.engine.building import uniform_run
 from tests.engine.owners import UNLIMITED, A, B, attach, got, owner_with, state_with
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from node.engine.dispatch import Grant, QueueOwner
-from node.engine.entry import OWNER, Semantics
+from node.engine.operations import OWNER, Semantics
 from node.engine.queue import QueueState
 from node.engine.ranges import RangeSet
 from tests.engine.building import uniform_run

@@ -6,16 +6,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.engine.entry import (
-    FORMAT_VERSION,
+from node.engine.entry import FORMAT_VERSION, EntryMessages, encode_batch, encode_entry, read_batches
+from node.engine.operation_format import (
+    EntryFormatError,
+    count_messages,
+    encode_attach,
+    encode_create_queue,
+    encode_detach,
+    encode_discard,
+    encode_drop_queue,
+    encode_forget,
+    encode_mark,
+    encode_publish,
+    encode_purge,
+    encode_return,
+    encode_settle,
+    read_operations,
+    read_run,
+)
+from node.engine.operations import (
     OWNER,
     Attach,
     CreateQueue,
     Detach,
     Discard,
     DropQueue,
-    EntryFormatError,
-    EntryMessages,
     Forget,
     Mark,
     Operation,
@@ -25,23 +40,6 @@ from node.engine.entry import (
     Return,
     Semantics,
     Settle,
-    count_messages,
-    encode_attach,
-    encode_batch,
-    encode_create_queue,
-    encode_detach,
-    encode_discard,
-    encode_drop_queue,
-    encode_entry,
-    encode_forget,
-    encode_mark,
-    encode_publish,
-    encode_purge,
-    encode_return,
-    encode_settle,
-    read_batches,
-    read_operations,
-    read_run,
 )
 from node.runs import Run
 from tests.engine.building import RUNS, contents, one_batch, published, uniform_run, varied_run

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from node.engine.dispatch import MARK_AHEAD, QueueOwner
-from node.engine.entry import Semantics
+from node.engine.operations import Semantics
 from tests.engine.owners import A, B, attach, got, state_with
 
 # -- the mark -----------------------------------------------------------------------------------

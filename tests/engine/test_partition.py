@@ -11,17 +11,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from node.engine import partition
-from node.engine.entry import (
-    OWNER,
+from node.engine.entry import encode_batch, encode_entry
+from node.engine.operation_format import (
     EntryFormatError,
-    Semantics,
     encode_attach,
-    encode_batch,
     encode_create_queue,
     encode_detach,
     encode_discard,
     encode_drop_queue,
-    encode_entry,
     encode_forget,
     encode_mark,
     encode_publish,
@@ -29,6 +26,7 @@ from node.engine.entry import (
     encode_return,
     encode_settle,
 )
+from node.engine.operations import OWNER, Semantics
 from node.engine.partition import (
     Applied,
     PartitionMachine,

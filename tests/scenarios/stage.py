@@ -12,8 +12,8 @@ from typing import Any
 
 from cluster.link import Confirmation, LinkConsumer, PartitionLink
 from cluster.ports import FIRST_CONSUMER, Delivery
-from node.engine.entry import Semantics
 from node.engine.errors import Refusal
+from node.engine.operations import Semantics
 from node.runs import Run
 from tests.simulation.checks import states_of
 from tests.simulation.network import Network, NetworkFaults

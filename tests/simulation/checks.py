@@ -104,7 +104,7 @@ def kept_by(node: SimulatedNode, front_ends: set[int]) -> Iterator[tuple[str, ob
         name = f"of partition {partition}"
         yield f"a proposal {name}", bool(owner.proposal)
         yield f"waiters {name}", len(owner._waiters)
-        yield f"front ends {name} that are gone", owner._front_ends.keys() - front_ends
+        yield f"front ends {name} that are gone", owner.reception.known() - front_ends
         yield f"op batch numbers {name} of the dead", owner.machine._numbers.keys() - front_ends
         for queue, state in owner.machine.queues.items():
             yield f"messages {name} in queue {queue}", len(state.alive)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from node.engine.entry import Semantics
 from node.engine.errors import Refusal
+from node.engine.operations import Semantics
 from tests.simulation.checks import Agreement, check_memory, check_replicas
 from tests.simulation.clients import Consumer, Getter, Publisher, Session
 from tests.simulation.history import History, Message, QueueTerms, Receipt

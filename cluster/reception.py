@@ -1,0 +1,264 @@
+"""What front ends say to a partition's owner: greetings, operations, consumers, requests. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from cluster.intake import take_batch
+from cluster.owner_context import OwnerContext
+from cluster.ports import ACCESS_REFUSED, NOT_FOUND, ConsumerTerms, Delivery, Ranges
+from cluster.proposal import NO_EPOCH, FrontEndState
+from cluster.serving import Serving
+from node.engine.dispatch import ExclusiveConsumerError
+from node.engine.operation_format import encode_attach, encode_forget, encode_purge
+
+if TYPE_CHECKING:
+    from cluster.owner import PartitionOwner
+
+
+class Reception:
+    """Implements `cluster.ports.OwnerPort` for an owner."""
+
+    def __init__(self, owner: PartitionOwner, context: OwnerContext, serving: Serving) -> None:
+        self._owner = owner
+        self._context = context
+        self._serving = serving
+        self._front_ends: dict[int, FrontEndState] = {}
+        self._consumers: dict[tuple[int, int], int] = {}
+
+    def clear(self) -> None:
+        """The owner leads no more: whoever leads next is greeted anew."""
+        self._front_ends = {}
+        self._consumers.clear()
+
+    def known(self) -> set[int]:
+        """The front ends that have greeted."""
+        return set(self._front_ends)
+
+    def current(self, front_end: int) -> FrontEndState | None:
+        """What is known of a front end that has greeted."""
+        return self._front_ends.get(front_end)
+
+    def _state(self, front_end: int, epoch: int) -> FrontEndState | None:
+        state = self._front_ends.get(front_end)
+        return state if state is not None and state.epoch == epoch and self._owner.active else None
+
+    # -- greetings ------------------------------------------------------------------------------
+
+    def hello(self, front_end: int, epoch: int, node: str, consumers: list[ConsumerTerms]) -> None:
+        port = self._context.front_end_port(self._owner.partition, front_end)
+        if not self._owner.active or port is None:
+            return
+        known = self._front_ends.get(front_end)
+        accepted = 0 if known is None else known.accepted
+        self._front_ends[front_end] = FrontEndState(front_end, epoch, port, consumers, accepted=accepted)
+        self._detach_all(front_end)
+
+    def lost_words(self, front_end: int) -> None:
+        """Something that the front end said is lost: what it says next counts only in a new greeting.
+
+        The end of a greeting without its operations would give away what these have settled.
+        """
+        state = self._front_ends.get(front_end)
+        if state is not None:
+            state.epoch = NO_EPOCH
+            self._detach_all(front_end)
+
+    def _detach_all(self, front_end: int) -> None:
+        for owner in self._owner.queues.values():
+            owner.detach_all(front_end)
+        self._serving.forget_gets(front_end)
+
+    def held(self, front_end: int, epoch: int, leases: dict[int, Ranges]) -> None:
+        if self._state(front_end, epoch) is None:
+            return
+        # What the front end has given back is in no lease of its, but must not be taken for
+        # undelivered before its RETURN is applied.
+        self._owner.after_proposed(partial(self._resume, front_end, epoch, leases))
+        self._context.owner_dirty(self._owner)
+
+    def _resume(self, front_end: int, epoch: int, leases: dict[int, Ranges]) -> None:
+        """Take over the leases of a front end that has greeted, then its consumers."""
+        state = self._state(front_end, epoch)
+        if state is None:
+            return
+        for queue, owner in self._owner.queues.items():
+            mine = leases.get(queue, [])
+            owner.release_unheld(front_end, mine)
+            owner.reattached(front_end, mine)
+            self._serving.mark(queue)
+        greeted, state.greeted = state.greeted, []
+        for terms in greeted:
+            if terms.queue in self._owner.queues:
+                self._when_attached(terms.queue, front_end, partial(self._rejoin, front_end, epoch, terms))
+            else:
+                state.port.consumer_cancelled(epoch, terms.consumer)
+        self._context.owner_dirty(self._owner)
+
+    def front_end_lost(self, front_end: int) -> None:
+        """A front end cannot be reached: what its consumers had goes back to the queues."""
+        if not self._owner.active:
+            return
+        self._front_ends.pop(front_end, None)
+        self._serving.forget_gets(front_end)
+        for queue, owner in self._owner.queues.items():
+            consumers = owner.consumer_count
+            unsure = list(owner.held.ranges()) if front_end in owner.awaited else []
+            self._owner.proposal.add_return(queue, owner.state, owner.lost_front_end(front_end), failed=True)
+            self._owner.proposal.add_return(queue, owner.state, unsure, failed=False)
+            self._serving.mark(queue)
+            if consumers and not owner.consumer_count:
+                self._context.queue_unused(queue)
+        self._context.owner_dirty(self._owner)
+
+    def front_end_dead(self, front_end: int) -> None:
+        """A front end's process is gone for good.
+
+        Only now may its operation batch numbers be forgotten: one that is merely out of reach sends
+        again what was not acknowledged, and it would be done twice.
+        """
+        if self._owner.active:
+            self.front_end_lost(front_end)
+            self._owner.operation(encode_forget(front_end))
+
+    # -- operations -----------------------------------------------------------------------------
+
+    def operations(self, front_end: int, epoch: int, number: int, data: bytes) -> None:
+        state = self._state(front_end, epoch)
+        if state is None:
+            return
+        if state.next_number not in (0, number):
+            state.port.resync()
+            return
+        state.next_number = number + 1
+        known = number <= max(self._owner.machine.number_of(front_end), state.accepted)
+        state.accepted = max(state.accepted, number)
+        if known or take_batch(self._owner, front_end, number, data):
+            self._owner.after_proposed(partial(self.acknowledge, front_end, number))
+        self._context.owner_dirty(self._owner)
+
+    def acknowledge(self, front_end: int, number: int) -> None:
+        state = self._front_ends.get(front_end)
+        if state is not None:
+            state.port.acknowledged(state.epoch, number)
+
+    # -- consumers ------------------------------------------------------------------------------
+
+    def attach(self, front_end: int, epoch: int, request: int, terms: ConsumerTerms) -> None:
+        if self._state(front_end, epoch) is None:
+            return
+
+        def join() -> None:
+            if self._state(front_end, epoch) is not None:
+                self.answer(front_end, request, self._join(front_end, terms))
+
+        self._when_attached(terms.queue, front_end, join)
+
+    def _join(self, front_end: int, terms: ConsumerTerms) -> list[Any] | None:
+        """Add a consumer whose front end is known to all replicas; what is wrong with it, if anything."""
+        owner = self._owner.queues.get(terms.queue)
+        if owner is None:
+            return NOT_FOUND
+        try:
+            owner.attach(
+                front_end, terms.consumer, priority=terms.priority, no_ack=terms.no_ack,
+                exclusive=terms.exclusive, sent=terms.delivered,
+            )  # fmt: skip
+        except ExclusiveConsumerError:
+            return ACCESS_REFUSED
+        self._consumers[front_end, terms.consumer] = terms.queue
+        owner.credit(front_end, terms.consumer, terms.limit)
+        self._serving.mark(terms.queue)
+        self._context.owner_dirty(self._owner)
+        return None
+
+    def _rejoin(self, front_end: int, epoch: int, terms: ConsumerTerms) -> None:
+        state = self._state(front_end, epoch)
+        if state is not None and self._join(front_end, terms) is not None:
+            state.port.consumer_cancelled(epoch, terms.consumer)
+
+    def _when_attached(self, queue: int, front_end: int, callback: Callable[[], None]) -> None:
+        """Call back once the log says that the front end may hold leases of the queue.
+
+        A new owner asks exactly those front ends what they hold; one that it does not know of must
+        never have got anything.
+        """
+        if queue in self._owner.machine.queues:
+            self._attach_first(queue, front_end, callback)
+        else:
+            # Its creation may be on its way.
+            self._owner.after_proposed(partial(self._attach_first, queue, front_end, callback))
+
+    def _attach_first(self, queue: int, front_end: int, callback: Callable[[], None]) -> None:
+        state = self._owner.machine.queues.get(queue)
+        if state is not None and front_end not in state.attached:
+            self._owner.operation(encode_attach(queue, front_end))
+        self._owner.after_proposed(callback)
+
+    def detach(self, front_end: int, epoch: int, consumer: int) -> None:
+        if self._state(front_end, epoch) is None:
+            return
+        queue = self._consumers.pop((front_end, consumer), 0)
+        if queue in self._owner.queues:
+            self._owner.queues[queue].detach(front_end, consumer)
+            if not self._owner.queues[queue].consumer_count:
+                self._context.queue_unused(queue)
+
+    def credit(self, front_end: int, epoch: int, limits: list[tuple[int, int]]) -> None:
+        if self._state(front_end, epoch) is None:
+            return
+        for consumer, limit in limits:
+            queue = self._consumers.get((front_end, consumer), 0)
+            if queue in self._owner.queues:
+                self._owner.queues[queue].credit(front_end, consumer, limit)
+                self._serving.mark(queue)
+        self._context.owner_dirty(self._owner)
+
+    # -- requests -------------------------------------------------------------------------------
+
+    def request(self, front_end: int, epoch: int, request: int, name: str, arguments: list[Any]) -> None:
+        if self._state(front_end, epoch) is None:
+            return
+        queue = arguments[0]
+        if name == "count":
+            self._owner.after_proposed(partial(self._count, front_end, request, queue))
+        elif name == "purge":
+            self._owner.after_proposed(partial(self._purge, front_end, request, queue))
+        else:
+            get = partial(self._get, front_end, epoch, request, queue, arguments[1])
+            self._when_attached(queue, front_end, get)
+        self._context.owner_dirty(self._owner)
+
+    def _purge(self, front_end: int, request: int, queue: int) -> None:
+        owner = self._owner.queues.get(queue)
+        if owner is None:
+            self.answer(front_end, request, NOT_FOUND)
+            return
+        purged = owner.purge()
+        if purged.durable:
+            self._owner.operation(encode_purge(queue, purged.durable))
+        self._owner.after_proposed(lambda: self.answer(front_end, request, purged.count))
+
+    def _count(self, front_end: int, request: int, queue: int) -> None:
+        owner = self._owner.queues.get(queue)
+        counts = [len(owner.ready), owner.consumer_count, owner.leased_count] if owner else NOT_FOUND
+        self.answer(front_end, request, counts)
+
+    def _get(self, front_end: int, epoch: int, request: int, queue: int, no_ack: bool) -> None:
+        owner = self._owner.queues.get(queue)
+        if self._state(front_end, epoch) is None:
+            # It has greeted again since, and asked again.
+            return
+        if owner is None:
+            self.answer(front_end, request, NOT_FOUND)
+        else:
+            self._serving.ask(owner, queue, front_end, request, no_ack)
+            self._context.owner_dirty(self._owner)
+
+    def answer(self, front_end: int, request: int, value: Any, delivery: Delivery | None = None) -> None:
+        """Answer a front end's request, if it is still there."""
+        state = self._front_ends.get(front_end)
+        if state is not None:
+            state.port.result(state.epoch, request, value, delivery)

@@ -1,0 +1,297 @@
+"""The octets of the operations in a log entry.
+
+    publish  kind u8, flags u8 (1 uniform, 2 persistent), format u8 (0: AMQP 0-9-1 frames), channel u16,
+             queue count u16, exchange length u8, key length u8, message count u32, skip u16, stride u32,
+             largest frame u32, raw length u32, queue ids u64 each, exchange, key, [lengths u32 each], raw
+    others   kind u8, then: a queue u64 and what its structure says, or a front end u64
+
+All numbers are little-endian. `ranges` is a count u32 and pairs of u64, first and last.
+Decoding reads headers only: bodies are never copied.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from operator import le
+from struct import Struct
+from struct import error as StructError
+from typing import Final
+
+from node.engine.operations import (
+    Attach,
+    CreateQueue,
+    Detach,
+    Discard,
+    DropQueue,
+    Forget,
+    Mark,
+    Operation,
+    OpKind,
+    Publish,
+    Purge,
+    Return,
+    Semantics,
+    Settle,
+)
+from node.engine.ranges import Range, decode_array, encode_array
+from node.runs import Run
+
+Buffer = bytes | memoryview
+
+FRAMES_0_9_1: Final = 0
+
+_UNIFORM = 1
+_PERSISTENT = 2
+
+_PUBLISH = Struct("<BBBHHBBIHIII")
+# The fields of a publish that tell where it ends and how many messages it has.
+_PUBLISH_EXTENT = Struct("<xBB2xHBBI10xI")
+_RANGES = Struct("<BQI")
+_ONE_RANGE = Struct("<BQIQQ")
+_PAIR = Struct("<BQQ")
+_BYTE = Struct("<BQB")
+_ALONE = Struct("<BQ")
+_IDS = tuple(Struct(f"<{count}Q") for count in range(9))
+
+
+class EntryFormatError(ValueError):
+    """The bytes are not an entry, or not one of a version that this release reads."""
+
+
+# -- encoding -----------------------------------------------------------------------------------
+
+
+def encode_publish(run: Run, queues: Sequence[int]) -> tuple[bytes, Buffer]:
+    """Head and body of a publish operation, for the caller to join with what else is in the batch.
+
+    Names and queue counts are bounded by the protocol (255 octets, 65,535 queues), the raw length
+    by 4 GiB; struct.error beyond.
+    """
+    exchange = run.exchange.encode("utf-8", "surrogateescape")
+    key = run.routing_key.encode("utf-8", "surrogateescape")
+    lengths = run.lengths
+    head = _PUBLISH.pack(
+        OpKind.PUBLISH,
+        (_UNIFORM if lengths is None else 0) | (_PERSISTENT if run.persistent else 0),
+        FRAMES_0_9_1,
+        run.channel,
+        len(queues),
+        len(exchange),
+        len(key),
+        run.count,
+        run.skip,
+        run.stride,
+        run.largest_frame,
+        len(run.raw),
+    )
+    sizes = b"" if lengths is None else encode_array(array("I", lengths))
+    return b"".join((head, _ids(len(queues)).pack(*queues), exchange, key, sizes)), run.raw
+
+
+def encode_settle(queue: int, ranges: Sequence[Range]) -> bytes:
+    return _encode_ranges(OpKind.SETTLE, queue, ranges)
+
+
+def encode_return(queue: int, ranges: Sequence[Range], failed: bool) -> bytes:
+    return _encode_ranges(OpKind.RETURN_FAILED if failed else OpKind.RETURN, queue, ranges)
+
+
+def encode_discard(queue: int, ranges: Sequence[Range]) -> bytes:
+    return _encode_ranges(OpKind.DISCARD, queue, ranges)
+
+
+def encode_purge(queue: int, ranges: Sequence[Range]) -> bytes:
+    return _encode_ranges(OpKind.PURGE, queue, ranges)
+
+
+def encode_mark(queue: int, sequence: int) -> bytes:
+    return _PAIR.pack(OpKind.MARK, queue, sequence)
+
+
+def encode_attach(queue: int, front_end: int) -> bytes:
+    return _PAIR.pack(OpKind.ATTACH, queue, front_end)
+
+
+def encode_detach(queue: int, front_end: int) -> bytes:
+    return _PAIR.pack(OpKind.DETACH, queue, front_end)
+
+
+def encode_create_queue(queue: int, semantics: Semantics) -> bytes:
+    return _BYTE.pack(OpKind.CREATE_QUEUE, queue, semantics)
+
+
+def encode_drop_queue(queue: int) -> bytes:
+    return _ALONE.pack(OpKind.DROP_QUEUE, queue)
+
+
+def encode_forget(front_end: int) -> bytes:
+    return _ALONE.pack(OpKind.FORGET, front_end)
+
+
+def _encode_ranges(kind: OpKind, queue: int, ranges: Sequence[Range]) -> bytes:
+    if len(ranges) == 1:
+        return _ONE_RANGE.pack(kind, queue, 1, *ranges[0])
+    numbers = array("Q", chain.from_iterable(ranges))
+    return _RANGES.pack(kind, queue, len(ranges)) + encode_array(numbers)
+
+
+def _ids(count: int) -> Struct:
+    return _IDS[count] if count < len(_IDS) else Struct(f"<{count}Q")
+
+
+# -- decoding -----------------------------------------------------------------------------------
+
+
+def read_operations(data: Buffer, start: int = 0, end: int | None = None) -> Iterator[Operation]:
+    """The operations between two offsets of `data`. Raises EntryFormatError when they do not add up."""
+    if end is None:
+        end = len(data)
+    offset = start
+    operation: Operation
+    while offset < end:
+        kind = data[offset]
+        try:
+            operation, offset = _READERS[kind](data, offset)
+        except (KeyError, StructError, ValueError) as error:
+            raise EntryFormatError(f"operation of kind {kind} at octet {offset} is malformed") from error
+        if offset > end:
+            raise EntryFormatError(f"operation of kind {kind} reaches {offset - end} octets too far")
+        yield operation
+
+
+def count_messages(operations: Buffer) -> int:
+    """How many sequence numbers the operations of a batch take. Raises EntryFormatError.
+
+    The owner asks before it proposes, so that no malformed batch ever enters a log.
+    """
+    messages = 0
+    for operation in read_operations(operations):
+        if type(operation) is Publish:
+            run = read_run(operations, operation.position)
+            size = run.stride * run.count if run.lengths is None else sum(run.lengths)
+            if size != len(run.raw):
+                raise EntryFormatError(f"run at octet {operation.position} is not as long as its messages")
+            messages += operation.count
+    return messages
+
+
+def read_run(data: Buffer, position: int) -> Run:
+    """The run of the publish operation at `position`, its content a view of `data`."""
+    head = _PUBLISH.unpack_from(data, position)
+    _, flags, _, channel, queues, exchange_size, key_size, count, skip, stride, largest, size = head
+    view = memoryview(data)
+    exchange_at = position + _PUBLISH.size + 8 * queues
+    key_at = exchange_at + exchange_size
+    offset = key_at + key_size
+    lengths = None
+    if not flags & _UNIFORM:
+        lengths, offset = decode_array("I", data, offset, count)
+    return Run(
+        str(view[exchange_at:key_at], "utf-8", "surrogateescape"),
+        str(view[key_at : key_at + key_size], "utf-8", "surrogateescape"),
+        channel,
+        bool(flags & _PERSISTENT),
+        count,
+        skip,
+        stride,
+        lengths,
+        largest,
+        view[offset : offset + size],
+    )
+
+
+def _read_publish(data: Buffer, offset: int) -> tuple[Publish, int]:
+    flags, version, queue_count, exchange_size, key_size, count, size = _PUBLISH_EXTENT.unpack_from(
+        data, offset
+    )
+    if version != FRAMES_0_9_1:
+        raise ValueError("unknown content format")
+    if count == 0:
+        raise ValueError("run without messages")
+    queues = _ids(queue_count).unpack_from(data, offset + _PUBLISH.size)
+    end = offset + _PUBLISH.size + 8 * queue_count + exchange_size + key_size + size
+    if not flags & _UNIFORM:
+        end += 4 * count
+    return Publish(queues, count, offset, flags & _PERSISTENT != 0), end
+
+
+def _read_ranges(data: Buffer, offset: int) -> tuple[int, list[Range], int]:
+    _, queue, count = _RANGES.unpack_from(data, offset)
+    if count == 1:
+        _, _, _, first, last = _ONE_RANGE.unpack_from(data, offset)
+        if first > last:
+            raise ValueError("range ends before it starts")
+        return queue, [(first, last)], offset + _ONE_RANGE.size
+    numbers, end = decode_array("Q", data, offset + _RANGES.size, 2 * count)
+    firsts, lasts = numbers[::2], numbers[1::2]
+    if not all(map(le, firsts, lasts)):
+        raise ValueError("range ends before it starts")
+    return queue, list(zip(firsts, lasts, strict=True)), end
+
+
+def _read_settle(data: Buffer, offset: int) -> tuple[Settle, int]:
+    queue, ranges, end = _read_ranges(data, offset)
+    return Settle(queue, ranges), end
+
+
+def _read_return(data: Buffer, offset: int) -> tuple[Return, int]:
+    queue, ranges, end = _read_ranges(data, offset)
+    return Return(queue, ranges, data[offset] == OpKind.RETURN_FAILED), end
+
+
+def _read_discard(data: Buffer, offset: int) -> tuple[Discard, int]:
+    queue, ranges, end = _read_ranges(data, offset)
+    return Discard(queue, ranges), end
+
+
+def _read_purge(data: Buffer, offset: int) -> tuple[Purge, int]:
+    queue, ranges, end = _read_ranges(data, offset)
+    return Purge(queue, ranges), end
+
+
+def _read_mark(data: Buffer, offset: int) -> tuple[Mark, int]:
+    _, queue, sequence = _PAIR.unpack_from(data, offset)
+    return Mark(queue, sequence), offset + _PAIR.size
+
+
+def _read_attach(data: Buffer, offset: int) -> tuple[Attach, int]:
+    _, queue, front_end = _PAIR.unpack_from(data, offset)
+    return Attach(queue, front_end), offset + _PAIR.size
+
+
+def _read_detach(data: Buffer, offset: int) -> tuple[Detach, int]:
+    _, queue, front_end = _PAIR.unpack_from(data, offset)
+    return Detach(queue, front_end), offset + _PAIR.size
+
+
+def _read_create_queue(data: Buffer, offset: int) -> tuple[CreateQueue, int]:
+    _, queue, semantics = _BYTE.unpack_from(data, offset)
+    return CreateQueue(queue, Semantics(semantics)), offset + _BYTE.size
+
+
+def _read_drop_queue(data: Buffer, offset: int) -> tuple[DropQueue, int]:
+    _, queue = _ALONE.unpack_from(data, offset)
+    return DropQueue(queue), offset + _ALONE.size
+
+
+def _read_forget(data: Buffer, offset: int) -> tuple[Forget, int]:
+    _, front_end = _ALONE.unpack_from(data, offset)
+    return Forget(front_end), offset + _ALONE.size
+
+
+_READERS: Final[dict[int, Callable[[Buffer, int], tuple[Operation, int]]]] = {
+    OpKind.PUBLISH: _read_publish,
+    OpKind.SETTLE: _read_settle,
+    OpKind.RETURN: _read_return,
+    OpKind.RETURN_FAILED: _read_return,
+    OpKind.DISCARD: _read_discard,
+    OpKind.PURGE: _read_purge,
+    OpKind.MARK: _read_mark,
+    OpKind.ATTACH: _read_attach,
+    OpKind.DETACH: _read_detach,
+    OpKind.CREATE_QUEUE: _read_create_queue,
+    OpKind.DROP_QUEUE: _read_drop_queue,
+    OpKind.FORGET: _read_forget,
+}

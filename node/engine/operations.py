@@ -1,0 +1,120 @@
+"""The operations that log entries are made of, as values. `node.engine.operation_format` has their octets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from node.engine.ranges import Range
+
+OWNER: Final = 0
+"""The front end number of an owner's own operations."""
+
+
+class Semantics(IntEnum):
+    """What becomes of a message that was given to a consumer (seed 002, queue semantics)."""
+
+    AT_LEAST_ONCE = 0
+    AT_MOST_ONCE = 1
+
+
+class OpKind(IntEnum):
+    """First octet of an operation. Values stand in journals: never renumber."""
+
+    PUBLISH = 1
+    SETTLE = 2
+    RETURN = 3
+    RETURN_FAILED = 4
+    DISCARD = 5
+    PURGE = 6
+    MARK = 7
+    ATTACH = 8
+    DETACH = 9
+    CREATE_QUEUE = 10
+    DROP_QUEUE = 11
+    FORGET = 12
+
+
+@dataclass(slots=True)
+class Publish:
+    """A run of `count` messages for `queues`; `position` is where `read_run` finds it in the entry."""
+
+    queues: tuple[int, ...]
+    count: int
+    position: int
+    persistent: bool
+
+
+class Settle(NamedTuple):
+    """The messages are done with."""
+
+    queue: int
+    ranges: list[Range]
+
+
+class Return(NamedTuple):
+    """The messages go back to their places; `failed` counts a delivery."""
+
+    queue: int
+    ranges: list[Range]
+    failed: bool
+
+
+class Discard(NamedTuple):
+    """The messages were rejected without requeue: the place for dead-lettering."""
+
+    queue: int
+    ranges: list[Range]
+
+
+class Purge(NamedTuple):
+    """The owner removes these messages, which were ready, on somebody's demand."""
+
+    queue: int
+    ranges: list[Range]
+
+
+class Mark(NamedTuple):
+    """No sequence above this one has been leased."""
+
+    queue: int
+    sequence: int
+
+
+class Attach(NamedTuple):
+    """The front end has consumers, or leases, on the queue."""
+
+    queue: int
+    front_end: int
+
+
+class Detach(NamedTuple):
+    """The front end has neither consumers nor leases on the queue any more."""
+
+    queue: int
+    front_end: int
+
+
+class CreateQueue(NamedTuple):
+    """An empty queue; nothing happens when it exists."""
+
+    queue: int
+    semantics: Semantics
+
+
+class DropQueue(NamedTuple):
+    """The queue goes, and all that it needed."""
+
+    queue: int
+
+
+class Forget(NamedTuple):
+    """The front end is dead for good: it sends nothing any more, and holds nothing."""
+
+    front_end: int
+
+
+Operation = (
+    Publish | Settle | Return | Discard | Purge | Mark | Attach | Detach | CreateQueue | DropQueue | Forget
+)
