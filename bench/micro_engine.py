@@ -111,8 +111,8 @@ def dispatching(rounds: int) -> list[Figure]:
     state.append(1, 1000 * rounds)
     state.mark = UNLIMITED
     owner = QueueOwner(state, fresh=True)
-    owner.attach(5, 1)
-    owner.credit(5, 1, UNLIMITED)
+    owner.consumers.attach(5, 1)
+    owner.consumers.credit(5, 1, UNLIMITED)
     return [
         Figure(
             "dispatch: 1000 messages to one consumer",

@@ -11,7 +11,7 @@ from cluster.owner_context import OwnerContext
 from cluster.ports import ACCESS_REFUSED, NOT_FOUND, ConsumerTerms, Delivery, Ranges
 from cluster.proposal import NO_EPOCH, FrontEndState
 from cluster.serving import Serving
-from node.engine.dispatch import ExclusiveConsumerError
+from node.engine.consumers import ExclusiveConsumerError
 from node.engine.operation_format import encode_attach, encode_forget, encode_purge
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Reception:
 
     def _detach_all(self, front_end: int) -> None:
         for owner in self._owner.queues.values():
-            owner.detach_all(front_end)
+            owner.consumers.detach_all(front_end)
         self._serving.forget_gets(front_end)
 
     def held(self, front_end: int, epoch: int, leases: dict[int, Ranges]) -> None:
@@ -104,12 +104,12 @@ class Reception:
         self._front_ends.pop(front_end, None)
         self._serving.forget_gets(front_end)
         for queue, owner in self._owner.queues.items():
-            consumers = owner.consumer_count
+            consumers = owner.consumers.count
             unsure = list(owner.held.ranges()) if front_end in owner.awaited else []
             self._owner.proposal.add_return(queue, owner.state, owner.lost_front_end(front_end), failed=True)
             self._owner.proposal.add_return(queue, owner.state, unsure, failed=False)
             self._serving.mark(queue)
-            if consumers and not owner.consumer_count:
+            if consumers and not owner.consumers.count:
                 self._context.queue_unused(queue)
         self._context.owner_dirty(self._owner)
 
@@ -162,14 +162,14 @@ class Reception:
         if owner is None:
             return NOT_FOUND
         try:
-            owner.attach(
+            owner.consumers.attach(
                 front_end, terms.consumer, priority=terms.priority, no_ack=terms.no_ack,
                 exclusive=terms.exclusive, sent=terms.delivered,
             )  # fmt: skip
         except ExclusiveConsumerError:
             return ACCESS_REFUSED
         self._consumers[front_end, terms.consumer] = terms.queue
-        owner.credit(front_end, terms.consumer, terms.limit)
+        owner.consumers.credit(front_end, terms.consumer, terms.limit)
         self._serving.mark(terms.queue)
         self._context.owner_dirty(self._owner)
         return None
@@ -202,8 +202,8 @@ class Reception:
             return
         queue = self._consumers.pop((front_end, consumer), 0)
         if queue in self._owner.queues:
-            self._owner.queues[queue].detach(front_end, consumer)
-            if not self._owner.queues[queue].consumer_count:
+            self._owner.queues[queue].consumers.detach(front_end, consumer)
+            if not self._owner.queues[queue].consumers.count:
                 self._context.queue_unused(queue)
 
     def credit(self, front_end: int, epoch: int, limits: list[tuple[int, int]]) -> None:
@@ -212,7 +212,7 @@ class Reception:
         for consumer, limit in limits:
             queue = self._consumers.get((front_end, consumer), 0)
             if queue in self._owner.queues:
-                self._owner.queues[queue].credit(front_end, consumer, limit)
+                self._owner.queues[queue].consumers.credit(front_end, consumer, limit)
                 self._serving.mark(queue)
         self._context.owner_dirty(self._owner)
 
@@ -243,7 +243,7 @@ class Reception:
 
     def _count(self, front_end: int, request: int, queue: int) -> None:
         owner = self._owner.queues.get(queue)
-        counts = [len(owner.ready), owner.consumer_count, owner.leased_count] if owner else NOT_FOUND
+        counts = [len(owner.ready), owner.consumers.count, owner.leased_count] if owner else NOT_FOUND
         self.answer(front_end, request, counts)
 
     def _get(self, front_end: int, epoch: int, request: int, queue: int, no_ack: bool) -> None:

@@ -73,11 +73,11 @@ class Serving:
         """A front end asks for one message; the front end's ATTACH is applied."""
         link = GET_LINK_NO_ACK if no_ack else GET_LINK
         waiting = self._gets.setdefault((queue, front_end, link), deque())
-        if (front_end, link) not in owner.consumers:
-            owner.attach(front_end, link, no_ack=no_ack, counted=False)
+        consumer = owner.consumers.get(front_end, link)
+        if consumer is None:
+            consumer = owner.consumers.attach(front_end, link, no_ack=no_ack, counted=False)
         waiting.append(request)
-        sent = owner.consumers[front_end, link].sent
-        owner.credit(front_end, link, sent + len(waiting))
+        owner.consumers.credit(front_end, link, consumer.sent + len(waiting))
         self.mark(queue)
 
     def forget_gets(self, front_end: int) -> None:

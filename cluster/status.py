@@ -131,7 +131,7 @@ class NodeStatus:
                         "partition": queue.partition,
                         "ready": len(counts.ready) + len(counts.held),
                         "leased": counts.leased_count,
-                        "consumers": counts.consumer_count,
+                        "consumers": counts.consumers.count,
                     }
                 )
         return shown

@@ -16,12 +16,11 @@ Places of a message that the queue still needs:
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from node.engine.errors import AccessRefusedError
+from node.engine.consumers import Consumer, Consumers
 from node.engine.operations import OWNER, Semantics
 from node.engine.queue import QueueState
 from node.engine.ranges import Range, RangeSet
@@ -29,10 +28,6 @@ from node.engine.soft import SoftMessages
 from node.runs import Run
 
 MARK_AHEAD: Final = 20_000
-
-
-class ExclusiveConsumerError(AccessRefusedError):
-    """The queue has an exclusive consumer, or an exclusive one asks for a queue that is in use."""
 
 
 class Grant(NamedTuple):
@@ -64,21 +59,6 @@ Fit = Callable[[int, int, int, bool], int]
 """(front end, first, last, soft) → the last message of the range that there is room for; first - 1: none."""
 
 
-@dataclass(slots=True, eq=False)
-class Consumer:
-    """One consumer: gets messages while `sent < limit`, both counted from its beginning."""
-
-    front_end: int
-    number: int
-    priority: int
-    no_ack: bool
-    exclusive: bool
-    counted: bool
-    sent: int
-    limit: int
-    in_line: bool = False
-
-
 class QueueOwner:
     """Ready messages, leases and consumers of one queue.
 
@@ -89,16 +69,11 @@ class QueueOwner:
     """
 
     __slots__ = (
-        "_acking",
         "_asked_mark",
-        "_exclusive",
         "_granted",
-        "_lines",
         "_lost",
-        "_priorities",
         "awaited",
         "blocked",
-        "consumer_count",
         "consumers",
         "crowded",
         "held",
@@ -116,18 +91,11 @@ class QueueOwner:
         self.leases: dict[int, RangeSet] = {}
         self.redelivered = state.returned.copy()
         self.soft = SoftMessages()
-        self.consumers: dict[tuple[int, int], Consumer] = {}
-        # As clients count them.
-        self.consumer_count = 0
+        self.consumers = Consumers()
         self.awaited: set[int] = set()
         self.blocked = False
         self.crowded = False
         self._lost = False
-        # Consumers with credit stand in line, one line for each priority, highest first.
-        self._lines: dict[int, deque[Consumer]] = {}
-        self._priorities: list[int] = []
-        self._acking = 0
-        self._exclusive = False
         self._granted = 0
         self._asked_mark = state.mark
         if not fresh and state.attached and state.semantics is Semantics.AT_LEAST_ONCE:
@@ -142,86 +110,17 @@ class QueueOwner:
 
     # -- consumers ------------------------------------------------------------------------------
 
-    def attach(
-        self,
-        front_end: int,
-        consumer: int,
-        *,
-        priority: int = 0,
-        no_ack: bool = False,
-        exclusive: bool = False,
-        counted: bool = True,
-        sent: int = 0,
-    ) -> None:
-        """Add a consumer, without credit. The front end's ATTACH must have been applied before,
-        or a new owner would not know whom to ask for leases.
-
-        `counted` is False for a link of basic.get, which is no consumer to anybody; `sent` is what
-        a consumer got from earlier owners. Raises ExclusiveConsumerError, and ValueError when the
-        front end has a consumer of that number.
-        """
-        if (front_end, consumer) in self.consumers:
-            raise ValueError(f"front end {front_end} has a consumer {consumer}")
-        if counted and self.consumer_count and (exclusive or self._exclusive):
-            raise ExclusiveConsumerError("the queue has an exclusive consumer, or others than this one")
-        self.consumers[front_end, consumer] = Consumer(
-            front_end, consumer, priority, no_ack, exclusive, counted, sent, sent
-        )
-        if priority not in self._lines:
-            self._lines[priority] = deque()
-            self._priorities = sorted(self._lines, reverse=True)
-        self._acking += not no_ack
-        self._exclusive |= exclusive
-        self.consumer_count += counted
-
-    def detach(self, front_end: int, consumer: int) -> None:
-        """Remove a consumer, if it is there; its leases stay with the front end."""
-        gone = self.consumers.get((front_end, consumer))
-        if gone is not None:
-            self._forget(gone)
-            if gone.in_line:
-                self._lines[gone.priority].remove(gone)
-
-    def _forget(self, gone: Consumer) -> None:
-        del self.consumers[gone.front_end, gone.number]
-        self._acking -= not gone.no_ack
-        self.consumer_count -= gone.counted
-        if gone.exclusive:
-            self._exclusive = False
-
-    def detach_all(self, front_end: int) -> None:
-        """Remove the front end's consumers; its leases stay."""
-        for key in [key for key in self.consumers if key[0] == front_end]:
-            self.detach(*key)
-
-    def credit(self, front_end: int, consumer: int, limit: int) -> None:
-        """Let the consumer have `limit` messages since its beginning; late news of a consumer that
-        is gone is no error.
-        """
-        found = self.consumers.get((front_end, consumer))
-        if found is None:
-            return
-        found.limit = limit
-        if found.sent < limit and not found.in_line:
-            found.in_line = True
-            self._lines[found.priority].append(found)
-
     def drain(self, front_end: int, consumer: int) -> int | None:
         """Take back the consumer's credit when there is nothing for it, and return how much that was.
 
         None while a message may still come: one that is ready, or held. Ask after `dispatch`.
         """
-        found = self.consumers.get((front_end, consumer))
+        found = self.consumers.get(front_end, consumer)
         if found is None:
             return 0
         if found.sent < found.limit and (self.ready or self.held):
             return None
-        revoked = max(0, found.limit - found.sent)
-        found.limit = found.sent
-        if found.in_line:
-            found.in_line = False
-            self._lines[found.priority].remove(found)
-        return revoked
+        return self.consumers.revoke(found)
 
     @property
     def leased_count(self) -> int:
@@ -253,8 +152,7 @@ class QueueOwner:
         """
         grants: list[Grant] = []
         self.blocked = self.crowded = False
-        for priority in self._priorities:
-            line = self._lines[priority]
+        for line in self.consumers.lines:
             stopped: list[Consumer] = []
             turns = 0
             while line and budget > 0 and self.ready:
@@ -394,10 +292,7 @@ class QueueOwner:
 
         Returns what it had leased, for a RETURN that makes the next owner know, too.
         """
-        for consumer in [each for each in self.consumers.values() if each.front_end == front_end]:
-            self._forget(consumer)
-        for priority, line in self._lines.items():
-            self._lines[priority] = deque(each for each in line if each.front_end != front_end)
+        self.consumers.detach_all(front_end)
         lease = self.leases.pop(front_end, None)
         ranges = list(lease.ranges()) if lease is not None else []
         if lease is not None:
@@ -447,7 +342,7 @@ class QueueOwner:
         queue that the entry publishes to, and for each that is `blocked`. The answer runs ahead, so
         that in steady state whatever is committed may be granted at once and marks are rare.
         """
-        if not self._acking or self.state.semantics is Semantics.AT_MOST_ONCE:
+        if not self.consumers.acking or self.state.semantics is Semantics.AT_MOST_ONCE:
             return None
         oldest = self.ready.first
         position = upcoming_last if oldest is None else max(oldest, self._granted)

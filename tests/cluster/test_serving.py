@@ -38,8 +38,8 @@ class Queue:
         self.serving = Serving(Contents(PartitionMachine(), NoEntries()))
 
     def consume(self, front_end: int) -> None:
-        self.owner.attach(front_end, CONSUMER)
-        self.owner.credit(front_end, CONSUMER, 1000)
+        self.owner.consumers.attach(front_end, CONSUMER)
+        self.owner.consumers.credit(front_end, CONSUMER, 1000)
 
     def hand_out(self, room: Room) -> dict[int, int]:
         """Octets granted to each front end."""

@@ -32,8 +32,8 @@ def owner_with(messages: int, semantics: Semantics = Semantics.AT_LEAST_ONCE) ->
 def attach(
     owner: QueueOwner, front_end: int, consumer: int = 1, limit: int = UNLIMITED, **terms: object
 ) -> None:
-    owner.attach(front_end, consumer, **terms)
-    owner.credit(front_end, consumer, limit)
+    owner.consumers.attach(front_end, consumer, **terms)
+    owner.consumers.credit(front_end, consumer, limit)
 
 
 def got(grants: list[Grant]) -> list[tuple[int, int, int, int]]:

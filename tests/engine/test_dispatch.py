@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from node.engine.dispatch import ExclusiveConsumerError, Grant, QueueOwner
+from node.engine.consumers import ExclusiveConsumerError
+from node.engine.dispatch import Grant, QueueOwner
 from node.engine.operations import OWNER, Semantics
 from tests.engine.building import uniform_run
 from tests.engine.owners import UNLIMITED, A, B, attach, got, owner_with, state_with
@@ -34,18 +35,18 @@ def test_credit_is_cumulative_and_never_exceeded() -> None:
     assert got(owner.dispatch(99)) == [(A, 1, 1, 10)]
     assert owner.dispatch(99) == []
     owner.settle(A, 1, 4)
-    owner.credit(A, 1, 14)
-    owner.credit(A, 1, 14)
+    owner.consumers.credit(A, 1, 14)
+    owner.consumers.credit(A, 1, 14)
     assert got(owner.dispatch(99)) == [(A, 1, 11, 14)]
-    owner.credit(A, 1, 12)
+    owner.consumers.credit(A, 1, 12)
     assert owner.dispatch(99) == []
-    owner.credit(A, 99, 12)
+    owner.consumers.credit(A, 99, 12)
 
 
 def test_credit_counts_from_what_earlier_owners_sent() -> None:
     owner = owner_with(100)
-    owner.attach(A, 1, sent=1000)
-    owner.credit(A, 1, 1003)
+    owner.consumers.attach(A, 1, sent=1000)
+    owner.consumers.credit(A, 1, 1003)
     assert got(owner.dispatch(99)) == [(A, 1, 1, 3)]
 
 
@@ -96,24 +97,24 @@ def test_the_budget_bounds_a_turn() -> None:
 @pytest.mark.requirement("A17")
 def test_an_exclusive_consumer_is_alone() -> None:
     owner = owner_with(0)
-    owner.attach(A, 1, counted=False)
-    owner.attach(A, 2, exclusive=True)
+    owner.consumers.attach(A, 1, counted=False)
+    owner.consumers.attach(A, 2, exclusive=True)
     for exclusive in (False, True):
         with pytest.raises(ExclusiveConsumerError) as refusal:
-            owner.attach(B, 1, exclusive=exclusive)
+            owner.consumers.attach(B, 1, exclusive=exclusive)
         assert (refusal.value.code, refusal.value.ends_connection) == (403, False)
-    owner.detach(A, 2)
-    owner.attach(B, 1)
+    owner.consumers.detach(A, 2)
+    owner.consumers.attach(B, 1)
     with pytest.raises(ExclusiveConsumerError):
-        owner.attach(B, 2, exclusive=True)
-    assert owner.consumer_count == 1
+        owner.consumers.attach(B, 2, exclusive=True)
+    assert owner.consumers.count == 1
 
 
 def test_a_consumer_number_is_used_once() -> None:
     owner = owner_with(0)
-    owner.attach(A, 1)
+    owner.consumers.attach(A, 1)
     with pytest.raises(ValueError, match="front end 5 has a consumer 1"):
-        owner.attach(A, 1)
+        owner.consumers.attach(A, 1)
 
 
 @pytest.mark.requirement("A17")
@@ -122,9 +123,9 @@ def test_a_cancelled_consumer_gets_nothing_and_may_still_settle() -> None:
     attach(owner, A, limit=4)
     attach(owner, B, limit=0)
     owner.dispatch(99)
-    owner.credit(A, 1, 8)
-    owner.detach(A, 1)
-    owner.detach(A, 1)
+    owner.consumers.credit(A, 1, 8)
+    owner.consumers.detach(A, 1)
+    owner.consumers.detach(A, 1)
     assert owner.dispatch(99) == []
     assert owner.settle(A, 1, 2).count == 2
     assert owner.release(A, 3, 4) == 2
@@ -157,7 +158,7 @@ def test_a_message_that_reached_nobody_is_not_redelivered() -> None:
     attach(owner, A)
     owner.dispatch(99)
     assert owner.release(A, 1, 9, redelivered=False) == 3
-    owner.credit(A, 1, UNLIMITED)
+    owner.consumers.credit(A, 1, UNLIMITED)
     assert [grant.redelivered for grant in owner.dispatch(99)] == [False]
 
 
@@ -207,9 +208,9 @@ def test_a_lost_front_end_gives_its_messages_back() -> None:
     owner.dispatch(99)
     assert owner.lost_front_end(A) == [(1, 2), (5, 6)]
     assert owner.lost_front_end(A) == []
-    assert owner.consumers.keys() == {(B, 1)}
+    assert set(owner.consumers) == {(B, 1)}
     assert list(owner.ready.ranges()) == [(1, 2), (5, 6)]
-    owner.credit(B, 1, 10)
+    owner.consumers.credit(B, 1, 10)
     assert [grant.redelivered for grant in owner.dispatch(99)] == [True, True]
 
 
@@ -261,12 +262,12 @@ def test_a_get_takes_one_message_or_learns_that_there_is_none() -> None:
     owner = owner_with(1)
     attach(owner, A, 9, limit=1, counted=False)
     assert got(owner.dispatch(99)) == [(A, 9, 1, 1)]
-    owner.credit(A, 9, 2)
+    owner.consumers.credit(A, 9, 2)
     assert owner.dispatch(99) == []
     assert owner.drain(A, 9) == 1
     owner.append(2, 2)
     assert owner.dispatch(99) == []
-    assert owner.consumer_count == 0
+    assert owner.consumers.count == 0
 
 
 def test_credit_is_not_drained_while_a_message_may_come() -> None:
@@ -285,7 +286,7 @@ def test_drained_consumers_leave_the_line() -> None:
     for _ in range(3):
         attach(owner, A, limit=5)
         assert owner.drain(A, 1) == 5
-        owner.detach(A, 1)
+        owner.consumers.detach(A, 1)
     attach(owner, B)
     owner.append(1, 1)
     assert got(owner.dispatch(9)) == [(B, 1, 1, 1)]

@@ -100,13 +100,13 @@ class OwnerAgainstModel(RuleBasedStateMachine):
     @rule(key=CONSUMERS, no_ack=st.sampled_from((False, False, True)), priority=st.integers(0, 1))
     def attach(self, key: tuple[int, int], no_ack: bool, priority: int) -> None:
         if key not in self.consumers:
-            self.owner.attach(*key, no_ack=no_ack, priority=priority)
+            self.owner.consumers.attach(*key, no_ack=no_ack, priority=priority)
             self.state.attached.add(key[0])
             self.consumers[key] = ModelConsumer(no_ack, priority)
 
     @rule(key=CONSUMERS)
     def detach(self, key: tuple[int, int]) -> None:
-        self.owner.detach(*key)
+        self.owner.consumers.detach(*key)
         self.consumers.pop(key, None)
 
     @rule(key=CONSUMERS, more=st.integers(0, 12))
@@ -114,7 +114,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
         consumer = self.consumers.get(key)
         if consumer is not None:
             consumer.limit = consumer.sent + more
-            self.owner.credit(*key, consumer.limit)
+            self.owner.consumers.credit(*key, consumer.limit)
 
     @rule(key=CONSUMERS)
     def drain(self, key: tuple[int, int]) -> None:

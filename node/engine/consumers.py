@@ -1,0 +1,127 @@
+"""The consumers of one queue: their credit, and in which order they are served."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from node.engine.errors import AccessRefusedError
+
+ConsumerKey = tuple[int, int]
+"""Front end, and the consumer's number there."""
+
+
+class ExclusiveConsumerError(AccessRefusedError):
+    """The queue has an exclusive consumer, or an exclusive one asks for a queue that is in use."""
+
+
+@dataclass(slots=True, eq=False)
+class Consumer:
+    """One consumer: gets messages while `sent < limit`, both counted from its beginning."""
+
+    front_end: int
+    number: int
+    priority: int
+    no_ack: bool
+    exclusive: bool
+    counted: bool
+    sent: int
+    limit: int
+    in_line: bool = False
+
+
+class Consumers:
+    """Consumers by key. Those with credit stand in line: `lines` has one for each priority, highest first.
+
+    `count` is how many there are to clients, `acking` how many settle what they get.
+    """
+
+    __slots__ = ("_by_key", "_by_priority", "_exclusive", "acking", "count", "lines")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.acking = 0
+        self.lines: list[deque[Consumer]] = []
+        self._by_key: dict[ConsumerKey, Consumer] = {}
+        self._by_priority: dict[int, deque[Consumer]] = {}
+        self._exclusive = False
+
+    def __iter__(self) -> Iterator[ConsumerKey]:
+        return iter(self._by_key)
+
+    def get(self, front_end: int, number: int) -> Consumer | None:
+        """The consumer, None when it is gone."""
+        return self._by_key.get((front_end, number))
+
+    def attach(
+        self,
+        front_end: int,
+        number: int,
+        *,
+        priority: int = 0,
+        no_ack: bool = False,
+        exclusive: bool = False,
+        counted: bool = True,
+        sent: int = 0,
+    ) -> Consumer:
+        """Add a consumer, without credit. The front end's ATTACH must have been applied before,
+        or a new owner would not know whom to ask for leases.
+
+        `counted` is False for a link of basic.get, which is no consumer to anybody; `sent` is what
+        a consumer got from earlier owners. Raises ExclusiveConsumerError, and ValueError when the
+        front end has a consumer of that number.
+        """
+        if (front_end, number) in self._by_key:
+            raise ValueError(f"front end {front_end} has a consumer {number}")
+        if counted and self.count and (exclusive or self._exclusive):
+            raise ExclusiveConsumerError("the queue has an exclusive consumer, or others than this one")
+        made = Consumer(front_end, number, priority, no_ack, exclusive, counted, sent, sent)
+        self._by_key[front_end, number] = made
+        if priority not in self._by_priority:
+            self._by_priority[priority] = deque()
+            self.lines = [self._by_priority[each] for each in sorted(self._by_priority, reverse=True)]
+        self.acking += not no_ack
+        self.count += counted
+        self._exclusive |= exclusive
+        return made
+
+    def detach(self, front_end: int, number: int) -> None:
+        """Remove a consumer, if it is there; its leases stay with the front end."""
+        gone = self._by_key.pop((front_end, number), None)
+        if gone is None:
+            return
+        self._leave_line(gone)
+        self.acking -= not gone.no_ack
+        self.count -= gone.counted
+        if gone.exclusive:
+            self._exclusive = False
+
+    def detach_all(self, front_end: int) -> None:
+        """Remove the front end's consumers; its leases stay."""
+        for key in [key for key in self._by_key if key[0] == front_end]:
+            self.detach(*key)
+
+    def credit(self, front_end: int, number: int, limit: int) -> None:
+        """Let the consumer have `limit` messages since its beginning; late news of a consumer that
+        is gone is no error.
+        """
+        found = self._by_key.get((front_end, number))
+        if found is None:
+            return
+        found.limit = limit
+        if found.sent < limit and not found.in_line:
+            found.in_line = True
+            self._by_priority[found.priority].append(found)
+
+    def revoke(self, consumer: Consumer) -> int:
+        """Take back the consumer's credit, and return how much that was."""
+        revoked = max(0, consumer.limit - consumer.sent)
+        consumer.limit = consumer.sent
+        self._leave_line(consumer)
+        return revoked
+
+    def _leave_line(self, consumer: Consumer) -> None:
+        if consumer.in_line:
+            consumer.in_line = False
+            self._by_priority[consumer.priority].remove(consumer)
