@@ -6,10 +6,12 @@ and `request` let the proposing node find the answer when its own replica applie
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Final
 
+from cluster.access_state import AccessState
 from cluster.definitions import (
     NodeDefinition,
     PartitionDefinition,
@@ -21,8 +23,9 @@ from cluster.definitions import (
     to_plain,
 )
 from cluster.packing import pack, unpack
+from cluster.virtual_host import VirtualHost, exchange_from_plain, vhost_to_plain
 from node.engine.errors import NotFoundError, PreconditionFailedError, Refusal
-from node.engine.exchange import PREDECLARED, Exchange, ExchangeKind, Exchanges
+from node.engine.exchange import Exchanges
 from node.engine.matching import Binding, Destination, DestinationKind
 from node.engine.operations import Semantics
 
@@ -68,26 +71,22 @@ class Observer:
     def queue_added(self, queue: QueueDefinition) -> None: ...
     def queue_removed(self, queue: QueueDefinition) -> None: ...
     def node_started(self, node: NodeDefinition, previous: int) -> None: ...
+    def vhost_removed(self, vhost: str) -> None: ...
+    def user_removed(self, user: str) -> None: ...
     def replaced(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class VirtualHost:
-    """A namespace (0-9-1 §3.1.2): its exchanges, and its bindings' arguments as they were given."""
-
-    exchanges: Exchanges
-    arguments: dict[Binding, dict[str, Any]]
-
-
 class CatalogState:
-    """Members, virtual hosts, exchanges, bindings, queues, and which partition holds which queue."""
+    """Members, virtual hosts, exchanges, bindings, queues, which partition holds which queue, and users."""
 
     def __init__(self, observer: Observer) -> None:
+        self.access = AccessState(observer.user_removed)
         self.nodes: dict[str, NodeDefinition] = {}
         self.partitions: dict[int, PartitionDefinition] = {}
         self.queues: dict[tuple[str, str], QueueDefinition] = {}
         self.queues_by_id: dict[int, QueueDefinition] = {}
         self.vhosts: dict[str, VirtualHost] = {}
+        self._queue_counts: Counter[str] = Counter()
         self.last_queue = 0
         self.last_partition = FIRST_QUEUE_PARTITION - 1
         # The latest requests of each front end, so that one sent twice is carried out once.
@@ -96,7 +95,9 @@ class CatalogState:
         self._observer = observer
         self._commands: dict[str, Callable[..., Any]] = {
             "start_node": self._start_node,
+            "found_access": self._found_access,
             "declare_vhost": self._declare_vhost,
+            "delete_vhost": self._delete_vhost,
             "declare_exchange": self._declare_exchange,
             "delete_exchange": self._delete_exchange,
             "declare_queue": self._declare_queue,
@@ -105,6 +106,7 @@ class CatalogState:
             "bind": self._bind,
             "unbind": self._unbind,
             "forget_local_queue": self._forget_local_queue,
+            **self.access.commands,
         }
 
     def apply(self, data: bytes) -> Outcome | None:
@@ -188,9 +190,32 @@ class CatalogState:
 
     # -- virtual hosts, exchanges, bindings -----------------------------------------------------
 
-    def _declare_vhost(self, vhost: str) -> None:
-        if vhost not in self.vhosts:
+    def _found_access(self, vhost: str, users: dict[str, Any]) -> bool:
+        """The first start of a cluster: its virtual host, and the users of its configuration."""
+        if self.access.founded:
+            return False
+        self._declare_vhost(vhost)
+        return self.access.found(users, vhost)
+
+    def _declare_vhost(self, vhost: str, creator: str = "", **changes: Any) -> bool:
+        """Add a virtual host, in which its creator may do everything, or change what is said of one.
+
+        Returns whether it is new.
+        """
+        new = vhost not in self.vhosts
+        if new:
             self.vhosts[vhost] = VirtualHost(Exchanges(), {})
+        self.access.put_vhost(vhost, changes, creator if new else "")
+        return new
+
+    def _delete_vhost(self, vhost: str) -> None:
+        self.vhost(vhost)
+        for queue in [queue for queue in self.queues.values() if queue.vhost == vhost]:
+            self._remove_queue(queue)
+        del self.vhosts[vhost]
+        del self._queue_counts[vhost]
+        self.access.forget_vhost(vhost)
+        self._observer.vhost_removed(vhost)
 
     def _declare_exchange(self, vhost: str, exchange: dict[str, Any]) -> None:
         self.vhost(vhost).exchanges.declare(exchange_from_plain(exchange))
@@ -237,6 +262,7 @@ class CatalogState:
         if existing is not None:
             check_redeclared(existing, fields)
             return to_plain(existing)
+        self._check_queue_limit(vhost, name)
         partition = self._place(tuple(replicas), transient, fields["front_end"])
         self.last_queue += 1
         fields["semantics"] = Semantics(fields["semantics"])
@@ -245,9 +271,17 @@ class CatalogState:
         )  # fmt: skip
         self.queues[vhost, name] = queue
         self.queues_by_id[queue.id] = queue
+        self._queue_counts[vhost] += 1
         host.exchanges.add_queue(name)
         self._observer.queue_added(queue)
         return to_plain(queue)
+
+    def _check_queue_limit(self, vhost: str, name: str) -> None:
+        limit = self.access.vhost(vhost).limits.get("max-queues")
+        if limit is not None and self._queue_counts[vhost] >= limit:
+            raise PreconditionFailedError(
+                f"cannot declare queue '{name}': queue limit in vhost '{vhost}' ({limit}) is reached"
+            )
 
     def _place(self, replicas: tuple[str, ...], transient: bool, front_end: int) -> PartitionDefinition:
         """The partition for a new queue: one for each list of replicas in order of preference."""
@@ -277,6 +311,7 @@ class CatalogState:
     def _remove_queue(self, queue: QueueDefinition) -> None:
         del self.queues[queue.vhost, queue.name]
         del self.queues_by_id[queue.id]
+        self._queue_counts[queue.vhost] -= 1
         self._unbind_queue(self.vhosts[queue.vhost], queue.name)
         self._observer.queue_removed(queue)
 
@@ -290,6 +325,7 @@ class CatalogState:
             "partitions": [to_plain(partition) for partition in self.partitions.values()],
             "queues": [to_plain(queue) for queue in self.queues.values()],
             "vhosts": {name: vhost_to_plain(vhost) for name, vhost in self.vhosts.items()},
+            "access": self.access.to_plain(),
             "recent": sorted(self._recent.items()),
             "retired": self._retired,
             "last_queue": self.last_queue,
@@ -305,6 +341,8 @@ class CatalogState:
         queues = [queue_from_plain(queue) for queue in plain["queues"]]
         self.queues = {(queue.vhost, queue.name): queue for queue in queues}
         self.queues_by_id = {queue.id: queue for queue in queues}
+        self._queue_counts = Counter(queue.vhost for queue in queues)
+        self.access.restore(plain.get("access"), list(plain["vhosts"]))
         self.vhosts = {}
         for name, host in plain["vhosts"].items():
             self.vhosts[name] = VirtualHost(Exchanges(), {})
@@ -320,34 +358,6 @@ class CatalogState:
         self.last_queue = plain["last_queue"]
         self.last_partition = plain["last_partition"]
         self._observer.replaced()
-
-
-_PREDECLARED_NAMES: Final = frozenset(exchange.name for exchange in PREDECLARED)
-
-
-def exchange_to_plain(exchange: Exchange) -> dict[str, Any]:
-    return {**asdict(exchange), "kind": exchange.kind.value}
-
-
-def exchange_from_plain(plain: dict[str, Any]) -> Exchange:
-    return Exchange(**{**plain, "kind": ExchangeKind(plain["kind"])})
-
-
-def vhost_to_plain(vhost: VirtualHost) -> dict[str, Any]:
-    own = [exchange for exchange in vhost.exchanges if exchange.name not in _PREDECLARED_NAMES]
-    return {
-        "exchanges": [exchange_to_plain(exchange) for exchange in own],
-        "bindings": [
-            {
-                "source": binding.source,
-                "kind": binding.destination.kind.value,
-                "destination": binding.destination.name,
-                "key": binding.key,
-                "arguments": vhost.arguments.get(binding, {}),
-            }
-            for binding in vhost.exchanges.bindings()
-        ],
-    }
 
 
 def inequivalent(argument: str, what: str, received: Any, current: Any) -> PreconditionFailedError:

@@ -10,7 +10,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, StringConstraints, ValidationError, model_validator
 
@@ -128,8 +128,8 @@ class JournalSettings(Section):
     )
 
 
-class User(Section):
-    """A user who may log in. Exactly one of the two keys."""
+class UserSettings(Section):
+    """A user whom a new cluster begins with. Exactly one of the first two keys."""
 
     password_hash: str | None = Field(
         default=None, repr=False, description="Hash that `quorate hash-password` printed."
@@ -138,6 +138,13 @@ class User(Section):
         default=None,
         description="File with the password in plain text in its first line; no other account may be "
         "able to read it.",
+    )
+    tags: tuple[Literal["administrator", "monitoring", "policymaker", "management", "impersonator"], ...] = (
+        Field(
+            default=("administrator",),
+            strict=False,
+            description="What the user may do over HTTP; an administrator may do everything.",
+        )
     )
 
     @model_validator(mode="after")
@@ -154,6 +161,13 @@ class User(Section):
             return PasswordHash.parse(self.password_hash)
         assert self.password_file is not None
         return PasswordHash.of(read_secret(self.password_file, "password"))
+
+
+class Founder(NamedTuple):
+    """A user whom a new cluster begins with."""
+
+    password_hash: PasswordHash
+    tags: tuple[str, ...]
 
 
 class Member(Section):
@@ -187,10 +201,17 @@ class ClusterConfig(Section):
         description='What a durable queue declared without `x-queue-type` is: "quorum" is replicated on '
         'three nodes, "classic" lives on one.',
     )
-    users: dict[Annotated[str, StringConstraints(min_length=1, max_length=255)], User] = Field(
+    users: dict[Annotated[str, StringConstraints(min_length=1, max_length=255)], UserSettings] = Field(
         default_factory=dict,
-        description="The users, by name. Without any there is `guest` with password `guest`, "
-        "and nodes listen on loopback only.",
+        description="The users that a new cluster begins with, by name, each with every permission in the "
+        "virtual host `/`. Without any there is `guest` with password `guest`, and nodes listen on loopback "
+        "only. They are read when the cluster is founded: from then on users are in its catalog, and are "
+        "changed there (`quorate users`).",
+    )
+    loopback_users: tuple[str, ...] = Field(
+        default=("guest",),
+        strict=False,
+        description="Users who may only log in from the node's own machine.",
     )
     limits: Limits = Limits()
     replication: Replication = Replication()
@@ -208,11 +229,14 @@ class ClusterConfig(Section):
         """Whether nodes prove to each other who they are, and encrypt what they send."""
         return all(member.public_key is not None for member in self.nodes.values())
 
-    def credentials(self) -> dict[str, PasswordHash]:
-        """Every user's password hash; the default user alone when none is configured."""
+    def founders(self) -> dict[str, Founder]:
+        """The users that a new cluster begins with; the default user alone when none is configured.
+
+        Hashes passwords, which takes some 50 ms each. Raises `ConfigError`.
+        """
         if not self.users:
-            return {"guest": PasswordHash.of("guest")}
-        return {name: user.hashed() for name, user in self.users.items()}
+            return {"guest": Founder(PasswordHash.of("guest"), ("administrator",))}
+        return {name: Founder(user.hashed(), user.tags) for name, user in self.users.items()}
 
 
 class Listen(Section):

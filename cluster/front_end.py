@@ -6,13 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from cluster.access import Access
 from cluster.broker import Broker
-from cluster.catalog_state import ResourceLockedError, exchange_to_plain
+from cluster.catalog_state import ResourceLockedError
 from cluster.definitions import parse_local_queue_name
 from cluster.link import Confirmation, LinkConsumer, PartitionLink
 from cluster.local_queues import LocalQueues
 from cluster.placement import Placement, place
 from cluster.ports import FIRST_CONSUMER, Delivery
+from cluster.virtual_host import exchange_to_plain
 from node.engine.errors import AccessRefusedError, NotFoundError, PreconditionFailedError, Refusal
 from node.engine.exchange import RESERVED_PREFIX, Exchange
 from node.engine.matching import Binding, DestinationKind
@@ -54,11 +56,11 @@ class Attached:
 class FrontEnd:
     """Implements `node.frontend.ports.BrokerPort` on a node's broker."""
 
-    def __init__(self, broker: Broker, local: LocalQueues, default_type: str, verifier: Verifier) -> None:
+    def __init__(self, broker: Broker, local: LocalQueues, access: Access, default_type: str) -> None:
         self._broker = broker
         self._local = local
         self._default_type = default_type
-        self._verifier = verifier
+        self._access = access
         self._routes: dict[tuple[str, str, str], Targets] = {}
         self._routes_version = -1
         self._consumers: dict[int, Attached] = {}
@@ -84,7 +86,7 @@ class FrontEnd:
                 subscriber.unblocked()
 
     def verify(self, user: str, password: str, remote: str, answer: Callable[[bool], None]) -> None:
-        self._verifier(user, password, remote, answer)
+        self._access.authenticate(user, password, remote, lambda identity, _: answer(identity is not None))
 
     def has_vhost(self, vhost: str) -> bool:
         return vhost in self._broker.catalog.state.vhosts
@@ -379,10 +381,6 @@ class FrontEnd:
         attached = self._consumers.get(consumer)
         if attached is not None:
             attached.link.discard(attached.queue, [(first, last)])
-
-
-Verifier = Callable[[str, str, str, Callable[[bool], None]], None]
-"""Checks user, password and client address, and answers."""
 
 
 def _binding_to_plain(vhost: str, binding: Binding, arguments: dict[str, Any]) -> dict[str, Any]:

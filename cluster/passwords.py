@@ -1,17 +1,39 @@
-"""Password hashes, and checking a login against them."""
+"""Password hashes: ours, salted and memory-hard, and those that RabbitMQ's definitions bring."""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
 import hmac
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final, Protocol
 
 _SCRYPT_N = 1 << 14
 _SCRYPT_R = 8
 _SCRYPT_P = 1
+_SCRYPT_LARGEST = 1 << 21
+"""Largest n * r; a check takes 128 octets for each."""
+
 _PREFIX = "scrypt"
+
+SCRYPT: Final = "quorate_scrypt"
+"""The name of our own algorithm where RabbitMQ's definitions name one."""
+
+RABBITMQ_DIGESTS: Final = {
+    "rabbit_password_hashing_sha256": "sha256",
+    "rabbit_password_hashing_sha512": "sha512",
+    "rabbit_password_hashing_md5": "md5",
+}
+_RABBITMQ_SALT: Final = 4
+"""Octets of salt in front of RabbitMQ's digests."""
+
+
+class StoredHash(Protocol):
+    """A hash that a password can be compared with."""
+
+    def matches(self, password: str) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -26,7 +48,7 @@ class PasswordHash:
 
     @classmethod
     def of(cls, password: str) -> PasswordHash:
-        """The hash of a password under a new salt. Takes some 50 ms on purpose."""
+        """The hash of a password under a new salt. Takes some 50 ms and 16 MiB on purpose."""
         salt = os.urandom(16)
         return cls(
             _SCRYPT_N, _SCRYPT_R, _SCRYPT_P, salt, _scrypt(password, salt, _SCRYPT_N, _SCRYPT_R, _SCRYPT_P)
@@ -45,6 +67,8 @@ class PasswordHash:
             raise ValueError("is not a hash as `quorate hash-password` prints it") from None
         if not (1 < n <= 1 << 20 and n & (n - 1) == 0 and 1 <= r <= 32 and 1 <= p <= 16 and salt and digest):
             raise ValueError("has scrypt parameters out of range")
+        if n * r > _SCRYPT_LARGEST:
+            raise ValueError("takes more than 256 MiB to check")
         return cls(n, r, p, salt, digest)
 
     def __str__(self) -> str:
@@ -60,39 +84,95 @@ class PasswordHash:
 
 
 def _scrypt(password: str, salt: bytes, n: int, r: int, p: int, size: int = 32) -> bytes:
-    return hashlib.scrypt(password.encode(), salt=salt, n=n, r=r, p=p, maxmem=256 * n * r, dklen=size)
+    octets = password.encode("utf-8", "surrogateescape")
+    return hashlib.scrypt(octets, salt=salt, n=n, r=r, p=p, maxmem=256 * n * r, dklen=size)
 
 
-class Logins:
-    """Checks names and passwords. `remembered` is quick; `check` may take 50 ms, so call it in a thread.
+@dataclass(frozen=True, slots=True, repr=False)
+class RabbitmqHash:
+    """A hash out of RabbitMQ's definitions, written `algorithm$base64`: salt, digest of salt and password."""
 
-    A password that was right once is remembered as an HMAC under a key of this process, so that
-    a thousand clients that reconnect together do not cost a thousand scrypt runs.
+    algorithm: str
+    salt: bytes
+    digest: bytes
+
+    @classmethod
+    def parse(cls, text: str) -> RabbitmqHash:
+        """Raises ValueError, whose text does not show the hash."""
+        algorithm, _, encoded = text.partition("$")
+        try:
+            octets = base64.b64decode(encoded, validate=True)
+        except (binascii.Error, ValueError):
+            raise ValueError("is not base64") from None
+        if algorithm not in RABBITMQ_DIGESTS:
+            raise ValueError(f"is of an algorithm that is none of {', '.join(RABBITMQ_DIGESTS)}")
+        size = hashlib.new(RABBITMQ_DIGESTS[algorithm], usedforsecurity=False).digest_size
+        if len(octets) != _RABBITMQ_SALT + size:
+            raise ValueError(f"has another length than hashes of {algorithm}")
+        return cls(algorithm, octets[:_RABBITMQ_SALT], octets[_RABBITMQ_SALT:])
+
+    def __str__(self) -> str:
+        return f"{self.algorithm}${base64.b64encode(self.salt + self.digest).decode()}"
+
+    def __repr__(self) -> str:
+        return "RabbitmqHash(...)"
+
+    def matches(self, password: str) -> bool:
+        """Whether the hash is of this password, in constant time."""
+        octets = self.salt + password.encode("utf-8", "surrogateescape")
+        digest = hashlib.new(RABBITMQ_DIGESTS[self.algorithm], octets, usedforsecurity=False).digest()
+        return hmac.compare_digest(digest, self.digest)
+
+
+def parse_hash(text: str) -> StoredHash:
+    """A hash of either kind, as `str` wrote it. Raises ValueError, whose text does not show it."""
+    if text.startswith(_PREFIX + "$"):
+        return PasswordHash.parse(text)
+    return RabbitmqHash.parse(text)
+
+
+def imported_hash(algorithm: str, encoded: str) -> str:
+    """A hash of a definitions file in the form that is kept; empty stays empty (no password).
+
+    `algorithm` is RabbitMQ's `hashing_algorithm`, sha256 where a file names none, or `SCRYPT`. Raises
+    ValueError, whose text does not show the hash.
+    """
+    if not encoded:
+        return ""
+    if algorithm == SCRYPT:
+        return str(PasswordHash.parse(encoded))
+    return str(RabbitmqHash.parse(f"{algorithm or 'rabbit_password_hashing_sha256'}${encoded}"))
+
+
+def exported_hash(text: str) -> tuple[str, str]:
+    """Inverse of `imported_hash`: the algorithm's name and the hash."""
+    if not text or text.startswith(_PREFIX + "$"):
+        return SCRYPT if text else "rabbit_password_hashing_sha256", text
+    algorithm, _, encoded = text.partition("$")
+    return algorithm, encoded
+
+
+class Remembered:
+    """Passwords that were right before, so that a thousand clients that reconnect cost no thousand hashes.
+
+    A password is kept as an HMAC under a key of this process, and only counts for the hash that it was
+    compared with: once the user has another, it is forgotten.
     """
 
-    def __init__(self, credentials: Mapping[str, PasswordHash]) -> None:
-        self._credentials = dict(credentials)
+    def __init__(self) -> None:
         self._key = os.urandom(32)
-        self._known: dict[str, bytes] = {}
-        self._decoy = next(iter(self._credentials.values()), None) or PasswordHash.of("")
+        self._known: dict[str, tuple[str, bytes]] = {}
 
-    def remembered(self, user: str, password: str) -> bool:
-        """Whether this pair was right before. False says nothing."""
+    def knows(self, user: str, stored: str, password: str) -> bool:
+        """Whether the password was right before. False says nothing."""
         known = self._known.get(user)
-        return known is not None and hmac.compare_digest(known, self._tag(password))
+        return known is not None and known[0] == stored and hmac.compare_digest(known[1], self._tag(password))
 
-    def check(self, user: str, password: str) -> bool:
-        """Whether the password is the user's. An unknown user takes as long as a wrong password."""
-        expected = self._credentials.get(user)
-        if expected is None:
-            self._decoy.matches(password)
-            return False
-        if self.remembered(user, password):
-            return True
-        if not expected.matches(password):
-            return False
-        self._known[user] = self._tag(password)
-        return True
+    def remember(self, user: str, stored: str, password: str) -> None:
+        self._known[user] = (stored, self._tag(password))
+
+    def forget(self, user: str) -> None:
+        self._known.pop(user, None)
 
     def _tag(self, password: str) -> bytes:
-        return hmac.digest(self._key, password.encode(), "sha256")
+        return hmac.digest(self._key, password.encode("utf-8", "surrogateescape"), "sha256")

@@ -12,18 +12,20 @@ import sys
 import time
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
-from typing import Final
+from typing import Any, Final
 
 import uvloop
 
+from cluster.access import Access
 from cluster.broker import Broker, BrokerConfig
+from cluster.catalog import Answer
 from cluster.config import NodeConfig
 from cluster.data_directory import DataDirectory
 from cluster.front_end import FrontEnd
+from cluster.hashing import HashingThreads
 from cluster.http import HttpServer
 from cluster.local_queues import LocalQueues
 from cluster.logs import EventLog, start_logging
-from cluster.passwords import Logins
 from cluster.status import TAG as STATUS_TAG
 from cluster.status import NodeStatus
 from node.engine.errors import Refusal
@@ -96,13 +98,16 @@ class NodeProcess:
         self._next_collection = 0.0
         self._rebuilding = config.data_dir / REBUILDING_NAME
         self._timer: asyncio.TimerHandle | None = None
-        self._logins = Logins(config.cluster.credentials())
         self.journal = self._open_journal()
         self.transport = self._make_transport()
         self.broker = self._make_broker()
         self.writer = JournalWriter(self.journal, loop.call_soon_threadsafe, self._durable, self._disk_failed)
         local = LocalQueues(self.broker, secrets.randbits)
-        self.front_end = FrontEnd(self.broker, local, config.cluster.default_queue_type, self._verify)
+        self.hashing = HashingThreads(loop)
+        self.access = Access(
+            self.broker.catalog.state.access, self.submit, self.hashing, config.cluster.loopback_users
+        )
+        self.front_end = FrontEnd(self.broker, local, self.access, config.cluster.default_queue_type)
         limits = config.cluster.limits
         self.listener = Listener(
             self.front_end, self._connection_limits(), limits.connections, self.log, self.clock, self.wanted
@@ -190,16 +195,6 @@ class NodeProcess:
         else:
             self.broker.receive(peer, parts, self.clock())
 
-    def _verify(self, user: str, password: str, remote: str, answer: Callable[[bool], None]) -> None:
-        """Check a password off the event loop: its hash is slow on purpose."""
-        if not self.config.cluster.users and not remote.startswith(("127.", "::1")):
-            answer(False)
-        elif self._logins.remembered(user, password):
-            answer(True)
-        else:
-            check = self.loop.run_in_executor(None, self._logins.check, user, password)
-            check.add_done_callback(lambda done: answer(done.result()))
-
     # -- life -----------------------------------------------------------------------------------
 
     async def start(self) -> None:
@@ -220,10 +215,27 @@ class NodeProcess:
 
     async def _join(self) -> None:
         """Tell the catalog of this incarnation, and wait until every node knows."""
-        await self._submit("declare_vhost", {"vhost": "/"})
-        await self._submit("start_node", {"name": self.config.name, "front_end": self.front_end_id})
+        await self._submitted("start_node", {"name": self.config.name, "front_end": self.front_end_id})
+        access = self.broker.catalog.state.access
+        if not access.founded:
+            founders = await self.loop.run_in_executor(None, self.config.cluster.founders)
+            users = {
+                name: {"password_hash": str(founder.password_hash), "tags": list(founder.tags)}
+                for name, founder in founders.items()
+            }
+            await self._submitted("found_access", {"vhost": "/", "users": users})
+        unknown = sorted(self.config.cluster.users.keys() - access.users.keys())
+        if unknown:
+            self.log.warning(
+                "configured_users_unknown", users=unknown, reason="users are read when a cluster is founded"
+            )
 
-    async def _submit(self, name: str, arguments: dict[str, object]) -> None:
+    def submit(self, name: str, arguments: dict[str, Any], answer: Answer) -> None:
+        """Have a command of the catalog carried out, from outside a turn."""
+        self.broker.catalog.submit(name, arguments, answer, self.clock())
+        self.wanted()
+
+    async def _submitted(self, name: str, arguments: dict[str, Any]) -> None:
         done: asyncio.Future[None] = self.loop.create_future()
 
         def answered(_: object, refusal: Refusal | None) -> None:
@@ -232,8 +244,7 @@ class NodeProcess:
             else:
                 done.set_exception(refusal)
 
-        self.broker.catalog.submit(name, arguments, answered, self.clock())
-        self.wanted()
+        self.submit(name, arguments, answered)
         await done
 
     async def stop(self) -> None:
@@ -247,6 +258,7 @@ class NodeProcess:
         self.transport.close()
         self.writer.close()
         self.journal.close()
+        self.hashing.close()
         self.log.info("stopped")
 
     # -- the turn -------------------------------------------------------------------------------

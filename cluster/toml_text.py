@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 Scalar = str | int | float | bool
-Table = Mapping[str, "Scalar | Table"]
+Table = Mapping[str, "Scalar | Sequence[str] | Table"]
 
 
 def toml_text(table: Table) -> str:
-    """The TOML text of nested tables of strings, numbers and booleans."""
+    """The TOML text of nested tables of strings, numbers, booleans and lists of strings."""
     return "".join(_lines(table, ())).lstrip("\n")
 
 
@@ -32,10 +32,15 @@ def _key(key: str) -> str:
     return key if _BARE.fullmatch(key) else _string(key)
 
 
-def _value(value: Scalar) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return _string(value) if isinstance(value, str) else repr(value)
+def _value(value: Scalar | Sequence[str]) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return _string(value)
+        case int() | float():
+            return repr(value)
+    return f"[{', '.join(map(_string, value))}]"
 
 
 def _string(text: str) -> str:

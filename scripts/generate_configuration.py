@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -95,6 +96,10 @@ def _type(field: FieldInfo) -> str:
         return " or ".join(f'`"{value}"`' for value in get_args(annotation))
     if get_origin(annotation) is dict:
         return "tables"
+    if get_origin(annotation) is tuple:
+        inner = get_args(annotation)[0]
+        values = [f'`"{value}"`' for value in get_args(inner)]
+        return "list of " + (", ".join(values) if values else "text")
     bounds = {type(item).__name__: item for item in field.metadata}
     low, high = bounds.get("Ge"), bounds.get("Le")
     if high is not None:
@@ -113,6 +118,8 @@ def _default(field: FieldInfo) -> str:
         return "none"
     if isinstance(field.default, int | float):
         return _number(field.default)
+    if type(field.default) is tuple:
+        return f"`{json.dumps(field.default)}`"
     return f'`"{field.default}"`'
 
 

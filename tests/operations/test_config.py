@@ -41,7 +41,7 @@ def test_a_minimal_file_gets_the_documented_defaults() -> None:
     assert config.listen.amqp == Address("127.0.0.1", 5672)
     assert config.cluster.default_queue_type == "quorum"
     assert config.cluster.limits.frame_max_bytes == 131_072
-    assert config.cluster.credentials()["guest"].matches("guest")
+    assert config.cluster.founders()["guest"].password_hash.matches("guest")
     assert not config.cluster.encrypted
     assert config.curve_keys() is None
 
@@ -93,8 +93,8 @@ def test_the_default_user_and_keyless_nodes_stay_on_loopback(node: str, said: st
 def test_users_of_ones_own_open_the_amqp_port() -> None:
     users = f'[cluster.users.alice]\npassword_hash = "{PasswordHash.of("wonder")}"'
     config = parse(config_text('[node.listen]\namqp = "0.0.0.0:5672"', users), "f.toml")
-    assert set(config.cluster.credentials()) == {"alice"}
-    assert config.cluster.credentials()["alice"].matches("wonder")
+    assert set(config.cluster.founders()) == {"alice"}
+    assert config.cluster.founders()["alice"].password_hash.matches("wonder")
 
 
 def test_a_password_never_shows_in_an_error_or_a_repr() -> None:
@@ -117,12 +117,12 @@ def test_a_password_file_must_be_private(tmp_path: Path) -> None:
     config = parse(config_text(cluster=f'[cluster.users.alice]\npassword_file = "{file}"'), "f.toml")
     file.chmod(0o644)
     with pytest.raises(ConfigError, match=f"can be read by other accounts: chmod 600 {file}"):
-        config.cluster.credentials()
+        config.cluster.founders()
     file.chmod(0o600)
-    assert config.cluster.credentials()["alice"].matches("wonder")
+    assert config.cluster.founders()["alice"].password_hash.matches("wonder")
     file.unlink()
     with pytest.raises(ConfigError, match=f"{file}: cannot read the password"):
-        config.cluster.credentials()
+        config.cluster.founders()
 
 
 def test_the_node_must_be_in_the_cluster() -> None:

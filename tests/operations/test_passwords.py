@@ -1,8 +1,11 @@
-"""Password hashes and logins."""
+"""Password hashes, ours and RabbitMQ's."""
+
+import base64
+import hashlib
 
 import pytest
 
-from cluster.passwords import Logins, PasswordHash
+from cluster.passwords import SCRYPT, PasswordHash, Remembered, exported_hash, imported_hash, parse_hash
 
 HASH = PasswordHash.of("wonder")
 
@@ -40,6 +43,7 @@ def test_the_hash_of_rfc_7914_matches() -> None:
         "scrypt$16384$8$1$zz$00",
         "scrypt$16385$8$1$00$00",
         "scrypt$1073741824$8$1$00$00",
+        "scrypt$1048576$8$1$00$00",
         "scrypt$16384$8$1$$00",
     ],
 )
@@ -49,14 +53,54 @@ def test_what_is_no_hash_is_refused_without_showing_it(text: str) -> None:
     assert not text or text not in str(refusal.value)
 
 
-def test_a_login_is_remembered_once_it_was_right() -> None:
-    logins = Logins({"alice": HASH})
-    assert not logins.remembered("alice", "wonder")
-    assert not logins.check("alice", "wrong")
-    assert not logins.check("bob", "wonder")
-    assert logins.check("alice", "wonder")
-    assert logins.remembered("alice", "wonder")
-    assert logins.check("alice", "wonder")
-    assert not logins.remembered("alice", "wrong")
-    assert not logins.check("alice", "wrong")
-    assert logins.remembered("alice", "wonder")
+def test_a_password_is_remembered_for_the_hash_that_it_was_compared_with() -> None:
+    remembered = Remembered()
+    assert not remembered.knows("alice", "hash", "wonder")
+    remembered.remember("alice", "hash", "wonder")
+    assert remembered.knows("alice", "hash", "wonder")
+    assert not remembered.knows("alice", "hash", "wrong")
+    assert not remembered.knows("alice", "another", "wonder")
+    assert not remembered.knows("bob", "hash", "wonder")
+    remembered.forget("alice")
+    assert not remembered.knows("alice", "hash", "wonder")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "encoded"),
+    [
+        # RabbitMQ's documentation, "Password Hashing": user with password `test12`, salt 908D C60A.
+        ("rabbit_password_hashing_sha256", "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR"),
+        ("", "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR"),
+    ],
+)
+def test_the_hash_of_rabbitmqs_documentation_matches(algorithm: str, encoded: str) -> None:
+    text = imported_hash(algorithm, encoded)
+    assert parse_hash(text).matches("test12")
+    assert not parse_hash(text).matches("test13")
+    assert exported_hash(text) == ("rabbit_password_hashing_sha256", encoded)
+    assert encoded not in repr(parse_hash(text))
+
+
+@pytest.mark.parametrize("digest", ["sha256", "sha512", "md5"])
+def test_rabbitmqs_other_digests(digest: str) -> None:
+    octets = b"salt" + hashlib.new(digest, b"saltsecret").digest()
+    text = imported_hash(f"rabbit_password_hashing_{digest}", base64.b64encode(octets).decode())
+    assert parse_hash(text).matches("secret")
+    assert not parse_hash(text).matches("Secret")
+
+
+def test_our_own_hash_survives_export_and_import() -> None:
+    assert imported_hash(*exported_hash(str(HASH))) == str(HASH)
+    assert imported_hash(*exported_hash("")) == ""
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "encoded"),
+    [("rabbit_password_hashing_sha256", "c2hvcnQ="), ("rot13", "c2hvcnQ="), ("", "~~"), (SCRYPT, "c2hvcnQ=")],
+)
+def test_what_is_no_hash_of_another_broker_is_refused_without_showing_it(
+    algorithm: str, encoded: str
+) -> None:
+    with pytest.raises(ValueError) as refusal:
+        imported_hash(algorithm, encoded)
+    assert encoded not in str(refusal.value)

@@ -13,6 +13,7 @@ scalars = st.one_of(
     st.integers(-(2**63), 2**63 - 1),
     st.booleans(),
     st.floats(allow_nan=False, allow_infinity=False),
+    st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=20), max_size=3),
 )
 tables = st.recursive(
     st.dictionaries(keys, scalars, max_size=4),

@@ -1,0 +1,47 @@
+"""What the catalog says of users, of what they may do, and of virtual hosts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+ADMINISTRATOR: Final = "administrator"
+IMPERSONATOR: Final = "impersonator"
+"""May publish with the user-id of somebody else."""
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A user. `password_hash` is empty for one that has no password and so cannot log in with one."""
+
+    name: str
+    password_hash: str = field(repr=False)
+    tags: tuple[str, ...] = ()
+    limits: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """What a user may do in a virtual host: patterns that names of resources are searched for."""
+
+    configure: str
+    write: str
+    read: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPermission:
+    """Which routing keys a user may publish to a topic exchange with, and bind to it with."""
+
+    write: str
+    read: str
+
+
+@dataclass(frozen=True, slots=True)
+class VhostProperties:
+    """What is said of a virtual host, apart from what is declared in it."""
+
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    default_queue_type: str = ""
+    limits: dict[str, int] = field(default_factory=dict)

@@ -1,0 +1,45 @@
+"""A virtual host of the catalog: its exchanges and bindings, and their plain form in snapshots."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from node.engine.exchange import PREDECLARED, Exchange, ExchangeKind, Exchanges
+from node.engine.matching import Binding
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualHost:
+    """A namespace (0-9-1 §3.1.2): its exchanges, and its bindings' arguments as they were given."""
+
+    exchanges: Exchanges
+    arguments: dict[Binding, dict[str, Any]]
+
+
+_PREDECLARED_NAMES: Final = frozenset(exchange.name for exchange in PREDECLARED)
+
+
+def exchange_to_plain(exchange: Exchange) -> dict[str, Any]:
+    return {**asdict(exchange), "kind": exchange.kind.value}
+
+
+def exchange_from_plain(plain: dict[str, Any]) -> Exchange:
+    return Exchange(**{**plain, "kind": ExchangeKind(plain["kind"])})
+
+
+def vhost_to_plain(vhost: VirtualHost) -> dict[str, Any]:
+    own = [exchange for exchange in vhost.exchanges if exchange.name not in _PREDECLARED_NAMES]
+    return {
+        "exchanges": [exchange_to_plain(exchange) for exchange in own],
+        "bindings": [
+            {
+                "source": binding.source,
+                "kind": binding.destination.kind.value,
+                "destination": binding.destination.name,
+                "key": binding.key,
+                "arguments": vhost.arguments.get(binding, {}),
+            }
+            for binding in vhost.exchanges.bindings()
+        ],
+    }
