@@ -30,7 +30,7 @@ from cluster.link_protocol import (
 from cluster.owner import PartitionOwner
 from cluster.partitions import Partitions
 from cluster.ports import FrontEndPort
-from node.engine.operations import Semantics
+from node.engine.settings import QueueSettings
 from replication.host import RAFT_TAG, SNAPSHOT_TAG, Host, Machine, Writer
 from replication.journal import Journal
 from replication.raft import Entry, Membership, NotLeaderError, RaftConfig
@@ -81,6 +81,7 @@ class Broker:
         journal: Journal,
         send: Send,
         random: Callable[[], float],
+        wall_ms: Callable[[], int],
         now: float,
     ) -> None:
         self.config = config
@@ -93,12 +94,13 @@ class Broker:
         self.replicas = self.partitions.replicas
         self.links: dict[int, PartitionLink] = {}
         self.connected: dict[str, None] = {}
-        self.local_queues: dict[int, Semantics] = {}
+        self.local_queues: dict[int, QueueSettings] = {}
         self.backlog: Callable[[str], int] = _none
         self.on_wanted: Callable[[], None] = _nothing
         self.on_unused: Callable[[int], None] = _nothing
         self.on_rebuilding: Callable[[], None] = _nothing
         self._send = send
+        self._wall_ms = wall_ms
         self._transient = self.partitions.transient
         self._transient_entries: list[tuple[PartitionOwner, int, bytes]] = []
         self._announced: dict[int, tuple[str, int]] = {}
@@ -111,9 +113,7 @@ class Broker:
         self._desk = AdmissionDesk(
             config.node, config.members, empty=config.empty, rebuilding=config.rebuilding
         )
-        self.catalog = Catalog(
-            config.node, config.front_end, config.members, self.host, send, self.partitions
-        )
+        self.catalog = Catalog(self.node, self.front_end, config.members, self.host, send, self.partitions)
 
     def start(self, writer: Writer) -> None:
         """Open the catalog; the partitions follow as the catalog tells of them."""
@@ -371,6 +371,9 @@ class Broker:
         self._transient_entries.append((self.owners[partition], index, data))
         return index
 
+    def wall_ms(self) -> int:
+        return self._wall_ms()
+
     def disk_idle(self) -> bool:
         return self.host.idle
 
@@ -410,9 +413,9 @@ class Broker:
         self._owner_announced(partition, self.node, term)
         self._announce(list(self.connected))
 
-    def queues_of(self, partition: int) -> dict[int, Semantics]:
+    def queues_of(self, partition: int) -> dict[int, QueueSettings]:
         queues = self.catalog.state.queues.values()
-        wanted = {queue.id: queue.semantics for queue in queues if queue.partition == partition}
+        wanted = {queue.id: queue.settings for queue in queues if queue.partition == partition}
         if partition in self._transient:
             wanted.update(self.local_queues)
         return wanted

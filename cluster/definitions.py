@@ -5,11 +5,13 @@ They are plain values with a msgpack form, so that a catalog snapshot is a list 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from node.engine.arguments import read_arguments
 from node.engine.operations import Semantics
+from node.engine.settings import QueueSettings
 
 
 class PartitionKind(StrEnum):
@@ -61,6 +63,11 @@ class QueueDefinition:
     """The incarnation of the node where it was declared; an exclusive queue dies with it."""
     holder: int
 
+    @property
+    def settings(self) -> QueueSettings:
+        """What the arguments ask for."""
+        return replace(read_arguments(self.arguments), semantics=self.semantics)
+
 
 Definition = NodeDefinition | PartitionDefinition | QueueDefinition
 
@@ -78,9 +85,6 @@ def partition_from_plain(plain: dict[str, Any]) -> PartitionDefinition:
 def queue_from_plain(plain: dict[str, Any]) -> QueueDefinition:
     return QueueDefinition(**{**plain, "semantics": Semantics(plain["semantics"])})
 
-
-SEMANTICS_NAMES = {"at-least-once": Semantics.AT_LEAST_ONCE, "at-most-once": Semantics.AT_MOST_ONCE}
-"""The values of the queue argument `x-semantics` (seed 002, queue semantics)."""
 
 LOCAL_QUEUE_PREFIX = "amq.gen-"
 

@@ -15,6 +15,7 @@ from cluster.local_queues import LocalQueues
 from cluster.placement import Placement, place
 from cluster.ports import FIRST_CONSUMER, Delivery
 from cluster.virtual_host import exchange_to_plain
+from node.engine.arguments import check_arguments
 from node.engine.errors import AccessRefusedError, NotFoundError, PreconditionFailedError, Refusal
 from node.engine.exchange import RESERVED_PREFIX, Exchange
 from node.engine.matching import Binding, DestinationKind
@@ -217,6 +218,7 @@ class FrontEnd:
             if not declaration.name and declaration.exclusive:
                 answer(self._local.declare(vhost, declaration, holder), None)
                 return
+            settings = check_arguments(declaration.arguments, declaration.name, vhost)
             placement = self._placement(vhost, declaration)
         except Refusal as refusal:
             answer(None, refusal)
@@ -230,7 +232,7 @@ class FrontEnd:
             "exclusive": declaration.exclusive,
             "auto_delete": declaration.auto_delete,
             "arguments": declaration.arguments,
-            "semantics": int(placement.semantics),
+            "semantics": int(settings.semantics),
             "front_end": self._broker.front_end,
             "holder": holder if declaration.exclusive else 0,
         }

@@ -13,7 +13,7 @@ from typing import Final
 from cluster.broker import Broker
 from cluster.catalog_state import ResourceLockedError, RestartedError
 from cluster.definitions import local_queue_name
-from cluster.placement import place
+from node.engine.arguments import check_arguments
 from node.engine.errors import NotFoundError
 from node.frontend.ports import QueueDeclaration, QueueRef
 
@@ -43,7 +43,7 @@ class LocalQueues:
 
     def declare(self, vhost: str, declaration: QueueDeclaration, holder: int) -> QueueRef:
         """Raises PreconditionFailedError for arguments that make no sense."""
-        semantics = place(declaration, self._broker.node, self._broker.config.members, "").semantics
+        settings = check_arguments(declaration.arguments, declaration.name, vhost)
         partition = self._broker.catalog.state.transient_partition(self._broker.front_end)
         if partition is None:
             raise RestartedError("this node is not part of the cluster yet")
@@ -53,8 +53,8 @@ class LocalQueues:
             QueueRef(name, partition.id, self._last_id), vhost, holder, declaration.auto_delete
         )
         self._queues[name] = self._by_id[queue.ref.id] = queue
-        self._broker.local_queues[queue.ref.id] = semantics
-        self._broker.owners[partition.id].create_queue(queue.ref.id, semantics)
+        self._broker.local_queues[queue.ref.id] = settings
+        self._broker.owners[partition.id].create_queue(queue.ref.id, settings)
         return queue.ref
 
     def new_name(self) -> str:

@@ -26,8 +26,9 @@ from cluster.serving import Serving, serve
 from node.engine.dispatch import QueueOwner
 from node.engine.entry import encode_entry
 from node.engine.operation_format import encode_create_queue, encode_drop_queue, encode_mark
-from node.engine.operations import OWNER, Semantics
+from node.engine.operations import OWNER
 from node.engine.partition import Applied, PartitionMachine
+from node.engine.settings import PLAIN, QueueSettings
 
 
 class PartitionOwner:
@@ -53,6 +54,7 @@ class PartitionOwner:
         self._hold_until: float | None = None
         self._bury_at = 0.0
         self._reconciled = False
+        self._settings: dict[int, QueueSettings] = {}
         # What waits for the entry at an index to be applied, in log order.
         self._waiters: deque[tuple[int, Callable[[], None]]] = deque()
         self._last_proposed = 0
@@ -85,6 +87,7 @@ class PartitionOwner:
         self.active = False
         self._activation = None
         self.queues = {}
+        self._settings = {}
         self.proposal = Proposal()
         self.awaiting_marks.clear()
         self.reception.clear()
@@ -97,8 +100,9 @@ class PartitionOwner:
         self._hold_until = now + HOLD_S
         self._last_proposed = self.machine.applied_index
         self.next_sequence = max(self.machine.next_sequence, self.term << SEQUENCES_PER_TERM_BITS)
-        for queue, state in self.machine.queues.items():
-            self.queues[queue] = QueueOwner(state)
+        self._settings = self._context.queues_of(self.partition)
+        for queue in self.machine.queues:
+            self._own(queue, fresh=False)
             self._serving.mark(queue)
         self.reconcile()
         self._context.owner_active(self.partition, self.term)
@@ -119,7 +123,7 @@ class PartitionOwner:
         """Act, as the owner, on what an entry did."""
         for queue in applied.created:
             if queue in self.machine.queues:
-                self.queues[queue] = QueueOwner(self.machine.queues[queue], fresh=True)
+                self._own(queue, fresh=True)
         for queue, first, last in applied.appended:
             if queue in self.queues:
                 self.queues[queue].append(first, last)
@@ -152,25 +156,36 @@ class PartitionOwner:
 
     # -- queues ---------------------------------------------------------------------------------
 
+    def _own(self, queue: int, *, fresh: bool) -> None:
+        # A catalog that is behind may not know the queue yet: `create_queue` says more when it does.
+        settings = self._settings.get(queue, PLAIN)
+        self.queues[queue] = QueueOwner(self.machine.queues[queue], fresh=fresh, settings=settings)
+
     def reconcile(self) -> None:
         """Create queues as the catalog says, and drop what is not in it unless it is behind."""
         if not self.active:
             return
         wanted = self._context.queues_of(self.partition)
-        for queue, semantics in wanted.items():
-            self.create_queue(queue, semantics)
+        for queue, settings in wanted.items():
+            self.create_queue(queue, settings)
         self._reconciled = self._context.catalog_fresh()
         if self._reconciled:
             for queue in sorted(self.machine.queues.keys() - wanted.keys()):
                 self.drop_queue(queue)
 
-    def create_queue(self, queue: int, semantics: Semantics) -> None:
-        if self.active and queue not in self.machine.queues:
-            self.operation(encode_create_queue(queue, semantics))
+    def create_queue(self, queue: int, settings: QueueSettings) -> None:
+        if not self.active:
+            return
+        self._settings[queue] = settings
+        if queue in self.queues:
+            self.queues[queue].settings = settings
+        elif queue not in self.machine.queues:
+            self.operation(encode_create_queue(queue, settings.semantics))
 
     def drop_queue(self, queue: int) -> None:
         # Also one that is not there yet: its creation may be on its way.
         if self.active:
+            self._settings.pop(queue, None)
             self.operation(encode_drop_queue(queue))
 
     # -- the next entry -------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from cluster.ports import FrontEndPort
-from node.engine.operations import Semantics
+from node.engine.settings import QueueSettings
 
 if TYPE_CHECKING:
     from cluster.owner import PartitionOwner
@@ -38,7 +38,13 @@ class OwnerContext(Protocol):
     def owner_active(self, partition: int, term: int) -> None:
         """This node has become the partition's owner and takes greetings."""
 
-    def queues_of(self, partition: int) -> dict[int, Semantics]:
+    def wall_ms(self) -> int:
+        """Milliseconds since the epoch, for times that the next owner must understand.
+
+        It may jump; timers run by `now`, which does not.
+        """
+
+    def queues_of(self, partition: int) -> dict[int, QueueSettings]:
         """The queues that the catalog places on the partition."""
 
     def catalog_fresh(self) -> bool:

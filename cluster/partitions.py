@@ -71,7 +71,7 @@ class Partitions(Observer):
     def queue_added(self, queue: QueueDefinition) -> None:
         owner = self.owners.get(queue.partition)
         if owner is not None:
-            owner.create_queue(queue.id, queue.semantics)
+            owner.create_queue(queue.id, queue.settings)
 
     def queue_removed(self, queue: QueueDefinition) -> None:
         owner = self.owners.get(queue.partition)

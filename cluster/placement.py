@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from cluster.definitions import SEMANTICS_NAMES
 from node.engine.errors import PreconditionFailedError
-from node.engine.operations import Semantics
 from node.frontend.ports import QueueDeclaration
 
 DEFAULT_GROUP_SIZE: Final = 3
@@ -22,7 +20,6 @@ class Placement:
 
     replicas: tuple[str, ...]
     transient: bool
-    semantics: Semantics
 
 
 def place(declaration: QueueDeclaration, node: str, members: Sequence[str], default_type: str) -> Placement:
@@ -31,7 +28,6 @@ def place(declaration: QueueDeclaration, node: str, members: Sequence[str], defa
     Raises PreconditionFailedError for arguments that contradict each other or make no sense.
     """
     arguments = declaration.arguments
-    semantics = _semantics(arguments.get("x-semantics", "at-least-once"))
     type_ = arguments.get("x-queue-type")
     if type_ not in (None, QUORUM, CLASSIC):
         raise PreconditionFailedError(f"invalid arg 'x-queue-type' for queue: unsupported type '{type_}'")
@@ -40,11 +36,11 @@ def place(declaration: QueueDeclaration, node: str, members: Sequence[str], defa
     if type_ == QUORUM and declaration.exclusive:
         raise PreconditionFailedError("invalid property 'exclusive-owner' for queue of type quorum")
     if not declaration.durable or declaration.exclusive:
-        return Placement((node,), True, semantics)
+        return Placement((node,), True)
     if (type_ or default_type) == CLASSIC:
-        return Placement((node,), False, semantics)
+        return Placement((node,), False)
     size = _group_size(arguments, len(members))
-    return Placement(ring(node, members)[:size], False, semantics)
+    return Placement(ring(node, members)[:size], False)
 
 
 def ring(node: str, members: Sequence[str]) -> tuple[str, ...]:
@@ -61,13 +57,3 @@ def _group_size(arguments: dict[str, object], members: int) -> int:
             f"invalid arg 'x-quorum-initial-group-size' for queue: {size!r} is no positive number"
         )
     return min(size, members)
-
-
-def _semantics(name: object) -> Semantics:
-    try:
-        return SEMANTICS_NAMES[str(name)]
-    except KeyError:
-        known = "', '".join(SEMANTICS_NAMES)
-        raise PreconditionFailedError(
-            f"invalid arg 'x-semantics' for queue: '{name}' is none of '{known}'"
-        ) from None

@@ -163,7 +163,7 @@ class NodeProcess:
             empty=self.journal.fresh,
             rebuilding=self._rebuilding.exists(),
         )
-        broker = Broker(config, self.journal, self.transport.send, random.random, self.clock())
+        broker = Broker(config, self.journal, self.transport.send, random.random, wall_ms, self.clock())
         broker.on_wanted = self.wanted
         broker.backlog = self.transport.backlog
         broker.on_rebuilding = self._begin_rebuilding
@@ -320,6 +320,11 @@ def _version() -> str:
         return version("quorate")
     except PackageNotFoundError:
         return "0"
+
+
+def wall_ms() -> int:
+    """The time of day."""
+    return time.time_ns() // 1_000_000
 
 
 def _nothing() -> None:

@@ -21,6 +21,7 @@ class Run:
     number is `channel`. Where every message has the same length, `stride` is that length and
     `lengths` is None; otherwise `stride` is 0 and `lengths` holds each message's length.
     `largest_frame` is the size in octets of the largest frame in the run, end octet included.
+    `special`: the messages' properties ask for something (see `PropertyChecks`), all of them or none.
     """
 
     exchange: str
@@ -33,6 +34,7 @@ class Run:
     lengths: array[int] | None
     largest_frame: int
     raw: bytes | memoryview
+    special: bool = False
 
     def slice(self, first: int, count: int) -> Run:
         """The `count` messages from index `first` on, sharing this run's bytes."""
@@ -48,7 +50,7 @@ class Run:
             piece = view[start : start + sum(lengths)]
         return Run(
             self.exchange, self.routing_key, self.channel, self.persistent,
-            count, self.skip, self.stride, lengths, self.largest_frame, piece,
+            count, self.skip, self.stride, lengths, self.largest_frame, piece, self.special,
         )  # fmt: skip
 
     def contents(self) -> Iterator[bytes]:

@@ -24,6 +24,7 @@ from node.engine.consumers import Consumer, Consumers
 from node.engine.operations import OWNER, Semantics
 from node.engine.queue import QueueState
 from node.engine.ranges import Range, RangeSet
+from node.engine.settings import PLAIN, QueueSettings
 from node.engine.soft import SoftMessages
 from node.runs import Run
 
@@ -80,12 +81,14 @@ class QueueOwner:
         "leases",
         "ready",
         "redelivered",
+        "settings",
         "soft",
         "state",
     )  # fmt: skip
 
-    def __init__(self, state: QueueState, fresh: bool = False) -> None:
+    def __init__(self, state: QueueState, fresh: bool = False, settings: QueueSettings = PLAIN) -> None:
         self.state = state
+        self.settings = settings
         self.ready = state.alive.copy()
         self.held = RangeSet()
         self.leases: dict[int, RangeSet] = {}

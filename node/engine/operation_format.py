@@ -1,8 +1,9 @@
 """The octets of the operations in a log entry.
 
-    publish  kind u8, flags u8 (1 uniform, 2 persistent), format u8 (0: AMQP 0-9-1 frames), channel u16,
-             queue count u16, exchange length u8, key length u8, message count u32, skip u16, stride u32,
-             largest frame u32, raw length u32, queue ids u64 each, exchange, key, [lengths u32 each], raw
+    publish  kind u8, flags u8 (1 uniform, 2 persistent, 4 special), format u8 (0: AMQP 0-9-1 frames),
+             channel u16, queue count u16, exchange length u8, key length u8, message count u32,
+             skip u16, stride u32, largest frame u32, raw length u32, queue ids u64 each, exchange, key,
+             [lengths u32 each], raw
     others   kind u8, then: a queue u64 and what its structure says, or a front end u64
 
 All numbers are little-endian. `ranges` is a count u32 and pairs of u64, first and last.
@@ -44,6 +45,7 @@ FRAMES_0_9_1: Final = 0
 
 _UNIFORM = 1
 _PERSISTENT = 2
+_SPECIAL = 4
 
 _PUBLISH = Struct("<BBBHHBBIHIII")
 # The fields of a publish that tell where it ends and how many messages it has.
@@ -74,7 +76,9 @@ def encode_publish(run: Run, queues: Sequence[int]) -> tuple[bytes, Buffer]:
     lengths = run.lengths
     head = _PUBLISH.pack(
         OpKind.PUBLISH,
-        (_UNIFORM if lengths is None else 0) | (_PERSISTENT if run.persistent else 0),
+        (_UNIFORM if lengths is None else 0)
+        | (_PERSISTENT if run.persistent else 0)
+        | (_SPECIAL if run.special else 0),
         FRAMES_0_9_1,
         run.channel,
         len(queues),
@@ -199,6 +203,7 @@ def read_run(data: Buffer, position: int) -> Run:
         lengths,
         largest,
         view[offset : offset + size],
+        bool(flags & _SPECIAL),
     )
 
 
@@ -214,7 +219,7 @@ def _read_publish(data: Buffer, offset: int) -> tuple[Publish, int]:
     end = offset + _PUBLISH.size + 8 * queue_count + exchange_size + key_size + size
     if not flags & _UNIFORM:
         end += 4 * count
-    return Publish(queues, count, offset, flags & _PERSISTENT != 0), end
+    return Publish(queues, count, offset, flags & _PERSISTENT != 0, flags & _SPECIAL != 0), end
 
 
 def _read_ranges(data: Buffer, offset: int) -> tuple[int, list[Range], int]:

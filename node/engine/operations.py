@@ -38,12 +38,16 @@ class OpKind(IntEnum):
 
 @dataclass(slots=True)
 class Publish:
-    """A run of `count` messages for `queues`; `position` is where `read_run` finds it in the entry."""
+    """A run of `count` messages for `queues`; `position` is where `read_run` finds it in the entry.
+
+    `special`: the messages' properties may ask for a decision of the owner (see `node.runs.Run`).
+    """
 
     queues: tuple[int, ...]
     count: int
     position: int
     persistent: bool
+    special: bool
 
 
 class Settle(NamedTuple):

@@ -8,7 +8,6 @@ import pytest
 
 from cluster.placement import place
 from node.engine.errors import PreconditionFailedError
-from node.engine.operations import Semantics
 from node.frontend.ports import QueueDeclaration
 
 MEMBERS = ("n1", "n2", "n3", "n4")
@@ -47,13 +46,6 @@ def test_transient_and_exclusive_queues_stay_in_the_memory_of_one_node() -> None
         assert placed.replicas == ("n2",)
 
 
-@pytest.mark.requirement("D2")
-def test_semantics_can_be_asked_for() -> None:
-    assert place(declared(), "n1", MEMBERS, "quorum").semantics is Semantics.AT_LEAST_ONCE
-    asked = declared(x_semantics="at-most-once")
-    assert place(asked, "n1", MEMBERS, "quorum").semantics is Semantics.AT_MOST_ONCE
-
-
 @pytest.mark.parametrize(
     "declaration",
     [
@@ -62,7 +54,6 @@ def test_semantics_can_be_asked_for() -> None:
         declared(x_queue_type="quorum", exclusive=True),
         declared(x_quorum_initial_group_size=0),
         declared(x_quorum_initial_group_size="3"),
-        declared(x_semantics="exactly-once"),
     ],
 )
 def test_contradictions_are_refused(declaration: QueueDeclaration) -> None:

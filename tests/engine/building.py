@@ -21,16 +21,16 @@ def uniform_run(count: int, size: int = 5, key: str = "key") -> Run:
     return Run("exchange", key, 1, True, count, SKIP, SKIP + size, None, size, raw)
 
 
-def varied_run(sizes: Sequence[int], persistent: bool = True) -> Run:
+def varied_run(sizes: Sequence[int], persistent: bool = True, special: bool = False) -> Run:
     """Messages of the given lengths whose content is their index, repeated."""
     raw = b"".join(b"MMM" + bytes((index % 256,)) * size for index, size in enumerate(sizes))
     lengths = array("I", (SKIP + size for size in sizes))
-    return Run("ex", "k", 9, persistent, len(sizes), SKIP, 0, lengths, max(sizes), raw)
+    return Run("ex", "k", 9, persistent, len(sizes), SKIP, 0, lengths, max(sizes), raw, special)
 
 
 RUNS = st.one_of(
     st.builds(uniform_run, st.integers(1, 12), st.integers(1, 9), st.text(max_size=9)),
-    st.builds(varied_run, st.lists(st.integers(0, 9), min_size=1, max_size=9), st.booleans()),
+    st.builds(varied_run, st.lists(st.integers(0, 9), min_size=1, max_size=9), st.booleans(), st.booleans()),
 )
 
 

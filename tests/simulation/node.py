@@ -24,6 +24,7 @@ from tests.simulation.world import Action, Violation, World
 TICK_S = 0.025
 TURN_S = 0.0004
 COLLECT_S = 0.5
+EPOCH_MS = 1_800_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,7 @@ class SimulatedNode:
         self._settings = settings
         self._random = world.chance(f"node {name}")
         self._offset = self._random.uniform(0.0, 1000.0)
+        self._wall_offset_ms = world.chance(f"time of day {name}").randint(-20, 20)
         self._missed: list[Action] = []
         self._turning = False
 
@@ -107,6 +109,10 @@ class SimulatedNode:
     def clock(self) -> float:
         """The machine's monotonic clock."""
         return self.world.now + self._offset
+
+    def wall_ms(self) -> int:
+        """The machine's time of day, which is not quite that of the others."""
+        return EPOCH_MS + int(self.world.now * 1000) + self._wall_offset_ms
 
     def start(self) -> None:
         """Start a process, with what the disk holds."""
@@ -139,6 +145,7 @@ class SimulatedNode:
             self.journal,
             self.transport.send,
             self._random.random,
+            self.wall_ms,
             self.clock(),
         )
         self.broker.on_wanted = self.wanted

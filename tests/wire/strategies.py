@@ -85,6 +85,9 @@ property_lists = st.sampled_from(
         b"\x90\0\x01a\x02",
         b"\x20\0" + bytes(4),
         b"\0\1\0\0",
+        b"\x08\0\5",
+        b"\x01\0\x0212",
+        b"\x01\0\x03bad",
     ]
 )
 bodies = st.sampled_from([0, 1, 1, 20, 20, 20, 300]).map(lambda size: b"b" * size)

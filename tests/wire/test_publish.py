@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from node.wire.amqp091 import effects as e
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.codec import HEARTBEAT, encode_frame, encode_method
+from node.wire.amqp091.fields import encode_table
 from node.wire.amqp091.limits import ConnectionLimits
+from node.wire.amqp091.primitives import encode_shortstr
 from tests.wire.client import PERSISTENT, Client, content, header, opened, publish, split
 
 
@@ -63,6 +67,60 @@ def test_messages_of_other_persistence_are_not_in_one_run() -> None:
     assert [effect.run.persistent for effect in effects for _ in range(effect.run.count)] == [
         n % 3 != 0 for n in range(1, 30)
     ]
+
+
+def properties_of(expiration: str | None = None, priority: int | None = None, **headers: Any) -> bytes:
+    """A property list with headers, priority and expiration."""
+    flags, values = 0, b""
+    if headers:
+        flags, values = flags | 1 << 13, values + encode_table(headers)
+    if priority is not None:
+        flags, values = flags | 1 << 11, values + bytes((priority,))
+    if expiration is not None:
+        flags, values = flags | 1 << 8, values + encode_shortstr(expiration)
+    return flags.to_bytes(2, "big") + values
+
+
+SPECIAL = [
+    properties_of(expiration="100"),
+    properties_of(priority=0),
+    properties_of(BCC=["a"]),
+    properties_of(CC=["a"], other=1),
+    properties_of(**{"x-delay": 5}),
+]
+ORDINARY = [b"\0\0", PERSISTENT, properties_of(trace="x")]
+
+
+@pytest.mark.requirement("A24", "X1")
+@pytest.mark.parametrize("piece", [2, 5000])
+def test_messages_whose_properties_ask_for_something_are_in_runs_of_their_own(piece: int) -> None:
+    lists = [one for pair in zip(SPECIAL, [*ORDINARY, *ORDINARY], strict=False) for one in pair]
+    frames = b"".join(publish(1, b"abc", properties=one, piece=piece) * 3 for one in lists)
+    effects = published(opened(1).send(frames))
+    flags = [effect.run.special for effect in effects for _ in range(effect.run.count)]
+    assert flags == [one in SPECIAL for one in lists for _ in range(3)]
+
+
+@pytest.mark.requirement("A24")
+@pytest.mark.parametrize(
+    ("expiration", "reason"),
+    [
+        ("soon", "no_integer"),
+        ("", "no_integer"),
+        ("-1", "{value_negative,-1}"),
+        ("10ms", '{leftover_string,"ms"}'),
+        ("4294967296", "{value_too_big,4294967296}"),
+    ],
+)
+@pytest.mark.parametrize("before", [0, 1, 20])
+def test_a_malformed_expiration_closes_the_channel(expiration: str, reason: str, before: int) -> None:
+    client = opened(1)
+    bad = publish(1, b"x" * 7, properties=properties_of(expiration=expiration))
+    effects = client.send(publish(1, b"x" * 5) * before + bad + publish(1, b"never"))
+    assert len(bodies(effects)) == before
+    (closed,) = [method for method in client.methods() if isinstance(method, m.ChannelClose)]
+    assert closed.reply_code == 406
+    assert closed.reply_text == f"PRECONDITION_FAILED - invalid expiration '{expiration}': {reason}"
 
 
 @pytest.mark.requirement("A7")

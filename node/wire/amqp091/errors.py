@@ -63,6 +63,12 @@ class UnknownDeliveryTagError(ChannelException):
     code = 406
 
 
+class ExpirationError(ChannelException):
+    """The expiration property is no number of milliseconds that the server takes."""
+
+    code = 406
+
+
 class ConnectionForcedError(ConnectionException):
     """The operator, or a shutdown, closes the connection."""
 

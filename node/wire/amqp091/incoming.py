@@ -76,6 +76,6 @@ class IncomingContent:
     def _finish(self, header: ContentHeader) -> Run:
         raw = b"".join(self._frames)
         return Run(
-            self.target.exchange, self.target.routing_key, self._channel, header.persistent,
-            1, 0, len(raw), None, self._largest, raw,
+            self.target.exchange, self.target.routing_key, self._channel, header.traits.persistent,
+            1, 0, len(raw), None, self._largest, raw, header.traits.special,
         )  # fmt: skip

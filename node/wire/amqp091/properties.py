@@ -6,11 +6,12 @@ send what breaks another client's decoder.
 
 from __future__ import annotations
 
+import re
 from struct import Struct
 from struct import error as StructError
 from typing import Final, NamedTuple
 
-from node.wire.amqp091.errors import FieldSyntaxError, FrameError, UnexpectedFrameError
+from node.wire.amqp091.errors import ExpirationError, FieldSyntaxError, FrameError, UnexpectedFrameError
 from node.wire.amqp091.fields import read_headers
 from node.wire.amqp091.methods import BASIC_PROPERTIES
 from node.wire.amqp091.primitives import SHORT
@@ -28,13 +29,30 @@ _KNOWN_FLAGS: Final = sum(1 << (15 - n) for n in range(len(BASIC_PROPERTIES)))
 _SIZES: Final = {"octet": 1, "timestamp": 8}
 _CACHED_PROPERTIES: Final = 512
 _CACHED_SIZE: Final = 256
+_NUMBER: Final = re.compile(rb"[+-]?[0-9]+")
+
+
+SPECIAL_HEADERS: Final = frozenset(("CC", "BCC", "x-delay"))
+"""Headers by which a publisher asks the broker for something."""
+
+MAX_EXPIRATION_MS: Final = 2**32 - 1
+"""The longest time-to-live that RabbitMQ takes."""
+
+
+class Traits(NamedTuple):
+    """What of a property list concerns the broker. `special`: something asks for more than to be
+    stored and passed on, which is an expiration, a priority, or one of SPECIAL_HEADERS.
+    """
+
+    persistent: bool
+    special: bool
 
 
 class ContentHeader(NamedTuple):
     """What the broker has to know of a content before its body comes."""
 
     body_size: int
-    persistent: bool
+    traits: Traits
 
 
 class PropertyChecks:
@@ -43,12 +61,12 @@ class PropertyChecks:
     __slots__ = ("_seen",)
 
     def __init__(self) -> None:
-        self._seen: dict[bytes, bool] = {}
+        self._seen: dict[bytes, Traits] = {}
 
-    def persistent(self, properties: bytes) -> bool:
-        """Whether the delivery mode among these flags and values is persistent.
+    def traits(self, properties: bytes) -> Traits:
+        """What these flags and values ask for.
 
-        Raises FieldSyntaxError when they are not a property list.
+        Raises FieldSyntaxError when they are not a property list, ExpirationError.
         """
         found = self._seen.get(properties)
         if found is None:
@@ -63,7 +81,7 @@ class PropertyChecks:
         """Check the payload of a content header frame.
 
         Raises FrameError for a class other than basic, UnexpectedFrameError for any other weight
-        than zero or a header that is cut short, FieldSyntaxError for its properties.
+        than zero or a header that is cut short, FieldSyntaxError and ExpirationError for its properties.
         """
         if len(payload) < HEADER_FIXED + 2:
             raise UnexpectedFrameError("a content header is cut short")
@@ -72,37 +90,51 @@ class PropertyChecks:
             raise FrameError(f"a content header of class {class_id} after basic.publish")
         if weight:
             raise UnexpectedFrameError("the weight of a content header must be zero")
-        return ContentHeader(body_size, self.persistent(payload[HEADER_FIXED:]))
+        return ContentHeader(body_size, self.traits(payload[HEADER_FIXED:]))
 
 
-def check_properties(data: bytes) -> bool:
-    """Walk property flags and values; returns whether the message is persistent.
+def check_properties(data: bytes) -> Traits:
+    """Walk property flags and values; returns what they ask for.
 
-    Raises FieldSyntaxError for flags that class basic does not define and values that are ill-formed.
+    Raises FieldSyntaxError for flags that class basic does not define and values that are ill-formed,
+    ExpirationError.
     """
     try:
-        (flags,) = SHORT.unpack_from(data)
-        at = 2
-        more = flags & _MORE_FLAGS
-        while more:
-            (further,) = SHORT.unpack_from(data, at)
-            at += 2
-            more = further & _MORE_FLAGS
-            if further & ~_MORE_FLAGS:
-                raise FieldSyntaxError("property flags of no property of class basic")
-        if flags & ~(_KNOWN_FLAGS | _MORE_FLAGS):
-            raise FieldSyntaxError("property flags of no property of class basic")
-        persistent = False
+        flags, at = _flags(data)
+        persistent = special = False
         for number, (name, kind) in enumerate(BASIC_PROPERTIES):
             if flags & (1 << (15 - number)):
                 if name == "delivery_mode":
                     persistent = data[at] == PERSISTENT
+                elif name == "headers":
+                    special |= not SPECIAL_HEADERS.isdisjoint(read_headers(data, at)[0])
+                elif name == "priority":
+                    special = True
+                elif name == "expiration":
+                    special = True
+                    parse_expiration(data[at + 1 : at + 1 + data[at]])
                 at = _behind(data, at, kind)
     except (StructError, IndexError):
         raise FieldSyntaxError("a property list is cut short") from None
     if at != len(data):
         raise FieldSyntaxError("a property list is too long or cut short")
-    return persistent
+    return Traits(persistent, special)
+
+
+def _flags(data: bytes) -> tuple[int, int]:
+    """The property flags, and where the values begin."""
+    (flags,) = SHORT.unpack_from(data)
+    at = SHORT.size
+    more = flags & _MORE_FLAGS
+    while more:
+        (further,) = SHORT.unpack_from(data, at)
+        at += SHORT.size
+        more = further & _MORE_FLAGS
+        if further & ~_MORE_FLAGS:
+            raise FieldSyntaxError("property flags of no property of class basic")
+    if flags & ~(_KNOWN_FLAGS | _MORE_FLAGS):
+        raise FieldSyntaxError("property flags of no property of class basic")
+    return flags, at
 
 
 def _behind(data: bytes, at: int, kind: str) -> int:
@@ -112,3 +144,23 @@ def _behind(data: bytes, at: int, kind: str) -> int:
     if kind == "table":
         return read_headers(data, at)[1]
     return at + _SIZES[kind]
+
+
+def parse_expiration(text: bytes) -> int:
+    """Milliseconds to live, in the words of RabbitMQ for what is no such number.
+
+    Raises ExpirationError.
+    """
+    shown = text.decode("utf-8", "replace")
+    found = _NUMBER.match(text)
+    if found is None:
+        reason = "no_integer"
+    elif found.end() < len(text):
+        reason = f'{{leftover_string,"{shown[found.end() :]}"}}'
+    elif (number := int(found[0])) < 0:
+        reason = f"{{value_negative,{number}}}"
+    elif number > MAX_EXPIRATION_MS:
+        reason = f"{{value_too_big,{number}}}"
+    else:
+        return number
+    raise ExpirationError(f"invalid expiration '{shown}': {reason}")

@@ -7,7 +7,7 @@ recognised, from the position of a publish method on:
   message before. Found by comparing columns: octet i of every message is one strided slice, so the
   work for each message is done in C. The result is one uniform run, a single slice of the input.
 - identical methods: contents of one body frame each, of any size, with properties of equal
-  persistence. A loop over the messages; the result is one run with lengths.
+  traits. A loop over the messages; the result is one run with lengths.
 - anything else is left to the frame-by-frame path in `channel`, with which both agree.
 """
 
@@ -20,10 +20,10 @@ from typing import Final, NamedTuple
 
 from node.runs import Run
 from node.wire.amqp091.codec import FRAME, FRAME_OVERHEAD, decode_method
-from node.wire.amqp091.errors import FieldSyntaxError, UnsupportedError
+from node.wire.amqp091.errors import FieldSyntaxError, ProtocolException, UnsupportedError
 from node.wire.amqp091.methods import FRAME_BODY, FRAME_END, FRAME_HEADER, BasicPublish
 from node.wire.amqp091.primitives import LONG, LONGLONG, SHORT
-from node.wire.amqp091.properties import CLASS_BASIC, HEADER_FIXED, PropertyChecks
+from node.wire.amqp091.properties import CLASS_BASIC, HEADER_FIXED, PropertyChecks, Traits
 
 PUBLISH_IDS: Final = SHORT.pack(BasicPublish.CLASS_ID) + SHORT.pack(BasicPublish.METHOD_ID)
 
@@ -121,19 +121,19 @@ class PublishPath:
             return None
         target = self.target(data[at + FRAME.size : method_end - 1])
         properties = data[message.properties : message.header_end - 1]
-        persistent = self._checks.persistent(properties)
+        traits = self._checks.traits(properties)
         stride = message.end - at
         prefix = data[at : min(message.header_end + FRAME.size, message.end)]
         count = _identical(data, at, prefix, stride) if data.startswith(prefix, at + stride) else 1
         end = at + count * stride
         if count < UNIFORM_FROM and len(data) - end >= stride and data.startswith(data[at:method_end], end):
-            return self._varied(data, at, method_end, target, message, persistent)
+            return self._varied(data, at, method_end, target, message, traits)
         self._prefix, self._stride = prefix, stride
         header_end = message.header_end - at
         self._boundaries = (method_end - at + FRAME.size, header_end, header_end + FRAME.size, stride)
         run = Run(
-            target.exchange, target.routing_key, channel, persistent,
-            count, method_end - at, stride, None, message.largest_frame, data[at:end],
+            target.exchange, target.routing_key, channel, traits.persistent,
+            count, method_end - at, stride, None, message.largest_frame, data[at:end], traits.special,
         )  # fmt: skip
         return Published(run, target.mandatory, end)
 
@@ -149,9 +149,9 @@ class PublishPath:
         return next(boundary for boundary in self._boundaries if boundary > rest)
 
     def _varied(
-        self, data: bytes, at: int, method_end: int, target: Target, first: ContentPlace, persistent: bool
+        self, data: bytes, at: int, method_end: int, target: Target, first: ContentPlace, traits: Traits
     ) -> Published:
-        """Messages from `at` on that share the method frame and the first one's persistence."""
+        """Messages from `at` on that share the method frame and the first one's traits."""
         skip = method_end - at
         method = data[at:method_end]
         channel = data[at + 1] << 8 | data[at + 2]
@@ -159,22 +159,22 @@ class PublishPath:
         position, largest = self._alike(data, at, first, lengths)
         while data.startswith(method, position) and not _become_uniform(lengths):
             place = self._message(data, position + skip, channel)
-            if place is None or not self._persistent_as(data, place, persistent):
+            if place is None or not self._traits_as(data, place, traits):
                 break
             lengths.append(place.end - position)
             position, largest_alike = self._alike(data, position, place, lengths)
             largest = max(largest, largest_alike)
         run = Run(
-            target.exchange, target.routing_key, channel, persistent,
-            len(lengths), skip, 0, lengths, largest, data[at:position],
+            target.exchange, target.routing_key, channel, traits.persistent,
+            len(lengths), skip, 0, lengths, largest, data[at:position], traits.special,
         )  # fmt: skip
         return Published(run, target.mandatory, position)
 
-    def _persistent_as(self, data: bytes, place: ContentPlace, persistent: bool) -> bool:
+    def _traits_as(self, data: bytes, place: ContentPlace, traits: Traits) -> bool:
         """False for a wrong property list, too: the frame-by-frame path has the right words for it."""
         try:
-            return self._checks.persistent(data[place.properties : place.header_end - 1]) == persistent
-        except FieldSyntaxError:
+            return self._checks.traits(data[place.properties : place.header_end - 1]) == traits
+        except ProtocolException:
             return False
 
     def _alike(self, data: bytes, at: int, place: ContentPlace, lengths: array[int]) -> tuple[int, int]:
