@@ -10,7 +10,7 @@ import secrets
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
@@ -24,9 +24,10 @@ from cluster.data_directory import DataDirectory
 from cluster.front_end import FrontEnd
 from cluster.hashing import HashingThreads
 from cluster.http import HttpServer
+from cluster.inquiry import TAG as INQUIRY_TAG
+from cluster.inquiry import Inquiry
 from cluster.local_queues import LocalQueues
 from cluster.logs import EventLog, start_logging
-from cluster.status import TAG as STATUS_TAG
 from cluster.status import NodeStatus
 from node.engine.errors import Refusal
 from node.frontend.listener import Listener
@@ -112,6 +113,7 @@ class NodeProcess:
         self.listener = Listener(
             self.front_end, self._connection_limits(), limits.connections, self.log, self.clock, self.wanted
         )
+        self.inquiry = Inquiry(config.name, self._send, lambda: self.broker.connected)
         self.status = NodeStatus(self)
         self.http = HttpServer(self.status, config.listen.http)
 
@@ -189,9 +191,14 @@ class NodeProcess:
     def _rewrite(self, partition: int, entry: Entry) -> bytes | None:
         return self.broker.rewrite(partition, entry)
 
+    def _send(self, peer: str, parts: Sequence[bytes]) -> None:
+        """Send what no turn of the broker sends."""
+        self.transport.send(peer, parts)
+        self.wanted()
+
     def _receive(self, peer: str, parts: list[bytes]) -> None:
-        if parts[0] == STATUS_TAG:
-            self.status.receive(peer, parts)
+        if parts[0] == INQUIRY_TAG:
+            self.inquiry.receive(peer, parts)
         else:
             self.broker.receive(peer, parts, self.clock())
 

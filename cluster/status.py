@@ -1,16 +1,13 @@
 """What a node shows of itself and of the cluster over HTTP: status, readiness, metrics.
 
-A node answers for its own partitions; `status` asks the others over the peer transport for theirs.
+A node answers for its own partitions; `status` asks the others for theirs.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
-
-import msgpack
 
 from cluster.definitions import PartitionKind
 from cluster.http import Metric
@@ -18,12 +15,7 @@ from cluster.http import Metric
 if TYPE_CHECKING:
     from cluster.process import NodeProcess
 
-TAG: Final = b"Q"
-ANSWER_TIMEOUT_S: Final = 1.0
-"""How long another node may take to tell its part; after that it is shown as not ready."""
-
-ASK: Final = 1
-TELL: Final = 2
+QUESTION: Final = "status"
 
 
 class NodeStatus:
@@ -32,18 +24,13 @@ class NodeStatus:
     def __init__(self, process: NodeProcess) -> None:
         self.listening = False
         self._process = process
-        self._asked: dict[int, asyncio.Future[dict[str, Any]]] = {}
-        self._last_question = 0
+        process.inquiry.answer(QUESTION, lambda _: self._own_part())
 
     # -- status ---------------------------------------------------------------------------------
 
     async def status(self) -> Mapping[str, Any]:
         process = self._process
-        names = [name for name in process.config.cluster.nodes if name != process.config.name]
-        connected = [name for name in names if name in process.broker.connected]
-        parts = await asyncio.gather(*(self._ask(name) for name in connected))
-        told = dict(zip(connected, parts, strict=True))
-        told[process.config.name] = self._own_part()
+        told = await process.inquiry.ask_all(QUESTION)
         nodes: list[dict[str, Any]] = []
         partitions: dict[int, dict[str, Any]] = {}
         queues: list[dict[str, Any]] = []
@@ -64,31 +51,6 @@ class NodeStatus:
             "partitions": [partitions[id] for id in sorted(partitions)],
             "queues": sorted(queues, key=lambda queue: (queue["vhost"], queue["name"])),
         }
-
-    async def _ask(self, peer: str) -> dict[str, Any] | None:
-        self._last_question += 1
-        question = self._last_question
-        answer = self._asked[question] = self._process.loop.create_future()
-        self._process.transport.send(peer, [TAG, msgpack.packb([ASK, question, None])])
-        self._process.wanted()
-        try:
-            return await asyncio.wait_for(answer, ANSWER_TIMEOUT_S)
-        except TimeoutError:
-            return None
-        finally:
-            del self._asked[question]
-
-    def receive(self, peer: str, parts: Sequence[bytes]) -> None:
-        """A question or an answer of another node."""
-        kind, question, part = msgpack.unpackb(parts[1])
-        if kind == ASK:
-            answer = msgpack.packb([TELL, question, self._own_part()])
-            self._process.transport.send(peer, [TAG, answer])
-            self._process.wanted()
-        else:
-            future = self._asked.get(question)
-            if future is not None and not future.done():
-                future.set_result(part)
 
     def _own_part(self) -> dict[str, Any]:
         return {
