@@ -29,18 +29,24 @@ from node.frontend.ports import (
     Route,
     Subscriber,
 )
+from node.frontend.traffic import ExchangeFlow
 from node.runs import Run
 
 CACHED_ROUTES: Final = 65_536
 GET_LINKS: Final = 1024
 """Queues that were read with basic.get, from which on those that are gone are forgotten."""
 
+COUNTED_EXCHANGES: Final = 1024
+"""Exchanges with counters, from which on those that are gone are forgotten."""
+
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """A route: queue ids by the link of the partition that holds them."""
+    """A route: queue ids by the link of the partition that holds them, `queues` in all."""
 
     links: tuple[tuple[PartitionLink, list[int]], ...]
+    queues: int
+    flow: ExchangeFlow
 
     def __bool__(self) -> bool:
         return bool(self.links)
@@ -62,6 +68,9 @@ class FrontEnd:
         self._local = local
         self._default_type = default_type
         self._access = access
+        self.flows: dict[tuple[str, str], ExchangeFlow] = {}
+        """What came to exchanges on this node, by virtual host and name."""
+        self._flows_limit = COUNTED_EXCHANGES
         self._routes: dict[tuple[str, str, str], Targets] = {}
         self._routes_version = -1
         self._consumers: dict[int, Attached] = {}
@@ -156,10 +165,22 @@ class FrontEnd:
                 queue = state.queues[vhost, name]
                 by_partition.setdefault(queue.partition, []).append(queue.id)
         known = [one for one in by_partition.items() if one[0] in state.partitions]
-        return Targets(tuple((self._broker.link(partition), queues) for partition, queues in known))
+        if len(self.flows) >= self._flows_limit:
+            self._prune_flows()
+        flow = self.flows.setdefault((vhost, exchange), ExchangeFlow())
+        links = tuple((self._broker.link(partition), queues) for partition, queues in known)
+        return Targets(links, sum(len(queues) for _, queues in known), flow)
+
+    def _prune_flows(self) -> None:
+        """Forget what was counted of exchanges that are gone by now."""
+        vhosts = self._broker.catalog.state.vhosts
+        present = {(name, one.name) for name, vhost in vhosts.items() for one in vhost.exchanges}
+        self.flows = {key: flow for key, flow in self.flows.items() if key in present}
+        self._flows_limit = max(COUNTED_EXCHANGES, 2 * len(self.flows))
 
     def publish(self, subscriber: Subscriber, channel: int, run: Run, route: Route, first_tag: int) -> bool:
         assert isinstance(route, Targets)
+        route.flow.routed += run.count * route.queues
         confirmation = None
         last_tag = first_tag + run.count - 1
         if any(link.unreachable for link, _ in route.links):
@@ -355,6 +376,11 @@ class FrontEnd:
 
         link.attach(consumer, attached)
         self._broker.wanted()
+
+    def consumer(self, number: int) -> LinkConsumer | None:
+        """What a consumer of this front end asked for; None for one that is gone."""
+        attached = self._consumers.get(number)
+        return None if attached is None else attached.link.consumers.get(number)
 
     def cancel(self, consumer: int) -> None:
         attached = self._consumers.get(consumer)

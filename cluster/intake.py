@@ -107,9 +107,10 @@ def _take_settle(owner: PartitionOwner, front_end: int, operation: Settle | Disc
     queue = owner.queues.get(operation.queue)
     durable = list(operation.ranges)
     if queue is not None:
-        durable = [
-            part for one in operation.ranges for part in queue.settle(front_end, *one).durable
-        ]  # fmt: skip
+        settled = [queue.settle(front_end, *one) for one in operation.ranges]
+        durable = [part for one in settled for part in one.durable]
+        if type(operation) is Settle:
+            queue.tally.acknowledged += sum(one.count for one in settled)
     encode = encode_settle if type(operation) is Settle else encode_discard
     return encode(operation.queue, durable) if durable else None
 

@@ -29,6 +29,7 @@ from node.engine.operation_format import encode_create_queue, encode_drop_queue,
 from node.engine.operations import OWNER
 from node.engine.partition import Applied, PartitionMachine
 from node.engine.settings import PLAIN, QueueSettings
+from node.engine.tally import Tally
 
 
 class PartitionOwner:
@@ -41,6 +42,8 @@ class PartitionOwner:
         self.queues: dict[int, QueueOwner] = {}
         self.active = False
         self.term = 0
+        self.past = Tally()
+        """The counts of queues that this owner does not have any more."""
         self.published = 0
         self.delivered = 0
         self.next_sequence = 1
@@ -86,6 +89,8 @@ class PartitionOwner:
         """This replica leads no more: all soft state is void."""
         self.active = False
         self._activation = None
+        for owner in self.queues.values():
+            self.past.add(owner.tally)
         self.queues = {}
         self._settings = {}
         self.proposal = Proposal()
@@ -147,6 +152,7 @@ class PartitionOwner:
         owner = self.queues.pop(queue, None)
         if owner is None:
             return
+        self.past.add(owner.tally)
         for front_end, consumer in list(owner.consumers):
             state = self.reception.current(front_end)
             if state is not None and consumer >= FIRST_CONSUMER:

@@ -100,6 +100,7 @@ class Serving:
         for (of, front_end, link), waiting in self._gets.items():
             if of == queue and waiting and owner.drain(front_end, link):
                 found.extend((front_end, request) for request in waiting)
+                owner.tally.got_empty += len(waiting)
                 waiting.clear()
         return found
 
@@ -110,6 +111,12 @@ class Serving:
         fitting = Fitting(owner, self._contents, room)
         handouts = []
         for grant in owner.dispatch(DISPATCH_BUDGET, fitting):
+            owner.tally.served(
+                grant.last - grant.first + 1,
+                by_get=grant.consumer < FIRST_CONSUMER,
+                no_ack=grant.removal,
+                redelivered=grant.redelivered,
+            )
             source = owner.soft if grant.soft else self._contents
             deliveries = [
                 Delivery(grant.consumer, queue, first, grant.redelivered, run)

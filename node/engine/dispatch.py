@@ -26,6 +26,7 @@ from node.engine.queue import QueueState
 from node.engine.ranges import Range, RangeSet
 from node.engine.settings import PLAIN, QueueSettings
 from node.engine.soft import SoftMessages
+from node.engine.tally import Tally
 from node.runs import Run
 
 MARK_AHEAD: Final = 20_000
@@ -84,6 +85,7 @@ class QueueOwner:
         "settings",
         "soft",
         "state",
+        "tally",
     )  # fmt: skip
 
     def __init__(self, state: QueueState, fresh: bool = False, settings: QueueSettings = PLAIN) -> None:
@@ -94,6 +96,7 @@ class QueueOwner:
         self.leases: dict[int, RangeSet] = {}
         self.redelivered = state.returned.copy()
         self.soft = SoftMessages()
+        self.tally = Tally()
         self.consumers = Consumers()
         self.awaited: set[int] = set()
         self.blocked = False
@@ -134,6 +137,7 @@ class QueueOwner:
 
     def append(self, first: int, last: int) -> None:
         """Messages that an entry appended are ready."""
+        self.tally.published += last - first + 1
         self.ready.add(first, last)
 
     def add_soft(self, first: int, run: Run) -> None:
@@ -142,6 +146,7 @@ class QueueOwner:
         They are gone with this owner: the next one must number above them, or a late settlement
         of one of these would hit another message.
         """
+        self.tally.published += run.count
         self.soft.add(first, run)
         self.ready.add(first, first + run.count - 1)
 

@@ -9,12 +9,18 @@ from typing import Final, Protocol, cast
 
 from node.frontend.ports import BrokerPort
 from node.frontend.session import Session
+from node.frontend.traffic import Traffic
 from node.wire.amqp091.limits import ConnectionLimits
 
 WRITE_HIGH_WATER: Final = 512 * 1024
 """Octets waiting in a socket's buffer from which on its consumers get no more credit."""
 
 WRITE_LOW_WATER: Final = 64 * 1024
+
+End = tuple[str, int]
+"""A host's address and a port."""
+
+NO_END: Final[End] = ("", 0)
 
 
 class Log(Protocol):
@@ -38,7 +44,11 @@ class Listener:
         self.log = log
         self.clock = clock
         self.clients: dict[int, Client] = {}
+        self.accepted = 0
         self.refused = 0
+        self.past = Traffic()
+        """The traffic of connections that are gone, and the channels that they had opened."""
+        self.past_channels = 0
         self._max_connections = max_connections
         self._wanted = wanted
         self._dirty: dict[int, Client] = {}
@@ -55,7 +65,8 @@ class Listener:
         if self._server is not None:
             self._server.close()
         for client in list(self.clients.values()):
-            client.shut_down()
+            client.force_close("the node is shutting down")
+            client.abandon()
 
     def _accept(self) -> Client:
         self._last_client += 1
@@ -65,11 +76,14 @@ class Listener:
         if len(self.clients) >= self._max_connections:
             self.refused += 1
             return False
+        self.accepted += 1
         self.clients[client.number] = client
         return True
 
     def gone(self, client: Client) -> None:
-        self.clients.pop(client.number, None)
+        if self.clients.pop(client.number, None) is not None:
+            self.past.add(client.session.traffic)
+            self.past_channels += client.session.connection.channels_opened
         self._dirty.pop(client.number, None)
 
     def dirty(self, client: Client) -> None:
@@ -97,6 +111,7 @@ class Client(asyncio.Protocol):
         self.remote = ""
         self.received_bytes = 0
         self.sent_bytes = 0
+        self.since = listener.clock()
         self._listener = listener
         self._transport: asyncio.Transport | None = None
         self._closing = False
@@ -171,9 +186,19 @@ class Client(asyncio.Protocol):
     def log(self, event: str, fields: Mapping[str, str | int]) -> None:
         self._listener.log.info(event, client=self.number, remote=self.remote, **fields)
 
-    def shut_down(self) -> None:
-        """Tell the client that the connection is closed by force (320)."""
-        self.session.shut_down()
+    def force_close(self, reason: str) -> None:
+        """Close the connection by force (320), telling the client why; it has a while to agree."""
+        self.session.force_close(reason)
         self.flush()
+
+    def abandon(self) -> None:
+        """Wait for nothing that the client might still say."""
         if self._transport is not None:
             self._transport.close()
+
+    def ends(self) -> tuple[End, End]:
+        """The client's address and the one that it connected to; empty ones once the socket is gone."""
+        if self._transport is None:
+            return NO_END, NO_END
+        peer, own = (self._transport.get_extra_info(name) or NO_END for name in ("peername", "sockname"))
+        return (str(peer[0]), int(peer[1])), (str(own[0]), int(own[1]))

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from node.engine.errors import Refusal
 from node.engine.exchange import Exchange
 from node.engine.matching import Binding
+from node.frontend.traffic import ExchangeFlow
 from node.runs import Run
 
 
@@ -75,6 +76,10 @@ class Subscriber(Protocol):
 
 class Route(Protocol):
     """Where messages with one exchange and key go; false when nowhere."""
+
+    @property
+    def flow(self) -> ExchangeFlow:
+        """What is counted of the exchange."""
 
     def __bool__(self) -> bool: ...
 

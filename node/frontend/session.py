@@ -12,6 +12,7 @@ from node.engine.content import headers_in
 from node.engine.errors import Refusal
 from node.frontend.ports import BrokerPort, Got, Route
 from node.frontend.requests import Caller, Requests
+from node.frontend.traffic import Traffic
 from node.runs import Run
 from node.wire.amqp091 import effects, methods
 from node.wire.amqp091.connection import Connection
@@ -48,6 +49,7 @@ class Session:
         self.vhost = ""
         self.holder = 0
         self.closed = False
+        self.traffic = Traffic()
         self._port = port
         self._transport = transport
         self._clock = clock
@@ -99,9 +101,9 @@ class Session:
         """The socket is gone."""
         self._carry_out(self.connection.disconnected())
 
-    def shut_down(self) -> None:
-        """The node stops: close the connection by force (320)."""
-        self.connection.close(ConnectionForcedError("the node is shutting down"))
+    def force_close(self, reason: str) -> None:
+        """Close the connection from this side (320); without a word where it is not open yet."""
+        self.connection.close(ConnectionForcedError(reason))
         self._answered()
 
     def take_output(self) -> bytes:
@@ -138,15 +140,20 @@ class Session:
         self._publish_along(effect, run, route, effect.first_tag)
 
     def _publish_along(self, effect: effects.Publish, run: Run, route: Route, first_tag: int) -> None:
+        self.traffic.published += run.count
+        route.flow.published += run.count
         if route:
             if not self._port.publish(self, effect.channel, run, route, first_tag) and not self._blocked:
                 self._block()
             return
         if effect.mandatory:
+            self.traffic.returned += run.count
             self.connection.return_unroutable(effect.channel, run, NO_ROUTE, "NO_ROUTE")
+        else:
+            self.traffic.dropped += run.count
         if first_tag:
             # A message that no queue takes is confirmed at once: nothing more will happen to it.
-            self.connection.confirm(effect.channel, first_tag, first_tag + run.count - 1)
+            self.confirm(effect.channel, first_tag, first_tag + run.count - 1)
 
     def _publish_by_headers(self, effect: effects.Publish) -> None:
         """Messages with headers of their own have routes of their own."""
@@ -281,6 +288,7 @@ class Session:
 
     def confirm(self, channel: int, first: int, last: int) -> None:
         if not self.closed:
+            self.traffic.confirmed += last - first + 1
             self.connection.confirm(channel, first, last)
             self._transport.wanted()
 

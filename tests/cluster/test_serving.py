@@ -94,3 +94,31 @@ def test_messages_of_any_size_are_counted_up_to_the_room(sizes: list[int], octet
     assert 1 <= count <= len(sizes)
     assert count == 1 or sum(sizes[:count]) <= octets
     assert count == len(sizes) or sum(sizes[: count + 1]) > octets
+
+
+@pytest.mark.requirement("F7")
+def test_what_is_handed_out_is_counted_by_how_it_left() -> None:
+    queue = Queue(10, 100)
+    queue.owner.consumers.attach(NEAR, CONSUMER)
+    queue.owner.consumers.credit(NEAR, CONSUMER, 4)
+    queue.hand_out(lambda _: None)
+    queue.owner.lost_front_end(NEAR)
+    queue.owner.consumers.attach(FAR, CONSUMER, no_ack=True)
+    queue.owner.consumers.credit(FAR, CONSUMER, 3)
+    queue.hand_out(lambda _: None)
+    for request in range(7):
+        queue.serving.ask(queue.owner, QUEUE, FAR, request, no_ack=False)
+    queue.hand_out(lambda _: None)
+    tally = queue.owner.tally
+    assert (tally.published, tally.delivered, tally.delivered_no_ack) == (10, 4, 3)
+    assert (tally.got, tally.redelivered, tally.got_empty) == (7, 4, 0)
+
+
+@pytest.mark.requirement("F7")
+def test_a_get_that_finds_nothing_is_counted() -> None:
+    queue = Queue(0, 100)
+    for request in range(2):
+        queue.serving.ask(queue.owner, QUEUE, FAR, request, no_ack=True)
+    queue.hand_out(lambda _: None)
+    assert queue.serving.refused(queue.owner, QUEUE) == [(FAR, 0), (FAR, 1)]
+    assert (queue.owner.tally.got_empty, queue.owner.tally.got_no_ack) == (2, 0)

@@ -71,8 +71,8 @@ class Channel:
     """
 
     __slots__ = (
-        "_confirming", "_last_queue", "_next_tag", "_parts", "_tags_before", "_unreported",
-        "confirms", "content", "deliveries", "number", "pending", "state",
+        "_last_queue", "_next_tag", "_parts", "_unreported", "confirming",
+        "confirms", "content", "deliveries", "number", "pending", "published", "state", "tags_before",
     )  # fmt: skip
 
     def __init__(self, number: int, parts: ConnectionParts, tags_before: int):
@@ -83,8 +83,9 @@ class Channel:
         self.confirms = Confirms(number)
         self.deliveries = ChannelDeliveries(number, parts.frame_max, parts.outbox, parts.credits)
         self._parts = parts
-        self._confirming = False
-        self._tags_before = tags_before
+        self.confirming = False
+        self.published = 0
+        self.tags_before = tags_before
         self._next_tag = tags_before + 1
         self._last_queue = ""
         self._unreported: Unsettled | None = None
@@ -150,7 +151,8 @@ class Channel:
     def publish(self, run: Run, mandatory: bool) -> None:
         """A run of complete messages came in."""
         first = 0
-        if self._confirming:
+        self.published += run.count
+        if self.confirming:
             first = self._next_tag
             self._next_tag += run.count
         self._parts.outbox.publish(Publish(self.number, run, mandatory, first))
@@ -161,8 +163,8 @@ class Channel:
 
     def confirm(self, first: int, last: int, *, positive: bool) -> None:
         """What became of publishes, by the shell's tags."""
-        if first > self._tags_before and self.state is ChannelState.OPEN:
-            self.confirms.add(first - self._tags_before, last - self._tags_before, positive)
+        if first > self.tags_before and self.state is ChannelState.OPEN:
+            self.confirms.add(first - self.tags_before, last - self.tags_before, positive)
 
     # -- the end --------------------------------------------------------------------------------
 
@@ -289,7 +291,7 @@ class Channel:
         self._reply(method, m.AccessRequestOk())
 
     def _confirm_select(self, method: m.ConfirmSelect) -> None:
-        self._confirming = True
+        self.confirming = True
         self._reply(method, m.ConfirmSelectOk())
 
     def _transaction(self, method: Method) -> None:

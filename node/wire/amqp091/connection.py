@@ -6,6 +6,7 @@ and what frames do to them are in `reader` and `channel`; this is what the shell
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from math import inf
 
 from node.runs import Run
@@ -124,6 +125,22 @@ class Connection(FrameReader):
     def client_properties(self) -> Table:
         """What the client said of itself in Start-Ok."""
         return self._negotiation.client_properties
+
+    @property
+    def mechanism(self) -> str:
+        """The SASL mechanism that the client chose."""
+        return self._negotiation.mechanism
+
+    @property
+    def agreed(self) -> tuple[int, int, int]:
+        """channel-max, frame-max in octets, and heartbeat interval in seconds."""
+        negotiation = self._negotiation
+        return negotiation.channel_max, negotiation.frame_max, negotiation.heartbeat
+
+    @property
+    def channels(self) -> Collection[Channel]:
+        """Those that are open or closing."""
+        return self._channels.values()
 
     def authenticated(self, user: str) -> None:
         """The answer to Authenticate."""

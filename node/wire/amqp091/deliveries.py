@@ -33,7 +33,8 @@ class ChannelDeliveries:
 
     __slots__ = (
         "_channel", "_credits", "_flowing", "_frame_max", "_held", "_in_flight", "_next_tag", "_outbox",
-        "consumer_prefetch", "consumers", "prefetch", "unsettled",
+        "consumer_prefetch", "consumers", "got", "prefetch", "redelivered", "returned", "sent_no_ack",
+        "unsettled",
     )  # fmt: skip
 
     def __init__(self, channel: int, frame_max: int, outbox: Outbox, credits: Credits):
@@ -41,6 +42,8 @@ class ChannelDeliveries:
         self.prefetch = 0
         self.consumer_prefetch = 0
         self.unsettled = UnsettledDeliveries()
+        # Counted for whoever looks; acknowledged is what was sent otherwise and is not unsettled.
+        self.got = self.redelivered = self.returned = self.sent_no_ack = 0
         self._channel = channel
         self._frame_max = frame_max
         self._outbox = outbox
@@ -82,6 +85,11 @@ class ChannelDeliveries:
     # -- sending --------------------------------------------------------------------------------
 
     @property
+    def sent(self) -> int:
+        """Messages sent since the channel was opened."""
+        return self._next_tag - 1
+
+    @property
     def stopped(self) -> bool:
         """Whether nothing more may come for now."""
         return bool(self._held) or not self._flowing
@@ -106,7 +114,11 @@ class ChannelDeliveries:
         """The message that basic.get asked for; `waiting` more are in the queue."""
         method = BasicGetOk(self._next_tag, redelivered, run.exchange, run.routing_key, waiting)
         self._outbox.write(encode_contents(self._channel, method, run, self._frame_max))
-        if not no_ack:
+        self.got += 1
+        self.redelivered += redelivered
+        if no_ack:
+            self.sent_no_ack += 1
+        else:
             self.unsettled.append(self._next_tag, 1, link, sequence, None)
         self._next_tag += 1
 
@@ -146,7 +158,11 @@ class ChannelDeliveries:
         self._outbox.write(
             encode_deliveries(self._channel, consumer.tag, tag, redelivered, run, self._frame_max)
         )
-        if not consumer.no_ack:
+        if redelivered:
+            self.redelivered += run.count
+        if consumer.no_ack:
+            self.sent_no_ack += run.count
+        else:
             self._in_flight += run.count
             self.unsettled.append(tag, run.count, consumer.number, first, consumer)
 
@@ -170,11 +186,14 @@ class ChannelDeliveries:
 
     def settle(self, disposition: Disposition, tag: int, multiple: bool) -> None:
         """Raises UnknownDeliveryTagError."""
+        before = self.unsettled.count
         if multiple:
             for taken in self.unsettled.take_up_to(tag):
                 self._settled(disposition, taken)
         else:
             self._settled(disposition, self.unsettled.take(tag))
+        if disposition is not Disposition.ACCEPTED:
+            self.returned += before - self.unsettled.count
         self._release()
 
     def accept_row(self, first: int, last: int) -> None:
@@ -185,6 +204,7 @@ class ChannelDeliveries:
 
     def recover(self) -> None:
         """Give every unsettled delivery back to its queue."""
+        self.returned += self.unsettled.count
         for taken in self.unsettled.take_all():
             self._settled(Disposition.RETURNED, taken)
         self._release()

@@ -55,12 +55,14 @@ class Negotiation:
     """What was agreed. `frame_max`, `channel_max` and `heartbeat` count from Tune-Ok on."""
 
     __slots__ = (
-        "_limits", "_outbox", "channel_max", "client_properties", "frame_max", "heartbeat", "stage",
+        "_limits", "_outbox", "channel_max", "client_properties", "frame_max", "heartbeat", "mechanism",
+        "stage",
     )  # fmt: skip
 
     def __init__(self, limits: ConnectionLimits, outbox: Outbox):
         self.stage = Stage.START
         self.client_properties: Table = {}
+        self.mechanism = ""
         self.channel_max = limits.channel_max or MAX_CHANNEL
         self.frame_max = limits.frame_max
         self.heartbeat = limits.heartbeat
@@ -95,6 +97,7 @@ class Negotiation:
         if method.mechanism not in self._limits.mechanisms:
             raise NegotiationError(f"mechanism {method.mechanism[:32]!r} was not offered")
         self.client_properties = method.client_properties
+        self.mechanism = method.mechanism
         self.stage = Stage.AUTHENTICATION
         self._outbox.emit(Authenticate(method.mechanism, method.response))
 

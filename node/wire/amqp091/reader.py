@@ -66,6 +66,7 @@ class FrameReader:
         self._intake = Intake()
         self._largest_payload = m.FRAME_MIN_SIZE - FRAME_OVERHEAD
         self._parts = self._agreed_parts()
+        self.channels_opened = 0
         self._channels: dict[int, Channel] = {}
         self._used_tags: dict[int, int] = {}
         """The highest publish tag of the channels that had a number before."""
@@ -294,6 +295,7 @@ class FrameReader:
         if number > self._negotiation.channel_max:
             raise NotAllowedError(f"channel {number} is above {self._negotiation.channel_max}", _ids(method))
         self._channels[number] = Channel(number, self._parts, self._used_tags.get(number, 0))
+        self.channels_opened += 1
         self._outbox.send(number, m.ChannelOpenOk())
 
     def _while_closing(self, kind: int, number: int, frame: bytes) -> None:
