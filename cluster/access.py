@@ -7,8 +7,6 @@ is decided follows RabbitMQ's access control table; `Refusal`s carry its texts.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Final, Protocol
 
 from cluster.access_records import ADMINISTRATOR
@@ -16,6 +14,8 @@ from cluster.access_state import AccessState
 from cluster.passwords import Remembered, parse_hash
 from cluster.patterns import Pattern, compiled, expanded, mistake_in, permits
 from node.engine.errors import AccessRefusedError, PreconditionFailedError, Refusal
+from node.frontend.permissions import Right
+from node.frontend.ports import Authenticated, Identity
 
 REMEMBERED_DECISIONS: Final = 65_536
 
@@ -24,26 +24,6 @@ DEFAULT_EXCHANGE_ALIAS: Final = "amq.default"
 
 Answer = Callable[[Any, Refusal | None], None]
 Submit = Callable[[str, dict[str, Any], Answer], None]
-
-
-class Right(StrEnum):
-    """RabbitMQ's three permissions."""
-
-    CONFIGURE = "configure"
-    WRITE = "write"
-    READ = "read"
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Who logged in. Tags may change later: ask `Access.tags` where that matters."""
-
-    user: str
-    tags: tuple[str, ...]
-
-
-Authenticated = Callable[[Identity | None, str], None]
-"""Takes who it is; or None and why, for the log and never for the client."""
 
 
 class Hasher(Protocol):

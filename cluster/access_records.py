@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 ADMINISTRATOR: Final = "administrator"
-IMPERSONATOR: Final = "impersonator"
-"""May publish with the user-id of somebody else."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,6 +99,7 @@ class Broker:
         self.on_wanted: Callable[[], None] = _nothing
         self.on_unused: Callable[[int], None] = _nothing
         self.on_rebuilding: Callable[[], None] = _nothing
+        self.on_access_removed: Callable[[], None] = _nothing
         self._send = send
         self._wall_ms = wall_ms
         self._transient = self.partitions.transient

@@ -10,18 +10,28 @@ from cluster.access import Access
 from cluster.broker import Broker
 from cluster.catalog_state import ResourceLockedError
 from cluster.definitions import parse_local_queue_name
+from cluster.entrance import Entrance
 from cluster.link import Confirmation, LinkConsumer, PartitionLink
 from cluster.local_queues import LocalQueues
 from cluster.placement import Placement, place
 from cluster.ports import FIRST_CONSUMER, Delivery
 from cluster.virtual_host import exchange_to_plain
 from node.engine.arguments import check_arguments
-from node.engine.errors import AccessRefusedError, NotFoundError, PreconditionFailedError, Refusal
-from node.engine.exchange import RESERVED_PREFIX, Exchange
+from node.engine.errors import (
+    AccessRefusedError,
+    NotFoundError,
+    PreconditionFailedError,
+    Refusal,
+)
+from node.engine.exchange import RESERVED_PREFIX, Exchange, ExchangeKind
 from node.engine.matching import Binding, DestinationKind
+from node.frontend.logins import Login, PasswordLogin
+from node.frontend.permissions import Permissions, Right, Scope
 from node.frontend.ports import (
+    Authenticated,
     ConsumerOptions,
     Done,
+    Entry,
     Got,
     QueueCounts,
     QueueDeclaration,
@@ -71,14 +81,16 @@ class FrontEnd:
         self.flows: dict[tuple[str, str], ExchangeFlow] = {}
         """What came to exchanges on this node, by virtual host and name."""
         self._flows_limit = COUNTED_EXCHANGES
-        self._routes: dict[tuple[str, str, str], Targets] = {}
+        self.permissions: Permissions = access
+        self._entrance = Entrance(broker.catalog.state, access)
+        self._routes: dict[tuple[Scope, str, str], Targets] = {}
         self._routes_version = -1
         self._consumers: dict[int, Attached] = {}
         self._get_links: dict[tuple[int, int], int] = {}
         self._get_links_limit = GET_LINKS
         self._last_consumer = FIRST_CONSUMER
-        self._last_holder = 0
         self._waiting: list[Subscriber] = []
+        broker.on_access_removed = self._entrance.access_removed
 
     # -- readiness ------------------------------------------------------------------------------
 
@@ -89,23 +101,26 @@ class FrontEnd:
         self._waiting.append(subscriber)
 
     def tick(self) -> None:
-        """Let waiting sessions go on once the catalog may be relied upon again."""
+        """Let waiting sessions go on once the catalog may be relied upon again; close those cast out."""
+        self._entrance.tick()
         if self._waiting and self.ready():
             waiting, self._waiting = self._waiting, []
             for subscriber in waiting:
                 subscriber.unblocked()
 
-    def verify(self, user: str, password: str, remote: str, answer: Callable[[bool], None]) -> None:
-        self._access.authenticate(user, password, remote, lambda identity, _: answer(identity is not None))
+    # -- connections ----------------------------------------------------------------------------
 
-    def has_vhost(self, vhost: str) -> bool:
-        return vhost in self._broker.catalog.state.vhosts
+    def authenticate(self, login: Login, remote: str, answer: Authenticated) -> None:
+        if isinstance(login, PasswordLogin):
+            self._access.authenticate(login.user, login.password, remote, answer)
+        else:
+            self._access.admit(login.user, remote, answer)
 
-    def new_holder(self) -> int:
-        self._last_holder += 1
-        return self._last_holder
+    def enter(self, subscriber: Subscriber, user: str, vhost: str) -> Entry:
+        return self._entrance.enter(subscriber, user, vhost)
 
     def release_holder(self, holder: int) -> None:
+        self._entrance.leave(holder)
         self._local.release_holder(holder)
         state, front_end = self._broker.catalog.state, self._broker.front_end
         if any(q.exclusive and (q.front_end, q.holder) == (front_end, holder) for q in state.queues.values()):
@@ -131,25 +146,35 @@ class FrontEnd:
             raise NotFoundError(f"home node of queue '{name}' in vhost '{vhost}' is down or inaccessible")
         return QueueRef(name, queue.partition, queue.id)
 
-    def needs_headers(self, vhost: str, exchange: str) -> bool:
-        self.exchange(vhost, exchange)
-        return self._broker.catalog.state.vhost(vhost).exchanges.uses_headers(exchange)
+    def needs_headers(self, scope: Scope, exchange: str) -> bool:
+        try:
+            self.exchange(scope.vhost, exchange)
+        except NotFoundError:
+            # Who may not write to it does not learn whether it is there.
+            self._access.check_exchange(scope.user, scope.vhost, Right.WRITE, exchange)
+            raise
+        return self._broker.catalog.state.vhost(scope.vhost).exchanges.uses_headers(exchange)
 
-    def route(self, vhost: str, exchange: str, key: str, headers: Mapping[str, Any] | None = None) -> Route:
+    def route(self, scope: Scope, exchange: str, key: str, headers: Mapping[str, Any] | None = None) -> Route:
         if headers is not None:
-            return self._find_targets(vhost, exchange, key, headers)
+            return self._find_targets(scope, exchange, key, headers)
         if self._routes_version != self._broker.catalog.version or len(self._routes) > CACHED_ROUTES:
             self._routes.clear()
             self._routes_version = self._broker.catalog.version
-        targets = self._routes.get((vhost, exchange, key))
+        targets = self._routes.get((scope, exchange, key))
         if targets is None:
-            targets = self._routes[vhost, exchange, key] = self._find_targets(vhost, exchange, key, None)
+            targets = self._routes[scope, exchange, key] = self._find_targets(scope, exchange, key, None)
         return targets
 
     def _find_targets(
-        self, vhost: str, exchange: str, key: str, headers: Mapping[str, Any] | None
+        self, scope: Scope, exchange: str, key: str, headers: Mapping[str, Any] | None
     ) -> Targets:
-        if self.exchange(vhost, exchange).internal:
+        vhost = scope.vhost
+        self._access.check_exchange(scope.user, vhost, Right.WRITE, exchange)
+        found = self.exchange(vhost, exchange)
+        if found.kind is ExchangeKind.TOPIC:
+            self._access.check_topic(scope.user, vhost, Right.WRITE, exchange, key)
+        if found.internal:
             raise AccessRefusedError(f"cannot publish to internal exchange '{exchange}' in vhost '{vhost}'")
         state = self._broker.catalog.state
         if exchange == "" and parse_local_queue_name(key) is not None:

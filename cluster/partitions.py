@@ -61,6 +61,7 @@ class Partitions(Observer):
     def replaced(self) -> None:
         """The catalog was restored from a snapshot: open what it has, drop what it has not."""
         state = self._broker.catalog.state
+        self._broker.on_access_removed()
         for partition in state.partitions.values():
             self.partition_added(partition)
         for id in [id for id in self._broker.links if id not in state.partitions]:
@@ -77,6 +78,12 @@ class Partitions(Observer):
         owner = self.owners.get(queue.partition)
         if owner is not None:
             owner.drop_queue(queue.id)
+
+    def vhost_removed(self, vhost: str) -> None:
+        self._broker.on_access_removed()
+
+    def user_removed(self, user: str) -> None:
+        self._broker.on_access_removed()
 
     def node_started(self, node: NodeDefinition, previous: int) -> None:
         """A node runs anew: what its former process held is nobody's."""

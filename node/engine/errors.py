@@ -33,6 +33,13 @@ class PreconditionFailedError(Refusal):
     code = 406
 
 
+class EntryRefusedError(Refusal):
+    """The user may not enter the virtual host, or it is not there, or it takes no more connections."""
+
+    code = 530
+    ends_connection = True
+
+
 class CommandInvalidError(Refusal):
     """There is no such exchange type."""
 

@@ -109,6 +109,7 @@ class Client(asyncio.Protocol):
     def __init__(self, listener: Listener, number: int) -> None:
         self.number = number
         self.remote = ""
+        self.certified_name = ""
         self.received_bytes = 0
         self.sent_bytes = 0
         self.since = listener.clock()
@@ -185,6 +186,9 @@ class Client(asyncio.Protocol):
 
     def log(self, event: str, fields: Mapping[str, str | int]) -> None:
         self._listener.log.info(event, client=self.number, remote=self.remote, **fields)
+
+    def negotiation_failed(self, reason: str) -> None:
+        self.log("negotiation_failed", {"reason": reason})
 
     def force_close(self, reason: str) -> None:
         """Close the connection by force (320), telling the client why; it has a while to agree."""

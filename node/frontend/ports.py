@@ -13,6 +13,8 @@ from typing import Any, Protocol
 from node.engine.errors import Refusal
 from node.engine.exchange import Exchange
 from node.engine.matching import Binding
+from node.frontend.logins import Login
+from node.frontend.permissions import Permissions, Scope
 from node.frontend.traffic import ExchangeFlow
 from node.runs import Run
 
@@ -64,6 +66,26 @@ class Got:
     ready: int
 
 
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who logged in."""
+
+    user: str
+    tags: tuple[str, ...] = ()
+
+
+Authenticated = Callable[[Identity | None, str], None]
+"""Takes who it is; or None and why, for the log and never for the client."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A connection in a virtual host; `holder` is the number that exclusive queues belong to."""
+
+    scope: Scope
+    holder: int
+
+
 class Subscriber(Protocol):
     """A session, as the broker sees it."""
 
@@ -72,6 +94,7 @@ class Subscriber(Protocol):
     def reject(self, channel: int, first: int, last: int) -> None: ...
     def consumer_cancelled(self, consumer: int) -> None: ...
     def unblocked(self) -> None: ...
+    def force_close(self, reason: str) -> None: ...
 
 
 class Route(Protocol):
@@ -90,19 +113,19 @@ Done = Callable[[Refusal | None], None]
 class BrokerPort(Protocol):
     """The broker, as sessions see it. `holder` numbers the connection that exclusive queues belong to."""
 
+    permissions: Permissions
+
     def ready(self) -> bool:
         """Whether this node's catalog may be relied upon now; if not, no client is read from."""
 
     def wait_ready(self, subscriber: Subscriber) -> None:
         """Have `subscriber.unblocked` called when `ready` is true again."""
 
-    def verify(self, user: str, password: str, remote: str, answer: Callable[[bool], None]) -> None:
-        """Check a user's password; `remote` is the client's address."""
+    def authenticate(self, login: Login, remote: str, answer: Authenticated) -> None:
+        """Check who a client says to be; `remote` is its address."""
 
-    def has_vhost(self, vhost: str) -> bool: ...
-
-    def new_holder(self) -> int:
-        """A number for a connection."""
+    def enter(self, subscriber: Subscriber, user: str, vhost: str) -> Entry:
+        """Open a connection in a virtual host. Raises EntryRefusedError."""
 
     def release_holder(self, holder: int) -> None:
         """The connection is closed: its exclusive queues go."""
@@ -113,10 +136,11 @@ class BrokerPort(Protocol):
     def queue(self, vhost: str, name: str, holder: int) -> QueueRef:
         """Raises NotFoundError, and ResourceLockedError for another connection's exclusive queue."""
 
-    def needs_headers(self, vhost: str, exchange: str) -> bool: ...
+    def needs_headers(self, scope: Scope, exchange: str) -> bool:
+        """Raises NotFoundError; AccessRefusedError to a user who may not write to the exchange."""
 
-    def route(self, vhost: str, exchange: str, key: str, headers: Mapping[str, Any] | None = None) -> Route:
-        """Raises NotFoundError and AccessRefusedError (internal exchange)."""
+    def route(self, scope: Scope, exchange: str, key: str, headers: Mapping[str, Any] | None = None) -> Route:
+        """Raises NotFoundError and AccessRefusedError (no permission to write, internal exchange)."""
 
     def publish(self, subscriber: Subscriber, channel: int, run: Run, route: Route, first_tag: int) -> bool:
         """Publish a run along a route that leads somewhere, to be confirmed from `first_tag` on (0: not).

@@ -14,6 +14,8 @@ from node.engine.errors import (
 )
 from node.engine.exchange import RESERVED_PREFIX, Exchange, ExchangeKind
 from node.engine.matching import Binding, Destination, DestinationKind
+from node.frontend.access_checks import AccessChecks
+from node.frontend.permissions import Scope
 from node.frontend.ports import (
     BrokerPort,
     ConsumerOptions,
@@ -42,9 +44,13 @@ class Caller:
     """Who asks: a channel of a session."""
 
     channel: int
-    vhost: str
+    scope: Scope
     holder: int
     subscriber: Subscriber
+
+    @property
+    def vhost(self) -> str:
+        return self.scope.vhost
 
 
 Answer = Callable[[Method], None]
@@ -56,6 +62,7 @@ class Requests:
     def __init__(self, port: BrokerPort, answers: Answers) -> None:
         self._port = port
         self._answers = answers
+        self._access = AccessChecks(port)
         self._handlers: dict[type[Method], Callable[[Caller, Any], None]] = {
             methods.ExchangeDeclare: self._declare_exchange,
             methods.ExchangeDelete: self._delete_exchange,
@@ -73,6 +80,7 @@ class Requests:
     def carry_out(self, caller: Caller, method: Method) -> None:
         """Begin a request; a refusal found at once is answered at once."""
         try:
+            self._access.check(caller.scope, caller.holder, method)
             self._handlers[type(method)](caller, method)
         except Refusal as refusal:
             self._answers.fail(caller.channel, refusal)

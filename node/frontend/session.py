@@ -10,13 +10,15 @@ from typing import Any, Final, Protocol
 
 from node.engine.content import headers_in
 from node.engine.errors import Refusal
-from node.frontend.ports import BrokerPort, Got, Route
+from node.frontend.logins import CertifiedLogin, MalformedResponseError, PasswordLogin, parse_login
+from node.frontend.permissions import IMPERSONATOR, NOWHERE
+from node.frontend.ports import BrokerPort, Got, Identity, Route
 from node.frontend.requests import Caller, Requests
 from node.frontend.traffic import Traffic
 from node.runs import Run
 from node.wire.amqp091 import effects, methods
 from node.wire.amqp091.connection import Connection
-from node.wire.amqp091.errors import ConnectionForcedError, NotAllowedError
+from node.wire.amqp091.errors import ConnectionForcedError
 from node.wire.amqp091.limits import ConnectionLimits
 from node.wire.amqp091.primitives import Method
 
@@ -28,6 +30,8 @@ class Transport(Protocol):
     """The socket, as a session sees it."""
 
     remote: str
+    certified_name: str
+    """Who the client is by its certificate; empty where it has shown none that is valid."""
 
     def wanted(self) -> None:
         """There is output; `flush` will be called at the end of the turn."""
@@ -37,6 +41,9 @@ class Transport(Protocol):
     def close_after_flush(self) -> None: ...
     def log(self, event: str, fields: Mapping[str, str | int]) -> None: ...
 
+    def negotiation_failed(self, reason: str) -> None:
+        """To be logged, and counted against the address that the client is at."""
+
 
 class Session:
     """See the module's docstring; implements `node.frontend.ports.Subscriber`."""
@@ -45,8 +52,7 @@ class Session:
         self, port: BrokerPort, transport: Transport, limits: ConnectionLimits, clock: Callable[[], float]
     ) -> None:
         self.connection = Connection(limits, clock())
-        self.user = ""
-        self.vhost = ""
+        self.scope = NOWHERE
         self.holder = 0
         self.closed = False
         self.traffic = Traffic()
@@ -57,6 +63,7 @@ class Session:
         # Consumers by channel, cancelled ones too: what they were given may still be settled.
         self._consumers: dict[int, set[int]] = {}
         self._held_back: list[bytes] = []
+        self._by_password = False
         self._blocked = False
         self._full = False
         self._handlers: dict[type[effects.Effect], Callable[[Any], None]] = {
@@ -70,9 +77,21 @@ class Session:
             effects.ConnectionClosed: self._connection_closed,
             effects.Authenticate: self._authenticate,
             effects.OpenVhost: self._open_vhost,
+            effects.UpdateSecret: self._update_secret,
+            effects.NegotiationFailed: self._negotiation_failed,
             effects.CloseSocket: self._close_socket,
             effects.Log: self._log,
         }
+
+    @property
+    def user(self) -> str:
+        """Who logged in; empty before."""
+        return self.connection.user
+
+    @property
+    def vhost(self) -> str:
+        """The virtual host of the connection; empty before it is open."""
+        return self.scope.vhost
 
     # -- input ----------------------------------------------------------------------------------
 
@@ -81,7 +100,7 @@ class Session:
         if self._blocked:
             self._held_back.append(data)
             return
-        if not self._port.ready() and self.vhost:
+        if not self._port.ready() and self.holder:
             # This node's catalog may be behind: what it would route by it could go astray.
             self._held_back.append(data)
             self._block()
@@ -130,10 +149,10 @@ class Session:
     def _publish(self, effect: effects.Publish) -> None:
         run = effect.run
         try:
-            if self._port.needs_headers(self.vhost, run.exchange):
+            if self._port.needs_headers(self.scope, run.exchange):
                 self._publish_by_headers(effect)
                 return
-            route = self._port.route(self.vhost, run.exchange, run.routing_key)
+            route = self._port.route(self.scope, run.exchange, run.routing_key)
         except Refusal as refusal:
             self.connection.fail_publish(effect.channel, refusal)
             return
@@ -159,7 +178,7 @@ class Session:
         """Messages with headers of their own have routes of their own."""
         run = effect.run
         for first, count, headers in headers_in(run):
-            route = self._port.route(self.vhost, run.exchange, run.routing_key, headers)
+            route = self._port.route(self.scope, run.exchange, run.routing_key, headers)
             tag = effect.first_tag + first if effect.first_tag else 0
             self._publish_along(effect, run.slice(first, count), route, tag)
 
@@ -184,7 +203,7 @@ class Session:
             self._port.cancel(effect.consumer)
             self.connection.reply(effect.channel, methods.BasicCancelOk(effect.method.consumer_tag))
             return
-        caller = Caller(effect.channel, self.vhost, self.holder, self)
+        caller = Caller(effect.channel, self.scope, self.holder, self)
         self._requests.carry_out(caller, effect.method)
 
     def reply(self, channel: int, method: Method) -> None:
@@ -258,27 +277,45 @@ class Session:
     # -- negotiation ----------------------------------------------------------------------------
 
     def _authenticate(self, effect: effects.Authenticate) -> None:
-        _, user, password = _plain(effect.response)
+        try:
+            login = parse_login(effect.mechanism, effect.response, self._transport.certified_name)
+        except MalformedResponseError as error:
+            self.connection.refused(str(error))
+            return
+        self._by_password = isinstance(login, PasswordLogin)
 
-        def verified(good: bool) -> None:
-            if self.closed:
-                return
-            if good:
-                self.user = user
-                self.connection.authenticated(user)
+        def authenticated(identity: Identity | None, reason: str) -> None:
+            if identity is None:
+                self.connection.refused(reason)
             else:
-                self.connection.refused()
+                self.connection.authenticated(identity.user, impersonates=IMPERSONATOR in identity.tags)
             self._answered()
 
-        self._port.verify(user, password, self._transport.remote, verified)
+        self._port.authenticate(login, self._transport.remote, authenticated)
 
     def _open_vhost(self, effect: effects.OpenVhost) -> None:
-        if self._port.has_vhost(effect.vhost):
-            self.vhost = effect.vhost
-            self.holder = self._port.new_holder()
-            self.connection.opened()
-        else:
-            self.connection.open_failed(NotAllowedError(f"vhost '{effect.vhost}' not found"))
+        try:
+            entry = self._port.enter(self, self.user, effect.vhost)
+        except Refusal as refusal:
+            self.connection.open_failed(refusal)
+            return
+        self.scope, self.holder = entry.scope, entry.holder
+        self.connection.opened()
+
+    def _update_secret(self, effect: effects.UpdateSecret) -> None:
+        """Where no secret proved who the client is there is none to check, as in RabbitMQ."""
+        secret = effect.secret.decode("utf-8", "surrogateescape")
+        login = PasswordLogin(self.user, secret) if self._by_password else CertifiedLogin(self.user)
+
+        def verified(identity: Identity | None, reason: str) -> None:
+            if not self.closed:
+                self.connection.secret_checked(identity is not None)
+                self._answered()
+
+        self._port.authenticate(login, self._transport.remote, verified)
+
+    def _negotiation_failed(self, effect: effects.NegotiationFailed) -> None:
+        self._transport.negotiation_failed(effect.reason)
 
     # -- what the broker says (Subscriber) ------------------------------------------------------
 
@@ -309,12 +346,3 @@ class Session:
             self.receive(self._held_back.pop(0))
         if not self._blocked and not self._full and not self.closed:
             self._transport.resume_reading()
-
-
-def _plain(response: bytes) -> tuple[str, str, str]:
-    """Authorization identity, user and password of SASL PLAIN (RFC 4616); all empty when malformed."""
-    parts = response.split(b"\0")
-    if len(parts) != 3:
-        return "", "", ""
-    identity, user, password = (part.decode("utf-8", "replace") for part in parts)
-    return identity, user, password

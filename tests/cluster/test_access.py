@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
-from cluster.access import Access, Identity, Right, is_loopback
+from cluster.access import Access, is_loopback
 from cluster.access_records import Permission, User
 from cluster.access_state import AccessState
 from cluster.catalog_state import CatalogState, Observer, encode_command
 from cluster.packing import pack, unpack
 from cluster.passwords import PasswordHash, parse_hash
 from node.engine.errors import AccessRefusedError, NotFoundError, PreconditionFailedError, Refusal
+from node.frontend.permissions import Right
+from node.frontend.ports import Identity
 
 FRONT_END = 77
 HASH = str(PasswordHash.of("wonder"))

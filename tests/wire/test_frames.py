@@ -88,7 +88,6 @@ def close_code(*frames: Any) -> int:
         ([(1, m.TxCommit())], 540),
         ([(1, m.BasicQos(prefetch_size=1))], 540),
         ([(1, m.BasicRecover(requeue=False))], 540),
-        ([(0, m.ConnectionUpdateSecret())], 540),
     ],
 )
 def test_connection_exceptions(frames: list[Any], code: int) -> None:

@@ -40,7 +40,7 @@ def drive(pieces: list[bytes], *, agreeable: bool) -> Client:
             for effect in wanted:
                 match effect:
                     case e.Authenticate():
-                        connection.authenticated("u") if agreeable else connection.refused()
+                        connection.authenticated("u") if agreeable else connection.refused("no")
                     case e.OpenVhost():
                         connection.opened()
                     case e.Request(channel):

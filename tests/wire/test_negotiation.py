@@ -29,8 +29,7 @@ def authenticated(limits: ConnectionLimits | None = None) -> Client:
 
 def assert_failed_without_a_word(client: Client) -> None:
     """Logged, paused for seconds, then closed; whatever comes meanwhile is ignored (§2.2.4, §4.10.2)."""
-    assert [type(effect) for effect in client.effects] == [e.Log]
-    assert client.only(e.Log).event == "negotiation_failed"
+    assert [type(effect) for effect in client.effects] == [e.NegotiationFailed]
     assert client.output() == []
     assert client.send(START_OK, publish(1, b"x"), PROTOCOL_HEADER) == []
     assert client.connection.next_deadline() == client.now + 3
@@ -45,7 +44,7 @@ def test_the_negotiation() -> None:
     assert client.send(PROTOCOL_HEADER) == []
     (start,) = client.methods()
     assert isinstance(start, m.ConnectionStart)
-    assert (start.version_major, start.version_minor, start.mechanisms) == (0, 9, b"PLAIN")
+    assert (start.version_major, start.version_minor, start.mechanisms) == (0, 9, b"PLAIN AMQPLAIN")
     assert start.server_properties["product"] == "quorate"
     assert client.send(START_OK) == [e.Authenticate("PLAIN", b"\0user\0secret")]
     client.connection.authenticated("user")
@@ -81,7 +80,7 @@ def test_capabilities_are_announced() -> None:
 def test_any_other_header_is_answered_with_ours(octets: bytes) -> None:
     client = Client()
     effects = client.send(octets)
-    assert [type(effect) for effect in effects] == [e.Log, e.CloseSocket]
+    assert [type(effect) for effect in effects] == [e.NegotiationFailed, e.CloseSocket]
     assert client.connection.take_output() == PROTOCOL_HEADER
     assert client.send(PROTOCOL_HEADER) == [] and client.connection.take_output() == b""
 
@@ -158,7 +157,7 @@ def test_before_tune_a_frame_may_have_8192_octets(fits: bool) -> None:
     client.send(PROTOCOL_HEADER)
     empty = len(encode_method(0, m.ConnectionStartOk()))
     client.send((0, m.ConnectionStartOk(response=b"t" * (8192 - empty + (not fits)))))
-    assert isinstance(client.effects[-1], e.Authenticate if fits else e.Log)
+    assert isinstance(client.effects[-1], e.Authenticate if fits else e.NegotiationFailed)
 
 
 @pytest.mark.requirement("A3")
@@ -167,9 +166,10 @@ def test_wrong_credentials() -> None:
     client.send(PROTOCOL_HEADER, START_OK)
     client.output()
     client.effects.clear()
-    client.connection.refused()
+    client.connection.refused("no such user")
     client.effects += client.connection.take_effects()
     assert_failed_without_a_word(client)
+    assert client.only(e.NegotiationFailed).reason == "no such user"
 
 
 @pytest.mark.requirement("A3", "A23")
@@ -178,9 +178,13 @@ def test_wrong_credentials_of_a_client_that_wants_to_be_told() -> None:
     able: Any = {"capabilities": CLIENT_CAPABILITIES}
     client.send(PROTOCOL_HEADER, (0, m.ConnectionStartOk(able)))
     client.output()
-    client.connection.refused()
+    client.connection.refused("no such user")
     (close,) = client.methods()
     assert isinstance(close, m.ConnectionClose) and close.reply_code == 403
+    assert close.reply_text == (
+        "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN. "
+        "For details see the broker logfile."
+    )
     client.send((0, m.ConnectionCloseOk()))
     assert client.tick(3) == [e.CloseSocket()]
 
@@ -228,7 +232,7 @@ def test_a_negotiation_that_takes_too_long(sent: bytes) -> None:
     client = Client()
     client.send(sent)
     assert client.connection.next_deadline() == client.now + 10
-    assert [type(effect) for effect in client.tick(10)] == [e.Log, e.CloseSocket]
+    assert [type(effect) for effect in client.tick(10)] == [e.NegotiationFailed, e.CloseSocket]
 
 
 def test_a_client_may_close_before_open() -> None:
@@ -243,7 +247,8 @@ def test_answers_that_come_too_late_change_nothing() -> None:
     client.connection.disconnected()
     client.output()
     for answer in (
-        lambda: client.connection.authenticated("user"), client.connection.refused, client.connection.opened,
+        lambda: client.connection.authenticated("user"),
+        lambda: client.connection.refused("no"), client.connection.opened,
         lambda: client.connection.open_failed(NotAllowedError("no")),
     ):  # fmt: skip
         answer()

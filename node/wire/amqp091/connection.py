@@ -15,8 +15,8 @@ from node.wire.amqp091.channel import Channel, ChannelState
 from node.wire.amqp091.codec import HEARTBEAT
 from node.wire.amqp091.credit import ChannelConsumer
 from node.wire.amqp091.deliver_path import encode_contents
-from node.wire.amqp091.effects import Effect, Log
-from node.wire.amqp091.errors import Failure, LoginRefusedError
+from node.wire.amqp091.effects import Effect, Log, NegotiationFailed
+from node.wire.amqp091.errors import Failure, LoginRefusedError, NotAllowedError
 from node.wire.amqp091.fields import Table
 from node.wire.amqp091.limits import ConnectionLimits
 from node.wire.amqp091.negotiation import Stage
@@ -38,7 +38,6 @@ class Connection(FrameReader):
 
     def __init__(self, limits: ConnectionLimits, now: float):
         super().__init__(limits, now)
-        self.user = ""
         self._confirmed: set[Channel] = set()
         self._delivered: set[ChannelConsumer] = set()
         self._blocked = False
@@ -116,7 +115,7 @@ class Connection(FrameReader):
         if self.state is ConnectionState.CLOSING:
             self._outbox.emit(Log("close_timeout", {"seconds": int(self._limits.close_timeout)}))
         elif self.state is not ConnectionState.PAUSED:
-            self._outbox.emit(Log("negotiation_failed", {"reason": "time-out"}))
+            self._outbox.emit(NegotiationFailed("time-out"))
         self._close_socket()
 
     # -- negotiation ----------------------------------------------------------------------------
@@ -142,15 +141,16 @@ class Connection(FrameReader):
         """Those that are open or closing."""
         return self._channels.values()
 
-    def authenticated(self, user: str) -> None:
-        """The answer to Authenticate."""
+    def authenticated(self, user: str, *, impersonates: bool = False) -> None:
+        """The answer to Authenticate. `impersonates`: the user may publish with any user-id."""
         if self._asked(Stage.AUTHENTICATION):
             self.user = user
+            self._claims = None if impersonates else user
             self._negotiation.authenticated()
             self._advance()
 
-    def refused(self) -> None:
-        """The answer to Authenticate: the credentials are wrong.
+    def refused(self, reason: str) -> None:
+        """The answer to Authenticate: the credentials are wrong, and `reason` says to the log in what.
 
         The client hears nothing (§2.2.4) unless it has announced that it wants to be told.
         """
@@ -160,9 +160,12 @@ class Connection(FrameReader):
         ):
             return
         if self._negotiation.client_can("authentication_failure_close"):
-            error = LoginRefusedError("login was refused")
+            error = LoginRefusedError(
+                f"Login was refused using authentication mechanism {self._negotiation.mechanism}. "
+                "For details see the broker logfile."
+            )
             self._outbox.send(0, m.ConnectionClose(error.code, reply_text(error)))
-        self._abort("login was refused")
+        self._abort(reason)
 
     def opened(self) -> None:
         """The answer to OpenVhost."""
@@ -178,6 +181,16 @@ class Connection(FrameReader):
             self._negotiation.stage = Stage.DONE
             self._fail(error, (m.ConnectionOpen.CLASS_ID, m.ConnectionOpen.METHOD_ID))
             self._advance()
+
+    def secret_checked(self, good: bool) -> None:
+        """The answer to UpdateSecret."""
+        if self.state is not ConnectionState.OPEN:
+            return
+        if good:
+            self._outbox.send(0, m.ConnectionUpdateSecretOk())
+        else:
+            error = NotAllowedError("New secret was refused by one of the backends")
+            self._fail(error, (m.ConnectionUpdateSecret.CLASS_ID, m.ConnectionUpdateSecret.METHOD_ID))
 
     def _asked(self, stage: Stage) -> bool:
         return self.state is ConnectionState.NEGOTIATING and self._negotiation.stage is stage

@@ -31,6 +31,23 @@ class OpenVhost:
     vhost: str
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class UpdateSecret:
+    """Answer with `secret_checked`. Never log the secret."""
+
+    secret: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class NegotiationFailed:
+    """The client did not negotiate as it must, or is not who it says. CloseSocket follows after a pause.
+
+    `reason` is for the log: the client is not told.
+    """
+
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class Publish:
     """Route a run. In confirm mode its messages have the tags from `first_tag` on, else it is 0.
@@ -124,7 +141,7 @@ class CloseSocket:
 class Log:
     """Something that an operator wants to know; `event` names the kind of it.
 
-    negotiation_failed, framing_error, heartbeat_missed, close_timeout, channel_exception,
+    framing_error, heartbeat_missed, close_timeout, channel_exception,
     connection_exception.
     """
 
@@ -135,6 +152,8 @@ class Log:
 Effect = (
     Authenticate
     | OpenVhost
+    | UpdateSecret
+    | NegotiationFailed
     | Publish
     | Settle
     | Return

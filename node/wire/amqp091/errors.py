@@ -57,6 +57,12 @@ class NoQueueDeclaredError(ChannelException):
     code = 404
 
 
+class ForgedUserIdError(ChannelException):
+    """The user-id of a message is another's than the user's who publishes it."""
+
+    code = 406
+
+
 class UnknownDeliveryTagError(ChannelException):
     """The delivery tag is none of an unsettled delivery of the channel."""
 

@@ -27,7 +27,7 @@ class ConnectionLimits:
     channel_max: int = 2047
     frame_max: int = 131_072
     heartbeat: int = 60
-    mechanisms: tuple[str, ...] = ("PLAIN",)
+    mechanisms: tuple[str, ...] = ("PLAIN", "AMQPLAIN")
     server_properties: Mapping[str, FieldValue] = field(default_factory=dict)
     handshake_timeout: float = 10.0
     """From the connection's beginning to Open-Ok."""

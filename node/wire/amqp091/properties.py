@@ -11,9 +11,15 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final, NamedTuple
 
-from node.wire.amqp091.errors import ExpirationError, FieldSyntaxError, FrameError, UnexpectedFrameError
+from node.wire.amqp091.errors import (
+    ExpirationError,
+    FieldSyntaxError,
+    ForgedUserIdError,
+    FrameError,
+    UnexpectedFrameError,
+)
 from node.wire.amqp091.fields import read_headers
-from node.wire.amqp091.methods import BASIC_PROPERTIES
+from node.wire.amqp091.methods import BASIC_PROPERTIES, BasicPublish
 from node.wire.amqp091.primitives import SHORT
 
 CLASS_BASIC: Final = 60
@@ -26,6 +32,8 @@ HEADER_FIXED: Final = _HEADER.size
 
 _MORE_FLAGS: Final = 1
 _KNOWN_FLAGS: Final = sum(1 << (15 - n) for n in range(len(BASIC_PROPERTIES)))
+_USER_ID: Final = [name for name, _ in BASIC_PROPERTIES].index("user_id")
+_USER_ID_FLAG: Final = 1 << (15 - _USER_ID)
 _SIZES: Final = {"octet": 1, "timestamp": 8}
 _CACHED_PROPERTIES: Final = 512
 _CACHED_SIZE: Final = 256
@@ -58,30 +66,45 @@ class ContentHeader(NamedTuple):
 class PropertyChecks:
     """Checks property lists, and remembers those that it has seen: publishers repeat themselves."""
 
-    __slots__ = ("_seen",)
+    __slots__ = ("_claims", "_seen")
 
-    def __init__(self) -> None:
+    def __init__(self, claims: str | None = None) -> None:
+        """`claims` is the one user-id that may stand in them; None for any."""
+        self._claims = claims
         self._seen: dict[bytes, Traits] = {}
 
     def traits(self, properties: bytes) -> Traits:
         """What these flags and values ask for.
 
-        Raises FieldSyntaxError when they are not a property list, ExpirationError.
+        Raises FieldSyntaxError when they are not a property list, ExpirationError, ForgedUserIdError.
         """
         found = self._seen.get(properties)
         if found is None:
             found = check_properties(properties)
+            if self._claims is not None:
+                self._check_user_id(properties, self._claims)
             if len(properties) <= _CACHED_SIZE:
                 if len(self._seen) >= _CACHED_PROPERTIES:
                     self._seen.clear()
                 self._seen[properties] = found
         return found
 
+    def _check_user_id(self, properties: bytes, user: str) -> None:
+        """A message may say who published it, but nobody else (extension: validated user-id)."""
+        claimed = user_id_of(properties)
+        if claimed is not None and claimed != user.encode("utf-8", "surrogateescape"):
+            raise ForgedUserIdError(
+                f"user_id property set to '{claimed.decode('utf-8', 'replace')}' "
+                f"but authenticated user was '{user}'",
+                (BasicPublish.CLASS_ID, BasicPublish.METHOD_ID),
+            )
+
     def header(self, payload: bytes) -> ContentHeader:
         """Check the payload of a content header frame.
 
         Raises FrameError for a class other than basic, UnexpectedFrameError for any other weight
-        than zero or a header that is cut short, FieldSyntaxError and ExpirationError for its properties.
+        than zero or a header that is cut short, FieldSyntaxError, ExpirationError and ForgedUserIdError
+        for its properties.
         """
         if len(payload) < HEADER_FIXED + 2:
             raise UnexpectedFrameError("a content header is cut short")
@@ -135,6 +158,17 @@ def _flags(data: bytes) -> tuple[int, int]:
     if flags & ~(_KNOWN_FLAGS | _MORE_FLAGS):
         raise FieldSyntaxError("property flags of no property of class basic")
     return flags, at
+
+
+def user_id_of(data: bytes) -> bytes | None:
+    """The user-id in a property list that `check_properties` has found good; None without one."""
+    flags, at = _flags(data)
+    if not flags & _USER_ID_FLAG:
+        return None
+    for number, (_, kind) in enumerate(BASIC_PROPERTIES[:_USER_ID]):
+        if flags & (1 << (15 - number)):
+            at = _behind(data, at, kind)
+    return data[at + 1 : at + 1 + data[at]]
 
 
 def _behind(data: bytes, at: int, kind: str) -> int:

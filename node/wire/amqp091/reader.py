@@ -20,7 +20,14 @@ from node.wire.amqp091.ack_path import ACK_IDS, acknowledgements
 from node.wire.amqp091.channel import Channel, ChannelState, ConnectionParts
 from node.wire.amqp091.codec import FRAME, FRAME_OVERHEAD, FRAME_TYPES, PROTOCOL_HEADER, decode_method
 from node.wire.amqp091.credit import Credits
-from node.wire.amqp091.effects import CloseSocket, ConnectionClosed, Log, Unsettled
+from node.wire.amqp091.effects import (
+    CloseSocket,
+    ConnectionClosed,
+    Log,
+    NegotiationFailed,
+    Unsettled,
+    UpdateSecret,
+)
 from node.wire.amqp091.errors import (
     ChannelNumberError,
     Failure,
@@ -29,7 +36,6 @@ from node.wire.amqp091.errors import (
     NotAllowedError,
     ProtocolException,
     UnexpectedMethodError,
-    UnsupportedError,
 )
 from node.wire.amqp091.heartbeat import Heartbeats
 from node.wire.amqp091.intake import Intake, ParkedFrames
@@ -58,6 +64,9 @@ class FrameReader:
 
     def __init__(self, limits: ConnectionLimits, now: float):
         self.state = ConnectionState.HEADER
+        self.user = ""
+        self._claims: str | None = None
+        """The one user-id that the client may publish with; None for any."""
         self._limits = limits
         self._outbox = Outbox()
         self._negotiation = Negotiation(limits, self._outbox)
@@ -77,7 +86,8 @@ class FrameReader:
 
     def _agreed_parts(self) -> ConnectionParts:
         """What channels share, for the frame size that was agreed."""
-        limits, frame_max, checks = self._limits, self._negotiation.frame_max, PropertyChecks()
+        limits, frame_max = self._limits, self._negotiation.frame_max
+        checks = PropertyChecks(self._claims)
         publishes = PublishPath(frame_max, limits.message_size, checks)
         return ConnectionParts(limits, frame_max, self._outbox, self._credits, checks, publishes)
 
@@ -104,7 +114,7 @@ class FrameReader:
         """The position behind the header, 0 where it is another or has not come completely."""
         if not PROTOCOL_HEADER.startswith(data[: len(PROTOCOL_HEADER)]):
             self._outbox.write(PROTOCOL_HEADER)
-            self._outbox.emit(Log("negotiation_failed", {"reason": "not the header of AMQP 0-9-1"}))
+            self._outbox.emit(NegotiationFailed("not the header of AMQP 0-9-1"))
             self._close_socket()
         elif len(data) >= len(PROTOCOL_HEADER):
             self.state = ConnectionState.NEGOTIATING
@@ -276,7 +286,7 @@ class FrameReader:
                 self._outbox.send(0, m.ConnectionCloseOk())
                 self._close_socket()
             case m.ConnectionUpdateSecret():
-                raise UnsupportedError("connection.update-secret is not supported", _ids(method))
+                self._outbox.emit(UpdateSecret(method.new_secret))
             case _:
                 raise UnexpectedMethodError(f"unexpected {method.__doc__} on channel 0", _ids(method))
 
@@ -334,7 +344,7 @@ class FrameReader:
         """The client broke the framing or the negotiation: it gets nothing more (§2.2.4, §4.2.3)."""
         self._intake.clear()
         if self.state in (ConnectionState.HEADER, ConnectionState.NEGOTIATING):
-            self._outbox.emit(Log("negotiation_failed", {"reason": reason}))
+            self._outbox.emit(NegotiationFailed(reason))
             self.state = ConnectionState.PAUSED
             self._heartbeats.stop()
             self._deadline = self._now + self._limits.negotiation_pause
