@@ -165,7 +165,7 @@ class PartitionOwner:
     def _own(self, queue: int, *, fresh: bool) -> None:
         # A catalog that is behind may not know the queue yet: `create_queue` says more when it does.
         settings = self._settings.get(queue, PLAIN)
-        self.queues[queue] = QueueOwner(self.machine.queues[queue], fresh=fresh, settings=settings)
+        self.queues[queue] = QueueOwner(self.machine.queues[queue], fresh=fresh, settings=settings.shared())
 
     def reconcile(self) -> None:
         """Create queues as the catalog says, and drop what is not in it unless it is behind."""
@@ -184,7 +184,7 @@ class PartitionOwner:
             return
         self._settings[queue] = settings
         if queue in self.queues:
-            self.queues[queue].settings = settings
+            self.queues[queue].settings = settings.shared()
         elif queue not in self.machine.queues:
             self.operation(encode_create_queue(queue, settings.semantics))
 

@@ -51,6 +51,7 @@ class Proposal:
 
     batches: list[Sequence[Buffer]] = field(default_factory=list)
     operations: list[bytes] = field(default_factory=list)
+    decisions: list[bytes] = field(default_factory=list)
     committed: list[Callable[[], None]] = field(default_factory=list)
     size: int = 0
 
@@ -65,6 +66,11 @@ class Proposal:
         self.operations.append(operation)
         self.size += len(operation)
 
+    def add_decision(self, operation: bytes) -> None:
+        """An operation of the owner's own about messages that the same entry may bring."""
+        self.decisions.append(operation)
+        self.size += len(operation)
+
     def add_return(self, queue: int, state: QueueState, ranges: Ranges, *, failed: bool) -> None:
         """Let later owners know that messages may have reached a consumer."""
         alive = [part for one in ranges for part in state.alive.intersection(*one)]
@@ -75,8 +81,13 @@ class Proposal:
         return self.size > 0
 
     def encode(self) -> bytes:
-        """The entry. The owner's own operations stand first: what they create, the others may use."""
+        """The entry. The owner's own operations stand first: what they create, the others may use.
+
+        Its decisions stand last, behind the messages that they are about.
+        """
         batches = self.batches
         if self.operations:
             batches = [encode_batch(OWNER, 0, 0, self.operations), *batches]
+        if self.decisions:
+            batches = [*batches, encode_batch(OWNER, 0, 0, self.decisions)]
         return encode_entry(batches)

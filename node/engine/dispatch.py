@@ -136,9 +136,12 @@ class QueueOwner:
     # -- messages -------------------------------------------------------------------------------
 
     def append(self, first: int, last: int) -> None:
-        """Messages that an entry appended are ready."""
+        """Messages that an entry appended are ready, unless the same entry removed them again."""
         self.tally.published += last - first + 1
-        self.ready.add(first, last)
+        if self.settings is PLAIN:
+            self.ready.add(first, last)
+        else:
+            self.ready.update(self.state.alive.intersection(first, last))
 
     def add_soft(self, first: int, run: Run) -> None:
         """Messages that are in no log are ready. Their numbers come from the partition's sequence.

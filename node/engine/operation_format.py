@@ -4,6 +4,7 @@
              channel u16, queue count u16, exchange length u8, key length u8, message count u32,
              skip u16, stride u32, largest frame u32, raw length u32, queue ids u64 each, exchange, key,
              [lengths u32 each], raw
+    annotate kind u8, queue u64, aspect u8, span count u32, firsts, lasts and values u64 each
     others   kind u8, then: a queue u64 and what its structure says, or a front end u64
 
 All numbers are little-endian. `ranges` is a count u32 and pairs of u64, first and last.
@@ -21,6 +22,8 @@ from struct import error as StructError
 from typing import Final
 
 from node.engine.operations import (
+    Annotate,
+    Aspect,
     Attach,
     CreateQueue,
     Detach,
@@ -36,6 +39,7 @@ from node.engine.operations import (
     Semantics,
     Settle,
 )
+from node.engine.range_map import Span, check_spans
 from node.engine.ranges import Range, decode_array, encode_array
 from node.runs import Run
 
@@ -55,6 +59,7 @@ _ONE_RANGE = Struct("<BQIQQ")
 _PAIR = Struct("<BQQ")
 _BYTE = Struct("<BQB")
 _ALONE = Struct("<BQ")
+_ANNOTATE = Struct("<BQBI")
 _IDS = tuple(Struct(f"<{count}Q") for count in range(9))
 
 
@@ -132,6 +137,12 @@ def encode_drop_queue(queue: int) -> bytes:
 
 def encode_forget(front_end: int) -> bytes:
     return _ALONE.pack(OpKind.FORGET, front_end)
+
+
+def encode_annotate(queue: int, aspect: Aspect, spans: Sequence[Span]) -> bytes:
+    """Spans are (first, last, value), sorted and disjoint."""
+    columns = (encode_array(array("Q", numbers)) for numbers in zip(*spans, strict=True))
+    return b"".join((_ANNOTATE.pack(OpKind.ANNOTATE, queue, aspect, len(spans)), *columns))
 
 
 def _encode_ranges(kind: OpKind, queue: int, ranges: Sequence[Range]) -> bytes:
@@ -286,6 +297,15 @@ def _read_forget(data: Buffer, offset: int) -> tuple[Forget, int]:
     return Forget(front_end), offset + _ALONE.size
 
 
+def _read_annotate(data: Buffer, offset: int) -> tuple[Annotate, int]:
+    _, queue, aspect, count = _ANNOTATE.unpack_from(data, offset)
+    firsts, offset = decode_array("Q", data, offset + _ANNOTATE.size, count)
+    lasts, offset = decode_array("Q", data, offset, count)
+    values, offset = decode_array("Q", data, offset, count)
+    check_spans(firsts, lasts)
+    return Annotate(queue, Aspect(aspect), firsts, lasts, values), offset
+
+
 _READERS: Final[dict[int, Callable[[Buffer, int], tuple[Operation, int]]]] = {
     OpKind.PUBLISH: _read_publish,
     OpKind.SETTLE: _read_settle,
@@ -299,4 +319,5 @@ _READERS: Final[dict[int, Callable[[Buffer, int], tuple[Operation, int]]]] = {
     OpKind.CREATE_QUEUE: _read_create_queue,
     OpKind.DROP_QUEUE: _read_drop_queue,
     OpKind.FORGET: _read_forget,
+    OpKind.ANNOTATE: _read_annotate,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -19,6 +20,18 @@ class Semantics(IntEnum):
     AT_MOST_ONCE = 1
 
 
+class Aspect(IntEnum):
+    """What an annotation tells of messages. Values stand in journals: never renumber."""
+
+    EXPIRY = 1
+    """When they expire: milliseconds since the epoch; 0: as soon as nobody takes them at once."""
+    PRIORITY = 2
+    DUE = 3
+    """When they may be delivered: milliseconds since the epoch."""
+    GROUP = 4
+    """A digest of the name of the group that they belong to."""
+
+
 class OpKind(IntEnum):
     """First octet of an operation. Values stand in journals: never renumber."""
 
@@ -34,6 +47,7 @@ class OpKind(IntEnum):
     CREATE_QUEUE = 10
     DROP_QUEUE = 11
     FORGET = 12
+    ANNOTATE = 13
 
 
 @dataclass(slots=True)
@@ -119,6 +133,30 @@ class Forget(NamedTuple):
     front_end: int
 
 
+class Annotate(NamedTuple):
+    """The messages of each span, a closed range, have a value in some aspect; only what is alive counts.
+
+    The three columns are of one length; spans are sorted and disjoint.
+    """
+
+    queue: int
+    aspect: Aspect
+    firsts: array[int]
+    lasts: array[int]
+    values: array[int]
+
+
 Operation = (
-    Publish | Settle | Return | Discard | Purge | Mark | Attach | Detach | CreateQueue | DropQueue | Forget
+    Publish
+    | Settle
+    | Return
+    | Discard
+    | Purge
+    | Mark
+    | Attach
+    | Detach
+    | CreateQueue
+    | DropQueue
+    | Forget
+    | Annotate
 )

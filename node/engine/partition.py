@@ -19,6 +19,7 @@ from node.engine.entry import EntryMessages, OpBatch, encode_batch, encode_entry
 from node.engine.operation_format import Buffer, encode_publish, read_operations, read_run
 from node.engine.operations import (
     OWNER,
+    Annotate,
     Attach,
     CreateQueue,
     Detach,
@@ -34,7 +35,8 @@ from node.engine.operations import (
 from node.engine.queue import QueueState
 from node.engine.ranges import Range, RangeSet, decode_array, encode_array
 
-SNAPSHOT_VERSION: Final = 1
+SNAPSHOT_VERSION: Final = 2
+READABLE_VERSIONS: Final = (1, 2)
 PRUNE_RECORDS: Final = 1024
 
 _HEAD = Struct("<BQQIII")
@@ -198,6 +200,11 @@ class PartitionMachine:
         if self.queues.pop(operation.queue, None) is not None:
             applied.dropped.append(operation.queue)
 
+    def _annotate(self, operation: Annotate, front_end: int, applied: Applied) -> None:
+        state = self.queues.get(operation.queue)
+        if state is not None:
+            state.annotate(operation)
+
     def _forget(self, operation: Forget, front_end: int, applied: Applied) -> None:
         self._numbers.pop(operation.front_end, None)
         for state in self.queues.values():
@@ -323,17 +330,19 @@ class PartitionMachine:
 
     def restore(self, data: bytes) -> None:
         """Take over a snapshot's state. Raises SnapshotFormatError and then changes nothing."""
-        if data[:1] != bytes((SNAPSHOT_VERSION,)):
+        if not data or data[0] not in READABLE_VERSIONS:
             raise SnapshotFormatError(
-                f"snapshot of format version {data[:1].hex()}, this release reads {SNAPSHOT_VERSION}"
+                f"snapshot of format version {data[:1].hex()}, this release reads up to {SNAPSHOT_VERSION}"
             )
         try:
-            _, applied_index, next_sequence, number_count, queue_count, records = _HEAD.unpack_from(data)
+            version, applied_index, next_sequence, number_count, queue_count, records = _HEAD.unpack_from(
+                data
+            )
             numbers, offset = decode_array("Q", data, _HEAD.size, 2 * number_count)
             queues: dict[int, QueueState] = {}
             for _ in range(queue_count):
                 (queue,) = _QUEUE_ID.unpack_from(data, offset)
-                queues[queue], offset = QueueState.decode(data, offset + _QUEUE_ID.size)
+                queues[queue], offset = QueueState.decode(data, offset + _QUEUE_ID.size, version)
             firsts, offset = decode_array("Q", data, offset, records)
             indexes, offset = decode_array("Q", data, offset, records)
         except (ValueError, StructError) as error:
@@ -361,4 +370,5 @@ _APPLIERS: Final[dict[type, Callable[[PartitionMachine, Any, int, Applied], None
     CreateQueue: PartitionMachine._create_queue,
     DropQueue: PartitionMachine._drop_queue,
     Forget: PartitionMachine._forget,
+    Annotate: PartitionMachine._annotate,
 }

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
+from typing import Final
 
-from node.engine.operations import Semantics
+from node.engine.operations import Annotate, Aspect, Semantics
+from node.engine.range_map import RangeMap
 from node.engine.ranges import Range, RangeSet
 
 _HEAD = Struct("<BQII")
+_ASPECTS = Struct("<B")
+
+WITH_ANNOTATIONS: Final = 2
+"""The version of snapshots from which on they have annotations."""
 
 
 class QueueState:
@@ -18,9 +24,10 @@ class QueueState:
     were given back at least once, so that their next delivery is marked redelivered; `failures`
     maps a count of failed deliveries to the messages that have that count. No message above
     `mark` was ever leased. `attached` are the front ends with consumers or leases on the queue.
+    `annotations` holds what owners have decided about messages, by aspect; no map in it is empty.
     """
 
-    __slots__ = ("alive", "attached", "failures", "mark", "returned", "semantics")
+    __slots__ = ("alive", "annotations", "attached", "failures", "mark", "returned", "semantics")
 
     def __init__(self, semantics: Semantics) -> None:
         self.semantics = semantics
@@ -29,6 +36,7 @@ class QueueState:
         self.failures: dict[int, RangeSet] = {}
         self.mark = 0
         self.attached: set[int] = set()
+        self.annotations: dict[Aspect, RangeMap] = {}
 
     def append(self, first: int, last: int) -> None:
         """New messages, each above all earlier ones."""
@@ -39,7 +47,31 @@ class QueueState:
         if self.returned:
             self.returned.remove(first, last)
             self._remove_failures(first, last)
+        if self.annotations:
+            self._remove_annotations(first, last)
         return self.alive.remove(first, last)
+
+    def annotate(self, operation: Annotate) -> None:
+        """Take over the values of those of the messages that are alive."""
+        firsts, lasts, values = operation.firsts, operation.lasts, operation.values
+        if not firsts:
+            return
+        held = self.annotations.setdefault(operation.aspect, RangeMap())
+        if self.alive.intersection(firsts[0], lasts[-1]) == [(firsts[0], lasts[-1])]:
+            held.extend(firsts, lasts, values)
+        else:
+            for first, last, value in zip(firsts, lasts, values, strict=True):
+                for part in self.alive.intersection(first, last):
+                    held.set(*part, value)
+            self._drop_empty_annotations()
+
+    def _remove_annotations(self, first: int, last: int) -> None:
+        if sum(held.remove(first, last) for held in self.annotations.values()):
+            self._drop_empty_annotations()
+
+    def _drop_empty_annotations(self) -> None:
+        for aspect in [aspect for aspect, held in self.annotations.items() if not held]:
+            del self.annotations[aspect]
 
     def give_back(self, ranges: Sequence[Range], failed: bool) -> list[Range]:
         """The messages go back to their places; return those of them that are alive.
@@ -90,11 +122,14 @@ class QueueState:
         parts.append(self.returned.encode())
         for count, held in sorted(self.failures.items()):
             parts += (count.to_bytes(8, "little"), held.encode())
+        parts.append(_ASPECTS.pack(len(self.annotations)))
+        for aspect, values in sorted(self.annotations.items()):
+            parts += (_ASPECTS.pack(aspect), values.encode())
         return b"".join(parts)
 
     @classmethod
-    def decode(cls, data: bytes, offset: int) -> tuple[QueueState, int]:
-        """The state encoded at `offset`, and the offset behind it.
+    def decode(cls, data: bytes, offset: int, version: int) -> tuple[QueueState, int]:
+        """The state encoded at `offset` of a snapshot, and the offset behind it.
 
         Raises ValueError or struct.error when malformed.
         """
@@ -110,4 +145,14 @@ class QueueState:
         for _ in range(counts):
             count = int.from_bytes(data[offset : offset + 8], "little")
             state.failures[count], offset = RangeSet.decode(data, offset + 8)
+        if version >= WITH_ANNOTATIONS:
+            offset = state._decode_annotations(data, offset)
         return state, offset
+
+    def _decode_annotations(self, data: bytes, offset: int) -> int:
+        (aspects,) = _ASPECTS.unpack_from(data, offset)
+        offset += _ASPECTS.size
+        for _ in range(aspects):
+            aspect = Aspect(*_ASPECTS.unpack_from(data, offset))
+            self.annotations[aspect], offset = RangeMap.decode(data, offset + _ASPECTS.size)
+        return offset

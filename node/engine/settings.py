@@ -52,6 +52,10 @@ class QueueSettings:
     deduplication_window_ms: int | None = None
     redelivery_backoff: RedeliveryBackoff | None = None
 
+    def shared(self) -> QueueSettings:
+        """PLAIN itself where nothing was asked for, so that `is` tells."""
+        return PLAIN if self == PLAIN else self
+
 
 PLAIN: Final = QueueSettings()
 """The settings of a queue without special arguments."""

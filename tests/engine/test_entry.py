@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +12,7 @@ from node.engine.entry import FORMAT_VERSION, EntryMessages, encode_batch, encod
 from node.engine.operation_format import (
     EntryFormatError,
     count_messages,
+    encode_annotate,
     encode_attach,
     encode_create_queue,
     encode_detach,
@@ -26,6 +29,8 @@ from node.engine.operation_format import (
 )
 from node.engine.operations import (
     OWNER,
+    Annotate,
+    Aspect,
     Attach,
     CreateQueue,
     Detach,
@@ -57,7 +62,18 @@ ENCODED_BY_TYPE = {
     CreateQueue: lambda op: encode_create_queue(*op),
     DropQueue: lambda op: encode_drop_queue(*op),
     Forget: lambda op: encode_forget(*op),
+    Annotate: lambda op: encode_annotate(*op[:2], list(zip(*op[2:], strict=True))),
 }
+
+
+def disjoint(pairs: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
+    """Sorted spans that begin at the first numbers and reach nearly to each other, with any values."""
+    firsts = sorted(first for first, _ in pairs)
+    values = [value for _, value in pairs]
+    lasts = [following - 1 for following in firsts[1:]] + firsts[-1:]
+    return list(zip(firsts, lasts, values, strict=True))
+
+
 OPERATIONS = st.one_of(
     st.builds(Settle, U64, RANGES),
     st.builds(Return, U64, RANGES, st.booleans()),
@@ -69,6 +85,14 @@ OPERATIONS = st.one_of(
     st.builds(CreateQueue, U64, st.sampled_from(Semantics)),
     st.builds(DropQueue, U64),
     st.builds(Forget, U64),
+    st.builds(
+        lambda queue, aspect, spans: Annotate(
+            queue, aspect, *(array("Q", [span[i] for span in spans]) for i in range(3))
+        ),
+        U64,
+        st.sampled_from(Aspect),
+        st.lists(st.tuples(U64, U64), max_size=5, unique_by=lambda pair: pair[0]).map(disjoint),
+    ),
 )
 
 
@@ -150,11 +174,24 @@ def test_an_entry_of_another_version_is_refused_with_the_remedy() -> None:
         encode_settle(1, [(1, 2), (5, 4)]),
         encode_settle(1, [(1, 2)])[:-1],
         encode_create_queue(1, Semantics.AT_MOST_ONCE)[:-1] + b"\x07",
+        encode_annotate(1, Aspect.EXPIRY, [(1, 2, 0)])[:-1],
+        encode_annotate(1, Aspect.EXPIRY, [(1, 2, 0), (2, 3, 0)]),
         encode((uniform_run(3), [1]))[:-1],
         encode((Run("", "", 1, True, 0, 0, 0, None, 0, b""), [1])),
         encode((Run("", "", 1, True, 2, 0, 4, None, 4, b"1234567"), [1])),
     ],
-    ids=["kind", "range", "second range", "short", "semantics", "short body", "no message", "lengths"],
+    ids=[
+        "kind",
+        "range",
+        "second range",
+        "short",
+        "semantics",
+        "spans short",
+        "spans",
+        "short body",
+        "no message",
+        "lengths",
+    ],
 )
 def test_malformed_operations_never_enter_a_log(operations: bytes) -> None:
     with pytest.raises(EntryFormatError):
@@ -208,7 +245,7 @@ def test_messages_are_found_by_sequence_over_batches_and_gaps() -> None:
 def test_kinds_in_journals_keep_their_numbers() -> None:
     assert {kind.name: kind.value for kind in OpKind} == {
         "PUBLISH": 1, "SETTLE": 2, "RETURN": 3, "RETURN_FAILED": 4, "DISCARD": 5, "PURGE": 6, "MARK": 7,
-        "ATTACH": 8, "DETACH": 9, "CREATE_QUEUE": 10, "DROP_QUEUE": 11, "FORGET": 12,
+        "ATTACH": 8, "DETACH": 9, "CREATE_QUEUE": 10, "DROP_QUEUE": 11, "FORGET": 12, "ANNOTATE": 13,
     }  # fmt: skip
 
 

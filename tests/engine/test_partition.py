@@ -14,6 +14,7 @@ from node.engine import partition
 from node.engine.entry import encode_batch, encode_entry
 from node.engine.operation_format import (
     EntryFormatError,
+    encode_annotate,
     encode_attach,
     encode_create_queue,
     encode_detach,
@@ -26,7 +27,7 @@ from node.engine.operation_format import (
     encode_return,
     encode_settle,
 )
-from node.engine.operations import OWNER, Semantics
+from node.engine.operations import OWNER, Aspect, Semantics
 from node.engine.partition import (
     Applied,
     PartitionMachine,
@@ -55,6 +56,7 @@ class QueueModel:
 
     counts: dict[int, int] = field(default_factory=dict)
     returned: set[int] = field(default_factory=set)
+    values: dict[Aspect, dict[int, int]] = field(default_factory=lambda: {each: {} for each in Aspect})
 
 
 class PartitionAgainstModel(RuleBasedStateMachine):
@@ -170,7 +172,28 @@ class PartitionAgainstModel(RuleBasedStateMachine):
             assert applied.purged == [(queue, len(set(hit)))]
         for number in set(hit):
             del model.counts[number]
+            for values in model.values.values():
+                values.pop(number, None)
         model.returned.difference_update(hit)
+
+    @rule(
+        queue=QUEUES,
+        aspect=st.sampled_from(Aspect),
+        sizes=st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4), st.integers(0, 2)), max_size=5),
+        at_end=st.booleans(),
+    )
+    def annotate(self, queue: int, aspect: Aspect, sizes: list[tuple[int, int, int]], at_end: bool) -> None:
+        """Sorted, disjoint spans of (gap before, size, value), over the latest messages or the first."""
+        spans = []
+        at = max(1, self.next_sequence - sum(gap + size for gap, size, _ in sizes)) if at_end else 1
+        for gap, size, value in sizes:
+            spans.append((at + gap, at + gap + size - 1, value))
+            at += gap + size
+        assert self.apply(one_batch([encode_annotate(queue, aspect, spans)])) == Applied()
+        if queue in self.model:
+            values = self.model[queue].values[aspect]
+            for first, last, value in spans:
+                values |= {n: value for n in range(first, last + 1) if n in self.model[queue].counts}
 
     @rule(
         queue=QUEUES,
@@ -221,6 +244,11 @@ class PartitionAgainstModel(RuleBasedStateMachine):
             assert {number: state.failure_count(number) for number in numbers} == model.counts
             assert {number for number in numbers if number in state.returned} == model.returned
             assert len(state.returned) == len(model.returned)
+            found = {
+                aspect: {n: value for first, last, value in held.all() for n in range(first, last + 1)}
+                for aspect, held in state.annotations.items()
+            }
+            assert found == {aspect: values for aspect, values in model.values.items() if values}
             assert sum(map(len, state.failures.values())) == sum(map(bool, model.counts.values()))
 
     @invariant()
@@ -381,6 +409,43 @@ def test_a_damaged_snapshot_changes_nothing(cut: int) -> None:
     with pytest.raises(SnapshotFormatError, match="too many"):
         machine.restore(machine.snapshot() + b"?")
     assert machine.digest() == before
+
+
+def test_a_snapshot_of_version_1_is_read() -> None:
+    """As a release before annotations wrote it (design rule 7)."""
+    written = bytes.fromhex(
+        "01 0300000000000000 0500000000000000 02000000 01000000 01000000"  # head
+        "0500000000000000 0600000000000000 0900000000000000 0200000000000000"  # operation batches
+        "0700000000000000 00 0300000000000000 01000000 01000000 0900000000000000"  # queue
+        "02000000 0100000000000000 0300000000000000 0100000000000000 0400000000000000"  # alive
+        "02000000 0100000000000000 0300000000000000 0100000000000000 0300000000000000"  # returned
+        "0100000000000000 02000000"  # failed once
+        "0100000000000000 0300000000000000 0100000000000000 0300000000000000"
+        "0100000000000000 0200000000000000"  # records
+    )
+    machine = PartitionMachine()
+    machine.restore(written)
+    assert alive(machine, 7) == [(1, 1), (3, 4)]
+    assert (machine.queues[7].failure_count(3), machine.number_of(9), machine.locate(4)) == (1, 2, 2)
+    assert machine.snapshot() != written
+    again = PartitionMachine()
+    again.restore(machine.snapshot())
+    assert again.digest() == machine.digest()
+
+
+def test_annotations_of_messages_of_the_same_entry_count_once_they_are_alive() -> None:
+    machine = machine_with(1, 2)
+    operations = [
+        encode_batch(5, 1, 1, encode_publish(uniform_run(3), [1])),
+        encode_batch(
+            OWNER, 0, 0, [encode_annotate(queue, Aspect.EXPIRY, [(1, 9, 7)]) for queue in (1, 2, 3)]
+        ),
+    ]
+    machine.apply(2, encode_entry(operations))
+    assert list(machine.queues[1].annotations[Aspect.EXPIRY].all()) == [(1, 3, 7)]
+    assert machine.queues[2].annotations == {}
+    machine.apply(3, one_batch([encode_settle(1, [(1, 3)])]))
+    assert machine.queues[1].annotations == {}
 
 
 @pytest.mark.requirement("D14")
