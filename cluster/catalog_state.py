@@ -7,7 +7,7 @@ and `request` let the proposing node find the answer when its own replica applie
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from cluster.definitions import (
     to_plain,
 )
 from cluster.packing import pack, unpack
+from cluster.redeclaration import check_redeclared
 from cluster.virtual_host import VirtualHost, exchange_from_plain, vhost_to_plain
 from node.engine.errors import NotFoundError, PreconditionFailedError, Refusal
 from node.engine.exchange import Exchanges
@@ -34,12 +35,6 @@ FIRST_QUEUE_PARTITION: Final = 1
 RECENT_REQUESTS: Final = 1024
 RETIRED_FRONT_ENDS: Final = 1024
 """Dead incarnations of nodes whose late commands are recognised."""
-
-
-class ResourceLockedError(Refusal):
-    """The queue is exclusive to another connection."""
-
-    code = 405
 
 
 class RestartedError(Refusal):
@@ -204,7 +199,7 @@ class CatalogState:
         """
         new = vhost not in self.vhosts
         if new:
-            self.vhosts[vhost] = VirtualHost(Exchanges(), {})
+            self.vhosts[vhost] = VirtualHost(Exchanges(vhost), {})
         self.access.put_vhost(vhost, changes, creator if new else "")
         return new
 
@@ -260,7 +255,7 @@ class CatalogState:
         host = self.vhost(vhost)
         existing = self.queues.get((vhost, name))
         if existing is not None:
-            check_redeclared(existing, fields)
+            self.check_redeclared(existing, fields)
             return to_plain(existing)
         self._check_queue_limit(vhost, name)
         partition = self._place(tuple(replicas), transient, fields["front_end"])
@@ -282,6 +277,10 @@ class CatalogState:
             raise PreconditionFailedError(
                 f"cannot declare queue '{name}': queue limit in vhost '{vhost}' ({limit}) is reached"
             )
+
+    def check_redeclared(self, existing: QueueDefinition, fields: Mapping[str, Any]) -> None:
+        """Raises ResourceLockedError and PreconditionFailedError where `fields` tell of another queue."""
+        check_redeclared(existing, fields, self.partitions[existing.partition])
 
     def _place(self, replicas: tuple[str, ...], transient: bool, front_end: int) -> PartitionDefinition:
         """The partition for a new queue: one for each list of replicas in order of preference."""
@@ -345,7 +344,7 @@ class CatalogState:
         self.access.restore(plain.get("access"), list(plain["vhosts"]))
         self.vhosts = {}
         for name, host in plain["vhosts"].items():
-            self.vhosts[name] = VirtualHost(Exchanges(), {})
+            self.vhosts[name] = VirtualHost(Exchanges(name), {})
             for queue in queues:
                 if queue.vhost == name:
                     self.vhosts[name].exchanges.add_queue(queue.name)
@@ -358,28 +357,3 @@ class CatalogState:
         self.last_queue = plain["last_queue"]
         self.last_partition = plain["last_partition"]
         self._observer.replaced()
-
-
-def inequivalent(argument: str, what: str, received: Any, current: Any) -> PreconditionFailedError:
-    """The text that clients know from RabbitMQ."""
-    return PreconditionFailedError(
-        f"inequivalent arg '{argument}' for {what}: received '{received}' but current is '{current}'"
-    )
-
-
-def check_redeclared(existing: QueueDefinition, fields: dict[str, Any]) -> None:
-    """A declaration of an existing queue must describe the same queue (0-9-1, queue.declare)."""
-    what = f"queue '{existing.name}' in vhost '{existing.vhost}'"
-    if existing.exclusive and (existing.front_end, existing.holder) != (
-        fields["front_end"],
-        fields["holder"],
-    ):
-        raise ResourceLockedError(f"cannot obtain exclusive access to locked {what}")
-    for name in ("durable", "exclusive", "auto_delete"):
-        received, current = fields[name], getattr(existing, name)
-        if received != current:
-            raise inequivalent(name, what, str(received).lower(), str(current).lower())
-    wanted, present = fields["arguments"], existing.arguments
-    for name in sorted(set(present) | set(wanted)):
-        if wanted.get(name) != present.get(name):
-            raise inequivalent(name, what, wanted.get(name, "none"), present.get(name, "none"))

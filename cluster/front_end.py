@@ -8,25 +8,21 @@ from typing import Any, Final
 
 from cluster.access import Access
 from cluster.broker import Broker
-from cluster.catalog_state import ResourceLockedError
 from cluster.definitions import parse_local_queue_name
 from cluster.entrance import Entrance
-from cluster.link import Confirmation, LinkConsumer, PartitionLink
+from cluster.link import UNREACHABLE, Confirmation, LinkConsumer, PartitionLink
 from cluster.local_queues import LocalQueues
 from cluster.placement import Placement, place
-from cluster.ports import FIRST_CONSUMER, Delivery
+from cluster.ports import ACCESS_REFUSED, FIRST_CONSUMER, NOT_FOUND, Delivery
+from cluster.redeclaration import locked, refuse_reserved
+from cluster.routes import Routes, Targets
 from cluster.virtual_host import exchange_to_plain
 from node.engine.arguments import check_arguments
-from node.engine.errors import (
-    AccessRefusedError,
-    NotFoundError,
-    PreconditionFailedError,
-    Refusal,
-)
-from node.engine.exchange import RESERVED_PREFIX, Exchange, ExchangeKind
+from node.engine.errors import AccessRefusedError, NotFoundError, PreconditionFailedError, Refusal
+from node.engine.exchange import Exchange
 from node.engine.matching import Binding, DestinationKind
 from node.frontend.logins import Login, PasswordLogin
-from node.frontend.permissions import Permissions, Right, Scope
+from node.frontend.permissions import Permissions, Scope
 from node.frontend.ports import (
     Authenticated,
     ConsumerOptions,
@@ -42,24 +38,8 @@ from node.frontend.ports import (
 from node.frontend.traffic import ExchangeFlow
 from node.runs import Run
 
-CACHED_ROUTES: Final = 65_536
 GET_LINKS: Final = 1024
 """Queues that were read with basic.get, from which on those that are gone are forgotten."""
-
-COUNTED_EXCHANGES: Final = 1024
-"""Exchanges with counters, from which on those that are gone are forgotten."""
-
-
-@dataclass(frozen=True, slots=True)
-class Targets:
-    """A route: queue ids by the link of the partition that holds them, `queues` in all."""
-
-    links: tuple[tuple[PartitionLink, list[int]], ...]
-    queues: int
-    flow: ExchangeFlow
-
-    def __bool__(self) -> bool:
-        return bool(self.links)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +58,9 @@ class FrontEnd:
         self._local = local
         self._default_type = default_type
         self._access = access
-        self.flows: dict[tuple[str, str], ExchangeFlow] = {}
-        """What came to exchanges on this node, by virtual host and name."""
-        self._flows_limit = COUNTED_EXCHANGES
         self.permissions: Permissions = access
         self._entrance = Entrance(broker.catalog.state, access)
-        self._routes: dict[tuple[Scope, str, str], Targets] = {}
-        self._routes_version = -1
+        self._routes = Routes(broker, access)
         self._consumers: dict[int, Attached] = {}
         self._get_links: dict[tuple[int, int], int] = {}
         self._get_links_limit = GET_LINKS
@@ -128,80 +104,30 @@ class FrontEnd:
 
     # -- routing --------------------------------------------------------------------------------
 
+    @property
+    def flows(self) -> Mapping[tuple[str, str], ExchangeFlow]:
+        """What came to exchanges on this node, by virtual host and name."""
+        return self._routes.flows
+
     def exchange(self, vhost: str, name: str) -> Exchange:
-        try:
-            return self._broker.catalog.state.vhost(vhost).exchanges.get(name)
-        except NotFoundError:
-            raise NotFoundError(f"no exchange '{name}' in vhost '{vhost}'") from None
+        return self._routes.exchange(vhost, name)
 
     def queue(self, vhost: str, name: str, holder: int) -> QueueRef:
         if parse_local_queue_name(name) is not None:
             return self._local.find(vhost, name, holder)
         queue = self._broker.catalog.state.queue(vhost, name)
         if queue.exclusive and (queue.front_end, queue.holder) != (self._broker.front_end, holder):
-            raise ResourceLockedError(
-                f"cannot obtain exclusive access to locked queue '{name}' in vhost '{vhost}'"
-            )
+            raise locked(vhost, name)
+        ref = QueueRef(name, queue.partition, queue.id, vhost)
         if self._broker.link(queue.partition).unreachable:
-            raise NotFoundError(f"home node of queue '{name}' in vhost '{vhost}' is down or inaccessible")
-        return QueueRef(name, queue.partition, queue.id)
+            raise _unreachable(ref)
+        return ref
 
     def needs_headers(self, scope: Scope, exchange: str) -> bool:
-        try:
-            self.exchange(scope.vhost, exchange)
-        except NotFoundError:
-            # Who may not write to it does not learn whether it is there.
-            self._access.check_exchange(scope.user, scope.vhost, Right.WRITE, exchange)
-            raise
-        return self._broker.catalog.state.vhost(scope.vhost).exchanges.uses_headers(exchange)
+        return self._routes.needs_headers(scope, exchange)
 
     def route(self, scope: Scope, exchange: str, key: str, headers: Mapping[str, Any] | None = None) -> Route:
-        if headers is not None:
-            return self._find_targets(scope, exchange, key, headers)
-        if self._routes_version != self._broker.catalog.version or len(self._routes) > CACHED_ROUTES:
-            self._routes.clear()
-            self._routes_version = self._broker.catalog.version
-        targets = self._routes.get((scope, exchange, key))
-        if targets is None:
-            targets = self._routes[scope, exchange, key] = self._find_targets(scope, exchange, key, None)
-        return targets
-
-    def _find_targets(
-        self, scope: Scope, exchange: str, key: str, headers: Mapping[str, Any] | None
-    ) -> Targets:
-        vhost = scope.vhost
-        self._access.check_exchange(scope.user, vhost, Right.WRITE, exchange)
-        found = self.exchange(vhost, exchange)
-        if found.kind is ExchangeKind.TOPIC:
-            self._access.check_topic(scope.user, vhost, Right.WRITE, exchange, key)
-        if found.internal:
-            raise AccessRefusedError(f"cannot publish to internal exchange '{exchange}' in vhost '{vhost}'")
-        state = self._broker.catalog.state
-        if exchange == "" and parse_local_queue_name(key) is not None:
-            names = frozenset({key})
-        else:
-            names = state.vhost(vhost).exchanges.route(exchange, key, headers)
-        by_partition: dict[int, list[int]] = {}
-        for name in sorted(names):
-            local = parse_local_queue_name(name)
-            if local is not None:
-                by_partition.setdefault(local[1], []).append(local[2])
-            elif (vhost, name) in state.queues:
-                queue = state.queues[vhost, name]
-                by_partition.setdefault(queue.partition, []).append(queue.id)
-        known = [one for one in by_partition.items() if one[0] in state.partitions]
-        if len(self.flows) >= self._flows_limit:
-            self._prune_flows()
-        flow = self.flows.setdefault((vhost, exchange), ExchangeFlow())
-        links = tuple((self._broker.link(partition), queues) for partition, queues in known)
-        return Targets(links, sum(len(queues) for _, queues in known), flow)
-
-    def _prune_flows(self) -> None:
-        """Forget what was counted of exchanges that are gone by now."""
-        vhosts = self._broker.catalog.state.vhosts
-        present = {(name, one.name) for name, vhost in vhosts.items() for one in vhost.exchanges}
-        self.flows = {key: flow for key, flow in self.flows.items() if key in present}
-        self._flows_limit = max(COUNTED_EXCHANGES, 2 * len(self.flows))
+        return self._routes.find(scope, exchange, key, headers)
 
     def publish(self, subscriber: Subscriber, channel: int, run: Run, route: Route, first_tag: int) -> bool:
         assert isinstance(route, Targets)
@@ -232,11 +158,14 @@ class FrontEnd:
         self._broker.wanted()
 
     def declare_exchange(self, vhost: str, exchange: Exchange, answer: Done) -> None:
-        arguments = {"vhost": vhost, "exchange": exchange_to_plain(exchange)}
-        present = self._broker.catalog.state.vhost(vhost).exchanges
-        if any(one == exchange for one in present):
-            answer(None)
+        try:
+            if self._broker.catalog.state.vhost(vhost).exchanges.declared(exchange):
+                answer(None)
+                return
+        except Refusal as refusal:
+            answer(refusal)
             return
+        arguments = {"vhost": vhost, "exchange": exchange_to_plain(exchange)}
         self._submit("declare_exchange", arguments, lambda _, refusal: answer(refusal))
 
     def delete_exchange(self, vhost: str, name: str, if_unused: bool, answer: Done) -> None:
@@ -244,14 +173,29 @@ class FrontEnd:
         self._submit("delete_exchange", arguments, lambda _, refusal: answer(refusal))
 
     def bind(self, vhost: str, binding: Binding, arguments: dict[str, Any], answer: Done) -> None:
-        if binding.destination.kind is DestinationKind.QUEUE:
-            self._local.bound(binding.destination.name)
-        plain = _binding_to_plain(vhost, binding, arguments)
-        self._submit("bind", plain, lambda _, refusal: answer(refusal))
+        self._change_binding("bind", vhost, binding, arguments, answer)
 
     def unbind(self, vhost: str, binding: Binding, arguments: dict[str, Any], answer: Done) -> None:
+        self._change_binding("unbind", vhost, binding, arguments, answer)
+
+    def _change_binding(
+        self, change: str, vhost: str, binding: Binding, arguments: dict[str, Any], answer: Done
+    ) -> None:
+        kind, name = binding.destination
+        if kind is DestinationKind.QUEUE and parse_local_queue_name(name) is not None:
+            # The catalog knows of such a queue only while it is bound.
+            self._local.bound(name)
+        else:
+            try:
+                bound = self._broker.catalog.state.vhost(vhost).exchanges.bound(binding)
+            except Refusal as refusal:
+                answer(refusal)
+                return
+            if bound is (change == "bind"):
+                answer(None)
+                return
         plain = _binding_to_plain(vhost, binding, arguments)
-        self._submit("unbind", plain, lambda _, refusal: answer(refusal))
+        self._submit(change, plain, lambda _, refusal: answer(refusal))
 
     def declare_queue(
         self,
@@ -261,42 +205,60 @@ class FrontEnd:
         answer: Callable[[QueueRef | None, Refusal | None], None],
     ) -> None:
         try:
-            if not declaration.name and declaration.exclusive:
-                answer(self._local.declare(vhost, declaration, holder), None)
+            present = self._declared(vhost, declaration, holder)
+            if present is not None:
+                answer(present, None)
                 return
             settings = check_arguments(declaration.arguments, declaration.name, vhost)
-            placement = self._placement(vhost, declaration)
+            placement = self._placement(declaration)
         except Refusal as refusal:
             answer(None, refusal)
             return
+        placement = self._placement(declaration)
         arguments = {
+            **self._fields(declaration, holder),
             "vhost": vhost,
             "name": declaration.name or self._local.new_name(),
             "replicas": list(placement.replicas),
             "transient": placement.transient,
-            "durable": declaration.durable,
-            "exclusive": declaration.exclusive,
-            "auto_delete": declaration.auto_delete,
-            "arguments": declaration.arguments,
             "semantics": int(settings.semantics),
-            "front_end": self._broker.front_end,
-            "holder": holder if declaration.exclusive else 0,
         }
 
         def declared(value: Any, refusal: Refusal | None) -> None:
             if refusal is not None:
                 answer(None, refusal)
             else:
-                answer(QueueRef(value["name"], value["partition"], value["id"]), None)
+                answer(QueueRef(value["name"], value["partition"], value["id"], vhost), None)
 
         self._submit("declare_queue", arguments, declared)
 
-    def _placement(self, vhost: str, declaration: QueueDeclaration) -> Placement:
-        known = (vhost, declaration.name) in self._broker.catalog.state.queues
-        if declaration.name.startswith(RESERVED_PREFIX) and not known:
-            raise AccessRefusedError(
-                f"queue name '{declaration.name}' contains reserved prefix '{RESERVED_PREFIX}*'"
-            )
+    def _declared(self, vhost: str, declaration: QueueDeclaration, holder: int) -> QueueRef | None:
+        """The queue, if it is there already or concerns this node alone; None: up to the catalog."""
+        if not declaration.name and declaration.exclusive:
+            return self._local.declare(vhost, declaration, holder)
+        if parse_local_queue_name(declaration.name) is not None:
+            return self._local.redeclare(vhost, declaration, holder)
+        state = self._broker.catalog.state
+        queue = state.queues.get((vhost, declaration.name))
+        if queue is None:
+            return None
+        state.check_redeclared(queue, self._fields(declaration, holder))
+        return QueueRef(queue.name, queue.partition, queue.id, vhost)
+
+    def _fields(self, declaration: QueueDeclaration, holder: int) -> dict[str, Any]:
+        """What a redeclaration is compared by."""
+        return {
+            # An exclusive queue goes with its connection: it cannot outlive the server.
+            "durable": declaration.durable and not declaration.exclusive,
+            "exclusive": declaration.exclusive,
+            "auto_delete": declaration.auto_delete,
+            "arguments": declaration.arguments,
+            "front_end": self._broker.front_end,
+            "holder": holder if declaration.exclusive else 0,
+        }
+
+    def _placement(self, declaration: QueueDeclaration) -> Placement:
+        refuse_reserved(declaration.name)
         return place(declaration, self._broker.node, self._broker.config.members, self._default_type)
 
     def delete_queue(
@@ -310,9 +272,9 @@ class FrontEnd:
             if refusal is not None:
                 answer(0, refusal)
             elif if_unused and counts.consumers:
-                answer(0, PreconditionFailedError(f"queue '{queue.name}' in use"))
+                answer(0, PreconditionFailedError(f"{queue} in use"))
             elif if_empty and counts.ready:
-                answer(0, PreconditionFailedError(f"queue '{queue.name}' not empty"))
+                answer(0, PreconditionFailedError(f"{queue} not empty"))
             elif self._local.owns(queue):
                 self._local.delete(queue)
                 answer(counts.ready, None)
@@ -333,8 +295,7 @@ class FrontEnd:
         answer: Callable[[Any, Delivery | None, Refusal | None], None],
     ) -> None:
         def answered(value: Any, delivery: Delivery | None) -> None:
-            refusal = NotFoundError(f"no queue '{queue.name}'") if _is_refusal(value) else None
-            answer(value, delivery, refusal)
+            answer(value, delivery, _refusal(queue, value))
 
         self._broker.link(queue.partition).request(name, [queue.id, *arguments], answered)
         self._broker.wanted()
@@ -392,12 +353,10 @@ class FrontEnd:
         )
 
         def attached(value: Any, _: Delivery | None) -> None:
-            if value is None:
-                answer(number, None)
-                return
-            del self._consumers[number]
-            code, text = value
-            answer(0, AccessRefusedError(text) if code == AccessRefusedError.code else NotFoundError(text))
+            refusal = _refusal(queue, value)
+            if refusal is not None:
+                del self._consumers[number]
+            answer(number, refusal)
 
         link.attach(consumer, attached)
         self._broker.wanted()
@@ -447,8 +406,17 @@ def _binding_to_plain(vhost: str, binding: Binding, arguments: dict[str, Any]) -
     }
 
 
-def _is_refusal(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2 and isinstance(value[1], str)
+def _unreachable(queue: QueueRef) -> NotFoundError:
+    return NotFoundError(f"home node of {queue} is down or inaccessible")
+
+
+def _refusal(queue: QueueRef, value: Any) -> Refusal | None:
+    """What a client is told where an owner answers with a reply code; None where it answers anything else."""
+    if value == UNREACHABLE:
+        return _unreachable(queue)
+    if value == ACCESS_REFUSED:
+        return AccessRefusedError(f"{queue} in exclusive use")
+    return NotFoundError(f"no {queue}") if value == NOT_FOUND else None
 
 
 def _ignore(value: Any, refusal: Refusal | None) -> None:

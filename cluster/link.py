@@ -22,7 +22,7 @@ WINDOW_BYTES = 16 * 1024 * 1024
 """Operations that may wait for their commit; beyond it publishers are not read from."""
 
 
-UNREACHABLE: Final = [404, "NOT_FOUND - the node that holds the queue is down"]
+UNREACHABLE: Final = [404, "the node that holds the queue is down"]
 """The answer to requests for a queue on one node that is not there."""
 
 

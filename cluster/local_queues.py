@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from cluster.broker import Broker
-from cluster.catalog_state import ResourceLockedError, RestartedError
+from cluster.catalog_state import RestartedError
 from cluster.definitions import local_queue_name
+from cluster.redeclaration import locked, refuse_reserved
 from node.engine.arguments import check_arguments
+from node.engine.equivalence import check_property
 from node.engine.errors import NotFoundError
 from node.frontend.ports import QueueDeclaration, QueueRef
 
@@ -50,12 +52,26 @@ class LocalQueues:
         self._last_id += 1
         name = local_queue_name(self._broker.front_end, partition.id, self._last_id, self._random_bits(64))
         queue = LocalQueue(
-            QueueRef(name, partition.id, self._last_id), vhost, holder, declaration.auto_delete
+            QueueRef(name, partition.id, self._last_id, vhost), vhost, holder, declaration.auto_delete
         )
         self._queues[name] = self._by_id[queue.ref.id] = queue
         self._broker.local_queues[queue.ref.id] = settings
         self._broker.owners[partition.id].create_queue(queue.ref.id, settings)
         return queue.ref
+
+    def redeclare(self, vhost: str, declaration: QueueDeclaration, holder: int) -> QueueRef:
+        """A client that was given the name declares it again.
+
+        Raises AccessRefusedError where it was given none, ResourceLockedError, PreconditionFailedError.
+        """
+        queue = self._queues.get(declaration.name)
+        if queue is None or queue.vhost != vhost:
+            refuse_reserved(declaration.name)
+        ref = self.find(vhost, declaration.name, holder)
+        if not declaration.exclusive:
+            raise locked(vhost, ref.name)
+        check_property(str(ref), "auto_delete", declaration.auto_delete, self._by_id[ref.id].auto_delete)
+        return ref
 
     def new_name(self) -> str:
         """A name for a server-named queue that is not exclusive and so is in the catalog."""
@@ -67,9 +83,7 @@ class LocalQueues:
         if queue is None or queue.vhost != vhost:
             raise NotFoundError(f"no queue '{name}' in vhost '{vhost}'")
         if queue.holder != holder:
-            raise ResourceLockedError(
-                f"cannot obtain exclusive access to locked queue '{name}' in vhost '{vhost}'"
-            )
+            raise locked(vhost, name)
         return queue.ref
 
     def owns(self, queue: QueueRef) -> bool:

@@ -22,8 +22,8 @@ FIRST_CONSUMER: Final = 16
 """Consumers of front ends are numbered from here on; the numbers below serve basic.get."""
 
 
-NOT_FOUND: Final = [404, "NOT_FOUND - the queue was deleted"]
-ACCESS_REFUSED: Final = [403, "ACCESS_REFUSED - queue in exclusive use"]
+NOT_FOUND: Final = [404, "the queue was deleted"]
+ACCESS_REFUSED: Final = [403, "the queue is in exclusive use"]
 """What an owner answers instead of a value: a 0-9-1 reply code and what is wrong."""
 
 

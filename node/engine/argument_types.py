@@ -8,6 +8,7 @@ from math import isfinite
 from typing import Any, Final
 
 from node.engine.settings import RedeliveryBackoff
+from node.wire.amqp091.fields import Timestamp
 
 MAX_TIME_MS: Final = 2**32 - 1
 """The longest time-to-live that RabbitMQ takes."""
@@ -21,17 +22,21 @@ class UnacceptableError(ValueError):
 
 _TYPES: Final[dict[type, str]] = {
     bool: "bool", float: "double", Decimal: "decimal", str: "longstr", bytes: "binary",
-    list: "array", dict: "table", type(None): "void",
+    list: "array", dict: "table", type(None): "void", Timestamp: "timestamp",
 }  # fmt: skip
+_LONG: Final = 2**31
 
 
-def _type_of(value: object) -> str:
-    return _TYPES.get(type(value), "long")
+def type_name(value: object) -> str:
+    """What RabbitMQ calls the field type of a value; that of an integer is judged by its size."""
+    if type(value) is int:
+        return "signedint" if -_LONG <= value < _LONG else "long"
+    return _TYPES.get(type(value), "unknown")
 
 
 def read_integer(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise UnacceptableError(f'"expected integer, got {_type_of(value)}"')
+        raise UnacceptableError(f'"expected integer, got {type_name(value)}"')
     return value
 
 
@@ -71,13 +76,13 @@ def read_limit(value: object) -> int | None:
 
 def read_boolean(value: object) -> bool:
     if not isinstance(value, bool):
-        raise UnacceptableError(f"{{unacceptable_type,{_type_of(value)}}}")
+        raise UnacceptableError(f"{{unacceptable_type,{type_name(value)}}}")
     return value
 
 
 def read_text(value: object) -> str:
     if not isinstance(value, str):
-        raise UnacceptableError(f"{{unacceptable_type,{_type_of(value)}}}")
+        raise UnacceptableError(f"{{unacceptable_type,{type_name(value)}}}")
     return value
 
 
@@ -94,7 +99,7 @@ def one_of(values: Mapping[str, Any], refusal: str) -> Callable[[object], Any]:
 def read_backoff(value: object) -> RedeliveryBackoff:
     """A table `{initial: ms, factor: number, maximum: ms}`; without a factor 2, without a maximum a day."""
     if not isinstance(value, dict):
-        raise UnacceptableError(f"{{unacceptable_type,{_type_of(value)}}}")
+        raise UnacceptableError(f"{{unacceptable_type,{type_name(value)}}}")
     initial = read_positive_time(value.get("initial"))
     maximum = read_positive_time(value.get("maximum", 86_400_000))
     return RedeliveryBackoff(initial, _factor(value.get("factor", 2)), maximum)

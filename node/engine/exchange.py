@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
+from node.engine.equivalence import check_arguments, check_property
 from node.engine.errors import (
     AccessRefusedError,
     CommandInvalidError,
@@ -62,17 +63,30 @@ class Exchange:
     alternate: str | None = None
 
 
-PREDECLARED: Final = tuple(
-    Exchange(name, kind, durable=True)
-    for name, kind in (
-        (DEFAULT_EXCHANGE, ExchangeKind.DIRECT),
-        ("amq.direct", ExchangeKind.DIRECT),
-        ("amq.fanout", ExchangeKind.FANOUT),
-        ("amq.topic", ExchangeKind.TOPIC),
-        ("amq.match", ExchangeKind.HEADERS),
-        ("amq.headers", ExchangeKind.HEADERS),
-    )
+PREDECLARED: Final = (
+    *(
+        Exchange(name, kind, durable=True)
+        for name, kind in (
+            (DEFAULT_EXCHANGE, ExchangeKind.DIRECT),
+            ("amq.direct", ExchangeKind.DIRECT),
+            ("amq.fanout", ExchangeKind.FANOUT),
+            ("amq.topic", ExchangeKind.TOPIC),
+            ("amq.match", ExchangeKind.HEADERS),
+            ("amq.headers", ExchangeKind.HEADERS),
+        )
+    ),
+    Exchange("amq.rabbitmq.trace", ExchangeKind.TOPIC, durable=True, internal=True),
 )
+"""Those of §3.1.3, and the ones that RabbitMQ's tools expect beside them."""
+
+_PROPERTIES: Final = ("durable", "auto_delete", "internal")
+
+
+def refuse_default(*names: str) -> None:
+    """Raises AccessRefusedError where one of the exchanges is the default one (§3.1.3.1)."""
+    if DEFAULT_EXCHANGE in names:
+        raise AccessRefusedError("operation not permitted on the default exchange")
+
 
 _MATCHERS: Final[dict[ExchangeKind, Callable[[], Matcher]]] = {
     ExchangeKind.DIRECT: DirectMatcher,
@@ -83,9 +97,10 @@ _MATCHERS: Final[dict[ExchangeKind, Callable[[], Matcher]]] = {
 
 
 class Exchanges:
-    """Exchanges, queue names and bindings of a virtual host. Refusals change nothing."""
+    """Exchanges, queue names and bindings of the virtual host `vhost`. Refusals change nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, vhost: str = "/") -> None:
+        self._vhost = vhost
         self._exchanges: dict[str, Exchange] = {each.name: each for each in PREDECLARED}
         self._matchers: dict[str, Matcher] = {each.name: _MATCHERS[each.kind]() for each in PREDECLARED}
         self._queues: set[str] = set()
@@ -102,25 +117,42 @@ class Exchanges:
         try:
             return self._exchanges[name]
         except KeyError:
-            raise NotFoundError(f"no exchange '{name}'") from None
+            raise NotFoundError(f"no {self._named(name)}") from None
+
+    def _named(self, exchange: str) -> str:
+        return f"exchange '{exchange}' in vhost '{self._vhost}'"
 
     def __iter__(self) -> Iterator[Exchange]:
         return iter(self._exchanges.values())
 
-    def declare(self, exchange: Exchange) -> None:
-        """Raises AccessRefusedError for a reserved name, PreconditionFailedError when the name is
-        taken by an exchange with other properties.
+    def declared(self, exchange: Exchange) -> bool:
+        """Whether there is such an exchange already.
+
+        Raises AccessRefusedError for the default one and for a reserved name that is not taken, and
+        PreconditionFailedError when the name is taken by an exchange with other properties.
         """
-        present = self._exchanges.get(exchange.name)
-        if present is not None:
-            if present != exchange:
-                raise PreconditionFailedError(f"exchange '{exchange.name}' exists with other properties")
-            return
-        if exchange.name.startswith(RESERVED_PREFIX):
-            raise AccessRefusedError(f"exchange names starting with '{RESERVED_PREFIX}' are reserved")
-        self._exchanges[exchange.name] = exchange
-        self._matchers[exchange.name] = _MATCHERS[exchange.kind]()
-        self._changed()
+        name = exchange.name
+        refuse_default(name)
+        present = self._exchanges.get(name)
+        if present is None:
+            if name.startswith(RESERVED_PREFIX):
+                raise AccessRefusedError(
+                    f"exchange name '{name}' contains reserved prefix '{RESERVED_PREFIX}*'"
+                )
+            return False
+        what = self._named(name)
+        check_property(what, "type", exchange.kind.value, present.kind.value)
+        for each in _PROPERTIES:
+            check_property(what, each, getattr(exchange, each), getattr(present, each))
+        check_arguments(what, _arguments(exchange), _arguments(present), ("alternate-exchange",))
+        return True
+
+    def declare(self, exchange: Exchange) -> None:
+        """Raises what `declared` raises."""
+        if not self.declared(exchange):
+            self._exchanges[exchange.name] = exchange
+            self._matchers[exchange.name] = _MATCHERS[exchange.kind]()
+            self._changed()
 
     def delete(self, name: str, if_unused: bool = False) -> list[str]:
         """Remove an exchange and its bindings; return all exchanges gone, with those auto-deleted.
@@ -128,11 +160,12 @@ class Exchanges:
         Raises AccessRefusedError for a pre-declared one, NotFoundError, and PreconditionFailedError
         when it is to be unused but is the source of bindings.
         """
+        refuse_default(name)
+        if name.startswith(RESERVED_PREFIX):
+            raise AccessRefusedError(f"deletion of system {self._named(name)} not allowed")
         self.get(name)
-        if name == DEFAULT_EXCHANGE or name.startswith(RESERVED_PREFIX):
-            raise AccessRefusedError(f"exchange '{name}' belongs to the broker")
         if if_unused and self._by_source.get(name):
-            raise PreconditionFailedError(f"exchange '{name}' is in use")
+            raise PreconditionFailedError(f"{self._named(name)} in use")
         for binding in self._by_source.get(name, {}):
             self._forget_destination(binding)
         self._drop(name)
@@ -153,10 +186,9 @@ class Exchanges:
         """Add a binding; return whether it is new. Raises NotFoundError, AccessRefusedError for the
         default exchange, PreconditionFailedError for arguments that the exchange does not understand.
         """
-        self._check_ends(binding)
-        bindings = self._by_source.setdefault(binding.source, {})
-        if binding in bindings:
+        if self.bound(binding):
             return False
+        bindings = self._by_source.setdefault(binding.source, {})
         self._matchers[binding.source].add(binding)
         bindings[binding] = None
         self._by_destination.setdefault(binding.destination, {})[binding] = None
@@ -168,8 +200,7 @@ class Exchanges:
 
         Raises NotFoundError, and AccessRefusedError for the default exchange.
         """
-        self._check_ends(binding)
-        if binding not in self._by_source.get(binding.source, {}):
+        if not self.bound(binding):
             return []
         self._forget_destination(binding)
         if not self._remove_from_source(binding):
@@ -185,14 +216,16 @@ class Exchanges:
         sources = self._by_source.values() if source is None else [self._by_source.get(source, {})]
         return [binding for bindings in sources for binding in bindings]
 
-    def _check_ends(self, binding: Binding) -> None:
+    def bound(self, binding: Binding) -> bool:
+        """Whether the binding is there. Raises NotFoundError and AccessRefusedError as `bind` does."""
         kind, name = binding.destination
-        for exchange in (binding.source, name) if kind is DestinationKind.EXCHANGE else (binding.source,):
+        exchanges = (binding.source, name) if kind is DestinationKind.EXCHANGE else (binding.source,)
+        refuse_default(*exchanges)
+        for exchange in exchanges:
             self.get(exchange)
-            if exchange == DEFAULT_EXCHANGE:
-                raise AccessRefusedError("the default exchange cannot be bound or unbound")
         if kind is DestinationKind.QUEUE and name not in self._queues:
-            raise NotFoundError(f"no queue '{name}'")
+            raise NotFoundError(f"no queue '{name}' in vhost '{self._vhost}'")
+        return binding in self._by_source.get(binding.source, {})
 
     def _unbind_all(self, destination: Destination) -> list[str]:
         """Remove all bindings to what is gone; return the exchanges auto-deleted by that."""
@@ -306,3 +339,7 @@ class Exchanges:
             seen.update(fresh)
             pending += fresh
         return frozenset(queues), fixed
+
+
+def _arguments(exchange: Exchange) -> dict[str, str]:
+    return {} if exchange.alternate is None else {"alternate-exchange": exchange.alternate}

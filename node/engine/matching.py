@@ -201,8 +201,12 @@ def _with_empty_repeats(nodes: Iterable[_Node]) -> Iterable[_Node]:
     return places
 
 
+_MODES: Final = ("all", "any", "all-with-x", "any-with-x")
+"""Values of x-match. The last two are RabbitMQ's, and look at fields named `x-…` as well."""
+
+
 class HeadersMatcher:
-    """Fields of the message's headers property (§3.1.3.4). Fields named `x-…` are ignored."""
+    """Fields of the message's headers property (§3.1.3.4). Fields named `x-…` count only when asked for."""
 
     uses_headers: ClassVar[bool] = True
 
@@ -210,11 +214,14 @@ class HeadersMatcher:
         self._wanted: dict[Binding, tuple[bool, NormalTable]] = {}
 
     def add(self, binding: Binding) -> None:
-        mode = dict(binding.arguments).get("x-match", ("string", b"all"))
-        if mode not in (("string", b"all"), ("string", b"any")):
-            raise PreconditionFailedError(f"x-match is {mode[1]!r}, not 'all' or 'any'")
-        wanted = tuple(item for item in binding.arguments if not item[0].startswith("x-"))
-        self._wanted[binding] = (mode[1] == b"all", wanted)
+        mode = _mode(dict(binding.arguments).get("x-match", ("string", b"all")))
+        with_x = mode.endswith("-with-x")
+        wanted = tuple(
+            item
+            for item in binding.arguments
+            if not item[0].startswith("x-") or (with_x and item[0] != "x-match")
+        )
+        self._wanted[binding] = (mode.startswith("all"), wanted)
 
     def remove(self, binding: Binding) -> None:
         del self._wanted[binding]
@@ -229,3 +236,17 @@ class HeadersMatcher:
             if all(hits) if match_all else any(hits):
                 found.append(binding.destination)
         return found
+
+
+def _mode(value: NormalValue) -> str:
+    """Raises PreconditionFailedError."""
+    kind, given = value
+    if kind != "string":
+        raise PreconditionFailedError(f"Invalid x-match field type {kind} (value {given}); expected longstr")
+    mode = str(given, "utf-8", "replace")
+    if mode not in _MODES:
+        known = ", ".join(_MODES[:-1])
+        raise PreconditionFailedError(
+            f"Invalid x-match field value '{mode}'; expected {known}, or {_MODES[-1]}"
+        )
+    return mode

@@ -26,6 +26,11 @@ class QueueRef:
     name: str
     partition: int
     id: int
+    vhost: str
+
+    def __str__(self) -> str:
+        """As reply texts name it."""
+        return f"queue '{self.name}' in vhost '{self.vhost}'"
 
 
 @dataclass(frozen=True, slots=True)

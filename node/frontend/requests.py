@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
-from node.engine.errors import (
-    AccessRefusedError,
-    NotFoundError,
-    PreconditionFailedError,
-    Refusal,
-)
-from node.engine.exchange import RESERVED_PREFIX, Exchange, ExchangeKind
+from node.engine.argument_types import type_name
+from node.engine.errors import NotFoundError, PreconditionFailedError, Refusal
+from node.engine.exchange import Exchange, ExchangeKind, refuse_default
 from node.engine.matching import Binding, Destination, DestinationKind
 from node.frontend.access_checks import AccessChecks
 from node.frontend.permissions import Scope
@@ -94,28 +90,19 @@ class Requests:
     # -- exchanges ------------------------------------------------------------------------------
 
     def _declare_exchange(self, caller: Caller, method: methods.ExchangeDeclare) -> None:
-        name = method.exchange
         if method.passive:
-            self._port.exchange(caller.vhost, name)
+            refuse_default(method.exchange)
+            self._port.exchange(caller.vhost, method.exchange)
             self._answers.reply(caller.channel, methods.ExchangeDeclareOk())
             return
-        if name == "":
-            raise AccessRefusedError("operation not permitted on the default exchange")
         wanted = Exchange(
-            name,
+            method.exchange,
             ExchangeKind.named(method.type_),
             durable=method.durable,
             auto_delete=method.auto_delete,
             internal=method.internal,
-            alternate=_alternate(method.arguments),
+            alternate=_alternate(caller.vhost, method),
         )
-        try:
-            check_exchange(self._port.exchange(caller.vhost, name), wanted, caller.vhost)
-        except NotFoundError:
-            if name.startswith(RESERVED_PREFIX):
-                raise AccessRefusedError(
-                    f"exchange name '{name}' contains reserved prefix '{RESERVED_PREFIX}*'"
-                ) from None
         self._port.declare_exchange(
             caller.vhost,
             wanted,
@@ -127,12 +114,7 @@ class Requests:
             caller.vhost,
             method.exchange,
             method.if_unused,
-            lambda refusal: self._finish(
-                # RabbitMQ's reading: deleting what does not exist succeeds.
-                caller,
-                methods.ExchangeDeleteOk(),
-                None if isinstance(refusal, NotFoundError) else refusal,
-            ),
+            lambda refusal: self._finish(caller, methods.ExchangeDeleteOk(), _unless_absent(refusal)),
         )
 
     def _bind_exchange(self, caller: Caller, method: methods.ExchangeBind) -> None:
@@ -148,14 +130,21 @@ class Requests:
         )  # fmt: skip
 
     def _bind_queue(self, caller: Caller, method: methods.QueueBind) -> None:
-        self._port.queue(caller.vhost, method.queue, caller.holder)
         # RabbitMQ's reading: an empty queue name with an empty key binds by the queue's name.
+        refuse_default(method.exchange)
+        self._port.queue(caller.vhost, method.queue, caller.holder)
         self._change_binding(
             caller, self._port.bind, method.exchange, DestinationKind.QUEUE, method.queue,
             method.routing_key, method.arguments, methods.QueueBindOk(),
         )  # fmt: skip
 
     def _unbind_queue(self, caller: Caller, method: methods.QueueUnbind) -> None:
+        refuse_default(method.exchange)
+        try:
+            self._port.queue(caller.vhost, method.queue, caller.holder)
+        except NotFoundError:
+            self._answers.reply(caller.channel, methods.QueueUnbindOk())
+            return
         self._change_binding(
             caller, self._port.unbind, method.exchange, DestinationKind.QUEUE, method.queue,
             method.routing_key, method.arguments, methods.QueueUnbindOk(),
@@ -165,9 +154,13 @@ class Requests:
         self, caller: Caller, change: Callable[..., None], source: str, kind: DestinationKind,
         destination: str, key: str, arguments: dict[str, Any], ok: Method,
     ) -> None:  # fmt: skip
-        self._port.exchange(caller.vhost, source)
         binding = Binding.of(source, Destination(kind, destination), key, arguments)
-        change(caller.vhost, binding, dict(arguments), lambda refusal: self._finish(caller, ok, refusal))
+        unbinding = isinstance(ok, methods.QueueUnbindOk | methods.ExchangeUnbindOk)
+
+        def changed(refusal: Refusal | None) -> None:
+            self._finish(caller, ok, _unless_absent(refusal) if unbinding else refusal)
+
+        change(caller.vhost, binding, dict(arguments), changed)
 
     # -- queues ---------------------------------------------------------------------------------
 
@@ -198,7 +191,6 @@ class Requests:
         try:
             queue = self._port.queue(caller.vhost, method.queue, caller.holder)
         except NotFoundError:
-            # RabbitMQ's reading: deleting what does not exist succeeds.
             self._answers.reply(caller.channel, methods.QueueDeleteOk(0))
             return
         self._port.delete_queue(
@@ -218,7 +210,7 @@ class Requests:
 
     def _consume(self, caller: Caller, method: methods.BasicConsume) -> None:
         queue = self._port.queue(caller.vhost, method.queue, caller.holder)
-        options = ConsumerOptions(method.no_ack, method.exclusive, _priority(method.arguments), 0)
+        options = ConsumerOptions(method.no_ack, method.exclusive, _priority(queue, method.arguments), 0)
 
         def attached(consumer: int, refusal: Refusal | None) -> None:
             if refusal is None:
@@ -242,36 +234,27 @@ class Requests:
         self._port.get(queue, method.no_ack, got)
 
 
-def _alternate(arguments: dict[str, Any]) -> str | None:
-    name = arguments.get("alternate-exchange")
-    if name is not None and not isinstance(name, str):
-        raise PreconditionFailedError("invalid type of arg 'alternate-exchange': expected a string")
+def _unless_absent(refusal: Refusal | None) -> Refusal | None:
+    """RabbitMQ's reading: to delete or unbind what is not there succeeds."""
+    return None if isinstance(refusal, NotFoundError) else refusal
+
+
+def _alternate(vhost: str, method: methods.ExchangeDeclare) -> str | None:
+    name = method.arguments.get("alternate-exchange")
+    if name is None and "alternate-exchange" not in method.arguments:
+        return None
+    if not isinstance(name, str):
+        raise PreconditionFailedError(
+            f"invalid type '{type_name(name)}' for arg 'alternate-exchange' in exchange '{method.exchange}' "
+            f"in vhost '{vhost}'"
+        )
     return name
 
 
-def _priority(arguments: dict[str, Any]) -> int:
+def _priority(queue: QueueRef, arguments: dict[str, Any]) -> int:
     priority = arguments.get("x-priority", 0)
     if not isinstance(priority, int) or isinstance(priority, bool):
-        raise PreconditionFailedError("invalid type of arg 'x-priority': expected a number")
+        raise PreconditionFailedError(
+            f"invalid arg 'x-priority' for {queue}: \"expected integer, got {type_name(priority)}\""
+        )
     return priority
-
-
-_COMPARED: Final = ("durable", "auto_delete", "internal")
-
-
-def check_exchange(present: Exchange, wanted: Exchange, vhost: str) -> None:
-    """A declaration of an existing exchange must describe the same one.
-
-    Raises PreconditionFailedError in RabbitMQ's words.
-    """
-    what = f"exchange '{wanted.name}' in vhost '{vhost}'"
-    pairs = [("type", wanted.kind.value, present.kind.value)]
-    pairs += [
-        (name, str(getattr(wanted, name)).lower(), str(getattr(present, name)).lower()) for name in _COMPARED
-    ]
-    pairs.append(("alternate-exchange", wanted.alternate or "none", present.alternate or "none"))
-    for argument, received, current in pairs:
-        if received != current:
-            raise PreconditionFailedError(
-                f"inequivalent arg '{argument}' for {what}: received '{received}' but current is '{current}'"
-            )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster.catalog_state import CatalogState, Observer, Outcome, ResourceLockedError, encode_command
+from cluster.catalog_state import CatalogState, Observer, Outcome, encode_command
 from cluster.definitions import (
     PartitionDefinition,
     PartitionKind,
@@ -14,6 +14,7 @@ from cluster.definitions import (
     local_queue_name,
     parse_local_queue_name,
 )
+from cluster.redeclaration import ResourceLockedError
 from node.engine.errors import NotFoundError, PreconditionFailedError
 
 FRONT_END = 77
@@ -98,7 +99,44 @@ def test_redeclaring_says_which_argument_differs() -> None:
         "inequivalent arg 'durable' for queue 'q' in vhost '/': received 'false' but current is 'true'"
     )
     error = catalog.refusal("declare_queue", **queue(arguments={"x-max-length": 5}))
-    assert "inequivalent arg 'x-max-length'" in str(error)
+    assert str(error) == (
+        "inequivalent arg 'x-max-length' for queue 'q' in vhost '/': "
+        "received the value '5' of type 'signedint' but current is none"
+    )
+
+
+@pytest.mark.requirement("A16")
+def test_arguments_that_mean_nothing_to_a_queue_are_not_compared() -> None:
+    catalog = Catalog()
+    once = catalog.do("declare_queue", **queue(arguments={"x-max-length": 5, "x-ha-policy": "all"}))
+    assert catalog.do("declare_queue", **queue(arguments={"x-max-length": 5, "note": "b"})) == once
+    error = catalog.refusal("declare_queue", **queue(arguments={"x-max-length": 6}))
+    assert str(error).endswith("received '6' but current is '5'")
+
+
+@pytest.mark.requirement("A16")
+@pytest.mark.parametrize(
+    ("declared", "replicas", "again", "equal"),
+    [
+        (None, ["n1", "n2", "n3"], "quorum", True),
+        (None, ["n1", "n2", "n3"], "classic", False),
+        (None, ["n1"], "classic", True),
+        ("classic", ["n1"], None, True),
+        ("classic", ["n1"], "quorum", False),
+    ],
+)
+def test_a_queue_type_is_compared_where_one_is_asked_for(
+    declared: str | None, replicas: list[str], again: str | None, equal: bool
+) -> None:
+    catalog = Catalog()
+
+    def of(type_: str | None) -> dict[str, Any]:
+        return queue(replicas=replicas, arguments={} if type_ is None else {"x-queue-type": type_})
+
+    catalog.do("declare_queue", **of(declared))
+    error = catalog.outcome("declare_queue", of(again)).error
+    assert (error is None) is equal
+    assert equal or "inequivalent arg 'x-queue-type'" in str(error)
 
 
 @pytest.mark.requirement("A15")
@@ -106,10 +144,10 @@ def test_an_exclusive_queue_is_locked_to_its_connection_and_goes_with_it() -> No
     catalog = Catalog()
     catalog.do("declare_queue", **queue(exclusive=True, transient=True, holder=4))
     catalog.do("declare_queue", **queue(exclusive=True, transient=True, holder=4))
-    assert isinstance(
-        catalog.refusal("declare_queue", **queue(exclusive=True, transient=True, holder=5)),
-        ResourceLockedError,
-    )
+    for other in (queue(exclusive=True, transient=True, holder=5), queue(transient=True, holder=4)):
+        error = catalog.refusal("declare_queue", **other)
+        assert isinstance(error, ResourceLockedError)
+        assert str(error).startswith("cannot obtain exclusive access to locked queue 'q' in vhost '/'.")
     catalog.do("release_holder", front_end=FRONT_END, holder=4)
     assert catalog.seen.queues_removed == ["q"]
 

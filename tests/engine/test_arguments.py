@@ -74,7 +74,7 @@ def test_arguments_without_an_effect_are_taken(arguments: dict[str, Any]) -> Non
         ("x-max-length-bytes", 1.5, '"expected integer, got double"'),
         ("x-max-priority", 256, "{max_value_exceeded,256}"),
         ("x-overflow", "drop-tail", "invalid_overflow"),
-        ("x-overflow", 1, "{unacceptable_type,long}"),
+        ("x-overflow", 1, "{unacceptable_type,signedint}"),
         ("x-dead-letter-exchange", None, "{unacceptable_type,void}"),
         ("x-dead-letter-routing-key", "k", "routing_key_but_no_dlx_defined"),
         ("x-single-active-consumer", "true", "{unacceptable_type,longstr}"),

@@ -43,13 +43,14 @@ def bind(
 
 @pytest.mark.requirement("A12")
 def test_every_virtual_host_has_the_standard_exchanges() -> None:
-    assert {(each.name, each.kind.value, each.durable) for each in Exchanges()} == {
-        ("", "direct", True),
-        ("amq.direct", "direct", True),
-        ("amq.fanout", "fanout", True),
-        ("amq.topic", "topic", True),
-        ("amq.match", "headers", True),
-        ("amq.headers", "headers", True),
+    assert {(each.name, each.kind.value, each.durable, each.internal) for each in Exchanges()} == {
+        ("", "direct", True, False),
+        ("amq.direct", "direct", True, False),
+        ("amq.fanout", "fanout", True, False),
+        ("amq.topic", "topic", True, False),
+        ("amq.match", "headers", True, False),
+        ("amq.headers", "headers", True, False),
+        ("amq.rabbitmq.trace", "topic", True, True),
     }
 
 
@@ -65,13 +66,23 @@ def test_the_default_exchange_routes_to_the_queue_of_the_keys_name() -> None:
 
 
 @pytest.mark.requirement("A12")
-@pytest.mark.parametrize("name", ["", "amq.direct", "amq.topic"])
+@pytest.mark.parametrize("name", ["amq.direct", "amq.topic"])
 def test_the_brokers_own_exchanges_stay(name: str) -> None:
     exchanges = Exchanges()
-    with pytest.raises(AccessRefusedError) as refusal:
+    with pytest.raises(
+        AccessRefusedError, match=f"deletion of system exchange '{name}' in vhost '/' not"
+    ) as refusal:
         exchanges.delete(name)
     assert refusal.value.code == 403
     exchanges.declare(exchanges.get(name))
+
+
+@pytest.mark.requirement("A12")
+def test_the_default_exchange_is_neither_declared_nor_deleted() -> None:
+    exchanges = Exchanges()
+    for attempt in (lambda: exchanges.delete(""), lambda: exchanges.declare(exchanges.get(""))):
+        with pytest.raises(AccessRefusedError, match="operation not permitted on the default exchange"):
+            attempt()
 
 
 @pytest.mark.requirement("A12")
@@ -199,7 +210,7 @@ def test_declarations_of_one_name_must_be_equal() -> None:
 
 
 def test_reserved_names_are_refused() -> None:
-    with pytest.raises(AccessRefusedError, match=re.escape("'amq.'")):
+    with pytest.raises(AccessRefusedError, match=re.escape("contains reserved prefix 'amq.*'")):
         Exchanges().declare(Exchange("amq.mine", ExchangeKind.DIRECT))
 
 
@@ -247,6 +258,27 @@ def test_an_alternate_exchange_takes_what_nothing_matches() -> None:
     assert exchanges.route("first", "key2") == {"rest"}
     exchanges.delete("last")
     assert exchanges.route("first", "key2") == frozenset()
+
+
+@pytest.mark.requirement("A14")
+def test_alternates_may_go_in_circles() -> None:
+    exchanges = with_queues("q")
+    exchanges.declare(Exchange("one", ExchangeKind.DIRECT, alternate="two"))
+    exchanges.declare(Exchange("two", ExchangeKind.DIRECT, alternate="one"))
+    exchanges.declare(Exchange("self", ExchangeKind.DIRECT, alternate="self"))
+    assert exchanges.route("one", "k") == exchanges.route("self", "k") == frozenset()
+    bind(exchanges, "two", queue("q"), "k")
+    assert exchanges.route("one", "k") == {"q"}
+
+
+@pytest.mark.requirement("A13")
+def test_fields_named_x_count_where_they_are_asked_for() -> None:
+    exchanges = with_queues("all", "any", "plain")
+    for mode, name in (("all-with-x", "all"), ("any-with-x", "any"), ("all", "plain")):
+        bind(exchanges, "amq.match", queue(name), "", {"x-match": mode, "x-a": 1, "b": 2})
+    assert exchanges.route("amq.match", "", {"x-a": 1, "b": 2}) == {"all", "any", "plain"}
+    assert exchanges.route("amq.match", "", {"x-a": 1}) == {"any"}
+    assert exchanges.route("amq.match", "", {"b": 2}) == {"any", "plain"}
 
 
 @pytest.mark.requirement("A14")

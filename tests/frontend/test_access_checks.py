@@ -49,7 +49,7 @@ class Broker:
     def queue(self, vhost: str, name: str, holder: int) -> QueueRef:
         if name != "old":
             raise NotFoundError(name)
-        return QueueRef(name, 1, 1)
+        return QueueRef(name, 1, 1, vhost)
 
 
 def asked(method: Method) -> list[str]:

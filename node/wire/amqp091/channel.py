@@ -71,7 +71,7 @@ class Channel:
     """
 
     __slots__ = (
-        "_last_queue", "_next_tag", "_parts", "_unreported", "confirming",
+        "_last_queue", "_next_tag", "_parts", "_tags_given", "_unreported", "confirming",
         "confirms", "content", "deliveries", "number", "pending", "published", "state", "tags_before",
     )  # fmt: skip
 
@@ -88,6 +88,7 @@ class Channel:
         self.tags_before = tags_before
         self._next_tag = tags_before + 1
         self._last_queue = ""
+        self._tags_given = 0
         self._unreported: Unsettled | None = None
 
     # -- frames ---------------------------------------------------------------------------------
@@ -268,7 +269,7 @@ class Channel:
         self._request(method)
 
     def _open(self, method: m.ChannelOpen) -> None:
-        raise ChannelNumberError(f"channel {self.number} is open already", _ids(method))
+        raise ChannelNumberError("second 'channel.open' seen", _ids(method))
 
     def _close(self, _method: m.ChannelClose) -> None:
         self.flush_confirms()
@@ -308,8 +309,12 @@ class Channel:
             self.deliveries.consumer_prefetch = method.prefetch_count
 
     def _consume(self, method: m.BasicConsume) -> None:
-        if method.consumer_tag in self.deliveries.consumers:
-            raise NotAllowedError(f"consumer tag {method.consumer_tag!r} is in use", _ids(method))
+        consumers = self.deliveries.consumers
+        if method.consumer_tag in consumers:
+            raise NotAllowedError(f"attempt to reuse consumer tag '{method.consumer_tag}'", _ids(method))
+        while not method.consumer_tag or method.consumer_tag in consumers:
+            self._tags_given += 1
+            method = replace(method, consumer_tag=f"amq.ctag-{self.number}.{self._tags_given}")
         self._request_on_queue(method)
 
     def _cancel(self, method: m.BasicCancel) -> None:

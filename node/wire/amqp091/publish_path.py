@@ -103,7 +103,7 @@ class PublishPath:
         if not isinstance(method, BasicPublish):
             raise FieldSyntaxError("not a basic.publish")
         if method.immediate:
-            raise UnsupportedError("immediate is not supported", (method.CLASS_ID, method.METHOD_ID))
+            raise UnsupportedError("immediate=true", (method.CLASS_ID, method.METHOD_ID))
         target = Target(method.exchange, method.routing_key, method.mandatory)
         if len(self._targets) >= _CACHED_TARGETS:
             self._targets.clear()

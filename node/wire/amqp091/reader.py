@@ -301,7 +301,7 @@ class FrameReader:
             return
         method = decode_method(payload)
         if not isinstance(method, m.ChannelOpen):
-            raise ChannelNumberError(f"channel {number} is not open", _ids(method))
+            raise ChannelNumberError(f"expected 'channel.open' on channel {number}", _ids(method))
         if number > self._negotiation.channel_max:
             raise NotAllowedError(f"channel {number} is above {self._negotiation.channel_max}", _ids(method))
         self._channels[number] = Channel(number, self._parts, self._used_tags.get(number, 0))
