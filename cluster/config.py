@@ -25,6 +25,7 @@ GIB = 1024 * MIB
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")]
 PathField = Annotated[Path, Strict(False)]
 QueueType = Literal["quorum", "classic"]
+ServerProduct = Literal["RabbitMQ", "quorate"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 
@@ -200,6 +201,11 @@ class ClusterConfig(Section):
         default="quorum",
         description='What a durable queue declared without `x-queue-type` is: "quorum" is replicated on '
         'three nodes, "classic" lives on one.',
+    )
+    server_product: ServerProduct = Field(
+        default="RabbitMQ",
+        description="What nodes call themselves to AMQP clients. Some take their reading of the protocol "
+        'from it: Celery, told "quorate", would get no more tasks while some wait for their time.',
     )
     users: dict[Annotated[str, StringConstraints(min_length=1, max_length=255)], UserSettings] = Field(
         default_factory=dict,

@@ -11,7 +11,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 import uvloop
@@ -24,6 +23,7 @@ from cluster.data_directory import DataDirectory
 from cluster.front_end import FrontEnd
 from cluster.hashing import HashingThreads
 from cluster.http import HttpServer
+from cluster.identity import server_properties
 from cluster.inquiry import TAG as INQUIRY_TAG
 from cluster.inquiry import Inquiry
 from cluster.local_queues import LocalQueues
@@ -179,13 +179,9 @@ class NodeProcess:
             heartbeat=limits.heartbeat_s,
             handshake_timeout=limits.handshake_timeout_s,
             message_size=limits.message_max_bytes,
-            server_properties={
-                "product": "quorate",
-                "version": _version(),
-                "platform": f"Python {sys.version.split()[0]}",
-                "cluster_name": self.config.cluster.name,
-                "node": self.config.name,
-            },
+            server_properties=server_properties(
+                self.config.cluster.server_product, self.config.cluster.name, self.config.name
+            ),
         )
 
     def _rewrite(self, partition: int, entry: Entry) -> bytes | None:
@@ -320,13 +316,6 @@ class NodeProcess:
         self.failure = error
         self.broker.host.disk_failed(error)
         self.on_fatal()
-
-
-def _version() -> str:
-    try:
-        return version("quorate")
-    except PackageNotFoundError:
-        return "0"
 
 
 def wall_ms() -> int:
