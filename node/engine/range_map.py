@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import le, lt
 from struct import Struct
 
-from node.engine.ranges import decode_array, encode_array
+from node.engine.ranges import RangeSet, decode_array, encode_array
 
 Span = tuple[int, int, int]
 """First and last number, closed, and their value."""
@@ -60,6 +60,16 @@ class RangeMap:
     def span_count(self) -> int:
         """How many spans the map consists of."""
         return sum(map(len, self._starts))
+
+    def copy(self) -> RangeMap:
+        """An independent map of the same values."""
+        twin = RangeMap()
+        twin._starts = [chunk[:] for chunk in self._starts]
+        twin._ends = [chunk[:] for chunk in self._ends]
+        twin._values = [chunk[:] for chunk in self._values]
+        twin._lasts = self._lasts[:]
+        twin._count = self._count
+        return twin
 
     # -- changing -------------------------------------------------------------------------------
 
@@ -141,6 +151,14 @@ class RangeMap:
             return default
         return self._values[chunk][i]
 
+    def span(self, number: int, default: int = 0) -> tuple[int, int | None]:
+        """The number's value, and the last number up to which that stays so; None: for ever."""
+        chunk, i = self._position(number)
+        if chunk == len(self._starts):
+            return default, None
+        start, end, value = self._at(chunk, i)
+        return (value, end) if start <= number else (default, start - 1)
+
     def spans(self, first: int, last: int) -> list[Span]:
         """The parts of the closed range that have values, ascending."""
         chunk, i = self._position(first)
@@ -169,6 +187,37 @@ class RangeMap:
         """All spans in ascending order. The map must not change meanwhile."""
         for starts, ends, values in zip(self._starts, self._ends, self._values, strict=True):
             yield from zip(starts, ends, values, strict=True)
+
+    def coverage(self) -> RangeSet:
+        """The numbers that have values; quick where they follow each other."""
+        found = RangeSet()
+        for starts, ends in zip(self._starts, self._ends, strict=True):
+            first, last = starts[0], ends[-1]
+            if sum(ends) - sum(starts) + len(starts) == last - first + 1:
+                found.add(first, last)
+            else:
+                found.update(zip(starts, ends, strict=True))
+        return found
+
+    def select(
+        self, number: int, low: int, high: int, look_at: int, find: int
+    ) -> tuple[list[Span], int | None]:
+        """Spans with values from `low` to below `high`, ascending from `number` on, and where to go on.
+
+        Stops after about `look_at` spans, or `find` that are found; None when there are no more.
+        """
+        found: list[Span] = []
+        chunk, _ = self._position(number)
+        while chunk < len(self._starts):
+            if look_at <= 0 or len(found) >= find:
+                return found, self._starts[chunk][0]
+            values = self._values[chunk]
+            if min(values) < high and max(values) >= low:
+                spans = zip(self._starts[chunk], self._ends[chunk], values, strict=True)
+                found += [span for span in spans if low <= span[2] < high and span[1] >= number]
+            look_at -= len(values)
+            chunk += 1
+        return found, None
 
     # -- snapshots ------------------------------------------------------------------------------
 

@@ -201,6 +201,17 @@ class RangeSet:
 
     # -- snapshots ------------------------------------------------------------------------------
 
+    @classmethod
+    def of_arrays(cls, starts: array[int], ends: array[int]) -> RangeSet:
+        """The set of these ranges, which are in order and neither overlap nor touch."""
+        made = cls()
+        for i in range(0, len(starts), CHUNK_RANGES):
+            made._starts.append(starts[i : i + CHUNK_RANGES])
+            made._ends.append(ends[i : i + CHUNK_RANGES])
+            made._lasts.append(made._ends[-1][-1])
+        made._count = sum(ends) - sum(starts) + len(starts)
+        return made
+
     def encode(self) -> bytes:
         """Canonical bytes: number of ranges (u32), all starts, all ends (u64), little-endian."""
         starts, ends = array("Q"), array("Q")
@@ -222,13 +233,7 @@ class RangeSet:
         gaps = map(sub, starts[1:], ends)
         if not all(map(le, starts, ends)) or not all(map(le, repeat(2), gaps)):
             raise ValueError("ranges of a range set overlap or touch or are out of order")
-        made = cls()
-        for i in range(0, count, CHUNK_RANGES):
-            made._starts.append(starts[i : i + CHUNK_RANGES])
-            made._ends.append(ends[i : i + CHUNK_RANGES])
-            made._lasts.append(made._ends[-1][-1])
-        made._count = sum(ends) - sum(starts) + count
-        return made, offset
+        return cls.of_arrays(starts, ends), offset
 
     # -- places ---------------------------------------------------------------------------------
 

@@ -73,6 +73,24 @@ class RangeMapAgainstDict(RuleBasedStateMachine):
         covered = {n: v for start, end, v in self.map.cover(first, last, 9) for n in range(start, end + 1)}
         assert covered == {number: inside.get(number, 9) for number in range(first, last + 1)}
         assert self.map.get(first, 9) == inside.get(first, 9)
+        value, upto = self.map.span(first, 9)
+        stretch = range(first, 200 if upto is None else upto + 1)
+        assert {self.model.get(number, 9) for number in stretch} == {value}
+        assert upto is None or value != self.model.get(upto + 1, 9)
+
+    @rule(low=VALUES, high=VALUES)
+    def select(self, low: int, high: int) -> None:
+        found: dict[int, int] = {}
+        at: int | None = 0
+        while at is not None:
+            spans, at = self.map.select(at, low, high, 1, 1)
+            found |= {number: value for start, end, value in spans for number in range(start, end + 1)}
+        assert found == {number: value for number, value in self.model.items() if low <= value < high}
+
+    @rule()
+    def copy(self) -> None:
+        before, self.map = self.map, self.map.copy()
+        before.set(0, 99, 0)
 
     @rule()
     def encode_and_decode(self) -> None:
@@ -86,6 +104,9 @@ class RangeMapAgainstDict(RuleBasedStateMachine):
         assert len(self.map) == len(self.model)
         assert bool(self.map) == bool(self.model)
         assert self.map == RangeMap(spans_in(self.model))
+        assert {n for start, end in self.map.coverage().ranges() for n in range(start, end + 1)} == set(
+            self.model
+        )
         assert self.map.span_count == len(spans_in(self.model))
 
 
