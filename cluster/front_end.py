@@ -21,6 +21,7 @@ from node.engine.arguments import check_arguments
 from node.engine.errors import AccessRefusedError, NotFoundError, PreconditionFailedError, Refusal
 from node.engine.exchange import Exchange
 from node.engine.matching import Binding, DestinationKind
+from node.engine.operations import Semantics
 from node.frontend.logins import Login, PasswordLogin
 from node.frontend.permissions import Permissions, Scope
 from node.frontend.ports import (
@@ -366,6 +367,12 @@ class FrontEnd:
         attached = self._consumers.get(number)
         return None if attached is None else attached.link.consumers.get(number)
 
+    def keeps_until_settled(self, queue: QueueRef) -> bool:
+        local = self._broker.local_queues.get(queue.id)
+        defined = self._broker.catalog.state.queues_by_id.get(queue.id)
+        found = local or defined
+        return found is not None and found.semantics is not Semantics.AT_MOST_ONCE
+
     def cancel(self, consumer: int) -> None:
         attached = self._consumers.get(consumer)
         if attached is not None:
@@ -388,6 +395,11 @@ class FrontEnd:
         attached = self._consumers.get(consumer)
         if attached is not None:
             attached.link.give_back(attached.queue, [(first, last)], failed=failed)
+
+    def redeliver(self, consumer: int, first: int, last: int) -> None:
+        attached = self._consumers.get(consumer)
+        if attached is not None:
+            attached.link.redeliver(attached.queue, consumer, (first, last))
 
     def discard(self, consumer: int, first: int, last: int) -> None:
         attached = self._consumers.get(consumer)

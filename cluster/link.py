@@ -146,6 +146,11 @@ class PartitionLink:
             self._release(queue, first, last)
         self._operation(encode_return(queue, ranges, failed))
 
+    def redeliver(self, queue: int, consumer: int, leased: tuple[int, int]) -> None:
+        """Return leased messages, to be given to the same consumer again."""
+        self.give_back(queue, [leased], failed=True)
+        self.request("redeliver", [queue, consumer, *leased], _unanswered)
+
     def discard(self, queue: int, ranges: Ranges) -> None:
         """Rejected without requeue."""
         for first, last in ranges:
@@ -350,3 +355,7 @@ class PartitionLink:
         attached = self.consumers.pop(consumer, None)
         if attached is not None:
             attached.subscriber.consumer_cancelled(consumer)
+
+
+def _unanswered(value: Any, delivery: Delivery | None) -> None:
+    """Where it cannot be done, the messages are in their queue like any other."""

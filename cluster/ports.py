@@ -77,7 +77,7 @@ class OwnerPort(Protocol):
         """New limits, by consumer."""
 
     def request(self, front_end: int, epoch: int, request: int, name: str, arguments: list[Any]) -> None:
-        """Ask for something that is answered by `result(request)`: `get`, `purge`, `count`."""
+        """Ask for something that is answered by `result(request)`: `get`, `purge`, `count`, `redeliver`."""
 
 
 class FrontEndPort(Protocol):

@@ -10,7 +10,7 @@ from cluster.intake import take_batch
 from cluster.owner_context import OwnerContext
 from cluster.ports import ACCESS_REFUSED, NOT_FOUND, ConsumerTerms, Delivery, Ranges
 from cluster.proposal import NO_EPOCH, FrontEndState
-from cluster.serving import Serving
+from cluster.serving import Serving, regrant
 from node.engine.consumers import ExclusiveConsumerError
 from node.engine.operation_format import encode_attach, encode_forget, encode_purge
 
@@ -226,6 +226,9 @@ class Reception:
             self._owner.after_proposed(partial(self._count, front_end, request, queue))
         elif name == "purge":
             self._owner.after_proposed(partial(self._purge, front_end, request, queue))
+        elif name == "redeliver":
+            # Once the messages are in the queue again, and before anybody else is served.
+            self._owner.after_proposed(partial(self._redeliver, front_end, request, *arguments))
         else:
             get = partial(self._get, front_end, epoch, request, queue, arguments[1])
             self._when_attached(queue, front_end, get)
@@ -240,6 +243,14 @@ class Reception:
         if purged.durable:
             self._owner.operation(encode_purge(queue, purged.durable))
         self._owner.after_proposed(lambda: self.answer(front_end, request, purged.count))
+
+    def _redeliver(
+        self, front_end: int, request: int, queue: int, consumer: int, first: int, last: int
+    ) -> None:
+        owner = self._owner.queues.get(queue)
+        if owner is not None:
+            regrant(self._owner, self._serving, queue, (front_end, consumer), (first, last))
+        self.answer(front_end, request, None)
 
     def _count(self, front_end: int, request: int, queue: int) -> None:
         owner = self._owner.queues.get(queue)

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 from cluster.contents import Contents
 from cluster.ports import FIRST_CONSUMER, GET_LINK, GET_LINK_NO_ACK, Delivery
+from node.engine.consumers import ConsumerKey
 from node.engine.dispatch import Grant, QueueOwner
 from node.engine.operation_format import encode_settle
 from node.engine.operations import OWNER
+from node.engine.ranges import Range
 from node.runs import Run
 
 if TYPE_CHECKING:
@@ -109,8 +111,22 @@ class Serving:
     def hand_out(self, owner: QueueOwner, queue: int, room: Room) -> list[Handout]:
         """Grant what can be granted now, with contents."""
         fitting = Fitting(owner, self._contents, room)
+        handouts = self.filled(owner, queue, owner.dispatch(DISPATCH_BUDGET, fitting))
+        if owner.crowded:
+            self._crowded.add(queue)
+        return handouts
+
+    def hand_out_again(
+        self, owner: QueueOwner, queue: int, consumer: ConsumerKey, messages: Range, room: Room
+    ) -> list[Handout]:
+        """Grant a consumer messages that it had before and that are ready again, with contents."""
+        fitting = Fitting(owner, self._contents, room)
+        return self.filled(owner, queue, owner.regrant(*consumer, *messages, fitting))
+
+    def filled(self, owner: QueueOwner, queue: int, grants: list[Grant]) -> list[Handout]:
+        """Grants with the contents of their messages."""
         handouts = []
-        for grant in owner.dispatch(DISPATCH_BUDGET, fitting):
+        for grant in grants:
             owner.tally.served(
                 grant.last - grant.first + 1,
                 by_get=grant.consumer < FIRST_CONSUMER,
@@ -123,8 +139,6 @@ class Serving:
                 for first, run in source.runs(grant.first, grant.last)
             ]
             handouts.append(Handout(grant, queue, deliveries))
-        if owner.crowded:
-            self._crowded.add(queue)
         return handouts
 
 
@@ -196,6 +210,18 @@ def serve(owner: PartitionOwner, serving: Serving) -> None:
             owner.reception.answer(front_end, request, None)
         if queue.blocked:
             owner.await_mark(number)
+    owner.send(outgoing)
+
+
+def regrant(
+    owner: PartitionOwner, serving: Serving, number: int, consumer: ConsumerKey, messages: Range
+) -> None:
+    """Give a consumer what it had before and gave back (0-9-1, basic.recover without requeue)."""
+    queue = owner.queues[number]
+    outgoing: Outgoing = {}
+    if owner.active:
+        for handout in serving.hand_out_again(queue, number, consumer, messages, owner.room):
+            _hand_over(owner, serving, handout, outgoing)
     owner.send(outgoing)
 
 

@@ -114,6 +114,12 @@ class Consumers:
             found.in_line = True
             self._by_priority[found.priority].append(found)
 
+    def given(self, consumer: Consumer, count: int) -> None:
+        """The consumer got messages out of turn."""
+        consumer.sent += count
+        if consumer.sent >= consumer.limit:
+            self._leave_line(consumer)
+
     def revoke(self, consumer: Consumer) -> int:
         """Take back the consumer's credit, and return how much that was."""
         revoked = max(0, consumer.limit - consumer.sent)

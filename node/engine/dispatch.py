@@ -224,6 +224,31 @@ class QueueOwner:
         consumer.sent += granted
         return granted
 
+    def regrant(self, front_end: int, number: int, first: int, last: int, fit: Fit) -> list[Grant]:
+        """Grant what is ready of messages that a consumer had before to that consumer, if it is there.
+
+        Its credit is not asked: it has given back as much. Nothing where messages are removed before they
+        are delivered.
+        """
+        consumer = self.consumers.get(front_end, number)
+        if consumer is None or consumer.no_ack or self.state.semantics is Semantics.AT_MOST_ONCE:
+            return []
+        grants: list[Grant] = []
+        for low, high in self.ready.intersection(first, last):
+            while low <= high:
+                soft, upto = self.soft.numbers.span(low)
+                if not soft and low > self.state.mark:
+                    break
+                end = fit(front_end, low, high if upto is None else min(high, upto), soft)
+                if end < low:
+                    return grants
+                self.ready.remove(low, end)
+                self._lease(front_end).add(low, end)
+                grants.append(Grant(front_end, number, low, end, redelivered=True, removal=False, soft=soft))
+                self.consumers.given(consumer, end - low + 1)
+                low = end + 1
+        return grants
+
     def _lease(self, front_end: int) -> RangeSet:
         lease = self.leases.get(front_end)
         if lease is None:

@@ -182,6 +182,9 @@ class BrokerPort(Protocol):
         answer: Callable[[int, Refusal | None], None],
     ) -> None: ...  # fmt: skip
 
+    def keeps_until_settled(self, queue: QueueRef) -> bool:
+        """Whether the queue still has what it delivered, or removed it before (at-most-once)."""
+
     def cancel(self, consumer: int) -> None:
         """Deliver no more; what was delivered may still be settled."""
 
@@ -195,4 +198,7 @@ class BrokerPort(Protocol):
     def credit(self, consumer: int, limit: int) -> None: ...
     def settle(self, consumer: int, first: int, last: int) -> None: ...
     def give_back(self, consumer: int, first: int, last: int, failed: bool) -> None: ...
+    def redeliver(self, consumer: int, first: int, last: int) -> None:
+        """Give back what was delivered, and have it delivered to the same consumer if possible."""
+
     def discard(self, consumer: int, first: int, last: int) -> None: ...

@@ -70,6 +70,7 @@ class Session:
             effects.Publish: self._publish,
             effects.Settle: self._settle,
             effects.Return: self._return,
+            effects.Redeliver: self._redeliver,
             effects.Discard: self._discard,
             effects.Credit: self._credit,
             effects.Request: self._request,
@@ -190,6 +191,9 @@ class Session:
     def _return(self, effect: effects.Return) -> None:
         self._port.give_back(effect.consumer, effect.first, effect.last, effect.delivered)
 
+    def _redeliver(self, effect: effects.Redeliver) -> None:
+        self._port.redeliver(effect.consumer, effect.first, effect.last)
+
     def _discard(self, effect: effects.Discard) -> None:
         self._port.discard(effect.consumer, effect.first, effect.last)
 
@@ -216,12 +220,12 @@ class Session:
             self.connection.fail(channel, error)
             self._answered()
 
-    def consume_ok(self, channel: int, tag: str, consumer: int) -> None:
+    def consume_ok(self, channel: int, tag: str, consumer: int, returnable: bool) -> None:
         if self.closed:
             self._port.cancel(consumer)
             return
         self._consumers.setdefault(channel, set()).add(consumer)
-        self.connection.consume_ok(channel, tag, consumer)
+        self.connection.consume_ok(channel, tag, consumer, returnable)
         self._answered()
 
     def deliver_get(self, channel: int, got: Got) -> None:

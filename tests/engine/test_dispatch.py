@@ -330,3 +330,58 @@ def test_soft_runs_are_freed_one_by_one() -> None:
     assert owner.soft.octets * 100 == total
     assert [first for first, _ in owner.soft.runs(0, 9999)] == [1]
     assert len(owner.soft._runs) < 4
+
+
+# -- recovery to the same consumer ------------------------------------------------------------------
+
+
+def whole(front_end: int, first: int, last: int, soft: bool) -> int:
+    """There is room for everything."""
+    return last
+
+
+@pytest.mark.requirement("A17")
+def test_a_consumer_gets_again_what_it_gave_back_whatever_its_credit() -> None:
+    owner = owner_with(10)
+    attach(owner, A, limit=4)
+    attach(owner, B)
+    assert got(owner.dispatch(4)) == [(A, 1, 1, 2), (B, 1, 3, 4)]
+    owner.release(A, 1, 2)
+    assert owner.regrant(A, 1, 1, 2, whole) == [Grant(A, 1, 1, 2, True, False, False)]
+    assert owner.leased_count == 4
+    assert got(owner.dispatch(99)) == [(B, 1, 5, 10)], "its credit is used up"
+
+
+@pytest.mark.requirement("A17")
+def test_only_what_is_ready_of_it_comes_again() -> None:
+    owner = owner_with(10)
+    attach(owner, A)
+    owner.dispatch(99)
+    owner.settle(A, 3, 3)
+    owner.release(A, 2, 4)
+    assert got(owner.regrant(A, 1, 1, 9, whole)) == [(A, 1, 2, 2), (A, 1, 4, 4)]
+    assert owner.regrant(A, 1, 1, 9, whole) == []
+    owner.release(A, 1, 10)
+    assert got(owner.regrant(A, 1, 1, 10, lambda front_end, first, last, soft: first - 1)) == []
+    owner.consumers.detach(A, 1)
+    assert owner.regrant(A, 1, 1, 10, whole) == []
+    assert len(owner.ready) == 9
+
+
+@pytest.mark.requirement("A17")
+def test_soft_messages_come_again_as_soft_ones() -> None:
+    owner = owner_with(2)
+    owner.add_soft(3, uniform_run(2))
+    attach(owner, A)
+    owner.dispatch(99)
+    owner.release(A, 1, 4)
+    assert owner.regrant(A, 1, 1, 4, whole) == [
+        Grant(A, 1, 1, 2, True, False, False), Grant(A, 1, 3, 4, True, False, True),
+    ]  # fmt: skip
+
+
+@pytest.mark.requirement("A17", "D2")
+def test_nothing_comes_again_from_a_queue_that_delivers_at_most_once() -> None:
+    owner = owner_with(3, Semantics.AT_MOST_ONCE)
+    attach(owner, A)
+    assert owner.regrant(A, 1, 1, 3, whole) == []

@@ -37,6 +37,7 @@ class Client:
         self.link: PartitionLink = node.broker.link(self.definition.partition)
         self.published: list[str] = []
         self.leased: dict[str, int] = {}
+        self.consumer = 0
 
     def deliver(self, consumer: int, run: Run, first: int, redelivered: bool) -> None:
         names = []
@@ -206,6 +207,7 @@ class Stage:
         """consume c at n3 q 10: a client that takes up to 10 messages."""
         client = self._client(name, node, queue)
         self._consumers += 1
+        client.consumer = self._consumers
         consumer = LinkConsumer(
             self._consumers, client.definition.id, client, int(limit), False, False, 0
         )  # fmt: skip
@@ -223,6 +225,16 @@ class Stage:
             name,
             contents,
             lambda client, at: client.link.give_back(client.definition.id, [(at, at)], failed=False),
+        )
+
+    def do_recover(self, name: str, *contents: str) -> None:
+        """recover c a b: the client wants to have them again (basic.recover without requeue)."""
+        client = self.clients[name]
+        number = client.consumer
+        self._each(
+            name,
+            contents,
+            lambda client, at: client.link.redeliver(client.definition.id, number, (at, at)),
         )
 
     def _each(self, name: str, contents: tuple[str, ...], act: Callable[[Client, int], None]) -> None:

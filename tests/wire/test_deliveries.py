@@ -166,6 +166,8 @@ def test_settling_publishing_and_asking_keep_their_order() -> None:
         (m.BasicNack(0, True, True), e.Return(1, 7, 10, 14, delivered=True)),
         (m.BasicRecover(True), e.Return(1, 7, 10, 14, delivered=True)),
         (m.BasicRecoverAsync(True), e.Return(1, 7, 10, 14, delivered=True)),
+        (m.BasicRecover(False), e.Redeliver(1, 7, 10, 14)),
+        (m.BasicRecoverAsync(False), e.Redeliver(1, 7, 10, 14)),
     ],
 )
 def test_every_way_to_settle(method: m.Method, effect: e.Effect) -> None:
@@ -174,7 +176,7 @@ def test_every_way_to_settle(method: m.Method, effect: e.Effect) -> None:
     client.output()
     settled, credit = client.send((1, method))
     assert settled == effect
-    assert isinstance(effect, e.Settle | e.Return | e.Discard)
+    assert isinstance(effect, e.Settle | e.Return | e.Discard | e.Redeliver)
     assert credit == e.Credit(7, 100 + effect.last - effect.first + 1)
     assert client.methods() == ([m.BasicRecoverOk()] if isinstance(method, m.BasicRecover) else [])
 
@@ -410,14 +412,40 @@ def test_a_consumer_tag_is_used_once_in_a_channel() -> None:
 
 
 @pytest.mark.requirement("A17")
-def test_the_shell_names_consumers_that_have_no_tag() -> None:
+def test_consumers_that_have_no_tag_are_given_one() -> None:
     client = opened(1)
-    client.send((1, m.BasicConsume("q")))
-    client.connection.consume_ok(1, "amq.ctag-1", 7)
-    client.connection.deliver(7, run_of([b"x"]), 1, False)
-    first, second = client.methods()
-    assert first == m.BasicConsumeOk("amq.ctag-1")
-    assert isinstance(second, m.BasicDeliver) and second.consumer_tag == "amq.ctag-1"
+    client.consume(1, 7, tag="amq.ctag-1.1")
+    tags = []
+    for number in (8, 9):
+        effects = client.send((1, m.BasicConsume("q")))
+        request = next(effect for effect in effects if isinstance(effect, e.Request))
+        assert isinstance(request.method, m.BasicConsume)
+        tags.append(request.method.consumer_tag)
+        client.connection.consume_ok(1, tags[-1], number)
+        client.connection.deliver(number, run_of([b"x"]), 1, False)
+        ok, delivery = client.methods()
+        assert ok == m.BasicConsumeOk(tags[-1])
+        assert isinstance(delivery, m.BasicDeliver) and delivery.consumer_tag == tags[-1]
+    assert len({"amq.ctag-1.1", *tags}) == 3
+
+
+@pytest.mark.requirement("A17")
+def test_what_has_no_consumer_any_more_is_recovered_into_its_queue() -> None:
+    client = opened(1)
+    client.consume(consumer=7, tag="a")
+    client.consume(consumer=8, tag="b")
+    for consumer in (7, 8):
+        client.connection.deliver(consumer, run_of([b"x"] * 2), 10, False)
+    client.send((1, m.BasicGet("q")))
+    client.connection.deliver_get(1, run_of([b"g"]), 30, False, 0, 1)
+    client.send((1, m.BasicCancel("b")))
+    client.connection.reply(1, m.BasicCancelOk("b"))
+    effects = client.send((1, m.BasicRecover(False)))
+    assert [effect for effect in effects if not isinstance(effect, e.Credit)] == [
+        e.Redeliver(1, 7, 10, 11),
+        e.Return(1, 8, 10, 11, delivered=True),
+        e.Return(1, 1, 30, 30, delivered=True),
+    ]
 
 
 @pytest.mark.requirement("A22")

@@ -86,8 +86,6 @@ def close_code(*frames: Any) -> int:
         ([encode_frame(1, 1, b"\0\x63\0\x0a")], 540),
         ([(1, m.TxSelect())], 540),
         ([(1, m.TxCommit())], 540),
-        ([(1, m.BasicQos(prefetch_size=1))], 540),
-        ([(1, m.BasicRecover(requeue=False))], 540),
     ],
 )
 def test_connection_exceptions(frames: list[Any], code: int) -> None:

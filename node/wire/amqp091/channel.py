@@ -237,10 +237,10 @@ class Channel:
             self._last_queue = method.queue
         return pending
 
-    def start_consumer(self, tag: str, number: int) -> None:
+    def start_consumer(self, tag: str, number: int, returnable: bool) -> None:
         pending = self.answer(m.BasicConsumeOk(tag))
         if isinstance(pending, m.BasicConsume):
-            consumer = self.deliveries.add_consumer(tag, number, pending.no_ack)
+            consumer = self.deliveries.add_consumer(tag, number, pending.no_ack, returnable)
             self._parts.consumers[number] = consumer
 
     def end_consumer(self, consumer: ChannelConsumer) -> None:
@@ -300,13 +300,12 @@ class Channel:
         raise UnsupportedError(f"{method.__doc__} is not supported", _ids(method))
 
     def _qos(self, method: m.BasicQos) -> None:
-        if method.prefetch_size:
-            raise UnsupportedError("a prefetch in octets is not supported", _ids(method))
+        """RabbitMQ's reading: `global` is for all consumers of the channel, without it for those to come."""
         self._reply(method, m.BasicQosOk())
         if method.global_:
-            self.deliveries.set_prefetch(method.prefetch_count)
+            self.deliveries.set_prefetch(method.prefetch_count, method.prefetch_size)
         else:
-            self.deliveries.consumer_prefetch = method.prefetch_count
+            self.deliveries.set_consumer_prefetch(method.prefetch_count, method.prefetch_size)
 
     def _consume(self, method: m.BasicConsume) -> None:
         consumers = self.deliveries.consumers
@@ -353,11 +352,10 @@ class Channel:
             raise
 
     def _recover(self, method: m.BasicRecover | m.BasicRecoverAsync) -> None:
-        if not method.requeue:
-            raise UnsupportedError("recovery to the same consumer is not supported", _ids(method))
-        self.deliveries.recover()
+        # §4.6: what recovery does is not to be seen before the answer.
         if isinstance(method, m.BasicRecover):
             self._parts.outbox.send(self.number, m.BasicRecoverOk())
+        self.deliveries.recover(method.requeue)
 
 
 def _ids(method: Method) -> tuple[int, int]:

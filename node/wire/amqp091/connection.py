@@ -57,6 +57,7 @@ class Connection(FrameReader):
     def tick(self, now: float) -> list[Effect]:
         """To be called at `next_deadline`, or later."""
         self._now = now
+        self._credits.tick(now)
         if now >= self._deadline:
             self._timed_out()
         elif self._heartbeats.silent(now):
@@ -69,7 +70,7 @@ class Connection(FrameReader):
 
     def next_deadline(self) -> float:
         """When `tick` has something to do, unless something else happens before; infinity for never."""
-        return min(self._deadline, self._heartbeats.next_deadline())
+        return min(self._deadline, self._heartbeats.next_deadline(), self._credits.deadline)
 
     def take_output(self) -> bytes:
         """Everything that is to be written now. May give consumers new credit: see `take_effects`."""
@@ -235,14 +236,15 @@ class Connection(FrameReader):
         else:
             channel.fail(error, ids)
 
-    def consume_ok(self, channel: int, tag: str, consumer: int) -> None:
+    def consume_ok(self, channel: int, tag: str, consumer: int, returnable: bool = True) -> None:
         """The answer to basic.consume: `consumer` is the number that deliveries will name.
 
-        The consumer has no credit before; `take_effects` then returns its first.
+        The consumer has no credit before; `take_effects` then returns its first. `returnable`: the queue
+        keeps messages until they are settled, so that they can go back to it.
         """
         found = self._channels.get(channel)
         if found is not None:
-            found.start_consumer(tag, consumer)
+            found.start_consumer(tag, consumer, returnable)
             self._resume(channel)
 
     def deliver_get(

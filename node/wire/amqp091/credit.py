@@ -5,6 +5,7 @@ is the lowest of
 
     settled + prefetch                         prefetch per consumer, unless acknowledged by itself
     received + what the channel's prefetch leaves   prefetch shared by the channel's consumers
+    received + what fits into the octets left       prefetch in octets (`octets`)
     taken + window                             what nobody has read yet must not pile up
 
 and it is what was received already while the channel's flow is stopped, deliveries are held back, or
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from node.wire.amqp091.effects import Credit
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 
 REFILL: Final = 8
 """A window is refilled when this fraction of it is used up: no need to tell every turn."""
+
+HOLD_S: Final = 0.2
+"""How long a delivery may wait for a prefetch that consumers share, before it goes back to its queue."""
 
 
 @dataclass(slots=True, eq=False)
@@ -47,15 +52,24 @@ class ChannelConsumer:
     octets: int = 0
     ended: bool = False
     """Cancelled, or gone with its channel: its limit interests nobody."""
+    returnable: bool = True
+    """What it cannot be sent may go back to its queue, which has not removed it yet."""
+    octet_limit: int = 0
+    octets_in_flight: int = 0
+    awaited_octets: int = 0
+    """The size of a message that did not fit: less room than that is none."""
 
 
 class Credits:
     """Which consumers' limits may have changed, and what the shell was told of each."""
 
-    __slots__ = ("_changed", "_limits", "_outbox", "paused")
+    __slots__ = ("_changed", "_holding", "_limits", "_outbox", "deadline", "paused")
 
     def __init__(self, limits: ConnectionLimits, outbox: Outbox):
         self.paused = False
+        self.deadline = inf
+        """When `tick` has something to do."""
+        self._holding: set[ChannelDeliveries] = set()
         self._limits = limits
         self._outbox = outbox
         self._changed: set[ChannelConsumer] = set()
@@ -65,6 +79,23 @@ class Credits:
 
     def touch_all(self, consumers: Iterable[ChannelConsumer]) -> None:
         self._changed.update(consumers)
+
+    def holds(self, deliveries: ChannelDeliveries) -> None:
+        """The channel holds deliveries that it may not send now. The time runs from the next tick on."""
+        self._holding.add(deliveries)
+        if self.deadline == inf:
+            self.deadline = 0.0
+
+    def tick(self, now: float) -> None:
+        if now < self.deadline:
+            return
+        if self.deadline == 0.0:
+            self.deadline = now + HOLD_S
+            return
+        holding, self._holding = self._holding, set()
+        self.deadline = inf
+        for deliveries in holding:
+            deliveries.give_back_held()
 
     def announce(self) -> None:
         """Emit a Credit for each consumer whose limit is another than the one told last."""
@@ -96,6 +127,8 @@ class Credits:
             allowed = consumer.settled + consumer.prefetch if consumer.prefetch else limit
             if deliveries.prefetch:
                 allowed = min(allowed, consumer.received + deliveries.room())
+            if deliveries.octets is not None:
+                allowed = min(allowed, consumer.received + deliveries.octets.messages(consumer))
             if allowed <= limit:
-                limit, refill = allowed, (0 if consumer.prefetch or deliveries.prefetch else refill)
+                limit, refill = allowed, (0 if consumer.prefetch or deliveries.limited else refill)
         return limit, refill

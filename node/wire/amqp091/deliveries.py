@@ -10,6 +10,7 @@ from node.wire.amqp091.credit import ChannelConsumer, Credits
 from node.wire.amqp091.deliver_path import encode_contents, encode_deliveries
 from node.wire.amqp091.effects import Unsettled
 from node.wire.amqp091.methods import BasicGetOk
+from node.wire.amqp091.octets import OctetWindows
 from node.wire.amqp091.outbox import Disposition, Outbox
 from node.wire.amqp091.unsettled import Taken, UnsettledDeliveries
 
@@ -26,21 +27,24 @@ class HeldDelivery(NamedTuple):
 class ChannelDeliveries:
     """What one channel sends, and what the client has not settled of it.
 
-    `prefetch` is shared by the consumers that acknowledge, 0 for no limit; `consumer_prefetch` goes
-    to the consumers that are started from now on. Consumers have no credit while anything is held,
-    so what is held is at most what was in flight between owner and front end.
+    `prefetch` is shared by the consumers that acknowledge, 0 for no limit; `consumer_prefetch` and
+    `consumer_octets` go to the consumers that are started from now on; `octets` is None unless some limit is
+    in octets. Consumers have no credit while anything is held, so what is held is at most what was in flight
+    between owner and front end. It does not stay long: see `give_back_held`.
     """
 
     __slots__ = (
         "_channel", "_credits", "_flowing", "_frame_max", "_held", "_in_flight", "_next_tag", "_outbox",
-        "consumer_prefetch", "consumers", "got", "prefetch", "redelivered", "returned", "sent_no_ack",
-        "unsettled",
+        "consumer_octets", "consumer_prefetch", "consumers", "got", "octets", "prefetch", "redelivered",
+        "returned", "sent_no_ack", "unsettled",
     )  # fmt: skip
 
     def __init__(self, channel: int, frame_max: int, outbox: Outbox, credits: Credits):
         self.consumers: dict[str, ChannelConsumer] = {}
         self.prefetch = 0
         self.consumer_prefetch = 0
+        self.consumer_octets = 0
+        self.octets: OctetWindows | None = None
         self.unsettled = UnsettledDeliveries()
         # Counted for whoever looks; acknowledged is what was sent otherwise and is not unsettled.
         self.got = self.redelivered = self.returned = self.sent_no_ack = 0
@@ -55,8 +59,11 @@ class ChannelDeliveries:
 
     # -- consumers ------------------------------------------------------------------------------
 
-    def add_consumer(self, tag: str, number: int, no_ack: bool) -> ChannelConsumer:
-        consumer = ChannelConsumer(number, tag, self._channel, self, no_ack, self.consumer_prefetch)
+    def add_consumer(self, tag: str, number: int, no_ack: bool, returnable: bool) -> ChannelConsumer:
+        consumer = ChannelConsumer(
+            number, tag, self._channel, self, no_ack, self.consumer_prefetch,
+            returnable=returnable and not no_ack, octet_limit=self.consumer_octets,
+        )  # fmt: skip
         self.consumers[tag] = consumer
         self._credits.touch(consumer)
         return consumer
@@ -94,6 +101,11 @@ class ChannelDeliveries:
         """Whether nothing more may come for now."""
         return bool(self._held) or not self._flowing
 
+    @property
+    def limited(self) -> bool:
+        """Whether the client bounds what it is sent by more than the prefetch of a consumer."""
+        return bool(self.prefetch) or self.octets is not None
+
     def room(self) -> int:
         """Deliveries that the shared prefetch leaves; of no meaning without one."""
         return max(0, self.prefetch - self._in_flight)
@@ -128,29 +140,46 @@ class ChannelDeliveries:
         self._credits.touch_all(self.consumers.values())
         self._release()
 
-    def set_prefetch(self, count: int) -> None:
-        """The limit shared by the channel's consumers, from now on."""
+    def set_consumer_prefetch(self, count: int, octets: int) -> None:
+        """The limits of the consumers that are started from now on."""
+        self.consumer_prefetch = count
+        self.consumer_octets = octets
+        if octets and self.octets is None:
+            self.octets = OctetWindows()
+
+    def set_prefetch(self, count: int, octets: int) -> None:
+        """The limits shared by the channel's consumers, from now on."""
         self.prefetch = count
+        if octets and self.octets is None:
+            self.octets = OctetWindows()
+        if self.octets is not None:
+            self.octets.channel_limit = octets
         self._credits.touch_all(self.consumers.values())
         self._release()
 
-    def _may_send(self, consumer: ChannelConsumer, count: int) -> int:
-        """How many of `count` deliveries may be sent now."""
+    def _may_send(self, consumer: ChannelConsumer, run: Run) -> int:
+        """How many messages of the run may be sent now."""
         if not self._flowing:
             return 0
-        if consumer.no_ack or not self.prefetch:
-            return count
-        return min(count, self.room())
+        if consumer.no_ack or not self.limited:
+            return run.count
+        count = min(run.count, self.room()) if self.prefetch else run.count
+        return count if self.octets is None else self.octets.fitting(consumer, run.slice(0, count))
 
     def _send_or_hold(self, delivery: HeldDelivery) -> None:
         consumer, run, first, redelivered = delivery
-        allowed = self._may_send(consumer, run.count)
+        allowed = self._may_send(consumer, run)
         if allowed:
             self._send(consumer, run.slice(0, allowed), first, redelivered)
         if allowed < run.count:
             rest = run.slice(allowed, run.count - allowed)
-            self._held.append(HeldDelivery(consumer, rest, first + allowed, redelivered))
-            self._credits.touch_all(self.consumers.values())
+            held = HeldDelivery(consumer, rest, first + allowed, redelivered)
+            if consumer.awaited_octets and consumer.returnable:
+                self._give_back(held)
+            else:
+                self._held.append(held)
+                self._credits.holds(self)
+                self._credits.touch_all(self.consumers.values())
 
     def _send(self, consumer: ChannelConsumer, run: Run, first: int, redelivered: bool) -> None:
         tag = self._next_tag
@@ -165,6 +194,8 @@ class ChannelDeliveries:
         else:
             self._in_flight += run.count
             self.unsettled.append(tag, run.count, consumer.number, first, consumer)
+            if self.octets is not None:
+                self.octets.sent(consumer, run, first)
 
     def _release(self) -> None:
         """Send what is held, as far as it may be sent now."""
@@ -176,11 +207,23 @@ class ChannelDeliveries:
         self._held.extend(held)
         self._credits.touch_all(self.consumers.values())
 
+    def give_back_held(self) -> None:
+        """What could not be sent for a while goes back: another client may have a use for it."""
+        held, self._held = self._held, deque()
+        for one in held:
+            if one.consumer.returnable:
+                self._give_back(one)
+            else:
+                self._held.append(one)
+        self._credits.touch_all(self.consumers.values())
+
     def _give_back(self, held: HeldDelivery) -> None:
-        """Not for those without acknowledgement: they left their queue before they were delivered."""
-        if not held.consumer.no_ack:
+        """Only to queues that still have them: others removed them before they were delivered."""
+        if held.consumer.returnable:
             last = held.first + held.run.count - 1
             self._outbox.settle(Disposition.UNSENT, self._channel, held.consumer.number, held.first, last)
+            # It is unsettled no more, and credit counts all that came.
+            held.consumer.settled += held.run.count
 
     # -- settling -------------------------------------------------------------------------------
 
@@ -202,11 +245,16 @@ class ChannelDeliveries:
             self._settled(Disposition.ACCEPTED, taken)
             self._release()
 
-    def recover(self) -> None:
-        """Give every unsettled delivery back to its queue."""
+    def recover(self, requeue: bool) -> None:
+        """Give every unsettled delivery back to its queue.
+
+        Without `requeue` it comes again to the consumer that had it, while there is one; what basic.get
+        took, or a consumer that was cancelled, has no recipient to come to (basic.recover).
+        """
         self.returned += self.unsettled.count
         for taken in self.unsettled.take_all():
-            self._settled(Disposition.RETURNED, taken)
+            again = not requeue and taken.consumer is not None and not taken.consumer.ended
+            self._settled(Disposition.REDELIVERED if again else Disposition.RETURNED, taken)
         self._release()
 
     def _settled(self, disposition: Disposition, taken: Taken) -> None:
@@ -217,7 +265,9 @@ class ChannelDeliveries:
         count = last - first + 1
         consumer.settled += count
         self._in_flight -= count
-        if self.prefetch:
+        if self.octets is not None:
+            self.octets.settled(consumer, first, last)
+        if self.limited:
             self._credits.touch_all(self.consumers.values())
         else:
             self._credits.touch(consumer)

@@ -84,6 +84,16 @@ class Return:
 
 
 @dataclass(frozen=True, slots=True)
+class Redeliver:
+    """The messages go back to their queue, and to nobody else before this consumer (basic.recover)."""
+
+    channel: int
+    consumer: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
 class Discard:
     """The client rejected the messages without requeue."""
 
@@ -157,6 +167,7 @@ Effect = (
     | Publish
     | Settle
     | Return
+    | Redeliver
     | Discard
     | Credit
     | Request

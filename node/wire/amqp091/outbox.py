@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from node.wire.amqp091.codec import encode_method
-from node.wire.amqp091.effects import Discard, Effect, Publish, Return, Settle
+from node.wire.amqp091.effects import Discard, Effect, Publish, Redeliver, Return, Settle
 from node.wire.amqp091.primitives import Method
 
 
@@ -17,6 +17,8 @@ class Disposition(Enum):
     RETURNED = 3
     UNSENT = 4
     """Back to the queue; the client never got it."""
+    REDELIVERED = 5
+    """Back to the queue, and from there to the consumer that had it."""
 
 
 class Outbox:
@@ -103,3 +105,5 @@ def _effect(disposition: Disposition, channel: int, consumer: int, first: int, l
             return Return(channel, consumer, first, last, delivered=True)
         case Disposition.UNSENT:
             return Return(channel, consumer, first, last, delivered=False)
+        case Disposition.REDELIVERED:
+            return Redeliver(channel, consumer, first, last)

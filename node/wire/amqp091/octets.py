@@ -1,0 +1,99 @@
+"""Prefetch in octets (§3.1.7, basic.qos prefetch-size): what unsettled message bodies may amount to.
+
+"The server will send a message in advance if it is equal to or smaller in size than the available
+prefetch size." RabbitMQ answers 540 to any prefetch-size; here it is done. A message larger than the
+whole window is sent when nothing else of the window is unsettled, or it could never be sent.
+
+Only channels that asked for such a limit have this object: deliveries of others cost nothing for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+
+from node.runs import Run
+from node.wire.amqp091.codec import FRAME
+from node.wire.amqp091.credit import ChannelConsumer
+
+_BODY_SIZE = Struct(f">{FRAME.size + 4}xQ")
+"""A content header frame up to its body size: frame header, class and weight come before."""
+
+
+class OctetWindows:
+    """The windows of a channel's consumers and, shared by all of them, of the channel; 0 for no limit.
+
+    What was delivered before the first limit was set is in no window.
+    """
+
+    __slots__ = ("_sizes", "channel_limit", "in_flight")
+
+    def __init__(self) -> None:
+        self.channel_limit = 0
+        self.in_flight = 0
+        self._sizes: dict[tuple[int, int], int] = {}
+
+    def fitting(self, consumer: ChannelConsumer, run: Run) -> int:
+        """How many messages of the run, from its first on, fit into both windows one after the other.
+
+        Once one has gone back because it did not fit, none does that was on its way behind it.
+        """
+        if consumer.awaited_octets and consumer.returnable:
+            return 0
+        mine, all_ = consumer.octets_in_flight, self.in_flight
+        for count, size in enumerate(body_sizes(run)):
+            if not (_fits(consumer.octet_limit, mine, size) and _fits(self.channel_limit, all_, size)):
+                consumer.awaited_octets = size
+                return count
+            mine += size
+            all_ += size
+        return run.count
+
+    def sent(self, consumer: ChannelConsumer, run: Run, first: int) -> None:
+        """The run was delivered, with sequence numbers from `first` on."""
+        for sequence, size in enumerate(body_sizes(run), first):
+            self._sizes[consumer.number, sequence] = size
+            consumer.octets_in_flight += size
+            self.in_flight += size
+
+    def settled(self, consumer: ChannelConsumer, first: int, last: int) -> None:
+        """The client is done with a closed range of sequence numbers."""
+        for sequence in range(first, last + 1):
+            size = self._sizes.pop((consumer.number, sequence), 0)
+            consumer.octets_in_flight -= size
+            self.in_flight -= size
+
+    def messages(self, consumer: ChannelConsumer) -> int:
+        """How many more messages to ask for, judged by the mean size of those that came.
+
+        One too many costs little: it goes back to its queue, and no more are asked for before it fits.
+        """
+        room = min(
+            _room(consumer.octet_limit, consumer.octets_in_flight),
+            _room(self.channel_limit, self.in_flight),
+        )
+        empty = not consumer.octets_in_flight and not self.in_flight
+        if room < consumer.awaited_octets and not empty:
+            return 0
+        consumer.awaited_octets = 0
+        mean = consumer.octets // consumer.received if consumer.received else room
+        return max(1, room // max(1, mean)) if room > 0 or empty else 0
+
+
+_UNLIMITED = 1 << 62
+
+
+def _room(limit: int, used: int) -> int:
+    return max(0, limit - used) if limit else _UNLIMITED
+
+
+def _fits(limit: int, used: int, size: int) -> bool:
+    return not limit or not used or used + size <= limit
+
+
+def body_sizes(run: Run) -> Iterator[int]:
+    """The size of each message's body, as its content header tells it."""
+    at = run.skip
+    for length in run.lengths if run.lengths is not None else [run.stride] * run.count:
+        yield _BODY_SIZE.unpack_from(run.raw, at)[0]
+        at += length
