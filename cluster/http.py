@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -73,10 +73,16 @@ class _ViewCollector:
 
 
 class HttpServer:
-    """Serves `/health/live`, `/health/ready`, `/metrics` and `/api/status` of one node."""
+    """Serves `/health/live`, `/health/ready`, `/metrics` and `/api/status` of one node.
 
-    def __init__(self, view: NodeView, address: Address) -> None:
+    `extend` may add more to what is served.
+    """
+
+    def __init__(
+        self, view: NodeView, address: Address, extend: Callable[[web.Application], None] | None = None
+    ) -> None:
         self._view = view
+        self._extend = extend
         self._address = address
         self._runner: web.AppRunner | None = None
         self._registry = CollectorRegistry()
@@ -97,6 +103,8 @@ class HttpServer:
                 web.get("/api/status", self._status),
             ]
         )
+        if self._extend is not None:
+            self._extend(app)
         runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
         await runner.setup()
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from cluster.broker import Broker
 from cluster.catalog_state import RestartedError
@@ -29,6 +29,7 @@ class LocalQueue:
     vhost: str
     holder: int
     auto_delete: bool
+    arguments: dict[str, Any]
     bound: bool = False
 
 
@@ -52,7 +53,11 @@ class LocalQueues:
         self._last_id += 1
         name = local_queue_name(self._broker.front_end, partition.id, self._last_id, self._random_bits(64))
         queue = LocalQueue(
-            QueueRef(name, partition.id, self._last_id, vhost), vhost, holder, declaration.auto_delete
+            QueueRef(name, partition.id, self._last_id, vhost),
+            vhost,
+            holder,
+            declaration.auto_delete,
+            declaration.arguments,
         )
         self._queues[name] = self._by_id[queue.ref.id] = queue
         self._broker.local_queues[queue.ref.id] = settings
@@ -85,6 +90,12 @@ class LocalQueues:
         if queue.holder != holder:
             raise locked(vhost, name)
         return queue.ref
+
+    def named(self, name: str) -> LocalQueue | None:
+        return self._queues.get(name)
+
+    def by_id(self, id: int) -> LocalQueue | None:
+        return self._by_id.get(id)
 
     def owns(self, queue: QueueRef) -> bool:
         return queue.id in self._by_id

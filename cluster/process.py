@@ -11,11 +11,13 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import uvloop
 
 from cluster.access import Access
+from cluster.awaiting import answered
 from cluster.broker import Broker, BrokerConfig
 from cluster.catalog import Answer
 from cluster.config import NodeConfig
@@ -23,13 +25,14 @@ from cluster.data_directory import DataDirectory
 from cluster.front_end import FrontEnd
 from cluster.hashing import HashingThreads
 from cluster.http import HttpServer
-from cluster.identity import server_properties
+from cluster.identity import server_properties, version
 from cluster.inquiry import TAG as INQUIRY_TAG
 from cluster.inquiry import Inquiry
 from cluster.local_queues import LocalQueues
 from cluster.logs import EventLog, start_logging
+from cluster.management.api import management_of
+from cluster.management.node_report import NodeReport
 from cluster.status import NodeStatus
-from node.engine.errors import Refusal
 from node.frontend.listener import Listener
 from node.wire.amqp091.limits import ConnectionLimits
 from replication.journal import DirectoryFiles, Journal, JournalConfig, JournalWriter
@@ -103,19 +106,23 @@ class NodeProcess:
         self.transport = self._make_transport()
         self.broker = self._make_broker()
         self.writer = JournalWriter(self.journal, loop.call_soon_threadsafe, self._durable, self._disk_failed)
-        local = LocalQueues(self.broker, secrets.randbits)
+        self.local_queues = LocalQueues(self.broker, secrets.randbits)
         self.hashing = HashingThreads(loop)
         self.access = Access(
             self.broker.catalog.state.access, self.submit, self.hashing, config.cluster.loopback_users
         )
-        self.front_end = FrontEnd(self.broker, local, self.access, config.cluster.default_queue_type)
+        self.front_end = FrontEnd(
+            self.broker, self.local_queues, self.access, config.cluster.default_queue_type
+        )
         limits = config.cluster.limits
         self.listener = Listener(
             self.front_end, self._connection_limits(), limits.connections, self.log, self.clock, self.wanted
         )
         self.inquiry = Inquiry(config.name, self._send, lambda: self.broker.connected)
         self.status = NodeStatus(self)
-        self.http = HttpServer(self.status, config.listen.http)
+        self.report = NodeReport(self)
+        management = management_of(self, version())
+        self.http = HttpServer(self.status, config.listen.http, management.attach)
 
     # -- parts ----------------------------------------------------------------------------------
 
@@ -239,16 +246,7 @@ class NodeProcess:
         self.wanted()
 
     async def _submitted(self, name: str, arguments: dict[str, Any]) -> None:
-        done: asyncio.Future[None] = self.loop.create_future()
-
-        def answered(_: object, refusal: Refusal | None) -> None:
-            if refusal is None:
-                done.set_result(None)
-            else:
-                done.set_exception(refusal)
-
-        self.submit(name, arguments, answered)
-        await done
+        await answered(partial(self.submit, name, arguments))
 
     async def stop(self) -> None:
         """Tell clients, give up sockets, let the journal finish what it writes."""
@@ -285,6 +283,7 @@ class NodeProcess:
         self.broker.tick(now)
         self.front_end.tick()
         self.listener.tick()
+        self.report.sampler.tick(now)
         if now >= self._next_collection:
             self._next_collection = now + COLLECT_INTERVAL_S
             self.journal.collect(COLLECT_BYTES)

@@ -94,6 +94,11 @@ class Session:
         """The virtual host of the connection; empty before it is open."""
         return self.scope.vhost
 
+    @property
+    def held_back(self) -> bool:
+        """Whether the client is not read from because it publishes faster than can be taken."""
+        return self._blocked
+
     # -- input ----------------------------------------------------------------------------------
 
     def receive(self, data: bytes) -> None:

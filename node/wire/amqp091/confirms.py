@@ -26,6 +26,11 @@ class Confirms:
         self._ahead: dict[int, int] = {}
         self._due: list[tuple[int, int, bool]] = []
 
+    @property
+    def count(self) -> int:
+        """Tags that the client was told of."""
+        return self.settled_to + sum(last - first + 1 for first, last in self._ahead.items())
+
     def add(self, first: int, last: int, positive: bool) -> None:
         """Settle a closed range of tags, none of which was settled before."""
         due = self._due

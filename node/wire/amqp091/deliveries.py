@@ -46,7 +46,8 @@ class ChannelDeliveries:
         self.consumer_octets = 0
         self.octets: OctetWindows | None = None
         self.unsettled = UnsettledDeliveries()
-        # Counted for whoever looks; acknowledged is what was sent otherwise and is not unsettled.
+        # Counted for whoever looks. What needs no acknowledgement is not in `got`; what was acknowledged is
+        # what was sent and neither that, nor unsettled, nor returned.
         self.got = self.redelivered = self.returned = self.sent_no_ack = 0
         self._channel = channel
         self._frame_max = frame_max
@@ -126,11 +127,11 @@ class ChannelDeliveries:
         """The message that basic.get asked for; `waiting` more are in the queue."""
         method = BasicGetOk(self._next_tag, redelivered, run.exchange, run.routing_key, waiting)
         self._outbox.write(encode_contents(self._channel, method, run, self._frame_max))
-        self.got += 1
         self.redelivered += redelivered
         if no_ack:
             self.sent_no_ack += 1
         else:
+            self.got += 1
             self.unsettled.append(self._next_tag, 1, link, sequence, None)
         self._next_tag += 1
 

@@ -1,0 +1,27 @@
+"""Waiting, in a coroutine, for what is answered by a callback."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from node.engine.errors import Refusal
+
+Answer = Callable[[Any, Refusal | None], None]
+
+
+async def answered(begin: Callable[[Answer], None]) -> Any:
+    """The value that `begin(answer)` answers with, at once or in a later turn. Raises its Refusal."""
+    done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def answer(value: Any, refusal: Refusal | None) -> None:
+        if done.done():
+            return
+        if refusal is None:
+            done.set_result(value)
+        else:
+            done.set_exception(refusal)
+
+    begin(answer)
+    return await done

@@ -1,0 +1,48 @@
+"""The management API of a node: every operation, and the server that answers them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from cluster.management import (
+    client_views,
+    cluster_views,
+    exchange_views,
+    health_views,
+    permission_views,
+    queue_views,
+    unsupported_views,
+    user_views,
+    vhost_views,
+)
+from cluster.management.routing import Operation
+from cluster.management.server import ManagementServer
+from cluster.management.services import Services
+
+if TYPE_CHECKING:
+    from cluster.process import NodeProcess
+
+_MODULES: Final = (
+    client_views, cluster_views, exchange_views, health_views, permission_views, queue_views,
+    unsupported_views, user_views, vhost_views,
+)  # fmt: skip
+
+OPERATIONS: Final[list[Operation]] = [
+    operation for module in _MODULES for operation in module.routes.operations
+]
+
+
+def management_of(process: NodeProcess, version: str) -> ManagementServer:
+    """The management API of a node."""
+    services = Services(
+        config=process.config,
+        version=version,
+        broker=process.broker,
+        access=process.access,
+        front_end=process.front_end,
+        inquiry=process.inquiry,
+        log=process.log,
+        readiness=process.status.readiness,
+        listening=lambda: process.status.listening,
+    )
+    return ManagementServer(services, OPERATIONS)

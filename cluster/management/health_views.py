@@ -1,0 +1,133 @@
+"""Health checks over HTTP: 200 where all is well, 503 with a reason where it is not."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from cluster.management import survey
+from cluster.management.answers import Status
+from cluster.management.call import Call
+from cluster.management.cluster_views import listeners
+from cluster.management.errors import bad_request, no_such_object
+from cluster.management.routing import Routes
+from cluster.management.services import Services
+
+routes = Routes()
+
+OK: Final = {"status": "ok"}
+PROTOCOLS: Final = {"amqp091": "amqp", "amqp0-9-1": "amqp", "amqp10": "amqp", "amqp1.0": "amqp"}
+"""Other names of what a listener is called."""
+
+UNITS: Final = ("days", "weeks", "months", "years")
+
+
+def _failed(reason: str, **more: Any) -> Status:
+    return Status(503, body={"status": "failed", "reason": reason, **more})
+
+
+@routes.on("GET", "/health/checks/alarms")
+async def check_alarms(services: Services, call: Call) -> Any:
+    """Whether any node is short of memory or disk."""
+    return OK
+
+
+@routes.on("GET", "/health/checks/local-alarms")
+async def check_local_alarms(services: Services, call: Call) -> Any:
+    """Whether this node is short of memory or disk."""
+    return OK
+
+
+@routes.on("GET", "/health/checks/virtual-hosts")
+async def check_vhosts(services: Services, call: Call) -> Any:
+    """Whether this node serves all virtual hosts."""
+    reasons = services.readiness()
+    return _failed("; ".join(reasons)) if reasons else OK
+
+
+@routes.on("GET", "/health/checks/ready-to-serve-clients")
+async def check_ready(services: Services, call: Call) -> Any:
+    """Whether clients may be sent to this node."""
+    return await check_vhosts(services, call)
+
+
+@routes.on("GET", "/health/checks/node-is-quorum-critical")
+async def check_quorum(services: Services, call: Call) -> Any:
+    """Whether some partition would be without a majority if this node were stopped."""
+    running = set(await survey.nodes(services.inquiry))
+    members = tuple(services.config.cluster.nodes)
+    if len(members) == 1:
+        return {**OK, "reason": "single node cluster"}
+    groups = {partition.replicas for partition in services.state.partitions.values()} | {members}
+    critical = sorted(
+        replicas
+        for replicas in groups
+        if services.node in replicas
+        and len(replicas) > 1
+        and len(running & set(replicas) - {services.node}) <= len(replicas) // 2
+    )
+    if not critical:
+        return OK
+    return _failed("There are quorum queues that would lose their quorum", groups=critical)
+
+
+@routes.on("GET", "/health/checks/node-is-mirror-sync-critical")
+async def check_mirrors(services: Services, call: Call) -> Any:
+    """There are no mirrors that could be out of step."""
+    return OK
+
+
+@routes.on("GET", "/health/checks/port-listener/{port}")
+async def check_port(services: Services, call: Call) -> Any:
+    """Whether this node listens on a port."""
+    if not call.path["port"].isascii() or not call.path["port"].isdigit() or len(call.path["port"]) > 5:
+        raise bad_request("Invalid port")
+    port = int(call.path["port"])
+    ports = [one["port"] for one in _active(services)]
+    if port in ports:
+        return {**OK, "port": port}
+    return _failed("No active listener", missing=port, ports=ports)
+
+
+@routes.on("GET", "/health/checks/protocol-listener/{protocol}")
+async def check_protocol(services: Services, call: Call) -> Any:
+    """Whether this node listens for a protocol."""
+    asked = call.path["protocol"]
+    protocol = PROTOCOLS.get(asked, asked)
+    protocols = [one["protocol"] for one in _active(services)]
+    if protocol in protocols:
+        return {**OK, "protocol": protocol}
+    return _failed("No active listener", missing=asked, protocols=protocols)
+
+
+def _active(services: Services) -> list[dict[str, Any]]:
+    """This node listens for clients only once it is part of the cluster."""
+    mine = listeners(services, services.node)
+    return [one for one in mine if one["protocol"] != "amqp" or services.listening()]
+
+
+@routes.on("GET", "/health/checks/certificate-expiration/{within}/{unit}")
+async def check_certificates(services: Services, call: Call) -> Any:
+    """Whether a certificate expires within so many days, weeks, months or years."""
+    if call.path["unit"] not in UNITS:
+        raise bad_request("Time unit not recognised. Supported units: days, weeks, months, years.")
+    if not call.path["within"].isdigit():
+        raise bad_request("Invalid expiration value.")
+    return OK
+
+
+@routes.on("GET", "/healthchecks/node")
+async def check_node(services: Services, call: Call) -> Any:
+    """Whether this node serves clients (RabbitMQ's older check)."""
+    reasons = services.readiness()
+    return {"status": "failed", "reason": "; ".join(reasons)} if reasons else OK
+
+
+@routes.on("GET", "/healthchecks/node/{name}")
+async def check_named_node(services: Services, call: Call) -> Any:
+    """Whether a node serves clients."""
+    name = call.path["name"]
+    if name not in services.config.cluster.nodes:
+        raise no_such_object()
+    facts = (await survey.nodes(services.inquiry)).get(name)
+    reasons = ["the node does not answer"] if facts is None else facts["reasons"]
+    return {"status": "failed", "reason": "; ".join(reasons)} if reasons else OK

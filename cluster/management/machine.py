@@ -1,0 +1,52 @@
+"""What the operating system tells of this process and its machine. Linux; elsewhere much of it is 0."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import threading
+from pathlib import Path
+from typing import Final
+
+PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+_PROC: Final = Path("/proc/self")
+
+
+def memory_used() -> int:
+    """Resident octets of this process."""
+    try:
+        return int((_PROC / "statm").read_text(encoding="ascii").split()[1]) * PAGE
+    except OSError:
+        return 0
+
+
+def memory_total() -> int:
+    """Octets of memory of the machine."""
+    return os.sysconf("SC_PHYS_PAGES") * PAGE
+
+
+def descriptors_used() -> int:
+    """File descriptors that this process has open."""
+    try:
+        return sum(1 for _ in (_PROC / "fd").iterdir())
+    except OSError:
+        return 0
+
+
+def descriptors_total() -> int:
+    """File descriptors that this process may have."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def disk_free(directory: Path) -> int:
+    """Octets that may still be written where the journal is."""
+    return shutil.disk_usage(directory).free
+
+
+def processors() -> int:
+    return os.cpu_count() or 1
+
+
+def threads() -> int:
+    return threading.active_count()

@@ -1,0 +1,171 @@
+"""Reading queues over HTTP: what the catalog defines, with what their owners tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from cluster.config import QueueType
+from cluster.definitions import PartitionKind, QueueDefinition, parse_local_queue_name
+from cluster.management import survey
+from cluster.management.answers import Rows
+from cluster.management.call import Call
+from cluster.management.errors import no_such_object
+from cluster.management.exchange_views import BINDING_ORDER, default_binding, explicit_bindings
+from cluster.management.names import visible_vhosts
+from cluster.management.queue_rows import QueueKey, QueueState
+from cluster.management.rates import DEPTH_NAMES, TALLY_NAMES, message_stats, with_rates
+from cluster.management.routing import Routes
+from cluster.management.services import Services
+from cluster.management.survey import OwnedQueue
+from node.engine.matching import Destination, DestinationKind
+
+routes = Routes()
+
+States = dict[QueueKey, OwnedQueue]
+
+
+@routes.on("GET", "/queues")
+async def list_queues(services: Services, call: Call) -> Rows:
+    """All queues."""
+    states, answered = await survey.queue_states(services.inquiry)
+    return Rows(_rows(services, set(visible_vhosts(services, call)), states, answered), paged=True)
+
+
+routes.on("GET", "/queues/{vhost}")(list_queues)
+
+
+@routes.on("GET", "/queues/{vhost}/{name}")
+async def show_queue(services: Services, call: Call) -> dict[str, Any]:
+    """One queue, with its consumers."""
+    key = (call.vhost, call.path["name"])
+    states, answered = await survey.queue_states(services.inquiry, [key])
+    row = _row_of(services, key, states, answered)
+    consumers = await survey.consumers(services.inquiry)
+    place = {"name": key[1], "vhost": key[0]}
+    return {
+        **row,
+        "consumer_details": [one for one in consumers if one["queue"] == place],
+        "incoming": [],
+        "deliveries": [],
+    }
+
+
+@routes.on("GET", "/queues/{vhost}/{name}/bindings")
+async def list_bindings_of_queue(services: Services, call: Call) -> Rows:
+    """The bindings of a queue."""
+    name = call.path["name"]
+    if (call.vhost, name) not in services.state.queues and parse_local_queue_name(name) is None:
+        raise no_such_object()
+    destination = Destination(DestinationKind.QUEUE, name)
+    explicit = explicit_bindings(services, call.vhost, destination=destination)
+    return Rows([default_binding(call.vhost, name), *explicit], BINDING_ORDER)
+
+
+def _rows(
+    services: Services, vhosts: set[str], states: States, answered: set[str]
+) -> Iterator[dict[str, Any]]:
+    for queue in list(services.state.queues.values()):
+        if queue.vhost in vhosts:
+            yield queue_row(services, queue, states.get((queue.vhost, queue.name)), answered)
+    for owned in states.values():
+        if owned.state.local is not None and owned.state.vhost in vhosts:
+            yield _local_row(owned)
+
+
+def _row_of(services: Services, key: QueueKey, states: States, answered: set[str]) -> dict[str, Any]:
+    """Raises ApiError."""
+    queue, owned = services.state.queues.get(key), states.get(key)
+    if queue is not None:
+        return queue_row(services, queue, owned, answered)
+    if owned is None:
+        raise no_such_object()
+    return _local_row(owned)
+
+
+def queue_row(
+    services: Services, queue: QueueDefinition, owned: OwnedQueue | None, answered: set[str]
+) -> dict[str, Any]:
+    """A queue of the catalog. Without an owner there is nobody to say what is in it."""
+    partition = services.state.partitions[queue.partition]
+    kind = queue_type(services, queue)
+    row = {
+        "vhost": queue.vhost,
+        **queue_definition(queue),
+        "exclusive": queue.exclusive,
+        "type": kind,
+        "node": partition.preferred if owned is None else owned.node,
+        "policy": None,
+        "operator_policy": None,
+        "effective_policy_definition": {},
+        "state": "down" if owned is None else "running",
+    }
+    if kind == "quorum":
+        online = [node for node in partition.replicas if node in answered]
+        leader = None if owned is None else owned.node
+        row |= {"leader": leader, "members": list(partition.replicas), "online": online}
+    return row if owned is None else {**row, **_contents(owned.state)}
+
+
+def queue_definition(queue: QueueDefinition) -> dict[str, Any]:
+    """As in RabbitMQ's definitions."""
+    return {
+        "name": queue.name,
+        "durable": queue.durable,
+        "auto_delete": queue.auto_delete,
+        "arguments": queue.arguments,
+    }
+
+
+def queue_type(services: Services, queue: QueueDefinition) -> QueueType:
+    """Whether the queue is replicated, or lives on one node."""
+    partition = services.state.partitions[queue.partition]
+    if partition.kind is PartitionKind.TRANSIENT:
+        return "classic"
+    if len(partition.replicas) > 1:
+        return "quorum"
+    asked = queue.arguments.get("x-queue-type", services.config.cluster.default_queue_type)
+    return "quorum" if asked == "quorum" else "classic"
+
+
+def _local_row(owned: OwnedQueue) -> dict[str, Any]:
+    """A server-named exclusive queue, which only its node knows."""
+    state = owned.state
+    declared = state.local or {}
+    return {
+        "vhost": state.vhost,
+        "name": state.name,
+        "durable": False,
+        "auto_delete": declared["auto_delete"],
+        "exclusive": True,
+        "arguments": declared["arguments"],
+        "type": "classic",
+        "node": owned.node,
+        "policy": None,
+        "operator_policy": None,
+        "effective_policy_definition": {},
+        "state": "running",
+        **_contents(state),
+    }
+
+
+def _contents(state: QueueState) -> dict[str, Any]:
+    *tally, ready, unacknowledged = state.counts
+    *tally_rates, ready_rate, unacknowledged_rate = state.rates
+    contents = {
+        **depths(ready, unacknowledged, ready_rate, unacknowledged_rate),
+        "consumers": state.consumers,
+        "message_stats": message_stats(TALLY_NAMES, tally, tally_rates),
+    }
+    if state.idle_ms:
+        at = datetime.fromtimestamp(state.idle_ms / 1000, UTC)
+        contents["idle_since"] = at.isoformat(timespec="milliseconds")
+    return contents
+
+
+def depths(ready: float, unacknowledged: float, ready_rate: float, unacknowledged_rate: float) -> Any:
+    """How many messages there are, and how fast they get more or fewer."""
+    counts = (ready + unacknowledged, ready, unacknowledged)
+    rates = (ready_rate + unacknowledged_rate, ready_rate, unacknowledged_rate)
+    return with_rates(DEPTH_NAMES, counts, rates)

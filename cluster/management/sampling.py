@@ -1,0 +1,76 @@
+"""Rates out of plain counters: every few seconds each is read, and what it grew by gives its rate.
+
+A long list of counters is read in pieces, one a tick, so that no turn of the event loop is long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+INTERVAL_S: Final = 5.0
+"""As RabbitMQ's statistics."""
+
+PIECE: Final = 256
+"""Things whose counters are read in one tick."""
+
+Counts = tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Sample:
+    """Counters and depths of one thing when they were read last, and how fast they grew, by the second.
+
+    `changed` is when they were first seen with these values.
+    """
+
+    at: float
+    counts: Counts
+    rates: tuple[float, ...]
+    changed: float
+
+    def next(self, now: float, counts: Counts) -> Sample:
+        if counts == self.counts:
+            self.at, self.rates = now, ()
+            return self
+        seconds = max(now - self.at, 1e-3)
+        rates = tuple((new - old) / seconds for new, old in zip(counts, self.counts, strict=True))
+        return Sample(now, counts, rates, now)
+
+
+class Sampler:
+    """The latest samples by key; `source` gives what there is to read now, with its key."""
+
+    def __init__(self, source: Callable[[], Iterable[tuple[Hashable, Counts]]]) -> None:
+        self._source = source
+        self._samples: dict[Hashable, Sample] = {}
+        self._reading: Iterator[tuple[Hashable, Counts]] | None = None
+        self._read: dict[Hashable, Sample] = {}
+        self._next = 0.0
+
+    def tick(self, now: float) -> None:
+        """To be called often; most calls do nothing."""
+        if self._reading is None:
+            if now < self._next:
+                return
+            self._next = now + INTERVAL_S
+            self._reading = iter(self._source())
+        piece = list(islice(self._reading, PIECE))
+        for key, counts in piece:
+            known = self._samples.get(key)
+            self._read[key] = Sample(now, counts, (), now) if known is None else known.next(now, counts)
+        if len(piece) < PIECE:
+            # What was not read this time is gone.
+            self._samples, self._read, self._reading = self._read, {}, None
+
+    def rates(self, key: Hashable, count: int) -> tuple[float, ...]:
+        """The rates of a thing with `count` counters; zeros for one that was not read twice yet."""
+        sample = self._samples.get(key)
+        return sample.rates if sample is not None and sample.rates else (0.0,) * count
+
+    def changed(self, key: Hashable) -> float | None:
+        """When the counters of a thing were last seen to change; None for one that was not read yet."""
+        sample = self._samples.get(key)
+        return None if sample is None else sample.changed

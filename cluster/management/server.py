@@ -1,0 +1,191 @@
+"""The HTTP side of the management API: who asks, for what, may they, and the answer as octets."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import json
+from collections.abc import AsyncIterator, Iterable, Sequence
+from itertools import islice
+from typing import Any, Final
+
+from aiohttp import web
+
+from cluster.management import listing
+from cluster.management.answers import Row, Rows, Status, to_json
+from cluster.management.call import Call
+from cluster.management.errors import ApiError, bad_request, no_such_object, not_authorised, refused
+from cluster.management.routing import Audience, Operation, Router
+from cluster.management.services import Services
+from node.engine.errors import Refusal
+from node.frontend.ports import Identity
+
+PREFIX: Final = "/api"
+MAX_BODY: Final = 32 * 1024 * 1024
+"""Octets of a request's body: definitions of 100,000 queues, or a message of 24 MB in base64."""
+
+PIECE: Final = 100
+"""Rows of a list that are made or written before the event loop gets its turn."""
+
+REALM: Final = 'Basic realm="quorate management"'
+
+
+class LoginError(ApiError):
+    """Nobody that this node knows; the client is asked to log in."""
+
+    def __init__(self) -> None:
+        super().__init__(401, "not_authorized", "Login failed")
+
+
+class ManagementServer:
+    """Answers everything below `/api` that is not served otherwise."""
+
+    def __init__(self, services: Services, operations: Iterable[Operation]) -> None:
+        self._services = services
+        self._router = Router(operations)
+
+    def attach(self, app: web.Application) -> None:
+        app.router.add_route("*", PREFIX, self._answer)
+        app.router.add_route("*", PREFIX + "/{path:.*}", self._answer)
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        try:
+            return await self._respond(request)
+        except Refusal as refusal:
+            return _failure(refused(refusal))
+        except ApiError as error:
+            return _failure(error)
+        except (ConnectionError, web.HTTPException, asyncio.CancelledError):
+            raise
+        except Exception as error:
+            self._services.log.error("management_failed", error, path=request.path)
+            return _failure(ApiError(500, "internal_server_error", "see the node's log"))
+
+    async def _respond(self, request: web.Request) -> web.StreamResponse:
+        found = self._router.find(request.raw_path.partition("?")[0].removeprefix(PREFIX))
+        identity = await self._identity(request)
+        if found is None:
+            raise no_such_object()
+        operations, names = found
+        method = "GET" if request.method == "HEAD" else request.method
+        operation = operations.get(method)
+        if operation is None:
+            return _other_method(request.method, operations)
+        self._check(operation, identity, names)
+        body = await self._body(request)
+        call = Call(identity, names, request.query, request.headers, body)
+        value = await operation.handler(self._services, call)
+        return await self._written(request, call, value)
+
+    # -- who ------------------------------------------------------------------------------------
+
+    async def _identity(self, request: web.Request) -> Identity:
+        """Raises LoginError."""
+        user, password = _credentials(request.headers.get("Authorization", ""))
+        answer: asyncio.Future[Identity | None] = asyncio.get_running_loop().create_future()
+
+        def authenticated(identity: Identity | None, reason: str) -> None:
+            if identity is None:
+                self._services.log.info("management_login_refused", remote=request.remote, reason=reason)
+            if not answer.done():
+                answer.set_result(identity)
+
+        self._services.access.authenticate(user, password, request.remote or "", authenticated)
+        identity = await answer
+        if identity is None:
+            raise LoginError
+        return identity
+
+    def _check(self, operation: Operation, identity: Identity, names: dict[str, str]) -> None:
+        """Raises ApiError."""
+        for audience in (Audience.MANAGEMENT, operation.audience):
+            if not audience.allows(identity.tags):
+                raise not_authorised(audience.refusal)
+        vhost = names.get("vhost")
+        if vhost is None:
+            return
+        # Flower asks for the queues of "/" in a path that ends with two slashes.
+        names["vhost"] = vhost = vhost or "/"
+        if vhost not in self._services.state.vhosts:
+            raise no_such_object()
+        sees = operation.method == "GET" and Audience.MONITORING.allows(identity.tags)
+        if not sees and not self._services.access.may_enter(identity.user, vhost):
+            raise not_authorised("User not authorised to access virtual host")
+
+    async def _body(self, request: web.Request) -> bytes:
+        body = bytearray()
+        async for piece in request.content.iter_any():
+            body += piece
+            if len(body) > MAX_BODY:
+                raise bad_request("Exceeded HTTP request body size limit")
+        return bytes(body)
+
+    # -- the answer -----------------------------------------------------------------------------
+
+    async def _written(self, request: web.Request, call: Call, value: Any) -> web.StreamResponse:
+        if isinstance(value, Status):
+            body = None if value.body is None else to_json(value.body)
+            return _json(value.status, body, value.headers)
+        if isinstance(value, Rows):
+            return await _list(request, call, value)
+        return _json(200, to_json(listing.picked(value, listing.columns_of(call.query))))
+
+
+def _credentials(header: str) -> tuple[str, str]:
+    """User and password of basic authentication (RFC 7617). Raises LoginError."""
+    kind, _, encoded = header.partition(" ")
+    try:
+        if kind.lower() != "basic":
+            raise ValueError
+        user, colon, password = base64.b64decode(encoded.strip(), validate=True).decode().partition(":")
+        if not colon:
+            raise ValueError
+    except (binascii.Error, ValueError):
+        raise LoginError from None
+    return user, password
+
+
+def _failure(error: ApiError) -> web.Response:
+    headers = {"WWW-Authenticate": REALM} if isinstance(error, LoginError) else {}
+    return _json(error.status, to_json({"error": error.error, "reason": error.reason}), headers)
+
+
+def _json(status: int, text: str | None, headers: Any = None) -> web.Response:
+    if text is None:
+        return web.Response(status=status, headers=headers)
+    return web.Response(status=status, text=text, content_type="application/json", headers=headers)
+
+
+def _other_method(method: str, operations: Any) -> web.Response:
+    allowed = sorted({*operations, "OPTIONS"} | ({"HEAD"} if "GET" in operations else set()))
+    return web.Response(status=200 if method == "OPTIONS" else 405, headers={"Allow": ", ".join(allowed)})
+
+
+# -- lists ----------------------------------------------------------------------------------------
+
+
+async def _list(request: web.Request, call: Call, value: Rows) -> web.StreamResponse:
+    """A list, or a page of it, made and written a piece at a time."""
+    page = listing.page_of(call.query) if value.paged else None
+    made = [row async for rows in _pieces(value.rows) for row in rows]
+    rows: Sequence[Row] = made
+    if page is not None:
+        loop = asyncio.get_running_loop()
+        rows = await loop.run_in_executor(None, listing.filtered, made, page)
+    rows = listing.ordered(rows, call.query, value.sort)
+    before, after = "[", "]"
+    if page is not None:
+        said, rows = listing.paged(rows, len(made), page)
+        before, after = json.dumps(said)[:-1] + ',"items":[', "]}"
+    columns = listing.columns_of(call.query)
+    written = [to_json(listing.picked(row, columns)) async for piece in _pieces(rows) for row in piece]
+    return _json(200, before + ",".join(written) + after)
+
+
+async def _pieces(rows: Iterable[Row]) -> AsyncIterator[list[Row]]:
+    left = iter(rows)
+    while piece := list(islice(left, PIECE)):
+        yield piece
+        if len(piece) == PIECE:
+            await asyncio.sleep(0)

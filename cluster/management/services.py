@@ -1,0 +1,40 @@
+"""What handlers of the management API use of the node that they run on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cluster.access import Access
+from cluster.broker import Broker
+from cluster.catalog_state import CatalogState
+from cluster.config import NodeConfig
+from cluster.front_end import FrontEnd
+from cluster.inquiry import Inquiry
+from cluster.logs import EventLog
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """One for each node."""
+
+    config: NodeConfig
+    version: str
+    broker: Broker
+    access: Access
+    front_end: FrontEnd
+    inquiry: Inquiry
+    log: EventLog
+    readiness: Callable[[], list[str]]
+    """Why clients should not be sent to this node now."""
+    listening: Callable[[], bool]
+    """Whether AMQP clients may connect."""
+
+    @property
+    def node(self) -> str:
+        return self.config.name
+
+    @property
+    def state(self) -> CatalogState:
+        """This node's replica of the catalog: to be read, not changed."""
+        return self.broker.catalog.state
