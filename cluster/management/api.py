@@ -28,7 +28,7 @@ _MODULES: Final = (
 )  # fmt: skip
 
 OPERATIONS: Final[list[Operation]] = [
-    operation for module in _MODULES for operation in module.routes.operations
+    operation for module in _MODULES for operation in module.endpoints.operations
 ]
 
 

@@ -10,10 +10,10 @@ from cluster.management.call import Call
 from cluster.management.cluster_views import shows
 from cluster.management.errors import no_such_object, not_authorised
 from cluster.management.names import visible_vhosts
-from cluster.management.routing import Audience, Routes
+from cluster.management.routing import Audience, Endpoints
 from cluster.management.services import Services
 
-routes = Routes()
+endpoints = Endpoints()
 
 CLOSED_TEXT = "Closed via management plugin"
 """What RabbitMQ tells a client whose connection somebody closes without giving a reason."""
@@ -38,27 +38,27 @@ async def _connection(services: Services, call: Call) -> dict[str, Any]:
     raise no_such_object()
 
 
-@routes.on("GET", "/connections")
+@endpoints.on("GET", "/connections")
 async def list_connections(services: Services, call: Call) -> Rows:
     """Open connections: all, or for users without the tag `monitoring` their own."""
     return Rows(await _connections(services, call), ("name",), paged=True)
 
 
-@routes.on("GET", "/vhosts/{vhost}/connections")
+@endpoints.on("GET", "/vhosts/{vhost}/connections")
 async def list_connections_of_vhost(services: Services, call: Call) -> Rows:
     """Open connections to a virtual host."""
     rows = [row for row in await _connections(services, call) if row["vhost"] == call.vhost]
     return Rows(rows, ("name",), paged=True)
 
 
-@routes.on("GET", "/connections/username/{user}")
+@endpoints.on("GET", "/connections/username/{user}")
 async def list_connections_of_user(services: Services, call: Call) -> Rows:
     """Open connections of a user."""
     rows = [row for row in await _connections(services, call) if row["user"] == call.path["user"]]
     return Rows(rows, ("name",), paged=True)
 
 
-@routes.on("DELETE", "/connections/username/{user}", Audience.ADMINISTRATOR)
+@endpoints.on("DELETE", "/connections/username/{user}", Audience.ADMINISTRATOR)
 async def close_connections_of_user(services: Services, call: Call) -> Status:
     """Close all connections of a user."""
     for row in await _connections(services, call):
@@ -67,13 +67,13 @@ async def close_connections_of_user(services: Services, call: Call) -> Status:
     return DONE
 
 
-@routes.on("GET", "/connections/{name}")
+@endpoints.on("GET", "/connections/{name}")
 async def show_connection(services: Services, call: Call) -> dict[str, Any]:
     """One connection."""
     return await _connection(services, call)
 
 
-@routes.on("DELETE", "/connections/{name}")
+@endpoints.on("DELETE", "/connections/{name}")
 async def close_connection(services: Services, call: Call) -> Status:
     """Close a connection (320); the header X-Reason is what its client is told."""
     await _close(services, call, await _connection(services, call))
@@ -93,20 +93,20 @@ async def _channels(services: Services, call: Call) -> list[dict[str, Any]]:
     return [row for row in await survey.channels(services.inquiry) if shows(call, row)]
 
 
-@routes.on("GET", "/channels")
+@endpoints.on("GET", "/channels")
 async def list_channels(services: Services, call: Call) -> Rows:
     """Open channels."""
     return Rows(await _channels(services, call), ("name",), paged=True)
 
 
-@routes.on("GET", "/vhosts/{vhost}/channels")
+@endpoints.on("GET", "/vhosts/{vhost}/channels")
 async def list_channels_of_vhost(services: Services, call: Call) -> Rows:
     """Open channels of connections to a virtual host."""
     rows = [row for row in await _channels(services, call) if row["vhost"] == call.vhost]
     return Rows(rows, ("name",), paged=True)
 
 
-@routes.on("GET", "/connections/{name}/channels")
+@endpoints.on("GET", "/connections/{name}/channels")
 async def list_channels_of_connection(services: Services, call: Call) -> Rows:
     """The channels of a connection."""
     name = (await _connection(services, call))["name"]
@@ -114,7 +114,7 @@ async def list_channels_of_connection(services: Services, call: Call) -> Rows:
     return Rows(rows, ("name",))
 
 
-@routes.on("GET", "/channels/{name}")
+@endpoints.on("GET", "/channels/{name}")
 async def show_channel(services: Services, call: Call) -> dict[str, Any]:
     """One channel, with its consumers."""
     for row in await _channels(services, call):
@@ -128,7 +128,7 @@ async def show_channel(services: Services, call: Call) -> dict[str, Any]:
 # -- consumers ------------------------------------------------------------------------------------
 
 
-@routes.on("GET", "/consumers")
+@endpoints.on("GET", "/consumers")
 async def list_consumers(services: Services, call: Call) -> Rows:
     """Consumers of queues that the user may see."""
     vhosts = set(visible_vhosts(services, call))
@@ -136,4 +136,4 @@ async def list_consumers(services: Services, call: Call) -> Rows:
     return Rows(rows, ("consumer_tag",))
 
 
-routes.on("GET", "/consumers/{vhost}")(list_consumers)
+endpoints.on("GET", "/consumers/{vhost}")(list_consumers)

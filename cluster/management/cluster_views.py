@@ -13,18 +13,18 @@ from cluster.management.names import found, sees, visible_vhosts
 from cluster.management.node_report import CHURN_NAMES, MESSAGE_NAMES
 from cluster.management.queue_views import depths
 from cluster.management.rates import added, message_stats, with_rates
-from cluster.management.routing import Audience, Routes
+from cluster.management.routing import Audience, Endpoints
 from cluster.management.sampling import INTERVAL_S
 from cluster.management.services import Services
 from cluster.management.survey import OwnedQueue
 from node.engine.exchange import ExchangeKind
 
-routes = Routes()
+endpoints = Endpoints()
 
 NodeFacts = dict[str, dict[str, Any]]
 
 
-@routes.on("GET", "/overview")
+@endpoints.on("GET", "/overview")
 async def show_overview(services: Services, call: Call) -> dict[str, Any]:
     """The cluster at a glance: versions, totals, rates, listeners."""
     facts = await survey.nodes(services.inquiry)
@@ -120,14 +120,14 @@ def contexts(services: Services, node: str) -> list[dict[str, Any]]:
 # -- nodes ----------------------------------------------------------------------------------------
 
 
-@routes.on("GET", "/nodes", Audience.MONITORING)
+@endpoints.on("GET", "/nodes", Audience.MONITORING)
 async def list_nodes(services: Services, call: Call) -> Rows:
     """All nodes of the cluster, also those that do not run."""
     facts = await survey.nodes(services.inquiry)
     return Rows([_node_row(services, node, facts.get(node)) for node in services.config.cluster.nodes])
 
 
-@routes.on("GET", "/nodes/{name}", Audience.MONITORING)
+@endpoints.on("GET", "/nodes/{name}", Audience.MONITORING)
 async def show_node(services: Services, call: Call) -> dict[str, Any]:
     """One node."""
     name = call.path["name"]
@@ -135,7 +135,7 @@ async def show_node(services: Services, call: Call) -> dict[str, Any]:
     return _node_row(services, name, (await survey.nodes(services.inquiry)).get(name))
 
 
-@routes.on("GET", "/nodes/{name}/memory", Audience.MONITORING)
+@endpoints.on("GET", "/nodes/{name}/memory", Audience.MONITORING)
 async def show_memory(services: Services, call: Call) -> dict[str, Any]:
     """How much memory a node takes."""
     facts = found((await survey.nodes(services.inquiry)).get(call.path["name"]))
@@ -178,31 +178,31 @@ def _node_row(services: Services, node: str, facts: dict[str, Any] | None) -> di
 # -- names ----------------------------------------------------------------------------------------
 
 
-@routes.on("GET", "/cluster-name")
+@endpoints.on("GET", "/cluster-name")
 async def show_cluster_name(services: Services, call: Call) -> dict[str, Any]:
     """The cluster's name."""
     return {"name": services.config.cluster.name}
 
 
-@routes.on("PUT", "/cluster-name", Audience.ADMINISTRATOR)
+@endpoints.on("PUT", "/cluster-name", Audience.ADMINISTRATOR)
 async def set_cluster_name(services: Services, call: Call) -> None:
     """Refused: the name is in every node's configuration."""
     raise ApiError(501, "not_implemented", "the cluster's name is set in the configuration: cluster.name")
 
 
-@routes.on("GET", "/whoami")
+@endpoints.on("GET", "/whoami")
 async def show_user(services: Services, call: Call) -> dict[str, Any]:
     """The user who asks."""
     return {"name": call.user, "tags": list(call.identity.tags)}
 
 
-@routes.on("GET", "/auth")
+@endpoints.on("GET", "/auth")
 async def show_authentication(services: Services, call: Call) -> dict[str, Any]:
     """How to log in: by password alone."""
     return {"oauth_enabled": False}
 
 
-@routes.on("GET", "/extensions")
+@endpoints.on("GET", "/extensions")
 async def list_extensions(services: Services, call: Call) -> Rows:
     """Extensions of the web console: none."""
     return Rows([])

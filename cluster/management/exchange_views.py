@@ -11,13 +11,13 @@ from cluster.management.call import Call
 from cluster.management.errors import no_such_object
 from cluster.management.names import exchange_name, properties_key, visible_vhosts
 from cluster.management.rates import FLOW_NAMES, with_rates
-from cluster.management.routing import Routes
+from cluster.management.routing import Endpoints
 from cluster.management.services import Services
 from cluster.management.survey import Counted
 from node.engine.exchange import DEFAULT_EXCHANGE, Exchange
 from node.engine.matching import Binding, Destination, DestinationKind
 
-routes = Routes()
+endpoints = Endpoints()
 
 BINDING_ORDER = ("vhost", "source", "destination_type", "destination", "routing_key", "properties_key")
 KINDS = {"q": DestinationKind.QUEUE, "e": DestinationKind.EXCHANGE}
@@ -29,7 +29,7 @@ Flows = dict[tuple[str, str], Counted]
 # -- exchanges ------------------------------------------------------------------------------------
 
 
-@routes.on("GET", "/exchanges")
+@endpoints.on("GET", "/exchanges")
 async def list_exchanges(services: Services, call: Call) -> Rows:
     """All exchanges."""
     flows = await survey.flows(services.inquiry)
@@ -38,10 +38,10 @@ async def list_exchanges(services: Services, call: Call) -> Rows:
     return Rows(rows, paged=True)
 
 
-routes.on("GET", "/exchanges/{vhost}")(list_exchanges)
+endpoints.on("GET", "/exchanges/{vhost}")(list_exchanges)
 
 
-@routes.on("GET", "/exchanges/{vhost}/{name}")
+@endpoints.on("GET", "/exchanges/{vhost}/{name}")
 async def show_exchange(services: Services, call: Call) -> dict[str, Any]:
     """One exchange."""
     exchange = exchange_in(services, call)
@@ -77,23 +77,23 @@ def exchange_definition(exchange: Exchange) -> dict[str, Any]:
 # -- bindings -------------------------------------------------------------------------------------
 
 
-@routes.on("GET", "/bindings")
+@endpoints.on("GET", "/bindings")
 async def list_bindings(services: Services, call: Call) -> Rows:
     """All bindings, those of queues to the default exchange included."""
     rows = (row for vhost in visible_vhosts(services, call) for row in bindings_of(services, vhost))
     return Rows(rows, BINDING_ORDER)
 
 
-routes.on("GET", "/bindings/{vhost}")(list_bindings)
+endpoints.on("GET", "/bindings/{vhost}")(list_bindings)
 
 
-@routes.on("GET", "/bindings/{vhost}/e/{source}/{kind}/{destination}")
+@endpoints.on("GET", "/bindings/{vhost}/e/{source}/{kind}/{destination}")
 async def list_bindings_between(services: Services, call: Call) -> Rows:
     """The bindings between an exchange and a queue (`q`) or another exchange (`e`)."""
     return Rows(bindings_between(services, call), BINDING_ORDER)
 
 
-@routes.on("GET", "/bindings/{vhost}/e/{source}/{kind}/{destination}/{properties}")
+@endpoints.on("GET", "/bindings/{vhost}/e/{source}/{kind}/{destination}/{properties}")
 async def show_binding(services: Services, call: Call) -> dict[str, Any]:
     """One binding, by its `properties_key`."""
     for row in bindings_between(services, call):
@@ -102,7 +102,7 @@ async def show_binding(services: Services, call: Call) -> dict[str, Any]:
     raise no_such_object()
 
 
-@routes.on("GET", "/exchanges/{vhost}/{name}/bindings/source")
+@endpoints.on("GET", "/exchanges/{vhost}/{name}/bindings/source")
 async def list_bindings_from(services: Services, call: Call) -> Rows:
     """The bindings that an exchange is the source of."""
     name = exchange_in(services, call).name
@@ -110,7 +110,7 @@ async def list_bindings_from(services: Services, call: Call) -> Rows:
     return Rows([*rows, *explicit_bindings(services, call.vhost, source=name)], BINDING_ORDER)
 
 
-@routes.on("GET", "/exchanges/{vhost}/{name}/bindings/destination")
+@endpoints.on("GET", "/exchanges/{vhost}/{name}/bindings/destination")
 async def list_bindings_to(services: Services, call: Call) -> Rows:
     """The bindings that lead to an exchange."""
     destination = Destination(DestinationKind.EXCHANGE, exchange_in(services, call).name)

@@ -9,10 +9,10 @@ from cluster.management.answers import Status
 from cluster.management.call import Call
 from cluster.management.cluster_views import listeners
 from cluster.management.errors import bad_request, no_such_object
-from cluster.management.routing import Routes
+from cluster.management.routing import Endpoints
 from cluster.management.services import Services
 
-routes = Routes()
+endpoints = Endpoints()
 
 OK: Final = {"status": "ok"}
 PROTOCOLS: Final = {"amqp091": "amqp", "amqp0-9-1": "amqp", "amqp10": "amqp", "amqp1.0": "amqp"}
@@ -25,32 +25,32 @@ def _failed(reason: str, **more: Any) -> Status:
     return Status(503, body={"status": "failed", "reason": reason, **more})
 
 
-@routes.on("GET", "/health/checks/alarms")
+@endpoints.on("GET", "/health/checks/alarms")
 async def check_alarms(services: Services, call: Call) -> Any:
     """Whether any node is short of memory or disk."""
     return OK
 
 
-@routes.on("GET", "/health/checks/local-alarms")
+@endpoints.on("GET", "/health/checks/local-alarms")
 async def check_local_alarms(services: Services, call: Call) -> Any:
     """Whether this node is short of memory or disk."""
     return OK
 
 
-@routes.on("GET", "/health/checks/virtual-hosts")
+@endpoints.on("GET", "/health/checks/virtual-hosts")
 async def check_vhosts(services: Services, call: Call) -> Any:
     """Whether this node serves all virtual hosts."""
     reasons = services.readiness()
     return _failed("; ".join(reasons)) if reasons else OK
 
 
-@routes.on("GET", "/health/checks/ready-to-serve-clients")
+@endpoints.on("GET", "/health/checks/ready-to-serve-clients")
 async def check_ready(services: Services, call: Call) -> Any:
     """Whether clients may be sent to this node."""
     return await check_vhosts(services, call)
 
 
-@routes.on("GET", "/health/checks/node-is-quorum-critical")
+@endpoints.on("GET", "/health/checks/node-is-quorum-critical")
 async def check_quorum(services: Services, call: Call) -> Any:
     """Whether some partition would be without a majority if this node were stopped."""
     running = set(await survey.nodes(services.inquiry))
@@ -70,13 +70,13 @@ async def check_quorum(services: Services, call: Call) -> Any:
     return _failed("There are quorum queues that would lose their quorum", groups=critical)
 
 
-@routes.on("GET", "/health/checks/node-is-mirror-sync-critical")
+@endpoints.on("GET", "/health/checks/node-is-mirror-sync-critical")
 async def check_mirrors(services: Services, call: Call) -> Any:
     """There are no mirrors that could be out of step."""
     return OK
 
 
-@routes.on("GET", "/health/checks/port-listener/{port}")
+@endpoints.on("GET", "/health/checks/port-listener/{port}")
 async def check_port(services: Services, call: Call) -> Any:
     """Whether this node listens on a port."""
     if not call.path["port"].isascii() or not call.path["port"].isdigit() or len(call.path["port"]) > 5:
@@ -88,7 +88,7 @@ async def check_port(services: Services, call: Call) -> Any:
     return _failed("No active listener", missing=port, ports=ports)
 
 
-@routes.on("GET", "/health/checks/protocol-listener/{protocol}")
+@endpoints.on("GET", "/health/checks/protocol-listener/{protocol}")
 async def check_protocol(services: Services, call: Call) -> Any:
     """Whether this node listens for a protocol."""
     asked = call.path["protocol"]
@@ -105,7 +105,7 @@ def _active(services: Services) -> list[dict[str, Any]]:
     return [one for one in mine if one["protocol"] != "amqp" or services.listening()]
 
 
-@routes.on("GET", "/health/checks/certificate-expiration/{within}/{unit}")
+@endpoints.on("GET", "/health/checks/certificate-expiration/{within}/{unit}")
 async def check_certificates(services: Services, call: Call) -> Any:
     """Whether a certificate expires within so many days, weeks, months or years."""
     if call.path["unit"] not in UNITS:
@@ -115,14 +115,14 @@ async def check_certificates(services: Services, call: Call) -> Any:
     return OK
 
 
-@routes.on("GET", "/healthchecks/node")
+@endpoints.on("GET", "/healthchecks/node")
 async def check_node(services: Services, call: Call) -> Any:
     """Whether this node serves clients (RabbitMQ's older check)."""
     reasons = services.readiness()
     return {"status": "failed", "reason": "; ".join(reasons)} if reasons else OK
 
 
-@routes.on("GET", "/healthchecks/node/{name}")
+@endpoints.on("GET", "/healthchecks/node/{name}")
 async def check_named_node(services: Services, call: Call) -> Any:
     """Whether a node serves clients."""
     name = call.path["name"]

@@ -12,11 +12,11 @@ from cluster.management.call import Call
 from cluster.management.errors import bad_request, no_such_object
 from cluster.management.fields import Fields
 from cluster.management.names import exchange_name, found
-from cluster.management.routing import Audience, Routes
+from cluster.management.routing import Audience, Endpoints
 from cluster.management.services import Services
 from node.engine.errors import NotFoundError
 
-routes = Routes()
+endpoints = Endpoints()
 
 RIGHTS = ("configure", "write", "read")
 TOPIC_RIGHTS = ("write", "read")
@@ -48,13 +48,13 @@ def topic_permission_rows(
 # -- permissions ----------------------------------------------------------------------------------
 
 
-@routes.on("GET", "/permissions", Audience.ADMINISTRATOR)
+@endpoints.on("GET", "/permissions", Audience.ADMINISTRATOR)
 async def list_permissions(services: Services, call: Call) -> Rows:
     """Who may do what in which virtual host."""
     return Rows(permission_rows(services), ("vhost", "user"))
 
 
-@routes.on("GET", "/permissions/{of_vhost}/{user}", Audience.ADMINISTRATOR)
+@endpoints.on("GET", "/permissions/{of_vhost}/{user}", Audience.ADMINISTRATOR)
 async def show_permission(services: Services, call: Call) -> dict[str, Any]:
     """What a user may do in a virtual host."""
     rows = permission_rows(services, call.path["of_vhost"], call.path["user"])
@@ -63,13 +63,13 @@ async def show_permission(services: Services, call: Call) -> dict[str, Any]:
     return rows[0]
 
 
-@routes.on("PUT", "/permissions/{of_vhost}/{user}", Audience.ADMINISTRATOR)
+@endpoints.on("PUT", "/permissions/{of_vhost}/{user}", Audience.ADMINISTRATOR)
 async def put_permission(services: Services, call: Call) -> Status:
     """Set the three patterns of a user in a virtual host."""
     return await _status(set_permission(services, call.path["of_vhost"], call.path["user"], call.fields()))
 
 
-@routes.on("DELETE", "/permissions/{of_vhost}/{user}", Audience.ADMINISTRATOR)
+@endpoints.on("DELETE", "/permissions/{of_vhost}/{user}", Audience.ADMINISTRATOR)
 async def delete_permission(services: Services, call: Call) -> Status:
     """Take all permissions in a virtual host from a user."""
     vhost, user = call.path["of_vhost"], call.path["user"]
@@ -97,13 +97,13 @@ async def _status(setting: Awaitable[bool]) -> Status:
 # -- topic permissions ----------------------------------------------------------------------------
 
 
-@routes.on("GET", "/topic-permissions", Audience.ADMINISTRATOR)
+@endpoints.on("GET", "/topic-permissions", Audience.ADMINISTRATOR)
 async def list_topic_permissions(services: Services, call: Call) -> Rows:
     """Which routing keys users may use at topic exchanges."""
     return Rows(topic_permission_rows(services), ("vhost", "user", "exchange"))
 
 
-@routes.on("GET", "/topic-permissions/{of_vhost}/{user}", Audience.ADMINISTRATOR)
+@endpoints.on("GET", "/topic-permissions/{of_vhost}/{user}", Audience.ADMINISTRATOR)
 async def show_topic_permissions(services: Services, call: Call) -> Rows:
     """Topic permissions of a user in a virtual host."""
     rows = topic_permission_rows(services, call.path["of_vhost"], call.path["user"])
@@ -112,20 +112,20 @@ async def show_topic_permissions(services: Services, call: Call) -> Rows:
     return Rows(rows, ("exchange",))
 
 
-@routes.on("PUT", "/topic-permissions/{of_vhost}/{user}", Audience.ADMINISTRATOR)
+@endpoints.on("PUT", "/topic-permissions/{of_vhost}/{user}", Audience.ADMINISTRATOR)
 async def put_topic_permission(services: Services, call: Call) -> Status:
     """Set the patterns of a user at one topic exchange."""
     setting = set_topic_permission(services, call.path["of_vhost"], call.path["user"], call.fields())
     return await _status(setting)
 
 
-@routes.on("DELETE", "/topic-permissions/{of_vhost}/{user}", Audience.ADMINISTRATOR)
+@endpoints.on("DELETE", "/topic-permissions/{of_vhost}/{user}", Audience.ADMINISTRATOR)
 async def delete_topic_permissions(services: Services, call: Call) -> Status:
     """Take all topic permissions in a virtual host from a user."""
     return await _clear_topic(services, call, None)
 
 
-@routes.on("DELETE", "/topic-permissions/{of_vhost}/{user}/{exchange}", Audience.ADMINISTRATOR)
+@endpoints.on("DELETE", "/topic-permissions/{of_vhost}/{user}/{exchange}", Audience.ADMINISTRATOR)
 async def delete_topic_permission(services: Services, call: Call) -> Status:
     """Take the topic permissions at one exchange from a user."""
     return await _clear_topic(services, call, exchange_name(call.path["exchange"]))

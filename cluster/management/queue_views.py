@@ -16,27 +16,27 @@ from cluster.management.exchange_views import BINDING_ORDER, default_binding, ex
 from cluster.management.names import visible_vhosts
 from cluster.management.queue_rows import QueueKey, QueueState
 from cluster.management.rates import DEPTH_NAMES, TALLY_NAMES, message_stats, with_rates
-from cluster.management.routing import Routes
+from cluster.management.routing import Endpoints
 from cluster.management.services import Services
 from cluster.management.survey import OwnedQueue
 from node.engine.matching import Destination, DestinationKind
 
-routes = Routes()
+endpoints = Endpoints()
 
 States = dict[QueueKey, OwnedQueue]
 
 
-@routes.on("GET", "/queues")
+@endpoints.on("GET", "/queues")
 async def list_queues(services: Services, call: Call) -> Rows:
     """All queues."""
     states, answered = await survey.queue_states(services.inquiry)
     return Rows(_rows(services, set(visible_vhosts(services, call)), states, answered), paged=True)
 
 
-routes.on("GET", "/queues/{vhost}")(list_queues)
+endpoints.on("GET", "/queues/{vhost}")(list_queues)
 
 
-@routes.on("GET", "/queues/{vhost}/{name}")
+@endpoints.on("GET", "/queues/{vhost}/{name}")
 async def show_queue(services: Services, call: Call) -> dict[str, Any]:
     """One queue, with its consumers."""
     key = (call.vhost, call.path["name"])
@@ -52,7 +52,7 @@ async def show_queue(services: Services, call: Call) -> dict[str, Any]:
     }
 
 
-@routes.on("GET", "/queues/{vhost}/{name}/bindings")
+@endpoints.on("GET", "/queues/{vhost}/{name}/bindings")
 async def list_bindings_of_queue(services: Services, call: Call) -> Rows:
     """The bindings of a queue."""
     name = call.path["name"]

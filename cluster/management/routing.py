@@ -55,8 +55,8 @@ class Operation:
     handler: Handler
 
 
-class Routes:
-    """Collects the operations of a module: `@routes.on("GET", "/queues/{vhost}/{name}")`."""
+class Endpoints:
+    """Collects the operations of a module: `@endpoints.on("GET", "/queues/{vhost}/{name}")`."""
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []

@@ -7,10 +7,10 @@ from typing import Any, Final
 from cluster.management.answers import Rows
 from cluster.management.call import Call
 from cluster.management.errors import ApiError, no_such_object
-from cluster.management.routing import Audience, Routes
+from cluster.management.routing import Audience, Endpoints
 from cluster.management.services import Services
 
-routes = Routes()
+endpoints = Endpoints()
 
 POLICIES: Final = "policies are not supported: give each queue the arguments that it needs"
 
@@ -55,11 +55,11 @@ def _refusing(reason: str) -> Any:
 
 
 for _template, _audience in _EMPTY.items():
-    routes.on("GET", _template, _audience)(list_nothing)
+    endpoints.on("GET", _template, _audience)(list_nothing)
 for _template, _reason in _ONE.items():
-    routes.on("GET", _template)(show_nothing)
-    routes.on("DELETE", _template, Audience.POLICYMAKER)(show_nothing)
-    routes.on("PUT", _template, Audience.POLICYMAKER)(_refusing(_reason))
-routes.on("POST", "/queues/{vhost}/{name}/actions", Audience.POLICYMAKER)(
+    endpoints.on("GET", _template)(show_nothing)
+    endpoints.on("DELETE", _template, Audience.POLICYMAKER)(show_nothing)
+    endpoints.on("PUT", _template, Audience.POLICYMAKER)(_refusing(_reason))
+endpoints.on("POST", "/queues/{vhost}/{name}/actions", Audience.POLICYMAKER)(
     _refusing("there are no mirrors to synchronise")
 )

@@ -13,13 +13,13 @@ from cluster.management.errors import bad_request
 from cluster.management.fields import Fields
 from cluster.management.names import found
 from cluster.management.permission_views import permission_rows, topic_permission_rows
-from cluster.management.routing import Audience, Routes
+from cluster.management.routing import Audience, Endpoints
 from cluster.management.services import Services
 from cluster.management.vhost_views import tags_in
 from cluster.passwords import exported_hash, imported_hash
 from node.engine.errors import NotFoundError
 
-routes = Routes()
+endpoints = Endpoints()
 
 
 def user_definition(user: User) -> dict[str, Any]:
@@ -34,13 +34,13 @@ def user_definition(user: User) -> dict[str, Any]:
     }
 
 
-@routes.on("GET", "/users", Audience.ADMINISTRATOR)
+@endpoints.on("GET", "/users", Audience.ADMINISTRATOR)
 async def list_users(services: Services, call: Call) -> Rows:
     """All users."""
     return Rows([user_definition(user) for user in services.access.state.users.values()], ("name",))
 
 
-@routes.on("GET", "/users/without-permissions", Audience.ADMINISTRATOR)
+@endpoints.on("GET", "/users/without-permissions", Audience.ADMINISTRATOR)
 async def list_users_without_permissions(services: Services, call: Call) -> Rows:
     """Users who may enter no virtual host."""
     entering = {user for _, user in services.access.state.permissions}
@@ -48,26 +48,26 @@ async def list_users_without_permissions(services: Services, call: Call) -> Rows
     return Rows([user_definition(user) for user in users if user.name not in entering], ("name",))
 
 
-@routes.on("GET", "/users/{name}", Audience.ADMINISTRATOR)
+@endpoints.on("GET", "/users/{name}", Audience.ADMINISTRATOR)
 async def show_named_user(services: Services, call: Call) -> dict[str, Any]:
     """One user."""
     return user_definition(_user(services, call))
 
 
-@routes.on("PUT", "/users/{name}", Audience.ADMINISTRATOR)
+@endpoints.on("PUT", "/users/{name}", Audience.ADMINISTRATOR)
 async def put_user(services: Services, call: Call) -> Status:
     """Add a user, or replace one's password and tags."""
     return CREATED if await set_user(services, call.path["name"], call.fields()) else DONE
 
 
-@routes.on("DELETE", "/users/{name}", Audience.ADMINISTRATOR)
+@endpoints.on("DELETE", "/users/{name}", Audience.ADMINISTRATOR)
 async def delete_user(services: Services, call: Call) -> Status:
     """Delete a user with all permissions; the user's connections are closed."""
     await answered(partial(services.access.delete_user, _user(services, call).name))
     return DONE
 
 
-@routes.on("POST", "/users/bulk-delete", Audience.ADMINISTRATOR)
+@endpoints.on("POST", "/users/bulk-delete", Audience.ADMINISTRATOR)
 async def delete_users(services: Services, call: Call) -> Status:
     """Delete the users named in the list `users`."""
     names = call.fields().values.get("users")
@@ -81,13 +81,13 @@ async def delete_users(services: Services, call: Call) -> Status:
     return DONE
 
 
-@routes.on("GET", "/users/{name}/permissions", Audience.ADMINISTRATOR)
+@endpoints.on("GET", "/users/{name}/permissions", Audience.ADMINISTRATOR)
 async def list_permissions_of_user(services: Services, call: Call) -> Rows:
     """What a user may do, by virtual host."""
     return Rows(permission_rows(services, user=_user(services, call).name), ("vhost", "user"))
 
 
-@routes.on("GET", "/users/{name}/topic-permissions", Audience.ADMINISTRATOR)
+@endpoints.on("GET", "/users/{name}/topic-permissions", Audience.ADMINISTRATOR)
 async def list_topic_permissions_of_user(services: Services, call: Call) -> Rows:
     """Topic permissions of a user."""
     return Rows(topic_permission_rows(services, user=_user(services, call).name), ("vhost", "exchange"))
@@ -117,27 +117,27 @@ async def set_user(services: Services, name: str, fields: Fields) -> bool:
 # -- limits ---------------------------------------------------------------------------------------
 
 
-@routes.on("GET", "/user-limits", Audience.ADMINISTRATOR)
+@endpoints.on("GET", "/user-limits", Audience.ADMINISTRATOR)
 async def list_user_limits(services: Services, call: Call) -> Rows:
     """The limits of users who have any."""
     users = services.access.state.users.values()
     return Rows([{"user": user.name, "value": user.limits} for user in users if user.limits], ("user",))
 
 
-@routes.on("GET", "/user-limits/{name}", Audience.ADMINISTRATOR)
+@endpoints.on("GET", "/user-limits/{name}", Audience.ADMINISTRATOR)
 async def show_user_limits(services: Services, call: Call) -> Rows:
     """The limits of one user."""
     user = _user(services, call)
     return Rows([{"user": user.name, "value": user.limits}] if user.limits else [], ("user",))
 
 
-@routes.on("PUT", "/user-limits/{name}/{limit}", Audience.ADMINISTRATOR)
+@endpoints.on("PUT", "/user-limits/{name}/{limit}", Audience.ADMINISTRATOR)
 async def put_user_limit(services: Services, call: Call) -> Status:
     """Set `max-connections` or `max-channels`; a negative value lifts the limit."""
     return await _set_limit(services, call, call.fields().integer("value"))
 
 
-@routes.on("DELETE", "/user-limits/{name}/{limit}", Audience.ADMINISTRATOR)
+@endpoints.on("DELETE", "/user-limits/{name}/{limit}", Audience.ADMINISTRATOR)
 async def delete_user_limit(services: Services, call: Call) -> Status:
     """Lift a limit."""
     return await _set_limit(services, call, None)

@@ -18,16 +18,16 @@ from cluster.management.permission_views import permission_rows, topic_permissio
 from cluster.management.queue_rows import QueueState
 from cluster.management.queue_views import depths
 from cluster.management.rates import QUEUE_WIDTH, TALLY_NAMES, added, message_stats, with_rates
-from cluster.management.routing import Audience, Routes
+from cluster.management.routing import Audience, Endpoints
 from cluster.management.services import Services
 
-routes = Routes()
+endpoints = Endpoints()
 
 Totals = dict[str, dict[str, Any]]
 """What is in a virtual host and what went over its connections, by its name."""
 
 
-@routes.on("GET", "/vhosts")
+@endpoints.on("GET", "/vhosts")
 async def list_vhosts(services: Services, call: Call) -> Rows:
     """The virtual hosts that the user may see."""
     totals = await _totals(services)
@@ -36,7 +36,7 @@ async def list_vhosts(services: Services, call: Call) -> Rows:
     return Rows(rows, ("name",), paged=True)
 
 
-@routes.on("GET", "/vhosts/{name}")
+@endpoints.on("GET", "/vhosts/{name}")
 async def show_vhost(services: Services, call: Call) -> dict[str, Any]:
     """One virtual host."""
     name = call.path["name"]
@@ -46,7 +46,7 @@ async def show_vhost(services: Services, call: Call) -> dict[str, Any]:
     return _row(services, name, properties, await _totals(services))
 
 
-@routes.on("PUT", "/vhosts/{name}", Audience.ADMINISTRATOR)
+@endpoints.on("PUT", "/vhosts/{name}", Audience.ADMINISTRATOR)
 async def put_vhost(services: Services, call: Call) -> Status:
     """Add a virtual host, in which the user then has every permission, or change what is said of one."""
     new = await set_vhost(services, call.path["name"], call.fields(), call.user)
@@ -81,7 +81,7 @@ def tags_in(fields: Fields) -> list[str]:
     return [tag.strip() for tag in tags if tag.strip()]
 
 
-@routes.on("DELETE", "/vhosts/{name}", Audience.ADMINISTRATOR)
+@endpoints.on("DELETE", "/vhosts/{name}", Audience.ADMINISTRATOR)
 async def delete_vhost(services: Services, call: Call) -> Status:
     """Delete a virtual host with everything in it; its connections are closed."""
     name = call.path["name"]
@@ -90,14 +90,14 @@ async def delete_vhost(services: Services, call: Call) -> Status:
     return DONE
 
 
-@routes.on("GET", "/vhosts/{name}/permissions", Audience.ADMINISTRATOR)
+@endpoints.on("GET", "/vhosts/{name}/permissions", Audience.ADMINISTRATOR)
 async def list_permissions_in_vhost(services: Services, call: Call) -> Rows:
     """Who may do what in a virtual host."""
     found(services.access.state.vhosts.get(call.path["name"]))
     return Rows(permission_rows(services, vhost=call.path["name"]), ("vhost", "user"))
 
 
-@routes.on("GET", "/vhosts/{name}/topic-permissions", Audience.ADMINISTRATOR)
+@endpoints.on("GET", "/vhosts/{name}/topic-permissions", Audience.ADMINISTRATOR)
 async def list_topic_permissions_in_vhost(services: Services, call: Call) -> Rows:
     """Topic permissions in a virtual host."""
     found(services.access.state.vhosts.get(call.path["name"]))
@@ -156,14 +156,14 @@ def _octets(row: dict[str, Any]) -> list[float]:
 # -- limits ---------------------------------------------------------------------------------------
 
 
-@routes.on("GET", "/vhost-limits", Audience.ADMINISTRATOR)
+@endpoints.on("GET", "/vhost-limits", Audience.ADMINISTRATOR)
 async def list_vhost_limits(services: Services, call: Call) -> Rows:
     """The limits of virtual hosts that have any."""
     vhosts = services.access.state.vhosts.items()
     return Rows([{"vhost": name, "value": one.limits} for name, one in vhosts if one.limits], ("vhost",))
 
 
-@routes.on("GET", "/vhost-limits/{name}", Audience.ADMINISTRATOR)
+@endpoints.on("GET", "/vhost-limits/{name}", Audience.ADMINISTRATOR)
 async def show_vhost_limits(services: Services, call: Call) -> Rows:
     """The limits of one virtual host."""
     name = call.path["name"]
@@ -171,13 +171,13 @@ async def show_vhost_limits(services: Services, call: Call) -> Rows:
     return Rows([{"vhost": name, "value": properties.limits}] if properties.limits else [], ("vhost",))
 
 
-@routes.on("PUT", "/vhost-limits/{name}/{limit}", Audience.ADMINISTRATOR)
+@endpoints.on("PUT", "/vhost-limits/{name}/{limit}", Audience.ADMINISTRATOR)
 async def put_vhost_limit(services: Services, call: Call) -> Status:
     """Set `max-connections` or `max-queues`; a negative value lifts the limit."""
     return await _set_limit(services, call, call.fields().integer("value"))
 
 
-@routes.on("DELETE", "/vhost-limits/{name}/{limit}", Audience.ADMINISTRATOR)
+@endpoints.on("DELETE", "/vhost-limits/{name}/{limit}", Audience.ADMINISTRATOR)
 async def delete_vhost_limit(services: Services, call: Call) -> Status:
     """Lift a limit."""
     return await _set_limit(services, call, None)
