@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from cluster.management import (
-    client_views,
+    channel_views,
     cluster_views,
+    connection_views,
     exchange_views,
     health_views,
+    limit_views,
+    node_views,
     permission_views,
     queue_views,
     unsupported_views,
@@ -23,8 +26,8 @@ if TYPE_CHECKING:
     from cluster.process import NodeProcess
 
 _MODULES: Final = (
-    client_views, cluster_views, exchange_views, health_views, permission_views, queue_views,
-    unsupported_views, user_views, vhost_views,
+    channel_views, cluster_views, connection_views, exchange_views, health_views, limit_views, node_views,
+    permission_views, queue_views, unsupported_views, user_views, vhost_views,
 )  # fmt: skip
 
 OPERATIONS: Final[list[Operation]] = [

@@ -1,23 +1,23 @@
-"""Reading the cluster and its nodes over HTTP: overview, nodes, names, who one is."""
+"""The cluster at a glance over HTTP, its name, and who one is."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from cluster.identity import DIALECT_VERSION
 from cluster.management import survey
 from cluster.management.answers import Rows
 from cluster.management.call import Call
 from cluster.management.errors import ApiError
-from cluster.management.names import found, sees, visible_vhosts
+from cluster.management.names import sees, shows, visible_vhosts
 from cluster.management.node_report import CHURN_NAMES, MESSAGE_NAMES
+from cluster.management.node_views import contexts, exchange_types, listeners
 from cluster.management.queue_views import depths
 from cluster.management.rates import added, message_stats, with_rates
 from cluster.management.routing import Audience, Endpoints
 from cluster.management.sampling import INTERVAL_S
 from cluster.management.services import Services
 from cluster.management.survey import OwnedQueue
-from node.engine.exchange import ExchangeKind
 
 endpoints = Endpoints()
 
@@ -79,99 +79,6 @@ async def _object_totals(services: Services, call: Call, shown: list[OwnedQueue]
         "consumers": sum(one.state.consumers for one in shown),
         "exchanges": sum(1 for vhost in vhosts for _ in services.state.vhosts[vhost].exchanges),
         "queues": local + sum(queue.vhost in vhosts for queue in services.state.queues.values()),
-    }
-
-
-def shows(call: Call, row: dict[str, Any]) -> bool:
-    """Whether the user may see a connection or a channel: users see their own."""
-    return call.monitors or row["user"] == call.user
-
-
-def exchange_types() -> list[dict[str, Any]]:
-    return [
-        {"name": kind.value, "description": f"AMQP {kind.value} exchange", "enabled": True}
-        for kind in ExchangeKind
-    ]
-
-
-def listeners(services: Services, node: str) -> list[dict[str, Any]]:
-    """Where a node listens, as the cluster's configuration says."""
-    member = services.config.cluster.nodes[node]
-    ports = (("amqp", member.amqp), ("clustering", member.peers), ("http", member.http))
-    return [
-        {"node": node, "protocol": protocol, "ip_address": address.host, "port": address.port}
-        for protocol, address in ports
-    ]
-
-
-def contexts(services: Services, node: str) -> list[dict[str, Any]]:
-    address = services.config.cluster.nodes[node].http
-    return [
-        {
-            "node": node,
-            "description": "quorate management",
-            "path": "/",
-            "ip": address.host,
-            "port": str(address.port),
-        }
-    ]
-
-
-# -- nodes ----------------------------------------------------------------------------------------
-
-
-@endpoints.on("GET", "/nodes", Audience.MONITORING)
-async def list_nodes(services: Services, call: Call) -> Rows:
-    """All nodes of the cluster, also those that do not run."""
-    facts = await survey.nodes(services.inquiry)
-    return Rows([_node_row(services, node, facts.get(node)) for node in services.config.cluster.nodes])
-
-
-@endpoints.on("GET", "/nodes/{name}", Audience.MONITORING)
-async def show_node(services: Services, call: Call) -> dict[str, Any]:
-    """One node."""
-    name = call.path["name"]
-    found(services.config.cluster.nodes.get(name))
-    return _node_row(services, name, (await survey.nodes(services.inquiry)).get(name))
-
-
-@endpoints.on("GET", "/nodes/{name}/memory", Audience.MONITORING)
-async def show_memory(services: Services, call: Call) -> dict[str, Any]:
-    """How much memory a node takes."""
-    facts = found((await survey.nodes(services.inquiry)).get(call.path["name"]))
-    return {"memory": {"strategy": "rss", "total": {"rss": facts["mem_used"]}}}
-
-
-_PLAIN_FACTS: Final = (
-    "os_pid", "uptime", "processors", "mem_used", "mem_limit", "fd_used", "fd_total", "sockets_used",
-    "sockets_total", "proc_used", "disk_free", "db_dir", "journal_bytes",
-)  # fmt: skip
-
-
-def _node_row(services: Services, node: str, facts: dict[str, Any] | None) -> dict[str, Any]:
-    row = {"name": node, "type": "disc", "running": facts is not None, "partitions": []}
-    if facts is None:
-        return row
-    return {
-        **row,
-        **{name: facts[name] for name in _PLAIN_FACTS},
-        "mem_alarm": False,
-        "mem_calculation_strategy": "rss",
-        "disk_free_limit": 0,
-        "disk_free_alarm": False,
-        "rates_mode": "basic",
-        "being_drained": False,
-        "ready": not facts["reasons"],
-        "exchange_types": exchange_types(),
-        "auth_mechanisms": [{"name": name, "enabled": True} for name in facts["mechanisms"]],
-        "applications": [
-            {"name": "quorate", "description": "message broker", "version": services.version},
-            {"name": "python", "description": "Python", "version": facts["python"]},
-        ],
-        "contexts": contexts(services, node),
-        "enabled_plugins": ["rabbitmq_management"],
-        "cluster_links": [],
-        **with_rates(CHURN_NAMES, facts["churn_counts"], facts["churn_rates"]),
     }
 
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 from cluster.management import survey
 from cluster.management.answers import Status
 from cluster.management.call import Call
-from cluster.management.cluster_views import listeners
 from cluster.management.errors import bad_request, no_such_object
+from cluster.management.node_views import listeners
 from cluster.management.routing import Endpoints
 from cluster.management.services import Services
 

@@ -47,6 +47,11 @@ def sees(services: Services, call: Call, vhost: str) -> bool:
     return call.monitors or services.access.may_enter(call.user, vhost)
 
 
+def shows(call: Call, row: dict[str, Any]) -> bool:
+    """Whether the user may see a connection or a channel: users see their own."""
+    return call.monitors or row["user"] == call.user
+
+
 def found(value: Any) -> Any:
     """The value, which must be there. Raises ApiError (404)."""
     if value is None:

@@ -5,28 +5,23 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import json
-from collections.abc import AsyncIterator, Iterable, Sequence
-from itertools import islice
+from collections.abc import Iterable
 from typing import Any, Final
 
 from aiohttp import web
 
-from cluster.management import listing
-from cluster.management.answers import Row, Rows, Status, to_json
+from cluster.management.answers import to_json
 from cluster.management.call import Call
 from cluster.management.errors import ApiError, bad_request, no_such_object, not_authorised, refused
 from cluster.management.routing import Audience, Operation, Router
 from cluster.management.services import Services
+from cluster.management.writing import json_response, written
 from node.engine.errors import Refusal
 from node.frontend.ports import Identity
 
 PREFIX: Final = "/api"
 MAX_BODY: Final = 32 * 1024 * 1024
 """Octets of a request's body: definitions of 100,000 queues, or a message of 24 MB in base64."""
-
-PIECE: Final = 100
-"""Rows of a list that are made or written before the event loop gets its turn."""
 
 REALM: Final = 'Basic realm="quorate management"'
 
@@ -76,7 +71,7 @@ class ManagementServer:
         body = await self._body(request)
         call = Call(identity, names, request.query, request.headers, body)
         value = await operation.handler(self._services, call)
-        return await self._written(request, call, value)
+        return await written(call, value)
 
     # -- who ------------------------------------------------------------------------------------
 
@@ -121,16 +116,6 @@ class ManagementServer:
                 raise bad_request("Exceeded HTTP request body size limit")
         return bytes(body)
 
-    # -- the answer -----------------------------------------------------------------------------
-
-    async def _written(self, request: web.Request, call: Call, value: Any) -> web.StreamResponse:
-        if isinstance(value, Status):
-            body = None if value.body is None else to_json(value.body)
-            return _json(value.status, body, value.headers)
-        if isinstance(value, Rows):
-            return await _list(request, call, value)
-        return _json(200, to_json(listing.picked(value, listing.columns_of(call.query))))
-
 
 def _credentials(header: str) -> tuple[str, str]:
     """User and password of basic authentication (RFC 7617). Raises LoginError."""
@@ -148,44 +133,9 @@ def _credentials(header: str) -> tuple[str, str]:
 
 def _failure(error: ApiError) -> web.Response:
     headers = {"WWW-Authenticate": REALM} if isinstance(error, LoginError) else {}
-    return _json(error.status, to_json({"error": error.error, "reason": error.reason}), headers)
-
-
-def _json(status: int, text: str | None, headers: Any = None) -> web.Response:
-    if text is None:
-        return web.Response(status=status, headers=headers)
-    return web.Response(status=status, text=text, content_type="application/json", headers=headers)
+    return json_response(error.status, to_json({"error": error.error, "reason": error.reason}), headers)
 
 
 def _other_method(method: str, operations: Any) -> web.Response:
     allowed = sorted({*operations, "OPTIONS"} | ({"HEAD"} if "GET" in operations else set()))
     return web.Response(status=200 if method == "OPTIONS" else 405, headers={"Allow": ", ".join(allowed)})
-
-
-# -- lists ----------------------------------------------------------------------------------------
-
-
-async def _list(request: web.Request, call: Call, value: Rows) -> web.StreamResponse:
-    """A list, or a page of it, made and written a piece at a time."""
-    page = listing.page_of(call.query) if value.paged else None
-    made = [row async for rows in _pieces(value.rows) for row in rows]
-    rows: Sequence[Row] = made
-    if page is not None:
-        loop = asyncio.get_running_loop()
-        rows = await loop.run_in_executor(None, listing.filtered, made, page)
-    rows = listing.ordered(rows, call.query, value.sort)
-    before, after = "[", "]"
-    if page is not None:
-        said, rows = listing.paged(rows, len(made), page)
-        before, after = json.dumps(said)[:-1] + ',"items":[', "]}"
-    columns = listing.columns_of(call.query)
-    written = [to_json(listing.picked(row, columns)) async for piece in _pieces(rows) for row in piece]
-    return _json(200, before + ",".join(written) + after)
-
-
-async def _pieces(rows: Iterable[Row]) -> AsyncIterator[list[Row]]:
-    left = iter(rows)
-    while piece := list(islice(left, PIECE)):
-        yield piece
-        if len(piece) == PIECE:
-            await asyncio.sleep(0)

@@ -51,7 +51,7 @@ async def list_users_without_permissions(services: Services, call: Call) -> Rows
 @endpoints.on("GET", "/users/{name}", Audience.ADMINISTRATOR)
 async def show_named_user(services: Services, call: Call) -> dict[str, Any]:
     """One user."""
-    return user_definition(_user(services, call))
+    return user_definition(user_in(services, call))
 
 
 @endpoints.on("PUT", "/users/{name}", Audience.ADMINISTRATOR)
@@ -63,7 +63,7 @@ async def put_user(services: Services, call: Call) -> Status:
 @endpoints.on("DELETE", "/users/{name}", Audience.ADMINISTRATOR)
 async def delete_user(services: Services, call: Call) -> Status:
     """Delete a user with all permissions; the user's connections are closed."""
-    await answered(partial(services.access.delete_user, _user(services, call).name))
+    await answered(partial(services.access.delete_user, user_in(services, call).name))
     return DONE
 
 
@@ -84,16 +84,16 @@ async def delete_users(services: Services, call: Call) -> Status:
 @endpoints.on("GET", "/users/{name}/permissions", Audience.ADMINISTRATOR)
 async def list_permissions_of_user(services: Services, call: Call) -> Rows:
     """What a user may do, by virtual host."""
-    return Rows(permission_rows(services, user=_user(services, call).name), ("vhost", "user"))
+    return Rows(permission_rows(services, user=user_in(services, call).name), ("vhost", "user"))
 
 
 @endpoints.on("GET", "/users/{name}/topic-permissions", Audience.ADMINISTRATOR)
 async def list_topic_permissions_of_user(services: Services, call: Call) -> Rows:
     """Topic permissions of a user."""
-    return Rows(topic_permission_rows(services, user=_user(services, call).name), ("vhost", "exchange"))
+    return Rows(topic_permission_rows(services, user=user_in(services, call).name), ("vhost", "exchange"))
 
 
-def _user(services: Services, call: Call) -> User:
+def user_in(services: Services, call: Call) -> User:
     """The user in the path. Raises ApiError."""
     user: User = found(services.access.state.users.get(call.path["name"]))
     return user
@@ -112,38 +112,3 @@ async def set_user(services: Services, name: str, fields: Fields) -> bool:
         raise bad_request(f"the password hash {error}") from None
     put = partial(services.access.put_user, name, password=password, password_hash=kept, tags=tags_in(fields))
     return bool(await answered(lambda answer: put(answer=answer)))
-
-
-# -- limits ---------------------------------------------------------------------------------------
-
-
-@endpoints.on("GET", "/user-limits", Audience.ADMINISTRATOR)
-async def list_user_limits(services: Services, call: Call) -> Rows:
-    """The limits of users who have any."""
-    users = services.access.state.users.values()
-    return Rows([{"user": user.name, "value": user.limits} for user in users if user.limits], ("user",))
-
-
-@endpoints.on("GET", "/user-limits/{name}", Audience.ADMINISTRATOR)
-async def show_user_limits(services: Services, call: Call) -> Rows:
-    """The limits of one user."""
-    user = _user(services, call)
-    return Rows([{"user": user.name, "value": user.limits}] if user.limits else [], ("user",))
-
-
-@endpoints.on("PUT", "/user-limits/{name}/{limit}", Audience.ADMINISTRATOR)
-async def put_user_limit(services: Services, call: Call) -> Status:
-    """Set `max-connections` or `max-channels`; a negative value lifts the limit."""
-    return await _set_limit(services, call, call.fields().integer("value"))
-
-
-@endpoints.on("DELETE", "/user-limits/{name}/{limit}", Audience.ADMINISTRATOR)
-async def delete_user_limit(services: Services, call: Call) -> Status:
-    """Lift a limit."""
-    return await _set_limit(services, call, None)
-
-
-async def _set_limit(services: Services, call: Call, value: int | None) -> Status:
-    user = _user(services, call).name
-    await answered(partial(services.access.set_user_limit, user, call.path["limit"], value))
-    return DONE

@@ -1,4 +1,4 @@
-"""Connections, channels and consumers over HTTP: who is there, and closing a connection."""
+"""Connections over HTTP: who is there, and closing one."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import Any
 from cluster.management import survey
 from cluster.management.answers import DONE, Rows, Status
 from cluster.management.call import Call
-from cluster.management.cluster_views import shows
 from cluster.management.errors import no_such_object, not_authorised
-from cluster.management.names import visible_vhosts
+from cluster.management.names import shows
 from cluster.management.routing import Audience, Endpoints
 from cluster.management.services import Services
 
@@ -21,14 +20,11 @@ CLOSED_TEXT = "Closed via management plugin"
 REASON_HEADER = "X-Reason"
 
 
-# -- connections ----------------------------------------------------------------------------------
-
-
 async def _connections(services: Services, call: Call) -> list[dict[str, Any]]:
     return [row for row in await survey.connections(services.inquiry) if shows(call, row)]
 
 
-async def _connection(services: Services, call: Call) -> dict[str, Any]:
+async def connection_in(services: Services, call: Call) -> dict[str, Any]:
     """The connection in the path. Raises ApiError."""
     for row in await survey.connections(services.inquiry):
         if row["name"] == call.path["name"]:
@@ -70,13 +66,13 @@ async def close_connections_of_user(services: Services, call: Call) -> Status:
 @endpoints.on("GET", "/connections/{name}")
 async def show_connection(services: Services, call: Call) -> dict[str, Any]:
     """One connection."""
-    return await _connection(services, call)
+    return await connection_in(services, call)
 
 
 @endpoints.on("DELETE", "/connections/{name}")
 async def close_connection(services: Services, call: Call) -> Status:
     """Close a connection (320); the header X-Reason is what its client is told."""
-    await _close(services, call, await _connection(services, call))
+    await _close(services, call, await connection_in(services, call))
     return DONE
 
 
@@ -84,56 +80,3 @@ async def _close(services: Services, call: Call, row: dict[str, Any]) -> None:
     reason = call.headers.get(REASON_HEADER, "") or CLOSED_TEXT
     services.log.info("connection_closed_by_operator", connection=row["name"], user=call.user, reason=reason)
     await survey.close_connection(services.inquiry, row["node"], row["name"], reason)
-
-
-# -- channels -------------------------------------------------------------------------------------
-
-
-async def _channels(services: Services, call: Call) -> list[dict[str, Any]]:
-    return [row for row in await survey.channels(services.inquiry) if shows(call, row)]
-
-
-@endpoints.on("GET", "/channels")
-async def list_channels(services: Services, call: Call) -> Rows:
-    """Open channels."""
-    return Rows(await _channels(services, call), ("name",), paged=True)
-
-
-@endpoints.on("GET", "/vhosts/{vhost}/channels")
-async def list_channels_of_vhost(services: Services, call: Call) -> Rows:
-    """Open channels of connections to a virtual host."""
-    rows = [row for row in await _channels(services, call) if row["vhost"] == call.vhost]
-    return Rows(rows, ("name",), paged=True)
-
-
-@endpoints.on("GET", "/connections/{name}/channels")
-async def list_channels_of_connection(services: Services, call: Call) -> Rows:
-    """The channels of a connection."""
-    name = (await _connection(services, call))["name"]
-    rows = [row for row in await _channels(services, call) if row["connection_details"]["name"] == name]
-    return Rows(rows, ("name",))
-
-
-@endpoints.on("GET", "/channels/{name}")
-async def show_channel(services: Services, call: Call) -> dict[str, Any]:
-    """One channel, with its consumers."""
-    for row in await _channels(services, call):
-        if row["name"] == call.path["name"]:
-            consumers = await survey.consumers(services.inquiry)
-            mine = [one for one in consumers if one["channel_details"]["name"] == row["name"]]
-            return {**row, "consumer_details": mine, "publishes": [], "deliveries": []}
-    raise no_such_object()
-
-
-# -- consumers ------------------------------------------------------------------------------------
-
-
-@endpoints.on("GET", "/consumers")
-async def list_consumers(services: Services, call: Call) -> Rows:
-    """Consumers of queues that the user may see."""
-    vhosts = set(visible_vhosts(services, call))
-    rows = [row for row in await survey.consumers(services.inquiry) if row["queue"]["vhost"] in vhosts]
-    return Rows(rows, ("consumer_tag",))
-
-
-endpoints.on("GET", "/consumers/{vhost}")(list_consumers)

@@ -1,0 +1,102 @@
+"""Nodes over HTTP: what each tells of itself, and where it listens."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from cluster.management import survey
+from cluster.management.answers import Rows
+from cluster.management.call import Call
+from cluster.management.names import found
+from cluster.management.node_report import CHURN_NAMES
+from cluster.management.rates import with_rates
+from cluster.management.routing import Audience, Endpoints
+from cluster.management.services import Services
+from node.engine.exchange import ExchangeKind
+
+endpoints = Endpoints()
+
+
+@endpoints.on("GET", "/nodes", Audience.MONITORING)
+async def list_nodes(services: Services, call: Call) -> Rows:
+    """All nodes of the cluster, also those that do not run."""
+    facts = await survey.nodes(services.inquiry)
+    return Rows([_node_row(services, node, facts.get(node)) for node in services.config.cluster.nodes])
+
+
+@endpoints.on("GET", "/nodes/{name}", Audience.MONITORING)
+async def show_node(services: Services, call: Call) -> dict[str, Any]:
+    """One node."""
+    name = call.path["name"]
+    found(services.config.cluster.nodes.get(name))
+    return _node_row(services, name, (await survey.nodes(services.inquiry)).get(name))
+
+
+@endpoints.on("GET", "/nodes/{name}/memory", Audience.MONITORING)
+async def show_memory(services: Services, call: Call) -> dict[str, Any]:
+    """How much memory a node takes."""
+    facts = found((await survey.nodes(services.inquiry)).get(call.path["name"]))
+    return {"memory": {"strategy": "rss", "total": {"rss": facts["mem_used"]}}}
+
+
+_PLAIN_FACTS: Final = (
+    "os_pid", "uptime", "processors", "mem_used", "mem_limit", "fd_used", "fd_total", "sockets_used",
+    "sockets_total", "proc_used", "disk_free", "db_dir", "journal_bytes",
+)  # fmt: skip
+
+
+def _node_row(services: Services, node: str, facts: dict[str, Any] | None) -> dict[str, Any]:
+    row = {"name": node, "type": "disc", "running": facts is not None, "partitions": []}
+    if facts is None:
+        return row
+    return {
+        **row,
+        **{name: facts[name] for name in _PLAIN_FACTS},
+        "mem_alarm": False,
+        "mem_calculation_strategy": "rss",
+        "disk_free_limit": 0,
+        "disk_free_alarm": False,
+        "rates_mode": "basic",
+        "being_drained": False,
+        "ready": not facts["reasons"],
+        "exchange_types": exchange_types(),
+        "auth_mechanisms": [{"name": name, "enabled": True} for name in facts["mechanisms"]],
+        "applications": [
+            {"name": "quorate", "description": "message broker", "version": services.version},
+            {"name": "python", "description": "Python", "version": facts["python"]},
+        ],
+        "contexts": contexts(services, node),
+        "enabled_plugins": ["rabbitmq_management"],
+        "cluster_links": [],
+        **with_rates(CHURN_NAMES, facts["churn_counts"], facts["churn_rates"]),
+    }
+
+
+def exchange_types() -> list[dict[str, Any]]:
+    return [
+        {"name": kind.value, "description": f"AMQP {kind.value} exchange", "enabled": True}
+        for kind in ExchangeKind
+    ]
+
+
+def listeners(services: Services, node: str) -> list[dict[str, Any]]:
+    """Where a node listens, as the cluster's configuration says."""
+    member = services.config.cluster.nodes[node]
+    ports = (("amqp", member.amqp), ("clustering", member.peers), ("http", member.http))
+    return [
+        {"node": node, "protocol": protocol, "ip_address": address.host, "port": address.port}
+        for protocol, address in ports
+    ]
+
+
+def contexts(services: Services, node: str) -> list[dict[str, Any]]:
+    address = services.config.cluster.nodes[node].http
+    return [
+        {
+            "node": node,
+            "description": "quorate management",
+            "path": "/",
+            "ip": address.host,
+            "port": str(address.port),
+        }
+    ]
