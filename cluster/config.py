@@ -58,6 +58,14 @@ class Limits(Section):
     message_max_bytes: int = Field(
         default=128 * MIB, ge=KIB, le=512 * MIB, description="Largest message body accepted, in octets."
     )
+    transaction_bytes: int = Field(
+        default=64 * MIB, ge=MIB, le=256 * MIB, description="Octets of messages in the open transactions "
+        "of one connection; beyond it is closed. A transaction of a single message may be of any size."
+    )  # fmt: skip
+    transaction_operations: int = Field(
+        default=250_000, ge=1000, le=10_000_000, description="Publishes and acknowledgements in them; "
+        "beyond the connection is closed. Those in a row that differ only in content count as one."
+    )  # fmt: skip
     handshake_timeout_s: float = Field(
         default=10.0,
         gt=0,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from cluster.access import Access
 from cluster.broker import Broker
+from cluster.commits import Attached, Commits, shares_of
 from cluster.definitions import parse_local_queue_name
 from cluster.entrance import Entrance
 from cluster.link import UNREACHABLE, Confirmation, LinkConsumer, PartitionLink
@@ -34,6 +34,7 @@ from node.frontend.ports import (
     QueueDeclaration,
     QueueRef,
     Route,
+    Settlement,
     Subscriber,
 )
 from node.frontend.traffic import ExchangeFlow
@@ -41,14 +42,6 @@ from node.runs import Run
 
 GET_LINKS: Final = 1024
 """Queues that were read with basic.get, from which on those that are gone are forgotten."""
-
-
-@dataclass(frozen=True, slots=True)
-class Attached:
-    """Where a consumer number of this front end leads."""
-
-    link: PartitionLink
-    queue: int
 
 
 class FrontEnd:
@@ -62,6 +55,7 @@ class FrontEnd:
         self.permissions: Permissions = access
         self._entrance = Entrance(broker.catalog.state, access)
         self._routes = Routes(broker, access)
+        self._commits = Commits()
         self._consumers: dict[int, Attached] = {}
         self._get_links: dict[tuple[int, int], int] = {}
         self._get_links_limit = GET_LINKS
@@ -149,6 +143,15 @@ class FrontEnd:
                 going_on = False
                 link.wait(subscriber)
         return going_on
+
+    def commit(
+        self, publishes: Sequence[tuple[Run, Route]], settled: Sequence[Settlement], answer: Done
+    ) -> None:
+        self._commits.commit(shares_of(publishes, settled, self._consumers), answer)
+
+    def still_leads(self, route: Route) -> bool:
+        assert isinstance(route, Targets)
+        return self._routes.still_leads(route)
 
     # -- the catalog ----------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from cluster.ports import GET_LINK, ConsumerTerms, Delivery, OwnerPort, Ranges
 from node.engine.operation_format import encode_discard, encode_publish, encode_return, encode_settle
@@ -24,6 +24,19 @@ WINDOW_BYTES = 16 * 1024 * 1024
 
 UNREACHABLE: Final = [404, "the node that holds the queue is down"]
 """The answer to requests for a queue on one node that is not there."""
+
+
+class Awaiting(Protocol):
+    """What waits for an operation batch."""
+
+    def committed(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Callback:
+    """Somebody to be told once the batch is committed."""
+
+    committed: Callable[[], None]
 
 
 @dataclass(slots=True)
@@ -67,7 +80,7 @@ class OperationBatch:
 
     number: int
     data: bytes
-    confirmations: list[Confirmation] = field(default_factory=list)
+    awaiting: list[Awaiting] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -104,7 +117,7 @@ class PartitionLink:
         self._requests: dict[int, PendingRequest] = {}
         self._parts: list[bytes | memoryview] = []
         self._parts_bytes = 0
-        self._confirmations: list[Confirmation] = []
+        self._awaiting: list[Awaiting] = []
         self._settled: dict[int, Ranges] = {}
         self._credits: dict[int, int] = {}
         self._waiting: list[Subscriber] = []
@@ -118,8 +131,12 @@ class PartitionLink:
         self._parts.extend(parts)
         self._parts_bytes += sum(map(len, parts))
         if confirmation is not None:
-            self._confirmations.append(confirmation)
+            self._awaiting.append(confirmation)
         self._mark_dirty(self)
+
+    def when_committed(self, callback: Callable[[], None]) -> None:
+        """Call back once all operations up to now are committed; call it right after the last of them."""
+        self._awaiting.append(Callback(callback))
 
     @property
     def full(self) -> bool:
@@ -254,10 +271,10 @@ class PartitionLink:
             return
         self._number += 1
         data = b"".join(self._parts)
-        batch = OperationBatch(self._number, data, self._confirmations)
+        batch = OperationBatch(self._number, data, self._awaiting)
         self.unacknowledged.append(batch)
         self.unacknowledged_bytes += len(data)
-        self._parts, self._parts_bytes, self._confirmations = [], 0, []
+        self._parts, self._parts_bytes, self._awaiting = [], 0, []
         if self.owner is not None:
             self.owner.operations(self._front_end, self._epoch, batch.number, data)
 
@@ -300,8 +317,8 @@ class PartitionLink:
         while unacknowledged and unacknowledged[0].number <= number:
             batch = unacknowledged.popleft()
             self.unacknowledged_bytes -= len(batch.data)
-            for confirmation in batch.confirmations:
-                confirmation.committed()
+            for one in batch.awaiting:
+                one.committed()
         if self._waiting and not self.full:
             waiting, self._waiting = self._waiting, []
             for subscriber in waiting:

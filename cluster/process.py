@@ -186,6 +186,8 @@ class NodeProcess:
             heartbeat=limits.heartbeat_s,
             handshake_timeout=limits.handshake_timeout_s,
             message_size=limits.message_max_bytes,
+            transaction_bytes=limits.transaction_bytes,
+            transaction_operations=limits.transaction_operations,
             server_properties=server_properties(
                 self.config.cluster.server_product, self.config.cluster.name, self.config.name
             ),

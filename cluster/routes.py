@@ -10,6 +10,7 @@ from cluster.access import Access
 from cluster.broker import Broker
 from cluster.definitions import parse_local_queue_name
 from cluster.link import PartitionLink
+from cluster.local_queues import FIRST_LOCAL_ID
 from node.engine.errors import AccessRefusedError, NotFoundError
 from node.engine.exchange import Exchange, ExchangeKind
 from node.frontend.permissions import Right, Scope
@@ -99,6 +100,19 @@ class Routes:
         flow = self.flows.setdefault((vhost, exchange), ExchangeFlow())
         links = tuple((self._broker.link(partition), queues) for partition, queues in known)
         return Targets(links, sum(len(queues) for _, queues in known), flow)
+
+    def still_leads(self, targets: Targets) -> bool:
+        """Whether any of the queues is there still."""
+        return any(self._is_there(link, queue) for link, queues in targets.links for queue in queues)
+
+    def _is_there(self, link: PartitionLink, queue: int) -> bool:
+        state = self._broker.catalog.state
+        if queue < FIRST_LOCAL_ID:
+            return queue in state.queues_by_id
+        # Which queues of its own another node has is not known here.
+        partition = state.partitions.get(link.partition)
+        elsewhere = partition is not None and partition.front_end != self._broker.front_end
+        return elsewhere or queue in self._broker.local_queues
 
     def _prune_flows(self) -> None:
         """Forget what was counted of exchanges that are gone by now."""

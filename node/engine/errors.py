@@ -40,6 +40,13 @@ class EntryRefusedError(Refusal):
     ends_connection = True
 
 
+class NotImplementedRefusal(Refusal):
+    """The broker cannot do this."""
+
+    code = 540
+    ends_connection = True
+
+
 class CommandInvalidError(Refusal):
     """There is no such exchange type."""
 

@@ -6,9 +6,10 @@ with the result or the refusal. Nothing here blocks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from enum import Enum
+from typing import Any, NamedTuple, Protocol
 
 from node.engine.errors import Refusal
 from node.engine.exchange import Exchange
@@ -91,6 +92,25 @@ class Entry:
     holder: int
 
 
+class Outcome(Enum):
+    """What becomes of a message that a client was given."""
+
+    ACCEPTED = 1
+    REJECTED = 2
+    """Not to be delivered again."""
+    RETURNED = 3
+    """Back to its queue."""
+
+
+class Settlement(NamedTuple):
+    """A closed range of a consumer's sequence numbers, and what becomes of it."""
+
+    consumer: int
+    first: int
+    last: int
+    outcome: Outcome
+
+
 class Subscriber(Protocol):
     """A session, as the broker sees it."""
 
@@ -152,6 +172,18 @@ class BrokerPort(Protocol):
 
         False: publish no more until `subscriber.unblocked` is called.
         """
+
+    def commit(
+        self, publishes: Sequence[tuple[Run, Route]], settled: Sequence[Settlement], answer: Done
+    ) -> None:
+        """Publish along routes that lead somewhere, and settle, as one.
+
+        Answers without a refusal once everything is durable on a majority. With one nothing has been done
+        and nothing will be: the messages that were to be settled are returned.
+        """
+
+    def still_leads(self, route: Route) -> bool:
+        """Whether a route that was found earlier leads to a queue that is there now."""
 
     def declare_exchange(self, vhost: str, exchange: Exchange, answer: Done) -> None: ...
     def delete_exchange(self, vhost: str, name: str, if_unused: bool, answer: Done) -> None: ...

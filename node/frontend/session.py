@@ -15,6 +15,7 @@ from node.frontend.permissions import IMPERSONATOR, NOWHERE
 from node.frontend.ports import BrokerPort, Got, Identity, Route
 from node.frontend.requests import Caller, Requests
 from node.frontend.traffic import Traffic
+from node.frontend.transactions import Transactions
 from node.runs import Run
 from node.wire.amqp091 import effects, methods
 from node.wire.amqp091.connection import Connection
@@ -60,6 +61,7 @@ class Session:
         self._transport = transport
         self._clock = clock
         self._requests = Requests(port, self)
+        self._transactions = Transactions(port, self)
         # Consumers by channel, cancelled ones too: what they were given may still be settled.
         self._consumers: dict[int, set[int]] = {}
         self._held_back: list[bytes] = []
@@ -68,6 +70,9 @@ class Session:
         self._full = False
         self._handlers: dict[type[effects.Effect], Callable[[Any], None]] = {
             effects.Publish: self._publish,
+            effects.HoldPublish: self._publish,
+            effects.Commit: self._transactions.commit,
+            effects.Rollback: self._transactions.roll_back,
             effects.Settle: self._settle,
             effects.Return: self._return,
             effects.Redeliver: self._redeliver,
@@ -165,20 +170,27 @@ class Session:
         self._publish_along(effect, run, route, effect.first_tag)
 
     def _publish_along(self, effect: effects.Publish, run: Run, route: Route, first_tag: int) -> None:
+        if type(effect) is effects.HoldPublish:
+            self._transactions.hold(effect.channel, run, route, effect.mandatory)
+            return
         self.traffic.published += run.count
         route.flow.published += run.count
         if route:
             if not self._port.publish(self, effect.channel, run, route, first_tag) and not self._blocked:
                 self._block()
             return
-        if effect.mandatory:
-            self.traffic.returned += run.count
-            self.connection.return_unroutable(effect.channel, run, NO_ROUTE, "NO_ROUTE")
-        else:
-            self.traffic.dropped += run.count
+        self.unroutable(effect.channel, run, effect.mandatory)
         if first_tag:
             # A message that no queue takes is confirmed at once: nothing more will happen to it.
             self.confirm(effect.channel, first_tag, first_tag + run.count - 1)
+
+    def unroutable(self, channel: int, run: Run, mandatory: bool) -> None:
+        """No queue takes the messages."""
+        if mandatory:
+            self.traffic.returned += run.count
+            self.connection.return_unroutable(channel, run, NO_ROUTE, "NO_ROUTE")
+        else:
+            self.traffic.dropped += run.count
 
     def _publish_by_headers(self, effect: effects.Publish) -> None:
         """Messages with headers of their own have routes of their own."""

@@ -59,7 +59,7 @@ def test_confirms_go_out_before_a_close() -> None:
     assert client.methods() == [m.BasicAck(2, True), m.ChannelCloseOk()]
     client = confirming(1)
     client.connection.confirm(1, 1, 2)
-    client.send((1, m.TxSelect()))
+    client.send((1, m.BasicPublish("", "q", immediate=True)))
     assert [type(method) for method in client.methods()] == [m.BasicAck, m.ConnectionClose]
 
 

@@ -84,8 +84,7 @@ def close_code(*frames: Any) -> int:
         ([encode_frame(1, 1, b"\0\x32")], 502),
         ([encode_method(1, m.QueueDeclare("q"))[:-1].replace(b"\x01q", b"\x01\0") + b"\xce"], 502),
         ([encode_frame(1, 1, b"\0\x63\0\x0a")], 540),
-        ([(1, m.TxSelect())], 540),
-        ([(1, m.TxCommit())], 540),
+        ([(1, m.BasicPublish("", "q", immediate=True))], 540),
     ],
 )
 def test_connection_exceptions(frames: list[Any], code: int) -> None:
@@ -95,11 +94,11 @@ def test_connection_exceptions(frames: list[Any], code: int) -> None:
 @pytest.mark.requirement("A5")
 def test_the_cause_is_named() -> None:
     client = opened(1)
-    client.send((1, m.TxSelect()))
+    client.send((1, m.BasicPublish("", "q", immediate=True)))
     (close,) = client.methods()
     assert isinstance(close, m.ConnectionClose)
-    assert (close.class_id, close.method_id) == (90, 10)
-    assert close.reply_text.startswith("NOT_IMPLEMENTED - tx.select")
+    assert (close.class_id, close.method_id) == (60, 40)
+    assert close.reply_text == "NOT_IMPLEMENTED - immediate=true"
 
 
 @pytest.mark.requirement("A4")
@@ -176,7 +175,7 @@ def test_both_close_at_once() -> None:
 @pytest.mark.requirement("A10")
 def test_close_ok_that_never_comes() -> None:
     client = opened(1)
-    client.send((1, m.TxSelect()))
+    client.send((1, m.BasicPublish("", "q", immediate=True)))
     assert client.connection.next_deadline() == client.now + 10
     assert client.tick(9) == []
     assert [type(effect) for effect in client.tick(1)] == [e.Log, e.CloseSocket]

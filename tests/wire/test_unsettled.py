@@ -72,4 +72,4 @@ def test_consecutive_deliveries_are_one_run() -> None:
     for tag in range(1, 1001):
         unsettled.append(tag, 1, 1, tag + 7, None)
     assert len(unsettled._runs) == 1
-    assert unsettled.take_up_to(600) == [Taken(1, 8, 607, None)]
+    assert unsettled.take_up_to(600) == [Taken(1, 8, 607, None, 1)]

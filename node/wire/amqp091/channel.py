@@ -22,6 +22,7 @@ from node.wire.amqp091.credit import ChannelConsumer, Credits
 from node.wire.amqp091.deliveries import ChannelDeliveries
 from node.wire.amqp091.effects import ChannelClosed, Log, Publish, Request, Unsettled
 from node.wire.amqp091.errors import (
+    ChannelModeError,
     ChannelNumberError,
     Failure,
     NoQueueDeclaredError,
@@ -30,7 +31,6 @@ from node.wire.amqp091.errors import (
     UnexpectedFrameError,
     UnexpectedMethodError,
     UnknownDeliveryTagError,
-    UnsupportedError,
 )
 from node.wire.amqp091.incoming import IncomingContent
 from node.wire.amqp091.limits import ConnectionLimits
@@ -39,6 +39,7 @@ from node.wire.amqp091.primitives import SHORT, Method
 from node.wire.amqp091.properties import PropertyChecks
 from node.wire.amqp091.publish_path import PUBLISH_IDS, PublishPath
 from node.wire.amqp091.replies import reply_text
+from node.wire.amqp091.transaction import ChannelTransaction, TransactionLoad
 
 
 class ChannelState(Enum):
@@ -61,6 +62,10 @@ class ConnectionParts:
     consumers: dict[int, ChannelConsumer] = field(default_factory=dict)
     unfinished_bytes: int = 0
     """Octets of contents that have not come completely."""
+    load: TransactionLoad = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.load = TransactionLoad(self.limits)
 
 
 class Channel:
@@ -153,6 +158,9 @@ class Channel:
         """A run of complete messages came in."""
         first = 0
         self.published += run.count
+        if self.deliveries.transaction is not None:
+            self.deliveries.transaction.publish(run, mandatory)
+            return
         if self.confirming:
             first = self._next_tag
             self._next_tag += run.count
@@ -198,6 +206,8 @@ class Channel:
 
     def _stop(self) -> Unsettled:
         self.drop_content()
+        if self.deliveries.transaction is not None:
+            self.deliveries.transaction.roll_back()
         for consumer in self.deliveries.consumers.values():
             del self._parts.consumers[consumer.number]
         return self.deliveries.close()
@@ -235,6 +245,8 @@ class Channel:
             self._parts.outbox.send(self.number, method)
         if isinstance(method, m.QueueDeclareOk):
             self._last_queue = method.queue
+        elif isinstance(method, m.TxCommitOk) and self.deliveries.transaction is not None:
+            self.deliveries.transaction.committed()
         return pending
 
     def start_consumer(self, tag: str, number: int, returnable: bool) -> None:
@@ -292,12 +304,31 @@ class Channel:
         self._reply(method, m.AccessRequestOk())
 
     def _confirm_select(self, method: m.ConfirmSelect) -> None:
+        if self.deliveries.transaction is not None:
+            raise ChannelModeError("cannot switch from tx to confirm mode", _ids(method))
         self.confirming = True
         self._reply(method, m.ConfirmSelectOk())
 
-    def _transaction(self, method: Method) -> None:
-        """The place of class tx (A19)."""
-        raise UnsupportedError(f"{method.__doc__} is not supported", _ids(method))
+    def _tx_select(self, method: m.TxSelect) -> None:
+        parts, deliveries = self._parts, self.deliveries
+        if self.confirming:
+            raise ChannelModeError("cannot switch from confirm to tx mode", _ids(method))
+        if deliveries.transaction is None:
+            deliveries.transaction = ChannelTransaction(self.number, parts.outbox, deliveries, parts.load)
+        self._reply(method, m.TxSelectOk())
+
+    def _tx_commit(self, method: m.TxCommit) -> None:
+        self._selected(method).commit()
+        self.pending = method
+
+    def _tx_rollback(self, method: m.TxRollback) -> None:
+        self._selected(method).roll_back()
+        self._reply(method, m.TxRollbackOk())
+
+    def _selected(self, method: Method) -> ChannelTransaction:
+        if self.deliveries.transaction is None:
+            raise ChannelModeError("channel is not transactional", _ids(method))
+        return self.deliveries.transaction
 
     def _qos(self, method: m.BasicQos) -> None:
         """RabbitMQ's reading: `global` is for all consumers of the channel, without it for those to come."""
@@ -396,7 +427,7 @@ _HANDLERS: Final[dict[type[Method], Callable[[Channel, Any], None]]] = {
     m.BasicRecover: Channel._recover,
     m.BasicRecoverAsync: Channel._recover,
     m.ConfirmSelect: Channel._confirm_select,
-    m.TxSelect: Channel._transaction,
-    m.TxCommit: Channel._transaction,
-    m.TxRollback: Channel._transaction,
+    m.TxSelect: Channel._tx_select,
+    m.TxCommit: Channel._tx_commit,
+    m.TxRollback: Channel._tx_rollback,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from node.runs import Run
@@ -12,6 +13,7 @@ from node.wire.amqp091.effects import Unsettled
 from node.wire.amqp091.methods import BasicGetOk
 from node.wire.amqp091.octets import OctetWindows
 from node.wire.amqp091.outbox import Disposition, Outbox
+from node.wire.amqp091.transaction import ChannelTransaction
 from node.wire.amqp091.unsettled import Taken, UnsettledDeliveries
 
 
@@ -36,7 +38,7 @@ class ChannelDeliveries:
     __slots__ = (
         "_channel", "_credits", "_flowing", "_frame_max", "_held", "_in_flight", "_next_tag", "_outbox",
         "consumer_octets", "consumer_prefetch", "consumers", "got", "octets", "prefetch", "redelivered",
-        "returned", "sent_no_ack", "unsettled",
+        "returned", "sent_no_ack", "transaction", "unsettled",
     )  # fmt: skip
 
     def __init__(self, channel: int, frame_max: int, outbox: Outbox, credits: Credits):
@@ -46,6 +48,7 @@ class ChannelDeliveries:
         self.consumer_octets = 0
         self.octets: OctetWindows | None = None
         self.unsettled = UnsettledDeliveries()
+        self.transaction: ChannelTransaction | None = None
         # Counted for whoever looks. What needs no acknowledgement is not in `got`; what was acknowledged is
         # what was sent and neither that, nor unsettled, nor returned.
         self.got = self.redelivered = self.returned = self.sent_no_ack = 0
@@ -229,41 +232,53 @@ class ChannelDeliveries:
     # -- settling -------------------------------------------------------------------------------
 
     def settle(self, disposition: Disposition, tag: int, multiple: bool) -> None:
-        """Raises UnknownDeliveryTagError."""
-        before = self.unsettled.count
-        if multiple:
-            for taken in self.unsettled.take_up_to(tag):
-                self._settled(disposition, taken)
-        else:
-            self._settled(disposition, self.unsettled.take(tag))
-        if disposition is not Disposition.ACCEPTED:
-            self.returned += before - self.unsettled.count
+        """Raises UnknownDeliveryTagError, and ResourceExhaustedError where a transaction grows too large."""
+        taken = self.unsettled.take_up_to(tag) if multiple else (self.unsettled.take(tag),)
+        if self.transaction is not None:
+            self.transaction.settle(disposition, taken)
+            return
+        for one in taken:
+            self._settle(disposition, one)
         self._release()
 
     def accept_row(self, first: int, last: int) -> None:
-        """Accept consecutive tags; raises UnknownDeliveryTagError at the first that is none."""
-        for taken in self.unsettled.take_row(first, last):
-            self._settled(Disposition.ACCEPTED, taken)
+        """Accept consecutive tags; raises UnknownDeliveryTagError at the first that is none, as `settle`."""
+        row = self.unsettled.take_row(first, last)
+        if self.transaction is not None:
+            self.transaction.settle(Disposition.ACCEPTED, row)
+            return
+        for taken in row:
+            self._settle(Disposition.ACCEPTED, taken)
             self._release()
 
     def recover(self, requeue: bool) -> None:
-        """Give every unsettled delivery back to its queue.
+        """Give every unsettled delivery back to its queue; no transaction covers that.
 
         Without `requeue` it comes again to the consumer that had it, while there is one; what basic.get
         took, or a consumer that was cancelled, has no recipient to come to (basic.recover).
         """
-        self.returned += self.unsettled.count
         for taken in self.unsettled.take_all():
             again = not requeue and taken.consumer is not None and not taken.consumer.ended
-            self._settled(Disposition.REDELIVERED if again else Disposition.RETURNED, taken)
+            self._settle(Disposition.REDELIVERED if again else Disposition.RETURNED, taken)
         self._release()
 
-    def _settled(self, disposition: Disposition, taken: Taken) -> None:
-        link, first, last, consumer = taken
-        self._outbox.settle(disposition, self._channel, link, first, last)
+    def settled(self, done: Iterable[tuple[Disposition, Taken]]) -> None:
+        """The shell has settled these on its own."""
+        for disposition, taken in done:
+            self._count(disposition, taken)
+        self._release()
+
+    def _settle(self, disposition: Disposition, taken: Taken) -> None:
+        self._outbox.settle(disposition, self._channel, taken.link, taken.first, taken.last)
+        self._count(disposition, taken)
+
+    def _count(self, disposition: Disposition, taken: Taken) -> None:
+        _, first, last, consumer, _ = taken
+        count = last - first + 1
+        if disposition is not Disposition.ACCEPTED:
+            self.returned += count
         if consumer is None:
             return
-        count = last - first + 1
         consumer.settled += count
         self._in_flight -= count
         if self.octets is not None:

@@ -103,6 +103,33 @@ class Discard:
     last: int
 
 
+Settlement = Settle | Return | Redeliver | Discard
+
+
+@dataclass(frozen=True, slots=True)
+class HoldPublish(Publish):
+    """Route a run of the channel's transaction now, and publish it when the transaction is committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Publish what the channel's transaction holds, and settle these, as one: all of it or nothing.
+
+    Answer with `reply` or `fail`; the channel takes no further frames until then. Where nothing is
+    done the shell returns the deliveries to their queues: the channel ends, and knows them no more.
+    """
+
+    channel: int
+    settled: list[Settlement]
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback:
+    """Forget what the channel's transaction holds. There is no answer."""
+
+    channel: int
+
+
 @dataclass(frozen=True, slots=True)
 class Credit:
     """The consumer takes `limit` messages in all since it began; a lower limit than before revokes credit."""
@@ -169,6 +196,9 @@ Effect = (
     | Return
     | Redeliver
     | Discard
+    | HoldPublish
+    | Commit
+    | Rollback
     | Credit
     | Request
     | ChannelClosed

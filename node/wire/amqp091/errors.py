@@ -75,6 +75,12 @@ class ExpirationError(ChannelException):
     code = 406
 
 
+class ChannelModeError(ChannelException):
+    """The method does not fit the mode that the channel is in: transactions, confirms or neither."""
+
+    code = 406
+
+
 class ConnectionForcedError(ConnectionException):
     """The operator, or a shutdown, closes the connection."""
 

@@ -39,6 +39,10 @@ class ConnectionLimits:
     """Largest body of a message."""
     unfinished_bytes: int = 256 * 1024 * 1024
     """Contents of a connection of which some body frames have not come yet."""
+    transaction_bytes: int = 64 * 1024 * 1024
+    """Contents in the open transactions of a connection; a single message is always taken."""
+    transaction_operations: int = 250_000
+    """Publishes and settlements in the open transactions of a connection; alike neighbours count as one."""
     parked_bytes: int = 1024 * 1024
     """Frames that wait for the answer to a request; beyond it the connection is `paused`."""
     delivery_window: int = 2000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from node.wire.amqp091.codec import encode_method
-from node.wire.amqp091.effects import Discard, Effect, Publish, Redeliver, Return, Settle
+from node.wire.amqp091.effects import Discard, Effect, Publish, Redeliver, Return, Settle, Settlement
 from node.wire.amqp091.primitives import Method
 
 
@@ -79,7 +79,7 @@ class Outbox:
         settled, self._settled = self._settled, {}
         for (disposition, channel, consumer), ranges in settled.items():
             for first, last in merged(ranges):
-                self._effects.append(_effect(disposition, channel, consumer, first, last))
+                self._effects.append(settlement(disposition, channel, consumer, first, last))
 
 
 def merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -95,7 +95,8 @@ def merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return joined
 
 
-def _effect(disposition: Disposition, channel: int, consumer: int, first: int, last: int) -> Effect:
+def settlement(disposition: Disposition, channel: int, consumer: int, first: int, last: int) -> Settlement:
+    """What the shell is to do with a closed range of sequence numbers."""
     match disposition:
         case Disposition.ACCEPTED:
             return Settle(channel, consumer, first, last)

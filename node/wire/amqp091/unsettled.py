@@ -7,7 +7,7 @@ a binary search and, where it splits a run, an insertion.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple
@@ -36,12 +36,13 @@ class TagRun:
 
 
 class Taken(NamedTuple):
-    """Deliveries that are settled now: the closed range of their sequence numbers."""
+    """Deliveries that are settled now: the closed range of their sequence numbers, and their first tag."""
 
     link: int
     first: int
     last: int
     consumer: ChannelConsumer | None
+    tag: int
 
 
 class UnsettledDeliveries:
@@ -70,6 +71,16 @@ class UnsettledDeliveries:
                 return
         self._runs.append(TagRun(tag, count, link, sequence, consumer))
 
+    def restore(self, taken: Iterable[Taken]) -> None:
+        """Put back, in their places, deliveries that were taken and are not settled after all."""
+        back = [TagRun(one.tag, one.last - one.first + 1, one.link, one.first, one.consumer) for one in taken]
+        if not back:
+            return
+        runs = sorted(self._runs[self._head :] + back, key=_TAG)
+        self._runs, self._head, self.count = [], 0, 0
+        for run in runs:
+            self.append(run.tag, run.count, run.link, run.sequence, run.consumer)
+
     def take(self, tag: int) -> Taken:
         """Settle the delivery `tag`; raises UnknownDeliveryTagError."""
         position = self._position(tag)
@@ -85,14 +96,14 @@ class UnsettledDeliveries:
             if behind:
                 rest = TagRun(tag + 1, behind, run.link, sequence + 1, run.consumer)
                 self._runs.insert(position + 1, rest)
-        return Taken(run.link, sequence, sequence, run.consumer)
+        return Taken(run.link, sequence, sequence, run.consumer, tag)
 
     def take_row(self, first: int, last: int) -> Iterator[Taken]:
         """Settle deliveries with consecutive tags, one by one; raises UnknownDeliveryTagError on the way."""
         if len(self._runs) > self._head:
             run = self._runs[self._head]
             if run.tag == first and last - first < run.count:
-                taken = Taken(run.link, run.sequence, run.sequence + last - first, run.consumer)
+                taken = Taken(run.link, run.sequence, run.sequence + last - first, run.consumer, first)
                 self.count -= last - first + 1
                 self._cut_front(self._head, last - first + 1)
                 yield taken
@@ -111,11 +122,11 @@ class UnsettledDeliveries:
         position = self._position(tag)
         run = self._runs[position]
         taken = [
-            Taken(one.link, one.sequence, one.sequence + one.count - 1, one.consumer)
+            Taken(one.link, one.sequence, one.sequence + one.count - 1, one.consumer, one.tag)
             for one in self._runs[self._head : position]
         ]
         count = tag - run.tag + 1
-        taken.append(Taken(run.link, run.sequence, run.sequence + count - 1, run.consumer))
+        taken.append(Taken(run.link, run.sequence, run.sequence + count - 1, run.consumer, run.tag))
         self.count -= sum(one.last - one.first + 1 for one in taken)
         self._head = position
         self._cut_front(position, count)
@@ -130,7 +141,7 @@ class UnsettledDeliveries:
 
     def __iter__(self) -> Iterator[Taken]:
         for run in self._runs[self._head :]:
-            yield Taken(run.link, run.sequence, run.sequence + run.count - 1, run.consumer)
+            yield Taken(run.link, run.sequence, run.sequence + run.count - 1, run.consumer, run.tag)
 
     def _position(self, tag: int) -> int:
         """Index of the run that holds `tag`."""

@@ -1,0 +1,129 @@
+"""Class tx (§2.2.9): what a channel holds back until its client commits or rolls back.
+
+    state       tx.select        publish, ack, ...  tx.commit           tx.rollback        its channel ends
+    none        Select-Ok, OPEN  done at once       406                 406                -
+    OPEN        Select-Ok        held back          Commit, COMMITTING  Rollback-Ok, OPEN  rolled back
+    COMMITTING  (the channel takes no frames)       Commit-Ok: OPEN     -                  up to the shell
+
+Deliveries that were settled in a transaction are in no other place: they cannot be settled twice in it,
+and a rollback, which "does not requeue or redeliver any messages", puts them back among the unsettled.
+Messages are routed when they are published, as in RabbitMQ, so what is wrong with them is found then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from node.runs import Run
+from node.wire.amqp091.effects import Commit, HoldPublish, Rollback, Settlement
+from node.wire.amqp091.errors import ResourceExhaustedError
+from node.wire.amqp091.outbox import Disposition, Outbox, merged, settlement
+from node.wire.amqp091.unsettled import Taken
+
+if TYPE_CHECKING:
+    from node.wire.amqp091.deliveries import ChannelDeliveries
+    from node.wire.amqp091.limits import ConnectionLimits
+
+
+@dataclass(slots=True)
+class TransactionLoad:
+    """What the open transactions of a connection hold back, in octets of content and in operations.
+
+    Publishes that are alike and follow each other count as one operation, and so do settlements.
+    """
+
+    limits: ConnectionLimits
+    octets: int = 0
+    operations: int = 0
+
+    def check(self) -> None:
+        """Raises ResourceExhaustedError (506): the client demands more than may be held back for it."""
+        limits = self.limits
+        if self.operations > limits.transaction_operations or (
+            self.octets > limits.transaction_bytes and self.operations > 1
+        ):
+            raise ResourceExhaustedError(
+                f"transactions of more than {limits.transaction_bytes} octets "
+                f"or {limits.transaction_operations} operations"
+            )
+
+
+class ChannelTransaction:
+    """The transaction of a channel in tx mode: there always is one, as a new one begins when one ends."""
+
+    __slots__ = (
+        "_channel",
+        "_committing",
+        "_deliveries",
+        "_load",
+        "_octets",
+        "_operations",
+        "_outbox",
+        "_settled",
+    )
+
+    def __init__(self, channel: int, outbox: Outbox, deliveries: ChannelDeliveries, load: TransactionLoad):
+        self._channel = channel
+        self._outbox = outbox
+        self._deliveries = deliveries
+        self._load = load
+        self._octets = 0
+        self._operations = 0
+        self._settled: list[tuple[Disposition, Taken]] = []
+        self._committing: list[tuple[Disposition, Taken]] = []
+
+    def publish(self, run: Run, mandatory: bool) -> None:
+        """Raises ResourceExhaustedError."""
+        self._grow(1, len(run.raw))
+        self._load.check()
+        self._outbox.publish(HoldPublish(self._channel, run, mandatory, first_tag=0))
+
+    def settle(self, disposition: Disposition, taken: Iterable[Taken]) -> None:
+        """Deliveries that are not among the channel's unsettled ones any more.
+
+        Raises ResourceExhaustedError, and what `taken` raises; none of them is lost by that.
+        """
+        for one in taken:
+            self._settled.append((disposition, one))
+            self._grow(1, 0)
+        self._load.check()
+
+    def _grow(self, operations: int, octets: int) -> None:
+        self._operations += operations
+        self._octets += octets
+        self._load.operations += operations
+        self._load.octets += octets
+
+    def _shrink(self) -> None:
+        self._grow(-self._operations, -self._octets)
+
+    def commit(self) -> None:
+        """Hand everything over to the shell, which answers for the whole of it."""
+        self._committing, self._settled = self._settled, []
+        self._outbox.emit(Commit(self._channel, self._settlements()))
+
+    def _settlements(self) -> list[Settlement]:
+        """What the shell is to do: one effect for each consumer and disposition, and range of sequences."""
+        gathered: dict[tuple[Disposition, int], list[tuple[int, int]]] = {}
+        for disposition, taken in self._committing:
+            gathered.setdefault((disposition, taken.link), []).append((taken.first, taken.last))
+        return [
+            settlement(disposition, self._channel, link, first, last)
+            for (disposition, link), ranges in gathered.items()
+            for first, last in merged(ranges)
+        ]
+
+    def committed(self) -> None:
+        """The shell has done it: only now is there room for further deliveries."""
+        self._shrink()
+        committing, self._committing = self._committing, []
+        self._deliveries.settled(committing)
+
+    def roll_back(self) -> None:
+        """Nothing of it happens; what is being committed is the shell's, and stays so."""
+        self._shrink()
+        settled, self._settled = self._settled, []
+        self._deliveries.unsettled.restore([taken for _, taken in settled])
+        self._outbox.emit(Rollback(self._channel))
