@@ -97,7 +97,7 @@ class Broker:
         self.local_queues: dict[int, QueueSettings] = {}
         self.backlog: Callable[[str], int] = _none
         self.on_wanted: Callable[[], None] = _nothing
-        self.on_unused: Callable[[int], None] = _nothing
+        self.on_unused: Callable[[int, bool], None] = _nothing
         self.on_rebuilding: Callable[[], None] = _nothing
         self.on_access_removed: Callable[[], None] = _nothing
         self._send = send
@@ -428,7 +428,12 @@ class Broker:
         definition = self.catalog.state.queues_by_id.get(queue)
         if definition is not None and definition.auto_delete:
             self.catalog.submit("delete_queue", {"id": queue}, _ignore, self.now)
-        self.on_unused(queue)
+        self.on_unused(queue, False)
+
+    def queue_expired(self, queue: int) -> None:
+        if queue in self.catalog.state.queues_by_id:
+            self.catalog.submit("delete_queue", {"id": queue}, _ignore, self.now)
+        self.on_unused(queue, True)
 
     def owner_dirty(self, owner: PartitionOwner) -> None:
         if not self._dirty_owners:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cluster.decisions import Annotations, decide
 from node.engine.operation_format import (
     Buffer,
     encode_discard,
@@ -19,7 +20,7 @@ from node.engine.operation_format import (
     read_operations,
     read_run,
 )
-from node.engine.operations import Discard, Operation, Publish, Return, Settle
+from node.engine.operations import Aspect, Discard, Operation, Publish, Return, Settle
 from node.runs import Run
 
 if TYPE_CHECKING:
@@ -41,12 +42,8 @@ def take_batch(owner: PartitionOwner, front_end: int, number: int, data: bytes) 
     for operation in operations:
         if type(operation) is Publish:
             owner.awaiting_marks.update(operation.queues)
-            if soft:
-                run = read_run(data, operation.position)
-                logged |= run.persistent
-                kept += encode_publish(run, operation.queues) if run.persistent else _placeholder(run.count)
-                if not run.persistent:
-                    softened.append(SoftPublish(owner.next_sequence, operation.queues, _detached(run)))
+            if soft or operation.special or not owner.watched.isdisjoint(operation.queues):
+                logged |= _look_at(owner, operation, data, softened, kept if soft else None)
             owner.next_sequence += operation.count
             owner.published += operation.count
         elif type(operation) in _TAKERS:
@@ -62,6 +59,28 @@ def take_batch(owner: PartitionOwner, front_end: int, number: int, data: bytes) 
     return soft and not logged
 
 
+def _look_at(
+    owner: PartitionOwner,
+    operation: Publish,
+    data: bytes,
+    softened: list[SoftPublish],
+    kept: list[Buffer] | None,
+) -> bool:
+    """A publish that may be soft, where `kept` takes what goes into the log, or about which something is
+    to be decided; whether it goes into the log.
+    """
+    run = read_run(data, operation.position)
+    notes = decide(owner, run, operation.queues, owner.next_sequence, owner.wall_ms())
+    if kept is not None and not run.persistent:
+        kept += _placeholder(run.count)
+        softened.append(SoftPublish(owner.next_sequence, operation.queues, _detached(run), notes))
+        return False
+    if kept is not None:
+        kept += encode_publish(run, operation.queues)
+    owner.annotate(notes)
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class SoftPublish:
     """Transient messages for durable queues, numbered from `first` on."""
@@ -69,6 +88,7 @@ class SoftPublish:
     first: int
     queues: tuple[int, ...]
     run: Run
+    notes: Annotations
 
     def enqueuer(self, owner: PartitionOwner) -> Callable[[], None]:
         def enqueue() -> None:
@@ -76,6 +96,8 @@ class SoftPublish:
                 queue = owner.queues.get(number)
                 if queue is not None:
                     queue.add_soft(self.first, self.run)
+                    for span in self.notes.get((number, Aspect.EXPIRY), ()):
+                        queue.note_expiry(*span)
                     owner.mark(number)
 
         return enqueue

@@ -122,9 +122,9 @@ class LocalQueues:
         for queue in [queue for queue in self._queues.values() if queue.holder == holder]:
             self.delete(queue.ref)
 
-    def _unused(self, id: int) -> None:
+    def _unused(self, id: int, expired: bool) -> None:
         queue = self._by_id.get(id)
-        if queue is not None and queue.auto_delete:
+        if queue is not None and (queue.auto_delete or expired):
             self.delete(queue.ref)
 
 

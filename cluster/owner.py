@@ -11,7 +11,10 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
+from cluster.alarms import Alarms
 from cluster.contents import Contents, EntrySource
+from cluster.decisions import Annotations
+from cluster.disuse import Disuse
 from cluster.owner_context import OwnerContext
 from cluster.ports import FIRST_CONSUMER, NOT_FOUND, Delivery
 from cluster.proposal import (
@@ -23,6 +26,7 @@ from cluster.proposal import (
 )
 from cluster.reception import Reception
 from cluster.serving import Serving, serve
+from cluster.upkeep import cover
 from node.engine.dispatch import QueueOwner
 from node.engine.entry import encode_entry
 from node.engine.operation_format import encode_create_queue, encode_drop_queue, encode_mark
@@ -49,6 +53,11 @@ class PartitionOwner:
         self.next_sequence = 1
         self.proposal = Proposal()
         self.awaiting_marks: set[int] = set()
+        self.watched: set[int] = set()
+        """Queues for which something is decided about every message that comes in."""
+        self.alarms = Alarms()
+        self.disuse = Disuse()
+        self.now = 0.0
         self._context = context
         self._contents = Contents(self.machine, source)
         self._serving = Serving(self._contents)
@@ -66,6 +75,7 @@ class PartitionOwner:
 
     def apply(self, index: int, data: bytes, now: float) -> None:
         """One committed entry."""
+        self.now = now
         applied = self.machine.apply(index, data)
         if self._activation is not None and index >= self._activation:
             self._activate(now)
@@ -93,6 +103,9 @@ class PartitionOwner:
             self.past.add(owner.tally)
         self.queues = {}
         self._settings = {}
+        self.watched.clear()
+        self.alarms.clear()
+        self.disuse.clear()
         self.proposal = Proposal()
         self.awaiting_marks.clear()
         self.reception.clear()
@@ -105,7 +118,8 @@ class PartitionOwner:
         self._hold_until = now + HOLD_S
         self._last_proposed = self.machine.applied_index
         self.next_sequence = max(self.machine.next_sequence, self.term << SEQUENCES_PER_TERM_BITS)
-        self._settings = self._context.queues_of(self.partition)
+        for queue, settings in self._context.queues_of(self.partition).items():
+            self._set(queue, settings)
         for queue in self.machine.queues:
             self._own(queue, fresh=False)
             self._serving.mark(queue)
@@ -164,8 +178,21 @@ class PartitionOwner:
 
     def _own(self, queue: int, *, fresh: bool) -> None:
         # A catalog that is behind may not know the queue yet: `create_queue` says more when it does.
-        settings = self._settings.get(queue, PLAIN)
-        self.queues[queue] = QueueOwner(self.machine.queues[queue], fresh=fresh, settings=settings.shared())
+        settings = self.settings_of(queue)
+        owner = self.queues[queue] = QueueOwner(self.machine.queues[queue], fresh=fresh, settings=settings)
+        # Consumers that a former owner had are about to come back.
+        self.disuse.watch(queue, settings.expires_ms, self.now if fresh else self.now + HOLD_S)
+        if not fresh:
+            cover(self, queue, owner, self.wall_ms())
+
+    def settings_of(self, queue: int) -> QueueSettings:
+        """PLAIN for a queue that this node's catalog does not know."""
+        return self._settings.get(queue, PLAIN)
+
+    def _set(self, queue: int, settings: QueueSettings) -> None:
+        self._settings[queue] = settings = settings.shared()
+        if settings is not PLAIN:
+            self.watched.add(queue)
 
     def reconcile(self) -> None:
         """Create queues as the catalog says, and drop what is not in it unless it is behind."""
@@ -182,9 +209,15 @@ class PartitionOwner:
     def create_queue(self, queue: int, settings: QueueSettings) -> None:
         if not self.active:
             return
-        self._settings[queue] = settings
-        if queue in self.queues:
-            self.queues[queue].settings = settings.shared()
+        known = self.settings_of(queue)
+        self._set(queue, settings)
+        owner = self.queues.get(queue)
+        if owner is not None and owner.settings != known:
+            owner.settings = self.settings_of(queue)
+            self.disuse.watch(queue, settings.expires_ms, self.now)
+            # Behind what came in before, of which nothing was decided.
+            self.after_proposed(partial(cover, self, queue, owner, self.wall_ms()))
+            self._serving.mark(queue)
         elif queue not in self.machine.queues:
             self.operation(encode_create_queue(queue, settings.semantics))
 
@@ -192,7 +225,16 @@ class PartitionOwner:
         # Also one that is not there yet: its creation may be on its way.
         if self.active:
             self._settings.pop(queue, None)
+            self.watched.discard(queue)
+            self.disuse.forget(queue)
             self.operation(encode_drop_queue(queue))
+
+    def _in_use(self, queue: int) -> bool:
+        return queue in self.queues and self.queues[queue].consumers.count > 0
+
+    def used(self, queue: int, seconds: float = 0.0) -> None:
+        """Somebody uses the queue, or has used it, or may use it for so long (queue argument x-expires)."""
+        self.disuse.used(queue, self.now + seconds)
 
     # -- the next entry -------------------------------------------------------------------------
 
@@ -204,6 +246,15 @@ class PartitionOwner:
         """A consumer of the queue waits for a higher mark."""
         self.awaiting_marks.add(queue)
         self._context.owner_dirty(self)
+
+    def annotate(self, notes: Annotations) -> None:
+        """Put decisions about messages of the next entry into it."""
+        for (queue, aspect), spans in notes.items():
+            self.proposal.annotate(queue, aspect, spans)
+
+    def wall_ms(self) -> int:
+        """Milliseconds since the epoch."""
+        return self._context.wall_ms()
 
     def operation(self, data: bytes) -> None:
         """Put an operation of the owner's own into the next entry."""
@@ -223,6 +274,7 @@ class PartitionOwner:
 
     def tick(self, now: float) -> None:
         """Front ends that have not answered in time hold nothing any more."""
+        self.now = now
         if self.active and self._hold_until is not None and now >= self._hold_until:
             self._hold_until = None
             for queue, owner in self.queues.items():
@@ -231,7 +283,12 @@ class PartitionOwner:
                     owner.release_held(redelivered=True)
                     self._serving.mark(queue)
             self._context.owner_dirty(self)
-        if self._serving.retry_crowded():
+        for queue in self.alarms.due(self.wall_ms()):
+            self._serving.mark(queue)
+        for queue in self.disuse.ended(now, self._in_use):
+            self._context.queue_expired(queue)
+        self._serving.retry_crowded()
+        if self._serving.dirty:
             self._context.owner_dirty(self)
         if self.active and now >= self._bury_at:
             self._bury(now)

@@ -53,5 +53,8 @@ class OwnerContext(Protocol):
     def queue_unused(self, queue: int) -> None:
         """The last consumer of a queue is gone."""
 
+    def queue_expired(self, queue: int) -> None:
+        """Nobody has used a queue for as long as it asked to live without (x-expires)."""
+
     def owner_dirty(self, owner: PartitionOwner) -> None:
         """Have `propose` and `serve` called in this turn."""

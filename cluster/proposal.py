@@ -8,9 +8,10 @@ from typing import Final
 
 from cluster.ports import ConsumerTerms, FrontEndPort, Ranges
 from node.engine.entry import encode_batch, encode_entry
-from node.engine.operation_format import Buffer, encode_return
-from node.engine.operations import OWNER
+from node.engine.operation_format import Buffer, encode_annotate, encode_return
+from node.engine.operations import OWNER, Aspect
 from node.engine.queue import QueueState
+from node.engine.range_map import Span
 
 SEQUENCES_PER_TERM_BITS: Final = 36
 """Each term numbers from its own base: a number that a soft message of an earlier owner had is
@@ -24,6 +25,9 @@ HOLD_S: Final = 3.0
 
 PROPOSE_AT_BYTES: Final = 256 * 1024
 """An entry this large is proposed even while the disk is busy with the one before."""
+
+SPAN_SIZE: Final = 24
+"""Octets of a span in an entry."""
 
 NO_EPOCH: Final = 0
 """Front ends count their epochs from 1."""
@@ -52,6 +56,7 @@ class Proposal:
     batches: list[Sequence[Buffer]] = field(default_factory=list)
     operations: list[bytes] = field(default_factory=list)
     decisions: list[bytes] = field(default_factory=list)
+    annotations: dict[tuple[int, Aspect], list[Span]] = field(default_factory=dict)
     committed: list[Callable[[], None]] = field(default_factory=list)
     size: int = 0
 
@@ -65,6 +70,16 @@ class Proposal:
         """An operation of the owner's own."""
         self.operations.append(operation)
         self.size += len(operation)
+
+    def annotate(self, queue: int, aspect: Aspect, spans: Sequence[Span]) -> None:
+        """What is decided about messages of this entry, which come in ascending order."""
+        held = self.annotations.setdefault((queue, aspect), [])
+        for first, last, value in spans:
+            if held and held[-1][1] + 1 == first and held[-1][2] == value:
+                held[-1] = (held[-1][0], last, value)
+            else:
+                held.append((first, last, value))
+                self.size += SPAN_SIZE
 
     def add_decision(self, operation: bytes) -> None:
         """An operation of the owner's own about messages that the same entry may bring."""
@@ -88,6 +103,7 @@ class Proposal:
         batches = self.batches
         if self.operations:
             batches = [encode_batch(OWNER, 0, 0, self.operations), *batches]
-        if self.decisions:
-            batches = [*batches, encode_batch(OWNER, 0, 0, self.decisions)]
+        if self.annotations or self.decisions:
+            annotations = (encode_annotate(*key, spans) for key, spans in self.annotations.items())
+            batches = [*batches, encode_batch(OWNER, 0, 0, [*annotations, *self.decisions])]
         return encode_entry(batches)

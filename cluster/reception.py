@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cluster.intake import take_batch
 from cluster.owner_context import OwnerContext
 from cluster.ports import ACCESS_REFUSED, NOT_FOUND, ConsumerTerms, Delivery, Ranges
-from cluster.proposal import NO_EPOCH, FrontEndState
+from cluster.proposal import HOLD_S, NO_EPOCH, FrontEndState
 from cluster.serving import Serving, regrant
 from node.engine.consumers import ExclusiveConsumerError
 from node.engine.operation_format import encode_attach, encode_forget, encode_purge
@@ -67,7 +67,9 @@ class Reception:
             self._detach_all(front_end)
 
     def _detach_all(self, front_end: int) -> None:
-        for owner in self._owner.queues.values():
+        for queue, owner in self._owner.queues.items():
+            if owner.consumers.count:
+                self._owner.used(queue, HOLD_S)
             owner.consumers.detach_all(front_end)
         self._serving.forget_gets(front_end)
 
@@ -110,6 +112,7 @@ class Reception:
             self._owner.proposal.add_return(queue, owner.state, unsure, failed=False)
             self._serving.mark(queue)
             if consumers and not owner.consumers.count:
+                self._owner.used(queue)
                 self._context.queue_unused(queue)
         self._context.owner_dirty(self._owner)
 
@@ -204,6 +207,7 @@ class Reception:
         if queue in self._owner.queues:
             self._owner.queues[queue].consumers.detach(front_end, consumer)
             if not self._owner.queues[queue].consumers.count:
+                self._owner.used(queue)
                 self._context.queue_unused(queue)
 
     def credit(self, front_end: int, epoch: int, limits: list[tuple[int, int]]) -> None:
@@ -222,6 +226,8 @@ class Reception:
         if self._state(front_end, epoch) is None:
             return
         queue = arguments[0]
+        # A client asks for the count when it declares the queue.
+        self._owner.used(queue)
         if name == "count":
             self._owner.after_proposed(partial(self._count, front_end, request, queue))
         elif name == "purge":

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 from cluster.contents import Contents
 from cluster.ports import FIRST_CONSUMER, GET_LINK, GET_LINK_NO_ACK, Delivery
+from cluster.upkeep import after_serving, before_serving
 from node.engine.consumers import ConsumerKey
-from node.engine.dispatch import Grant, QueueOwner
+from node.engine.dispatch import QueueOwner
+from node.engine.grants import Grant
 from node.engine.operation_format import encode_settle
 from node.engine.operations import OWNER
 from node.engine.ranges import Range
@@ -55,11 +57,10 @@ class Serving:
         """Something changed that may let the queue hand out messages."""
         self._dirty[queue] = None
 
-    def retry_crowded(self) -> bool:
-        """There may be room again on the way to front ends; whether a queue waits for that."""
+    def retry_crowded(self) -> None:
+        """There may be room again on the way to front ends."""
         crowded, self._crowded = sorted(self._crowded), set()
         self._dirty.update(dict.fromkeys(crowded))
-        return bool(crowded)
 
     @property
     def dirty(self) -> bool:
@@ -198,6 +199,8 @@ def serve(owner: PartitionOwner, serving: Serving) -> None:
         queue = owner.queues.get(number)
         if queue is None:
             continue
+        if queue.attended:
+            before_serving(owner, number, queue, owner.wall_ms())
         for handout in serving.hand_out(queue, number, owner.room):
             if not handout.grant.removal:
                 _hand_over(owner, serving, handout, outgoing)
@@ -206,6 +209,8 @@ def serve(owner: PartitionOwner, serving: Serving) -> None:
                 _hand_over(owner, serving, handout, outgoing)
             else:
                 _remove_first(owner, serving, queue, handout)
+        if queue.attended:
+            after_serving(owner, number, queue)
         for front_end, request in serving.refused(queue, number):
             owner.reception.answer(front_end, request, None)
         if queue.blocked:

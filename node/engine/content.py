@@ -1,11 +1,15 @@
-"""The headers property of messages, read out of their AMQP 0-9-1 content header frames (§4.2.6.1).
+"""What stands in the AMQP 0-9-1 content header frames of messages (§4.2.6.1).
 
-Only what routes by headers asks: everything else passes contents on as they came.
+Only what routes by headers, or has to decide about messages, asks: everything else passes contents on
+as they came.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
+from functools import lru_cache
+from struct import Struct
 from struct import error as StructError
 from typing import Final
 
@@ -13,13 +17,50 @@ from node.runs import Run
 from node.wire.amqp091.codec import FRAME
 from node.wire.amqp091.errors import FieldSyntaxError
 from node.wire.amqp091.fields import Table, read_headers
-from node.wire.amqp091.primitives import SHORT
-from node.wire.amqp091.properties import HEADER_FIXED
+from node.wire.amqp091.properties import HEADER_FIXED, parse_expiration, property_places
 
-_CONTENT_TYPE: Final = 1 << 15
-_CONTENT_ENCODING: Final = 1 << 14
-_HEADERS: Final = 1 << 13
-_MORE_FLAGS: Final = 1
+_SIZES: Final = Struct(">3xI4xQ")
+"""A content header frame up to its properties: the frame's payload size, the body's size."""
+
+_PROPERTIES: Final = FRAME.size + HEADER_FIXED
+_CACHED: Final = 4096
+
+
+def properties_in(run: Run) -> Iterator[tuple[int, int, bytes]]:
+    """(index of the first, how many, property list) for each stretch of messages with the same properties.
+
+    Raises struct.error when a content header is malformed. Messages of a run with a stride have one
+    property list: only contents that are alike but for their bodies are put into one.
+    """
+    raw, at = run.raw, run.skip
+    first, previous = 0, None
+    for index, length in enumerate(run.lengths if run.lengths is not None else (run.stride,)):
+        size, _ = _SIZES.unpack_from(raw, at)
+        properties = bytes(raw[at + _PROPERTIES : at + FRAME.size + size])
+        if properties != previous:
+            if previous is not None:
+                yield first, index - first, previous
+            first, previous = index, properties
+        at += length
+    if previous is not None:
+        yield first, run.count - first, previous
+
+
+def body_sizes(run: Run) -> array[int] | None:
+    """The octets of each message's body, None when all have as many as the first (`body_size`)."""
+    if run.lengths is None:
+        return None
+    sizes, at = array("Q"), run.skip
+    for length in run.lengths:
+        sizes.append(_SIZES.unpack_from(run.raw, at)[1])
+        at += length
+    return sizes
+
+
+def body_size(run: Run) -> int:
+    """The octets of the first message's body."""
+    size: int = _SIZES.unpack_from(run.raw, run.skip)[1]
+    return size
 
 
 def headers_in(run: Run) -> Iterator[tuple[int, int, Table]]:
@@ -27,16 +68,8 @@ def headers_in(run: Run) -> Iterator[tuple[int, int, Table]]:
 
     Raises FieldSyntaxError when a content header is malformed.
     """
-    first, previous = 0, None
-    for index, content in enumerate(run.contents()):
-        (_, _, size) = FRAME.unpack_from(content)
-        properties = content[FRAME.size + HEADER_FIXED : FRAME.size + size]
-        if properties != previous:
-            if previous is not None:
-                yield first, index - first, read_headers_property(previous)
-            first, previous = index, properties
-    if previous is not None:
-        yield first, run.count - first, read_headers_property(previous)
+    for first, count, properties in properties_in(run):
+        yield first, count, read_headers_property(properties)
 
 
 def read_headers_property(properties: bytes) -> Table:
@@ -45,16 +78,17 @@ def read_headers_property(properties: bytes) -> Table:
     Raises FieldSyntaxError.
     """
     try:
-        (flags,) = SHORT.unpack_from(properties)
-        if not flags & _HEADERS:
-            return {}
-        at, more = SHORT.size, flags
-        while more & _MORE_FLAGS:
-            (more,) = SHORT.unpack_from(properties, at)
-            at += SHORT.size
-        for earlier in (_CONTENT_TYPE, _CONTENT_ENCODING):
-            if flags & earlier:
-                at += 1 + properties[at]
-        return read_headers(properties, at)[0]
+        place = property_places(properties).get("headers")
+        return {} if place is None else read_headers(properties, place[0])[0]
     except (StructError, IndexError):
         raise FieldSyntaxError("the properties of a content are cut short") from None
+
+
+@lru_cache(_CACHED)
+def read_expiration(properties: bytes) -> int | None:
+    """The expiration in a property list, in milliseconds to live; None without one.
+
+    Raises FieldSyntaxError, ExpirationError.
+    """
+    place = property_places(properties).get("expiration")
+    return None if place is None else parse_expiration(properties[place[0] + 1 : place[1]])

@@ -16,12 +16,13 @@ Places of a message that the queue still needs:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from node.engine.consumers import Consumer, Consumers
-from node.engine.operations import OWNER, Semantics
+from node.engine.grants import Fit, Grant, Settled
+from node.engine.lifetimes import Lifetimes
+from node.engine.operations import OWNER, Aspect, Semantics
 from node.engine.queue import QueueState
 from node.engine.ranges import Range, RangeSet
 from node.engine.settings import PLAIN, QueueSettings
@@ -30,35 +31,6 @@ from node.engine.tally import Tally
 from node.runs import Run
 
 MARK_AHEAD: Final = 20_000
-
-
-class Grant(NamedTuple):
-    """Messages first to last, all of them, for a consumer.
-
-    All are marked redelivered or none, and all are soft (`SoftMessages` has them) or none. With
-    `removal` they must be gone before they are delivered: the owner commits a SETTLE (not for soft
-    ones), delivers, and then calls `settle(OWNER, first, last)`.
-    """
-
-    front_end: int
-    consumer: int
-    first: int
-    last: int
-    redelivered: bool
-    removal: bool
-    soft: bool
-
-
-@dataclass(slots=True)
-class Settled:
-    """How many messages were settled, and the ranges that the log must hear of."""
-
-    count: int
-    durable: list[Range]
-
-
-Fit = Callable[[int, int, int, bool], int]
-"""(front end, first, last, soft) → the last message of the range that there is room for; first - 1: none."""
 
 
 class QueueOwner:
@@ -71,21 +43,8 @@ class QueueOwner:
     """
 
     __slots__ = (
-        "_asked_mark",
-        "_granted",
-        "_lost",
-        "awaited",
-        "blocked",
-        "consumers",
-        "crowded",
-        "held",
-        "leases",
-        "ready",
-        "redelivered",
-        "settings",
-        "soft",
-        "state",
-        "tally",
+        "_asked_mark", "_granted", "_lost", "awaited", "blocked", "consumers", "crowded", "held", "leases",
+        "lifetimes", "ready", "redelivered", "settings", "soft", "state", "tally",
     )  # fmt: skip
 
     def __init__(self, state: QueueState, fresh: bool = False, settings: QueueSettings = PLAIN) -> None:
@@ -97,6 +56,7 @@ class QueueOwner:
         self.redelivered = state.returned.copy()
         self.soft = SoftMessages()
         self.tally = Tally()
+        self.lifetimes: Lifetimes | None = None
         self.consumers = Consumers()
         self.awaited: set[int] = set()
         self.blocked = False
@@ -104,6 +64,8 @@ class QueueOwner:
         self._lost = False
         self._granted = 0
         self._asked_mark = state.mark
+        if state.annotations:
+            self._note_annotations(0, state.alive.last or 0)
         if not fresh and state.attached and state.semantics is Semantics.AT_LEAST_ONCE:
             self._hold()
 
@@ -142,6 +104,26 @@ class QueueOwner:
             self.ready.add(first, last)
         else:
             self.ready.update(self.state.alive.intersection(first, last))
+        if self.state.annotations:
+            self._note_annotations(first, last)
+
+    def _note_annotations(self, first: int, last: int) -> None:
+        """Take notice of what was decided about messages that are new here."""
+        expiries = self.state.annotations.get(Aspect.EXPIRY)
+        if expiries is not None:
+            for span in expiries.spans(first, last):
+                self.note_expiry(*span)
+
+    def note_expiry(self, first: int, last: int, expiry: int) -> None:
+        """The messages are to go at a time: milliseconds since the epoch, or `lifetimes.AT_ONCE`."""
+        if self.lifetimes is None:
+            self.lifetimes = Lifetimes()
+        self.lifetimes.add(first, last, expiry)
+
+    @property
+    def attended(self) -> bool:
+        """Whether anything in the queue asks for more than to be stored and delivered."""
+        return self.settings is not PLAIN or self.lifetimes is not None
 
     def add_soft(self, first: int, run: Run) -> None:
         """Messages that are in no log are ready. Their numbers come from the partition's sequence.
@@ -268,6 +250,8 @@ class QueueOwner:
         count = lease.remove(first, last) if lease is not None else 0
         if self.redelivered:
             self.redelivered.remove(first, last)
+        if self.lifetimes is not None:
+            self.lifetimes.remove(first, last)
         if count == last - first + 1 and not self.soft:
             return Settled(count, [(first, last)])
         if count != last - first + 1:
@@ -308,18 +292,23 @@ class QueueOwner:
                 count += self.ready.add(first, last)
                 if redelivered:
                     self.redelivered.add(first, last)
+                if self.lifetimes is not None:
+                    self.lifetimes.came_back(first, last)
         return count
 
     def purge(self) -> Settled:
         """Remove all that is ready, not what is leased or held: (how many, what a PURGE must name)."""
         count = len(self.ready)
-        durable = []
-        for first, last in self.ready.ranges():
-            self.redelivered.remove(first, last)
-            self.soft.remove(first, last)
-            durable += self.state.alive.intersection(first, last)
-        self.ready.clear()
-        return Settled(count, durable)
+        return Settled(count, [part for one in list(self.ready.ranges()) for part in self.take_out(*one)])
+
+    def take_out(self, first: int, last: int) -> list[Range]:
+        """Ready messages, all of the range, leave the queue; returns what the log must hear of."""
+        self.ready.remove(first, last)
+        self.redelivered.remove(first, last)
+        self.soft.remove(first, last)
+        if self.lifetimes is not None:
+            self.lifetimes.remove(first, last)
+        return self.state.alive.intersection(first, last)
 
     # -- front ends lost and owners changed -----------------------------------------------------
 

@@ -5,6 +5,7 @@
              skip u16, stride u32, largest frame u32, raw length u32, queue ids u64 each, exchange, key,
              [lengths u32 each], raw
     annotate kind u8, queue u64, aspect u8, span count u32, firsts, lasts and values u64 each
+    remove   kind u8, queue u64, reason u8, range count u32, firsts and lasts u64 each
     others   kind u8, then: a queue u64 and what its structure says, or a front end u64
 
 All numbers are little-endian. `ranges` is a count u32 and pairs of u64, first and last.
@@ -35,6 +36,8 @@ from node.engine.operations import (
     OpKind,
     Publish,
     Purge,
+    Reason,
+    Remove,
     Return,
     Semantics,
     Settle,
@@ -59,7 +62,7 @@ _ONE_RANGE = Struct("<BQIQQ")
 _PAIR = Struct("<BQQ")
 _BYTE = Struct("<BQB")
 _ALONE = Struct("<BQ")
-_ANNOTATE = Struct("<BQBI")
+_COLUMNS = Struct("<BQBI")
 _IDS = tuple(Struct(f"<{count}Q") for count in range(9))
 
 
@@ -141,8 +144,16 @@ def encode_forget(front_end: int) -> bytes:
 
 def encode_annotate(queue: int, aspect: Aspect, spans: Sequence[Span]) -> bytes:
     """Spans are (first, last, value), sorted and disjoint."""
-    columns = (encode_array(array("Q", numbers)) for numbers in zip(*spans, strict=True))
-    return b"".join((_ANNOTATE.pack(OpKind.ANNOTATE, queue, aspect, len(spans)), *columns))
+    return _encode_columns(OpKind.ANNOTATE, queue, aspect, spans)
+
+
+def encode_remove(queue: int, reason: Reason, ranges: Sequence[Range]) -> bytes:
+    return _encode_columns(OpKind.REMOVE, queue, reason, ranges)
+
+
+def _encode_columns(kind: OpKind, queue: int, what: int, rows: Sequence[tuple[int, ...]]) -> bytes:
+    columns = (encode_array(array("Q", numbers)) for numbers in zip(*rows, strict=True))
+    return b"".join((_COLUMNS.pack(kind, queue, what, len(rows)), *columns))
 
 
 def _encode_ranges(kind: OpKind, queue: int, ranges: Sequence[Range]) -> bytes:
@@ -241,10 +252,13 @@ def _read_ranges(data: Buffer, offset: int) -> tuple[int, list[Range], int]:
             raise ValueError("range ends before it starts")
         return queue, [(first, last)], offset + _ONE_RANGE.size
     numbers, end = decode_array("Q", data, offset + _RANGES.size, 2 * count)
-    firsts, lasts = numbers[::2], numbers[1::2]
+    return queue, _checked(numbers[::2], numbers[1::2]), end
+
+
+def _checked(firsts: array[int], lasts: array[int]) -> list[Range]:
     if not all(map(le, firsts, lasts)):
         raise ValueError("range ends before it starts")
-    return queue, list(zip(firsts, lasts, strict=True)), end
+    return list(zip(firsts, lasts, strict=True))
 
 
 def _read_settle(data: Buffer, offset: int) -> tuple[Settle, int]:
@@ -298,12 +312,19 @@ def _read_forget(data: Buffer, offset: int) -> tuple[Forget, int]:
 
 
 def _read_annotate(data: Buffer, offset: int) -> tuple[Annotate, int]:
-    _, queue, aspect, count = _ANNOTATE.unpack_from(data, offset)
-    firsts, offset = decode_array("Q", data, offset + _ANNOTATE.size, count)
+    _, queue, aspect, count = _COLUMNS.unpack_from(data, offset)
+    firsts, offset = decode_array("Q", data, offset + _COLUMNS.size, count)
     lasts, offset = decode_array("Q", data, offset, count)
     values, offset = decode_array("Q", data, offset, count)
     check_spans(firsts, lasts)
     return Annotate(queue, Aspect(aspect), firsts, lasts, values), offset
+
+
+def _read_remove(data: Buffer, offset: int) -> tuple[Remove, int]:
+    _, queue, reason, count = _COLUMNS.unpack_from(data, offset)
+    firsts, offset = decode_array("Q", data, offset + _COLUMNS.size, count)
+    lasts, offset = decode_array("Q", data, offset, count)
+    return Remove(queue, Reason(reason), _checked(firsts, lasts)), offset
 
 
 _READERS: Final[dict[int, Callable[[Buffer, int], tuple[Operation, int]]]] = {
@@ -320,4 +341,5 @@ _READERS: Final[dict[int, Callable[[Buffer, int], tuple[Operation, int]]]] = {
     OpKind.DROP_QUEUE: _read_drop_queue,
     OpKind.FORGET: _read_forget,
     OpKind.ANNOTATE: _read_annotate,
+    OpKind.REMOVE: _read_remove,
 }

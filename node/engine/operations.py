@@ -32,6 +32,15 @@ class Aspect(IntEnum):
     """A digest of the name of the group that they belong to."""
 
 
+class Reason(IntEnum):
+    """Why a queue gives a message up. Values stand in journals: never renumber."""
+
+    REJECTED = 1
+    EXPIRED = 2
+    MAXLEN = 3
+    DELIVERY_LIMIT = 4
+
+
 class OpKind(IntEnum):
     """First octet of an operation. Values stand in journals: never renumber."""
 
@@ -48,6 +57,7 @@ class OpKind(IntEnum):
     DROP_QUEUE = 11
     FORGET = 12
     ANNOTATE = 13
+    REMOVE = 14
 
 
 @dataclass(slots=True)
@@ -146,6 +156,14 @@ class Annotate(NamedTuple):
     values: array[int]
 
 
+class Remove(NamedTuple):
+    """The owner gives these messages up."""
+
+    queue: int
+    reason: Reason
+    ranges: list[Range]
+
+
 Operation = (
     Publish
     | Settle
@@ -159,4 +177,5 @@ Operation = (
     | DropQueue
     | Forget
     | Annotate
+    | Remove
 )

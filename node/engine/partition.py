@@ -29,6 +29,7 @@ from node.engine.operations import (
     Mark,
     Publish,
     Purge,
+    Remove,
     Return,
     Settle,
 )
@@ -205,6 +206,12 @@ class PartitionMachine:
         if state is not None:
             state.annotate(operation)
 
+    def _remove(self, operation: Remove, front_end: int, applied: Applied) -> None:
+        state = self.queues.get(operation.queue)
+        if state is not None:
+            for part in operation.ranges:
+                state.remove(*part)
+
     def _forget(self, operation: Forget, front_end: int, applied: Applied) -> None:
         self._numbers.pop(operation.front_end, None)
         for state in self.queues.values():
@@ -371,4 +378,5 @@ _APPLIERS: Final[dict[type, Callable[[PartitionMachine, Any, int, Applied], None
     DropQueue: PartitionMachine._drop_queue,
     Forget: PartitionMachine._forget,
     Annotate: PartitionMachine._annotate,
+    Remove: PartitionMachine._remove,
 }

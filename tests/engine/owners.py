@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from node.engine.dispatch import Grant, QueueOwner
+from node.engine.dispatch import QueueOwner
+from node.engine.grants import Grant
 from node.engine.operations import Semantics
 from node.engine.queue import QueueState
 

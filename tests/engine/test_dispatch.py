@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from node.engine.consumers import ExclusiveConsumerError
-from node.engine.dispatch import Grant, QueueOwner
+from node.engine.dispatch import QueueOwner
+from node.engine.grants import Grant
 from node.engine.operations import OWNER, Semantics
 from tests.engine.building import uniform_run
 from tests.engine.owners import UNLIMITED, A, B, attach, got, owner_with, state_with

@@ -8,7 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from node.engine.dispatch import Grant, QueueOwner
+from node.engine.dispatch import QueueOwner
+from node.engine.grants import Grant
 from node.engine.operations import OWNER, Semantics
 from node.engine.queue import QueueState
 from node.engine.ranges import RangeSet

@@ -22,6 +22,7 @@ from node.engine.operation_format import (
     encode_mark,
     encode_publish,
     encode_purge,
+    encode_remove,
     encode_return,
     encode_settle,
     read_operations,
@@ -42,6 +43,8 @@ from node.engine.operations import (
     OpKind,
     Publish,
     Purge,
+    Reason,
+    Remove,
     Return,
     Semantics,
     Settle,
@@ -62,6 +65,7 @@ ENCODED_BY_TYPE = {
     CreateQueue: lambda op: encode_create_queue(*op),
     DropQueue: lambda op: encode_drop_queue(*op),
     Forget: lambda op: encode_forget(*op),
+    Remove: lambda op: encode_remove(*op),
     Annotate: lambda op: encode_annotate(*op[:2], list(zip(*op[2:], strict=True))),
 }
 
@@ -85,6 +89,7 @@ OPERATIONS = st.one_of(
     st.builds(CreateQueue, U64, st.sampled_from(Semantics)),
     st.builds(DropQueue, U64),
     st.builds(Forget, U64),
+    st.builds(Remove, U64, st.sampled_from(Reason), RANGES),
     st.builds(
         lambda queue, aspect, spans: Annotate(
             queue, aspect, *(array("Q", [span[i] for span in spans]) for i in range(3))
@@ -246,6 +251,7 @@ def test_kinds_in_journals_keep_their_numbers() -> None:
     assert {kind.name: kind.value for kind in OpKind} == {
         "PUBLISH": 1, "SETTLE": 2, "RETURN": 3, "RETURN_FAILED": 4, "DISCARD": 5, "PURGE": 6, "MARK": 7,
         "ATTACH": 8, "DETACH": 9, "CREATE_QUEUE": 10, "DROP_QUEUE": 11, "FORGET": 12, "ANNOTATE": 13,
+        "REMOVE": 14,
     }  # fmt: skip
 
 

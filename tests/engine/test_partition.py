@@ -24,10 +24,11 @@ from node.engine.operation_format import (
     encode_mark,
     encode_publish,
     encode_purge,
+    encode_remove,
     encode_return,
     encode_settle,
 )
-from node.engine.operations import OWNER, Aspect, Semantics
+from node.engine.operations import OWNER, Aspect, Reason, Semantics
 from node.engine.partition import (
     Applied,
     PartitionMachine,
@@ -38,6 +39,7 @@ from node.runs import Run
 from tests.engine.building import RUNS, contents, one_batch, published, uniform_run, varied_run
 
 QUEUES = st.integers(1, 3)
+CHANGES = ("settle", "return", "failed", "discard", "purge", "remove")
 
 
 def machine_with(*queues: int, semantics: Semantics = Semantics.AT_LEAST_ONCE) -> PartitionMachine:
@@ -132,7 +134,9 @@ class PartitionAgainstModel(RuleBasedStateMachine):
 
     @rule(
         queue=QUEUES,
-        kinds=st.lists(st.sampled_from(("settle", "return", "failed", "discard", "purge")), min_size=1),
+        kinds=st.lists(
+            st.sampled_from(("settle", "return", "failed", "discard", "purge", "remove")), min_size=1
+        ),
         picks=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9)), min_size=1, max_size=3),
     )
     def change(self, queue: int, kinds: list[str], picks: list[tuple[int, int]]) -> None:
@@ -149,6 +153,7 @@ class PartitionAgainstModel(RuleBasedStateMachine):
             "failed": encode_return(queue, ranges, True),
             "discard": encode_discard(queue, ranges),
             "purge": encode_purge(queue, ranges),
+            "remove": encode_remove(queue, Reason.EXPIRED, ranges),
         }
         applied = self.apply(one_batch([encoded[kind]]))
         if queue not in self.model:

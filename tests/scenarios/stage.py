@@ -15,6 +15,8 @@ from cluster.ports import FIRST_CONSUMER, Delivery
 from node.engine.errors import Refusal
 from node.engine.operations import Semantics
 from node.runs import Run
+from tests.messages import content as content_of
+from tests.messages import parts, run_of
 from tests.simulation.checks import states_of
 from tests.simulation.network import Network, NetworkFaults
 from tests.simulation.node import NodeSettings, SimulatedNode
@@ -22,8 +24,6 @@ from tests.simulation.world import World
 
 SEED = 1
 PATIENCE_S = 20.0
-WIDTH = 8
-"""Octets of each message's content."""
 
 
 class Client:
@@ -42,7 +42,7 @@ class Client:
     def deliver(self, consumer: int, run: Run, first: int, redelivered: bool) -> None:
         names = []
         for sequence, content in enumerate(run.contents(), first):
-            name = content.decode().strip()
+            name = parts(content)[1].decode()
             names.append(name)
             self.leased[name] = sequence
         again = " again" if redelivered else ""
@@ -97,15 +97,18 @@ class Stage:
         return f"{' '.join(names)} are ready"
 
     def do_queue(self, name: str, *words: str) -> str:
-        """queue q n1 n2 n3 [at-most-once]: declare a queue on these replicas, at the first of them."""
+        """queue q n1 n2 n3 [at-most-once] [x-message-ttl=100]: declare a queue on these replicas, at the
+        first of them.
+        """
         replicas = [word for word in words if word in self.nodes]
+        arguments = dict(map(argument, (word for word in words if "=" in word)))
         semantics = Semantics.AT_MOST_ONCE if "at-most-once" in words else Semantics.AT_LEAST_ONCE
-        arguments = {
+        declaration = {
             "vhost": "/", "name": name, "replicas": replicas, "transient": False, "durable": True,
-            "exclusive": False, "auto_delete": False, "arguments": {}, "semantics": int(semantics),
+            "exclusive": False, "auto_delete": False, "arguments": arguments, "semantics": int(semantics),
             "front_end": 0, "holder": 0,
         }  # fmt: skip
-        for command, given in (("declare_vhost", {"vhost": "/"}), ("declare_queue", arguments)):
+        for command, given in (("declare_vhost", {"vhost": "/"}), ("declare_queue", declaration)):
             self._submit(self.nodes[replicas[0]], command, given)
         self._until(lambda: self._partition(name) in self._owners)
         return f"{name} is declared"
@@ -194,12 +197,13 @@ class Stage:
         return client
 
     def do_publish(self, name: str, _at: str, node: str, queue: str, *contents: str) -> None:
-        """publish p at n2 q a b c: a client publishes messages, in one run."""
+        """publish p at n2 q a b c [expiration=100]: a client publishes messages, in one run."""
         client = self._client(name, node, queue)
         first = len(client.published) + 1
-        client.published += contents
-        raw = b"".join(content.ljust(WIDTH).encode() for content in contents)
-        run = Run("", queue, 1, True, len(contents), 0, WIDTH, None, WIDTH, raw)
+        properties = dict(word.split("=") for word in contents if "=" in word)
+        names = [word for word in contents if "=" not in word]
+        client.published += names
+        run = run_of((content_of(one.encode(), delivery_mode=2, **properties) for one in names), key=queue)
         confirmation = Confirmation(client, 1, first, len(client.published), 1)
         client.link.publish(run, [client.definition.id], confirmation)
 
@@ -278,6 +282,12 @@ class Stage:
         equal = "equal" if len(set(states.values())) == 1 else "different"
         tail = f"; rebuilt from a snapshot: {' '.join(rebuilt)}" if rebuilt else ""
         return f"replicas on {' '.join(states)} are {equal}{tail}"
+
+
+def argument(word: str) -> tuple[str, Any]:
+    """A queue's argument: `x-message-ttl=100`, `x-dead-letter-exchange=dlx`."""
+    name, _, value = word.partition("=")
+    return name, int(value) if value.isdigit() else {"true": True}.get(value, value)
 
 
 def replay(text: str) -> str:

@@ -20,7 +20,7 @@ from node.wire.amqp091.errors import (
 )
 from node.wire.amqp091.fields import read_headers
 from node.wire.amqp091.methods import BASIC_PROPERTIES, BasicPublish
-from node.wire.amqp091.primitives import SHORT
+from node.wire.amqp091.primitives import LONG, SHORT
 
 CLASS_BASIC: Final = 60
 PERSISTENT: Final = 2
@@ -32,8 +32,6 @@ HEADER_FIXED: Final = _HEADER.size
 
 _MORE_FLAGS: Final = 1
 _KNOWN_FLAGS: Final = sum(1 << (15 - n) for n in range(len(BASIC_PROPERTIES)))
-_USER_ID: Final = [name for name, _ in BASIC_PROPERTIES].index("user_id")
-_USER_ID_FLAG: Final = 1 << (15 - _USER_ID)
 _SIZES: Final = {"octet": 1, "timestamp": 8}
 _CACHED_PROPERTIES: Final = 512
 _CACHED_SIZE: Final = 256
@@ -160,15 +158,27 @@ def _flags(data: bytes) -> tuple[int, int]:
     return flags, at
 
 
+def property_places(data: bytes) -> dict[str, tuple[int, int]]:
+    """Where the value of each property in a list begins and ends.
+
+    Raises FieldSyntaxError, IndexError or struct.error for a list that `check_properties` would not pass.
+    """
+    flags, at = _flags(data)
+    places = {}
+    for number, (name, kind) in enumerate(BASIC_PROPERTIES):
+        if flags & (1 << (15 - number)):
+            end = (
+                at + LONG.size + LONG.unpack_from(data, at)[0] if kind == "table" else _behind(data, at, kind)
+            )
+            places[name] = at, end
+            at = end
+    return places
+
+
 def user_id_of(data: bytes) -> bytes | None:
     """The user-id in a property list that `check_properties` has found good; None without one."""
-    flags, at = _flags(data)
-    if not flags & _USER_ID_FLAG:
-        return None
-    for number, (_, kind) in enumerate(BASIC_PROPERTIES[:_USER_ID]):
-        if flags & (1 << (15 - number)):
-            at = _behind(data, at, kind)
-    return data[at + 1 : at + 1 + data[at]]
+    place = property_places(data).get("user_id")
+    return None if place is None else data[place[0] + 1 : place[1]]
 
 
 def _behind(data: bytes, at: int, kind: str) -> int:

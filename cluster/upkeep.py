@@ -1,0 +1,59 @@
+"""What becomes due in queues with settings or with messages that ask for something: before and after serving.
+
+Queues without are never looked at here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from cluster.decisions import expiry_of
+from node.engine.dispatch import QueueOwner
+from node.engine.operation_format import encode_annotate, encode_remove
+from node.engine.operations import Aspect, Reason
+from node.engine.ranges import Range
+
+if TYPE_CHECKING:
+    from cluster.owner import PartitionOwner
+
+
+def before_serving(owner: PartitionOwner, number: int, queue: QueueOwner, now: int) -> None:
+    """No message is handed out that has expired; `now` is wall clock."""
+    if queue.lifetimes:
+        queue.lifetimes.step(now)
+        remove(owner, number, queue, queue.lifetimes.expired(queue.ready), Reason.EXPIRED)
+
+
+def after_serving(owner: PartitionOwner, number: int, queue: QueueOwner) -> None:
+    """What consumers have left in the queue may be too much, or may not wait."""
+    if queue.lifetimes:
+        # Behind a mark that is on its way to the log consumers may be waiting.
+        if not queue.blocked:
+            remove(owner, number, queue, queue.lifetimes.passed_by(queue.ready), Reason.EXPIRED)
+        owner.alarms.set(number, queue.lifetimes.wake)
+
+
+def remove(
+    owner: PartitionOwner, number: int, queue: QueueOwner, ranges: Sequence[Range], reason: Reason
+) -> None:
+    """Ready messages leave the queue for good."""
+    durable = [part for one in ranges for part in queue.take_out(*one)]
+    if durable:
+        owner.operation(encode_remove(number, reason, durable))
+
+
+def cover(owner: PartitionOwner, number: int, queue: QueueOwner, now: int) -> None:
+    """Give the messages an expiry that came in while the owner did not know the queue's time to live."""
+    ttl = queue.settings.message_ttl_ms
+    if ttl is None:
+        return
+    uncovered = queue.state.alive.copy()
+    known = queue.state.annotations.get(Aspect.EXPIRY)
+    for first, last, _ in known.all() if known is not None else ():
+        uncovered.remove(first, last)
+    if uncovered:
+        spans = [(first, last, expiry_of(ttl, now)) for first, last in uncovered.ranges()]
+        owner.operation(encode_annotate(number, Aspect.EXPIRY, spans))
+        for span in spans:
+            queue.note_expiry(*span)

@@ -1,0 +1,46 @@
+"""A queue goes when nobody has used it for its time, and not before."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.disuse import Disuse
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(("use", "take", "leave", "look")), st.floats(0.0, 0.6)), max_size=30
+)
+
+
+@given(STEPS)
+def test_a_queue_goes_when_it_was_not_used_for_its_time(steps: list[tuple[str, float]]) -> None:
+    disuse, now, used, taken = Disuse(), 100.0, 100.0, False
+    disuse.watch(1, 1000, now)
+    for step, seconds in steps:
+        now += seconds
+        if step == "use" or (step == "leave" and taken):
+            disuse.used(1, now)
+            used = now
+        taken = step == "take" or (taken and step != "leave")
+        if disuse.ended(now, {1: taken}.__getitem__):
+            assert not taken and now - used >= 1.0 - 1e-9
+            return
+        if taken:
+            used = now
+        # It is looked at in each step here, so that it goes at most one step late.
+        assert taken or now - used < 1.0 + 1e-9
+
+
+def test_a_queue_that_is_gone_is_not_told() -> None:
+    disuse = Disuse()
+    disuse.watch(1, 1000, 0.0)
+    disuse.watch(2, 1000, 0.0)
+    disuse.forget(1)
+    disuse.watch(2, None, 0.5)
+    assert disuse.ended(9.0, lambda _: False) == []
+
+
+def test_a_queue_that_is_still_there_is_told_again() -> None:
+    disuse = Disuse()
+    disuse.watch(1, 1000, 0.0)
+    assert [disuse.ended(now, lambda _: False) for now in (0.9, 1.0, 1.5, 2.0)] == [[], [1], [], [1]]

@@ -1,0 +1,316 @@
+"""AMQP clients of whole nodes in simulated time: all but sockets, disks and clocks is real."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pika import BasicProperties
+
+from cluster.access import Access
+from cluster.front_end import FrontEnd
+from cluster.local_queues import LocalQueues
+from node.engine.errors import Refusal
+from node.frontend.session import Session
+from node.wire.amqp091 import methods as m
+from node.wire.amqp091.codec import PROTOCOL_HEADER, encode_method
+from node.wire.amqp091.limits import ConnectionLimits
+from node.wire.amqp091.primitives import Method
+from tests import messages
+from tests.simulation.network import Network, NetworkFaults
+from tests.simulation.node import NodeSettings, SimulatedNode
+from tests.simulation.world import World
+from tests.wire.client import CLIENT_CAPABILITIES, frames, split
+
+PATIENCE_S = 30.0
+CHANNEL = 1
+
+
+class TrustingHasher:
+    """Every password is right."""
+
+    def hash(self, password: str, answer: Callable[[str], None]) -> None:
+        answer("hash")
+
+    def compare(self, stored: str | None, password: str, answer: Callable[[bool], None]) -> None:
+        answer(stored is not None)
+
+
+class Site:
+    """Nodes and the time that they live in."""
+
+    def __init__(self, *names: str, seed: int = 1, default_type: str = "quorum") -> None:
+        self.world = World(seed)
+        self.default_type = default_type
+        self.network = Network(self.world, names, NetworkFaults())
+        settings = NodeSettings(snapshot_bytes=1 << 16, segment_bytes=1 << 16, cache_bytes=1 << 16)
+        self.nodes = {name: SimulatedNode(name, names, self.world, self.network, settings) for name in names}
+        self._front_ends: dict[tuple[str, int], FrontEnd] = {}
+        for node in self.nodes.values():
+            node.start()
+        self.until(lambda: all(node.ready for node in self.nodes.values()))
+        users = {"guest": {"password_hash": "hash", "tags": ["administrator"]}}
+        self.submit(names[0], "found_access", {"vhost": "/", "users": users})
+
+    def run(self, seconds: float) -> None:
+        self.world.run(self.world.now + seconds)
+
+    def until(self, reached: Callable[[], Any]) -> None:
+        limit = self.world.now + PATIENCE_S
+        while not reached():
+            assert self.world.now < limit, "this takes too long"
+            self.run(0.002)
+
+    def submit(self, name: str, command: str, arguments: dict[str, Any]) -> None:
+        """Have a command carried out by the catalog."""
+        done: list[Refusal | None] = []
+        node = self.nodes[name]
+        node.broker.catalog.submit(command, arguments, lambda _, refusal: done.append(refusal), node.clock())
+        self.until(lambda: done)
+        assert done == [None]
+
+    def front_end(self, name: str) -> FrontEnd:
+        """What clients of a node's present process talk to."""
+        node = self.nodes[name]
+        found = self._front_ends.get((name, node.life))
+        if found is None:
+            local = LocalQueues(node.broker, random.Random(f"{name} {node.life}").getrandbits)
+            access = Access(node.broker.catalog.state.access, _submit_nothing, TrustingHasher())
+            found = FrontEnd(node.broker, local, access, self.default_type)
+            self._front_ends[name, node.life] = found
+        return found
+
+    def client(self, name: str) -> Client:
+        """A client with an open, confirmed channel."""
+        return Client(self, name)
+
+
+def _submit_nothing(name: str, arguments: dict[str, Any], answer: Any) -> None:
+    raise AssertionError(name)
+
+
+class Wire:
+    """The socket of a session that writes as soon as it may."""
+
+    remote = "127.0.0.1"
+    certified_name = ""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.closed = False
+
+    def wanted(self) -> None:
+        self._client.flush_soon()
+
+    def pause_reading(self) -> None:
+        """The client sends all the same: sessions keep what they cannot take yet."""
+
+    def resume_reading(self) -> None:
+        """See above."""
+
+    def close_after_flush(self) -> None:
+        self.closed = True
+
+    def log(self, event: str, fields: Mapping[str, str | int]) -> None:
+        """Nobody reads it."""
+
+    def negotiation_failed(self, reason: str) -> None:
+        raise AssertionError(reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A message as a client gets it."""
+
+    method: Any
+    properties: BasicProperties
+    body: bytes
+
+    @property
+    def headers(self) -> dict[str, Any]:
+        return dict(self.properties.headers or {})
+
+
+class ChannelClosedError(AssertionError):
+    """The broker closed the channel; the text is its reply text."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(f"{code} {text}")
+        self.code = code
+
+
+class Client:
+    """A connection with one channel in confirm mode. Calls return when the broker has answered."""
+
+    def __init__(self, site: Site, name: str) -> None:
+        self.site = site
+        self.node = site.nodes[name]
+        self.deliveries: list[Delivery] = []
+        self.returned: list[Delivery] = []
+        self.confirmed: set[int] = set()
+        self.refused: set[int] = set()
+        self.cancelled: list[str] = []
+        self._published = 0
+        self._answers: list[Method] = []
+        self._content: tuple[Any, bytes] | None = None
+        self._flushing = False
+        self._wire = Wire(self)
+        self._session = Session(
+            site.front_end(name), self._wire, ConnectionLimits(first_window=2000), self.node.clock
+        )
+        properties: dict[str, Any] = {"capabilities": dict(CLIENT_CAPABILITIES)}
+        self._send(PROTOCOL_HEADER)
+        self._await(m.ConnectionStart)
+        self._send(encode_method(0, m.ConnectionStartOk(properties, "PLAIN", b"\0guest\0guest")))
+        self._await(m.ConnectionTune)
+        self._send(encode_method(0, m.ConnectionTuneOk(0, 0, 0)))
+        self._send(encode_method(0, m.ConnectionOpen("/")))
+        self._await(m.ConnectionOpenOk)
+        self.open_channel()
+
+    # -- octets ---------------------------------------------------------------------------------
+
+    def _send(self, data: bytes) -> None:
+        self.node.input(lambda: self._session.receive(data))
+
+    def flush_soon(self) -> None:
+        if not self._flushing:
+            self._flushing = True
+            self.node.after(0.0001, self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        data = self._session.take_output()
+        for frame, (kind, _, payload) in zip(split(data), frames(data), strict=True):
+            if kind == m.FRAME_METHOD:
+                self._method(payload)
+            elif self._content is not None:
+                method, content = self._content
+                self._content = method, content + frame
+        self._end_content()
+
+    def _method(self, method: Method) -> None:
+        self._end_content()
+        if isinstance(method, m.BasicDeliver | m.BasicGetOk | m.BasicReturn):
+            self._content = method, b""
+        elif isinstance(method, m.BasicAck | m.BasicNack):
+            into = self.confirmed if isinstance(method, m.BasicAck) else self.refused
+            low = method.delivery_tag
+            if method.multiple:
+                low = min(set(range(1, self._published + 1)) - self.confirmed - self.refused)
+            into.update(range(low, method.delivery_tag + 1))
+        elif isinstance(method, m.BasicCancel):
+            self.cancelled.append(method.consumer_tag)
+        else:
+            self._answers.append(method)
+
+    def _end_content(self) -> None:
+        if self._content is None:
+            return
+        (method, content), self._content = self._content, None
+        delivery = Delivery(method, *messages.parts(content))
+        if isinstance(method, m.BasicDeliver):
+            self.deliveries.append(delivery)
+        elif isinstance(method, m.BasicReturn):
+            self.returned.append(delivery)
+        else:
+            self._answers.append(method)
+            self._got = delivery
+
+    def _await(self, *kinds: type[Method]) -> Any:
+        self.site.until(lambda: self._answers)
+        answer = self._answers.pop(0)
+        if isinstance(answer, m.ChannelClose | m.ConnectionClose):
+            if isinstance(answer, m.ChannelClose):
+                self._send(encode_method(CHANNEL, m.ChannelCloseOk()))
+            raise ChannelClosedError(answer.reply_code, answer.reply_text)
+        assert isinstance(answer, kinds), answer
+        return answer
+
+    def send(self, method: Method) -> None:
+        """A method that has no answer."""
+        self._send(encode_method(CHANNEL, method))
+
+    def call(self, method: Method, *kinds: type[Method]) -> Any:
+        """A method and its answer. Raises ChannelClosedError."""
+        self.send(method)
+        return self._await(*kinds)
+
+    # -- what clients do ------------------------------------------------------------------------
+
+    def open_channel(self) -> None:
+        self.call(m.ChannelOpen(), m.ChannelOpenOk)
+        self.call(m.ConfirmSelect(), m.ConfirmSelectOk)
+        self._published = 0
+        self.confirmed.clear()
+        self.refused.clear()
+
+    def close(self) -> None:
+        """The connection is lost."""
+        self.node.input(self._session.lost)
+        self.site.run(0.01)
+
+    def declare(
+        self,
+        queue: str,
+        *,
+        durable: bool = True,
+        exclusive: bool = False,
+        passive: bool = False,
+        **arguments: Any,
+    ) -> m.QueueDeclareOk:
+        """Arguments are named without `x-`, with underscores for hyphens."""
+        named = {f"x-{name.replace('_', '-')}": value for name, value in arguments.items()}
+        method = m.QueueDeclare(queue, passive=passive, durable=durable, exclusive=exclusive, arguments=named)
+        answer: m.QueueDeclareOk = self.call(method, m.QueueDeclareOk)
+        return answer
+
+    def cancel(self, tag: str) -> None:
+        self.call(m.BasicCancel(tag), m.BasicCancelOk)
+
+    def ack(self, delivery: Delivery) -> None:
+        self.send(m.BasicAck(delivery.method.delivery_tag))
+
+    def nack(self, delivery: Delivery, *, requeue: bool) -> None:
+        self.send(m.BasicNack(delivery.method.delivery_tag, requeue=requeue))
+
+    def depth(self, queue: str) -> int:
+        """Ready messages."""
+        return self.declare(queue, passive=True).message_count
+
+    def publish(self, key: str, *bodies: bytes, exchange: str = "", **properties: Any) -> list[int]:
+        """Publish messages in one go; returns their numbers."""
+        properties.setdefault("delivery_mode", 2)
+        method = encode_method(CHANNEL, m.BasicPublish(exchange, key))
+        self._send(b"".join(method + messages.content(body, **properties) for body in bodies))
+        first = self._published + 1
+        self._published += len(bodies)
+        return list(range(first, self._published + 1))
+
+    def confirms(self, tags: list[int]) -> list[bool]:
+        """Wait until publishes are answered; which of them the broker took."""
+        self.site.until(lambda: self.confirmed.union(self.refused).issuperset(tags))
+        return [tag in self.confirmed for tag in tags]
+
+    def consume(self, queue: str, tag: str = "", *, prefetch: int = 0, **options: Any) -> str:
+        if prefetch:
+            self.call(m.BasicQos(0, prefetch), m.BasicQosOk)
+        answer = self.call(m.BasicConsume(queue, tag, **options), m.BasicConsumeOk)
+        return str(answer.consumer_tag)
+
+    def get(self, queue: str, *, no_ack: bool = True) -> Delivery | None:
+        answer = self.call(m.BasicGet(queue, no_ack), m.BasicGetOk, m.BasicGetEmpty)
+        return self._got if isinstance(answer, m.BasicGetOk) else None
+
+    def drain(self, queue: str) -> list[Delivery]:
+        """Everything that is ready, taken out."""
+        found = []
+        while (one := self.get(queue)) is not None:
+            found.append(one)
+        return found
+
+    def bodies(self, queue: str) -> list[bytes]:
+        """What is ready, taken out."""
+        return [one.body for one in self.drain(queue)]
