@@ -39,6 +39,7 @@ def take_batch(owner: PartitionOwner, front_end: int, number: int, data: bytes) 
     kept: list[Buffer] = []
     logged = False
     softened: list[SoftPublish] = []
+    returned: list[int] = []
     for operation in operations:
         if type(operation) is Publish:
             owner.awaiting_marks.update(operation.queues)
@@ -48,6 +49,8 @@ def take_batch(owner: PartitionOwner, front_end: int, number: int, data: bytes) 
             owner.published += operation.count
         elif type(operation) in _TAKERS:
             part = _TAKERS[type(operation)](owner, front_end, operation)
+            if type(operation) is Return and part is not None:
+                returned.append(operation.queue)
             if soft and part is not None:
                 kept.append(part)
                 logged = True
@@ -56,6 +59,8 @@ def take_batch(owner: PartitionOwner, front_end: int, number: int, data: bytes) 
     for publish in softened:
         # Not before what was taken earlier is committed: order within a queue.
         owner.after_proposed(publish.enqueuer(owner))
+    for queue in returned:
+        owner.reception.await_return(queue)
     return soft and not logged
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -27,11 +28,14 @@ class Reception:
         self._serving = serving
         self._front_ends: dict[int, FrontEndState] = {}
         self._consumers: dict[tuple[int, int], int] = {}
+        self._returning: Counter[int] = Counter()
+        """How many batches with messages for a queue to take back are not applied yet."""
 
     def clear(self) -> None:
         """The owner leads no more: whoever leads next is greeted anew."""
         self._front_ends = {}
         self._consumers.clear()
+        self._returning.clear()
 
     def known(self) -> set[int]:
         """The front ends that have greeted."""
@@ -215,10 +219,28 @@ class Reception:
             return
         for consumer, limit in limits:
             queue = self._consumers.get((front_end, consumer), 0)
-            if queue in self._owner.queues:
-                self._owner.queues[queue].consumers.credit(front_end, consumer, limit)
-                self._serving.mark(queue)
+            if queue in self._returning:
+                # The credit that a returned message leaves may be for that very message (§4.7).
+                self._owner.after_proposed(partial(self._credit, front_end, epoch, queue, consumer, limit))
+            else:
+                self._credit(front_end, epoch, queue, consumer, limit)
         self._context.owner_dirty(self._owner)
+
+    def _credit(self, front_end: int, epoch: int, queue: int, consumer: int, limit: int) -> None:
+        owner = self._owner.queues.get(queue)
+        if owner is not None and self._state(front_end, epoch) is not None:
+            owner.consumers.credit(front_end, consumer, limit)
+            self._serving.mark(queue)
+
+    def await_return(self, queue: int) -> None:
+        """A batch that returns messages of the queue was taken into the next entry."""
+        self._returning[queue] += 1
+        self._owner.after_proposed(partial(self._returned, queue))
+
+    def _returned(self, queue: int) -> None:
+        self._returning[queue] -= 1
+        if not self._returning[queue]:
+            del self._returning[queue]
 
     # -- requests -------------------------------------------------------------------------------
 

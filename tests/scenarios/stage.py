@@ -219,6 +219,11 @@ class Stage:
             consumer, lambda value, _: self.tell(f"{name} consumes") if value is None else None
         )
 
+    def do_credit(self, name: str, limit: str) -> None:
+        """credit c 11: the client takes up to 11 messages in all."""
+        client = self.clients[name]
+        client.link.credit(client.consumer, int(limit))
+
     def do_settle(self, name: str, *contents: str) -> None:
         """settle c a b: the client has them for good."""
         self._each(name, contents, lambda client, at: client.link.settle(client.definition.id, at, at))
