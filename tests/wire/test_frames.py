@@ -66,8 +66,8 @@ def close_code(*frames: Any) -> int:
 @pytest.mark.parametrize(
     ("frames", "code"),
     [
-        ([encode_frame(1, 1, bytes(131_072))], 501),
-        ([b"\x03\0\1" + (131_065).to_bytes(4, "big")], 501),  # known before its payload comes
+        ([encode_frame(1, 1, bytes(131_073))], 501),
+        ([b"\x03\0\1" + (131_073).to_bytes(4, "big")], 501),  # known before its payload comes
         ([(1, m.ConnectionTuneOk())], 503),  # class connection on another channel than 0
         ([(7, m.ConnectionClose())], 503),
         ([(0, m.QueueDeclare("q"))], 503),
@@ -142,8 +142,18 @@ def test_the_client_closes() -> None:
     client.connection.deliver(7, run_of([b"a", b"b"]), 5, False)
     client.output()
     effects = client.send((0, m.ConnectionClose(200, "bye")), (1, m.QueueDeclare("late")))
-    assert effects == [e.ConnectionClosed([(7, 5, 6)]), e.CloseSocket()]
+    assert effects == [e.ConnectionClosed([(7, 5, 6)])]
     assert client.output() == [(1, 0, m.ConnectionCloseOk())]
+    assert client.connection.disconnected() == []
+
+
+@pytest.mark.requirement("A10")
+def test_a_client_that_closed_and_keeps_its_socket() -> None:
+    client = opened(1)
+    client.send((0, m.ConnectionClose(200, "bye")))
+    assert client.send((1, m.QueueDeclare("late")), b"\xff" * 100) == []
+    assert client.tick(9) == []
+    assert client.tick(1) == [e.CloseSocket()]
 
 
 @pytest.mark.requirement("A10")

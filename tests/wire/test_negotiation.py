@@ -145,9 +145,39 @@ def test_the_agreed_limits_hold() -> None:
     client = Client()
     client.negotiate(tune_ok=m.ConnectionTuneOk(0, 4096, 0))
     client.open_channel(1)
-    client.send(publish(1, b"x" * 4089))
+    client.send(publish(1, b"x" * 4097))
     (close,) = client.methods()
     assert isinstance(close, m.ConnectionClose) and close.reply_code == 501
+
+
+@pytest.mark.requirement("A2")
+def test_channels_are_counted_whatever_their_numbers() -> None:
+    client = Client()
+    client.negotiate(tune_ok=m.ConnectionTuneOk(2, 4096, 0))
+    client.open_channel(700, 65_535)
+    client.send((700, m.ChannelClose(200, "", 0, 0)))
+    assert client.methods() == [m.ChannelCloseOk()]
+    client.open_channel(3)
+    client.send((1, m.ChannelOpen()))
+    (close,) = client.methods()
+    assert isinstance(close, m.ConnectionClose)
+    assert close.reply_text.endswith("(2) has reached the negotiated channel_max (2)")
+
+
+@pytest.mark.requirement("A2", "A7")
+@pytest.mark.parametrize("frames", [1, 3])
+def test_payloads_of_frame_max_octets_are_taken_and_cut_again_for_others(frames: int) -> None:
+    client = Client()
+    client.negotiate(tune_ok=m.ConnectionTuneOk(0, 4096, 0))
+    client.open_channel(1)
+    client.consume()
+    body = bytes(range(256)) * 16 * frames
+    client.send(publish(1, body, piece=4096))
+    published = client.only(e.Publish)
+    assert isinstance(published, e.Publish)
+    client.connection.deliver(7, published.run, 1, False)
+    sizes = [len(payload) for kind, _, payload in client.output() if kind == m.FRAME_BODY]
+    assert sum(sizes) == len(body) and max(sizes) == 4088
 
 
 @pytest.mark.requirement("A2")

@@ -24,6 +24,10 @@ FRAME: Final = Struct(">BHI")
 """Type, channel and size of the payload; the payload and the end octet follow."""
 
 FRAME_OVERHEAD: Final = FRAME.size + 1
+FRAME_SLACK: Final = FRAME_OVERHEAD
+"""Octets by which a client's frames may be longer than agreed (§4.2.3), as RabbitMQ allows: there are
+clients that cut bodies into payloads of frame-max octets. Body frames that are sent never are."""
+
 END: Final = bytes((FRAME_END,))
 FRAME_TYPES: Final = frozenset((FRAME_METHOD, FRAME_HEADER, FRAME_BODY, FRAME_HEARTBEAT))
 HEARTBEAT: Final = FRAME.pack(FRAME_HEARTBEAT, 0, 0) + END

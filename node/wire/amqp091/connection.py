@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from math import inf
+from typing import Final
 
 from node.runs import Run
 from node.wire.amqp091 import methods as m
@@ -26,6 +27,9 @@ from node.wire.amqp091.reader import ConnectionState, FrameReader
 from node.wire.amqp091.replies import reply_text
 
 _PUBLISH = (m.BasicPublish.CLASS_ID, m.BasicPublish.METHOD_ID)
+
+_DEAF: Final = frozenset((ConnectionState.PAUSED, ConnectionState.PARTED, ConnectionState.CLOSED))
+"""States in which nothing that the client sends interests anybody."""
 
 
 class Connection(FrameReader):
@@ -49,7 +53,7 @@ class Connection(FrameReader):
         self._now = now
         if data:
             self._heartbeats.heard(now)
-        if self.state not in (ConnectionState.PAUSED, ConnectionState.CLOSED):
+        if self.state not in _DEAF:
             self._intake.add(data)
             self._advance()
         return self.take_effects()
@@ -115,7 +119,7 @@ class Connection(FrameReader):
     def _timed_out(self) -> None:
         if self.state is ConnectionState.CLOSING:
             self._outbox.emit(Log("close_timeout", {"seconds": int(self._limits.close_timeout)}))
-        elif self.state is not ConnectionState.PAUSED:
+        elif self.state not in _DEAF:
             self._outbox.emit(NegotiationFailed("time-out"))
         self._close_socket()
 

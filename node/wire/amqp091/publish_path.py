@@ -19,7 +19,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from node.runs import Run
-from node.wire.amqp091.codec import FRAME, FRAME_OVERHEAD, decode_method
+from node.wire.amqp091.codec import FRAME, FRAME_OVERHEAD, FRAME_SLACK, decode_method
 from node.wire.amqp091.errors import FieldSyntaxError, ProtocolException, UnsupportedError
 from node.wire.amqp091.methods import FRAME_BODY, FRAME_END, FRAME_HEADER, BasicPublish
 from node.wire.amqp091.primitives import LONG, LONGLONG, SHORT
@@ -82,7 +82,7 @@ class PublishPath:
     )
 
     def __init__(self, frame_max: int, body_max: int, checks: PropertyChecks):
-        self._largest_payload = frame_max - FRAME_OVERHEAD
+        self._largest_payload = frame_max - FRAME_OVERHEAD + FRAME_SLACK
         self._inline_max = min(self._largest_payload, body_max)
         self._checks = checks
         self._targets: dict[bytes, Target] = {}

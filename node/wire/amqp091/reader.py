@@ -3,8 +3,9 @@
 state        meaning                                       leaves by
 HEADER       waiting for the protocol header               8 octets
 NEGOTIATING  see `negotiation`                             Open-Ok; any error: PAUSED
-OPEN         channels work                                 Close received: CLOSED; Close sent: CLOSING
+OPEN         channels work                                 Close received: PARTED; Close sent: CLOSING
 CLOSING      we sent Close; all but Close is discarded     Close-Ok received or time-out: CLOSED
+PARTED       we sent Close-Ok; everything is discarded     the client closes the socket, or time-out: CLOSED
 PAUSED       the negotiation failed                        the pause is over: CLOSED
 CLOSED       CloseSocket was emitted                       -
 """
@@ -18,7 +19,14 @@ from typing import Final
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.ack_path import ACK_IDS, acknowledgements
 from node.wire.amqp091.channel import Channel, ChannelState, ConnectionParts
-from node.wire.amqp091.codec import FRAME, FRAME_OVERHEAD, FRAME_TYPES, PROTOCOL_HEADER, decode_method
+from node.wire.amqp091.codec import (
+    FRAME,
+    FRAME_OVERHEAD,
+    FRAME_SLACK,
+    FRAME_TYPES,
+    PROTOCOL_HEADER,
+    decode_method,
+)
 from node.wire.amqp091.credit import Credits
 from node.wire.amqp091.effects import (
     CloseSocket,
@@ -57,6 +65,7 @@ class ConnectionState(Enum):
     CLOSING = 4
     PAUSED = 5
     CLOSED = 6
+    PARTED = 7
 
 
 class FrameReader:
@@ -202,9 +211,7 @@ class FrameReader:
 
     def _oversized(self, size: int) -> None:
         """A peer that exceeds the limits is disconnected (§2.3.3, §4.2.3)."""
-        text = (
-            f"a frame of {size + FRAME_OVERHEAD} octets; {self._largest_payload + FRAME_OVERHEAD} are agreed"
-        )
+        text = f"a frame with {size} octets of payload; at most {self._largest_payload} are taken"
         if self.state is ConnectionState.NEGOTIATING:
             raise NegotiationError(text)
         if self.state is ConnectionState.OPEN:
@@ -271,7 +278,7 @@ class FrameReader:
             return
         self._negotiation.receive(method)
         if isinstance(method, m.ConnectionTuneOk):
-            self._largest_payload = self._negotiation.frame_max - FRAME_OVERHEAD
+            self._largest_payload = self._negotiation.frame_max - FRAME_OVERHEAD + FRAME_SLACK
             self._parts = self._agreed_parts()
             self._heartbeats.start(self._negotiation.heartbeat, self._now)
 
@@ -284,7 +291,9 @@ class FrameReader:
                 self._flush_confirms()
                 self._end_channels()
                 self._outbox.send(0, m.ConnectionCloseOk())
-                self._close_socket()
+                # To close the socket with octets of the client unread would reset it, and lose Close-Ok.
+                self.state = ConnectionState.PARTED
+                self._deadline = self._now + self._limits.close_timeout
             case m.ConnectionUpdateSecret():
                 self._outbox.emit(UpdateSecret(method.new_secret))
             case _:
@@ -302,8 +311,13 @@ class FrameReader:
         method = decode_method(payload)
         if not isinstance(method, m.ChannelOpen):
             raise ChannelNumberError(f"expected 'channel.open' on channel {number}", _ids(method))
-        if number > self._negotiation.channel_max:
-            raise NotAllowedError(f"channel {number} is above {self._negotiation.channel_max}", _ids(method))
+        if len(self._channels) >= self._negotiation.channel_max:
+            # RabbitMQ's reading of channel-max: how many there may be, whatever their numbers.
+            raise NotAllowedError(
+                f"number of channels opened ({len(self._channels)}) has reached the negotiated channel_max "
+                f"({self._negotiation.channel_max})",
+                _ids(method),
+            )
         self._channels[number] = Channel(number, self._parts, self._used_tags.get(number, 0))
         self.channels_opened += 1
         self._outbox.send(number, m.ChannelOpenOk())
