@@ -1,0 +1,52 @@
+"""Three nodes, and each of them in turn for every client."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.clients.programs import install
+from tests.processes import conftest as processes
+from tests.processes.nodes import Cluster, Node
+
+# Those of `make clients`, and what is not installed where only `make test` was run.
+_NEEDS = {"test_celery.py": "celery", "test_dramatiq.py": "dramatiq", "test_faststream.py": "faststream"}
+
+collect_ignore = [file for file, package in _NEEDS.items() if find_spec(package) is None]
+if shutil.which("npm") is None:
+    collect_ignore += ["test_amqplib.py", "test_rascal.py"]
+
+shared_cluster = processes.shared_cluster
+cluster = processes.cluster
+own_cluster = processes.own_cluster
+pytest_runtest_makereport = processes.pytest_runtest_makereport
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """A name for a queue or exchange that no other test uses, of characters that every client takes."""
+    return re.sub(r"\W+", "-", str(request.node.name)).strip("-")
+
+
+@pytest.fixture(scope="session")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the packages of Node.js clients."""
+    directory = tmp_path_factory.mktemp("packages")
+    install(directory)
+    return directory
+
+
+@pytest.fixture(params=[0, 1, 2], ids=["n1", "n2", "n3"])
+def node(cluster: Cluster, request: pytest.FixtureRequest) -> Node:
+    """Each node in turn."""
+    return cluster[request.param]
+
+
+@pytest.fixture
+def elsewhere(cluster: Cluster, node: Node) -> Node:
+    """The node after it: what is done on one is seen on the other."""
+    return cluster[(cluster.nodes.index(node) + 1) % len(cluster.nodes)]
