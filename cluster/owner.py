@@ -213,7 +213,7 @@ class PartitionOwner:
         self._set(queue, settings)
         owner = self.queues.get(queue)
         if owner is not None and owner.settings != known:
-            owner.settings = self.settings_of(queue)
+            owner.configure(self.settings_of(queue))
             self.disuse.watch(queue, settings.expires_ms, self.now)
             # Behind what came in before, of which nothing was decided.
             self.after_proposed(partial(cover, self, queue, owner, self.wall_ms()))

@@ -126,9 +126,11 @@ class ReadyByGroup:
 
     # -- giving out -----------------------------------------------------------------------------
 
-    def front_for(self, consumer: ConsumerKey | None, limit: int) -> Range | None:
+    def front_for(self, consumer: ConsumerKey | None, limit: int, alone: bool) -> Range | None:
         """The oldest messages that the consumer may have now, up to `limit` of them that follow each
         other; None when there are none. For a consumer None only groups that belong to nobody.
+
+        Only for a consumer who is `alone` in asking they are of several groups: others want some, too.
         """
         self.unfinished = False
         for _ in range(SCAN):
@@ -136,7 +138,7 @@ class ReadyByGroup:
             front = self._fresh.front()
             if front is None or (parked is not None and parked[0] < front[0]):
                 return parked and (parked[0], min(parked[1], parked[0] + limit - 1))
-            end = self._eligible(consumer, front[0], min(front[1], front[0] + limit - 1))
+            end = self._eligible(consumer, front[0], min(front[1], front[0] + limit - 1), alone)
             if end is not None:
                 return front[0], end
             self._park(*front)
@@ -200,7 +202,7 @@ class ReadyByGroup:
             yield first, end, key
             first = end + 1
 
-    def _eligible(self, consumer: ConsumerKey | None, first: int, last: int) -> int | None:
+    def _eligible(self, consumer: ConsumerKey | None, first: int, last: int, alone: bool) -> int | None:
         """The last message up to which the consumer may have all of a range of fresh ones; None: none."""
         found = None
         for _, end, key in self._cover(first, last):
@@ -208,6 +210,8 @@ class ReadyByGroup:
             if group is not None and not _may_go_on(group, consumer):
                 break
             found = end
+            if not alone:
+                break
         return found
 
     def _park(self, first: int, last: int) -> None:

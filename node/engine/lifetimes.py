@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from node.engine.range_map import RangeMap
 from node.engine.ranges import Range, RangeSet
+from node.engine.ready import Ready
 from node.engine.schedule import Schedule
 
 AT_ONCE = 0
@@ -60,15 +61,15 @@ class Lifetimes:
                 self._expired.add(*part)
                 self._back.add(*part)
 
-    def expired(self, ready: RangeSet) -> list[Range]:
+    def expired(self, ready: Ready) -> list[Range]:
         """Ready messages that have expired; each is told once, unless it comes back."""
         return self._take(self._expired, ready) if self._back else []
 
-    def passed_by(self, ready: RangeSet) -> list[Range]:
+    def passed_by(self, ready: Ready) -> list[Range]:
         """Ready messages that nobody took at once; each is told once, unless it comes back."""
         return self._take(self._at_once, ready) if self._back else []
 
-    def _take(self, place: RangeSet, ready: RangeSet) -> list[Range]:
+    def _take(self, place: RangeSet, ready: Ready) -> list[Range]:
         looked_at = [part for one in self._back.ranges() for part in place.intersection(*one)]
         self._back.remove_all(looked_at)
         return [part for one in looked_at for part in ready.intersection(*one)]

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable
 
+from node.engine.operations import Aspect
+from node.engine.range_map import RangeMap, Span
 from node.engine.ranges import Range, RangeSet
 from node.runs import Run
 
 
 class SoftMessages:
-    """Runs of one queue's soft messages by sequence number, freed run by run as they are settled."""
+    """Runs of one queue's soft messages by sequence number, freed run by run as they are settled.
 
-    __slots__ = ("_dead", "_firsts", "_left", "_runs", "numbers", "octets")
+    `values` are the owner's annotations of them.
+    """
+
+    __slots__ = ("_dead", "_firsts", "_left", "_runs", "numbers", "octets", "values")
 
     def __init__(self) -> None:
         self.numbers = RangeSet()
         self.octets = 0
+        self.values: dict[Aspect, RangeMap] = {}
         # Parallel and ascending; a run that nobody needs any more is None until the next tidying.
         self._firsts: list[int] = []
         self._runs: list[Run | None] = []
@@ -33,8 +40,16 @@ class SoftMessages:
         self._left.append(run.count)
         self.octets += len(run.raw)
 
+    def annotate(self, aspect: Aspect, spans: Iterable[Span]) -> None:
+        """Note values of messages that are here, or come next."""
+        held = self.values.setdefault(aspect, RangeMap())
+        for span in spans:
+            held.set(*span)
+
     def remove(self, first: int, last: int) -> list[Range]:
         """The messages are done with; return those of the closed range that were there."""
+        for held in self.values.values():
+            held.remove(first, last)
         gone = self.numbers.intersection(first, last)
         for part in gone:
             self.numbers.remove(*part)

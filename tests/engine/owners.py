@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Sequence
+
 from node.engine.dispatch import QueueOwner
 from node.engine.grants import Grant
-from node.engine.operations import Semantics
+from node.engine.operations import Annotate, Aspect, Semantics
 from node.engine.queue import QueueState
+from node.engine.range_map import spans_of
+from node.engine.settings import QueueSettings
 
 UNLIMITED = 1 << 62
 A, B, C = 5, 6, 7
@@ -28,6 +33,22 @@ def state_with(
 
 def owner_with(messages: int, semantics: Semantics = Semantics.AT_LEAST_ONCE) -> QueueOwner:
     return QueueOwner(state_with(messages, semantics=semantics), fresh=True)
+
+
+def noted(owner: QueueOwner, aspect: Aspect, values: Sequence[int], first: int = 1) -> None:
+    """The log says the values of messages from `first` on."""
+    columns = (array("Q", numbers) for numbers in zip(*spans_of(values, first), strict=True))
+    owner.state.annotate(Annotate(1, aspect, *columns))
+
+
+def ordered_owner(
+    settings: QueueSettings, values: Sequence[int], mark: int = 10**9, attached: tuple[int, ...] = ()
+) -> QueueOwner:
+    """An owner of messages with these priorities, or groups; a new owner if front ends are attached."""
+    state = state_with(len(values), mark, attached=attached)
+    aspect = Aspect.PRIORITY if settings.max_priority else Aspect.GROUP
+    noted(QueueOwner(state), aspect, values)
+    return QueueOwner(state, fresh=not attached, settings=settings)
 
 
 def attach(

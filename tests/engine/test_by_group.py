@@ -70,19 +70,26 @@ class ByGroupAgainstList(RuleBasedStateMachine):
             self.next += 1
         assert self.ready.add(first, self.next - 1) == len(groups)
 
-    @rule(consumer=CONSUMERS, limit=st.integers(1, 6), times=st.integers(1, 4), getting=st.booleans())
-    def give_out(self, consumer: ConsumerKey, limit: int, times: int, getting: bool) -> None:
+    @rule(
+        consumer=CONSUMERS,
+        limit=st.integers(1, 6),
+        times=st.integers(1, 4),
+        getting=st.booleans(),
+        alone=st.booleans(),
+    )
+    def give_out(self, consumer: ConsumerKey, limit: int, times: int, getting: bool, alone: bool) -> None:
         for _ in range(times):
             asking = None if getting else consumer
-            front = self.ready.front_for(asking, 1 if getting else limit)
+            front = self.ready.front_for(asking, 1 if getting else limit, alone)
             while front is None and self.ready.unfinished:
-                front = self.ready.front_for(asking, 1 if getting else limit)
+                front = self.ready.front_for(asking, 1 if getting else limit, alone)
             oldest = min((number for number in self.model if self.may_have(asking, number)), default=None)
             if front is None:
                 assert oldest is None
                 return
             assert front[0] == oldest
             assert front[1] - front[0] < limit
+            assert alone or len({self.model[n].group for n in range(front[0], front[1] + 1)}) == 1
             for number in range(front[0], front[1] + 1):
                 assert self.may_have(asking, number)
                 self.model[number].place = consumer
@@ -109,9 +116,9 @@ class ByGroupAgainstList(RuleBasedStateMachine):
     def one_of_several_comes_back(
         self, consumer: ConsumerKey, limit: int, data: st.DataObject, back: str
     ) -> None:
-        self.give_out(consumer, limit, 2, False)
+        self.give_out(consumer, limit, 2, False, True)
         self.come_back(data, back)
-        self.give_out(consumer, limit, 1, False)
+        self.give_out(consumer, limit, 1, False, True)
 
     @rule(data=st.data(), settled=st.booleans())
     def rest_no_more(self, data: st.DataObject, settled: bool) -> None:
@@ -172,17 +179,17 @@ def test_what_waits_for_a_busy_group_is_looked_at_once() -> None:
         return groups.span(number)
 
     ready = ReadyByGroup(group_at, RangeSet([(1, 10_000)]))
-    assert ready.front_for(A, 1) == (1, 1)
+    assert ready.front_for(A, 1, True) == (1, 1)
     ready.take(A, 1, 1)
-    assert ready.front_for(B, 1) == (2, 2)
+    assert ready.front_for(B, 1, True) == (2, 2)
     ready.take(B, 2, 2)
-    while ready.front_for((7, 16), 1) is None and ready.unfinished:
+    while ready.front_for((7, 16), 1, True) is None and ready.unfinished:
         assert len(asked) < 100_000
     asked.clear()
-    assert ready.front_for((7, 16), 1) is None
-    assert ready.front_for(A, 5) == (3, 3)
+    assert ready.front_for((7, 16), 1, True) is None
+    assert ready.front_for(A, 5, True) == (3, 3)
     ready.done(1, 1)
-    assert ready.front_for((7, 16), 5) == (3, 3)
+    assert ready.front_for((7, 16), 5, True) == (3, 3)
     assert not asked
 
 
@@ -190,7 +197,7 @@ def test_a_consumer_that_is_gone_leaves_nothing_behind() -> None:
     groups = RangeMap([(1, 4, 9)])
     ready = ReadyByGroup(groups.span, RangeSet([(1, 4)]))
     ready.take(A, 1, 2)
-    ready.front_for(B, 9)
+    ready.front_for(B, 9, True)
     ready.done(1, 2)
     ready.take(B, 3, 4)
     ready.done(3, 4)

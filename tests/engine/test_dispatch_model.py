@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from node.engine.dispatch import QueueOwner
 from node.engine.grants import Grant
-from node.engine.operations import OWNER, Semantics
+from node.engine.operations import OWNER, Annotate, Aspect, Semantics
 from node.engine.queue import QueueState
+from node.engine.range_map import spans_of
 from node.engine.ranges import RangeSet
+from node.engine.settings import PLAIN, QueueSettings
 from tests.engine.building import uniform_run
 
 FRONT_ENDS = st.sampled_from((5, 6, 7))
 CONSUMERS = st.tuples(FRONT_ENDS, st.integers(1, 2))
 PARTS = st.tuples(st.integers(0, 30), st.integers(0, 30))
+VALUES = st.lists(st.integers(0, 2), min_size=1, max_size=9)
 
 READY, HELD, GONE = "ready", "held", "gone"
 
@@ -30,6 +35,10 @@ class Message:
     place: str | int = READY
     redelivered: bool = False
     logged_return: bool = False
+    level: int = 0
+    group: int = 0
+    consumer: tuple[int, int] | None = None
+    """Who has it, as far as the owner knows."""
 
 
 @dataclass
@@ -47,18 +56,20 @@ def ranges_of(numbers: list[int]) -> list[tuple[int, int]]:
 class OwnerAgainstModel(RuleBasedStateMachine):
     """Publish, consume, settle, give back, purge, lose front ends and owners, in any order."""
 
+    settings = PLAIN
+
     @initialize(semantics=st.sampled_from((Semantics.AT_LEAST_ONCE, *Semantics)))
     def create(self, semantics: Semantics) -> None:
         self.at_most_once = semantics is Semantics.AT_MOST_ONCE
         self.state = QueueState(semantics)
-        self.owner = QueueOwner(self.state, fresh=True)
+        self.owner = QueueOwner(self.state, fresh=True, settings=self.settings)
         self.messages: dict[int, Message] = {}
         self.consumers: dict[tuple[int, int], ModelConsumer] = {}
         self.next = 1
         self.granted = 0
         self.attach((5, 1), False, 0)
         self.credit((5, 1), 20)
-        self.publish(9, 0, False)
+        self.publish(9, 0, False, [1, 0, 1, 2])
         self.commit_the_wanted_mark()
 
     def settle_in_log(self, parts: list[tuple[int, int]]) -> None:
@@ -74,16 +85,44 @@ class OwnerAgainstModel(RuleBasedStateMachine):
 
     # -- messages come --------------------------------------------------------------------------
 
-    @rule(count=st.integers(1, 9), gap=st.integers(0, 1), soft=st.sampled_from((False, False, True)))
-    def publish(self, count: int, gap: int, soft: bool) -> None:
+    @rule(
+        count=st.integers(1, 9),
+        gap=st.integers(0, 1),
+        soft=st.sampled_from((False, False, True)),
+        values=VALUES,
+    )
+    def publish(self, count: int, gap: int, soft: bool, values: list[int]) -> None:
         first = self.next + gap
         self.next = first + count
+        values = [values[i % len(values)] for i in range(count)]
+        asked = {Aspect.PRIORITY: self.settings.max_priority, Aspect.GROUP: self.settings.group_by}
+        noted = [(aspect, spans_of(values, first)) for aspect, value in asked.items() if value]
         if soft:
+            for aspect, spans in noted:
+                self.owner.soft.annotate(aspect, spans)
             self.owner.add_soft(first, uniform_run(count))
         else:
             self.state.append(first, self.next - 1)
+            for aspect, spans in noted:
+                columns = (array("Q", numbers) for numbers in zip(*spans, strict=True))
+                self.state.annotate(Annotate(1, aspect, *columns))
             self.owner.append(first, self.next - 1)
-        self.messages |= {number: Message(soft) for number in range(first, self.next)}
+        for number, value in zip(range(first, self.next), values, strict=True):
+            self.messages[number] = Message(
+                soft,
+                level=value if self.settings.max_priority else 0,
+                group=value if self.settings.group_by else 0,
+            )
+
+    def in_order(self, consumer: tuple[int, int]) -> list[int]:
+        """What is ready for the consumer, in the order in which it should come."""
+        ready = sorted(self.at(READY), key=lambda number: (-self.messages[number].level, number))
+        busy = {
+            message.group
+            for message in self.messages.values()
+            if message.place not in (READY, GONE) and message.consumer != consumer
+        }
+        return [number for number in ready if self.messages[number].group not in busy - {0}]
 
     @rule()
     def commit_the_wanted_mark(self) -> None:
@@ -121,7 +160,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
     def drain(self, key: tuple[int, int]) -> None:
         consumer = self.consumers.get(key, ModelConsumer(False, 0))
         credit = consumer.limit - consumer.sent
-        waiting = self.at(READY) + self.at(HELD)
+        waiting = self.in_order(key) + self.at(HELD)
         revoked = self.owner.drain(*key)
         assert revoked == (None if credit and waiting else credit)
         if revoked is not None:
@@ -134,30 +173,32 @@ class OwnerAgainstModel(RuleBasedStateMachine):
             self.check(grant)
             granted += grant.last - grant.first + 1
         assert granted <= budget
-        ready = self.at(READY)
-        waiting = [each for each in self.consumers.values() if each.sent < each.limit]
-        if granted < budget and ready and waiting:
-            assert self.owner.blocked
-            assert not any(each.no_ack for each in waiting)
-            assert not self.at_most_once
-            assert ready[0] > self.state.mark
-            assert not self.messages[ready[0]].soft
+        for key, consumer in self.consumers.items():
+            ready = self.in_order(key)
+            if granted < budget and ready and consumer.sent < consumer.limit:
+                assert self.owner.blocked
+                assert not consumer.no_ack
+                assert not self.at_most_once
+                assert ready[0] > self.state.mark
+                assert not self.messages[ready[0]].soft
 
     def check(self, grant: Grant) -> None:
-        consumer = self.consumers[grant.front_end, grant.consumer]
+        key = grant.front_end, grant.consumer
+        consumer = self.consumers[key]
         numbers = range(grant.first, grant.last + 1)
         assert numbers
         assert grant.removal == (consumer.no_ack or self.at_most_once)
-        assert self.at(READY)[: len(numbers)] == list(numbers)
-        higher = (each for each in self.consumers.values() if each.priority > consumer.priority)
-        for each in higher:
-            assert each.sent >= each.limit or numbers[0] > self.state.mark
+        assert self.in_order(key)[: len(numbers)] == list(numbers)
+        for other, each in self.consumers.items():
+            if each.priority > consumer.priority and each.sent < each.limit:
+                assert numbers[0] > self.state.mark or numbers[0] not in self.in_order(other)
         self.granted = max(self.granted, grant.last)
         for number in numbers:
             message = self.messages[number]
             assert (message.redelivered, message.soft) == (grant.redelivered, grant.soft)
             assert grant.removal or grant.soft or number <= self.state.mark
             message.place = OWNER if grant.removal else grant.front_end
+            message.consumer = key
         consumer.sent += len(numbers)
         assert consumer.sent <= consumer.limit
 
@@ -168,6 +209,24 @@ class OwnerAgainstModel(RuleBasedStateMachine):
             self.credit(key, consumer.limit - consumer.sent + 5)
         self.commit_the_wanted_mark()
         self.dispatch(100)
+
+    @rule(settling=st.sampled_from((5, 6)), returning=st.booleans(), values=VALUES)
+    def take_turns(self, settling: int, returning: bool, values: list[int]) -> None:
+        """Two consumers have one message or two each; one of them answers for all; both go on."""
+        self.publish(6, 0, False, values)
+        self.commit_the_wanted_mark()
+        for front_end in (5, 6):
+            self.attach((front_end, 1), False, 0)
+            self.credit((front_end, 1), 2)
+        self.dispatch(100)
+        for first, last in ranges_of(self.at(settling)):
+            if returning:
+                self.release(settling, (self.next - first, last - first), False, (True, False))
+            else:
+                self.settle(settling, (self.next - first, last - first), False)
+        for front_end in (11 - settling, settling):
+            self.credit((front_end, 1), 3)
+            self.dispatch(100)
 
     # -- consumers answer -----------------------------------------------------------------------
 
@@ -242,7 +301,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
     def change_owner(self, lost: frozenset[int], forgets: bool) -> None:
         """Removals that were not committed are undone, soft messages are gone, leases come back."""
         attached = frozenset(self.state.attached)
-        self.owner = QueueOwner(self.state)
+        self.owner = QueueOwner(self.state, settings=self.settings)
         self.granted = 0
         self.consumers.clear()
         leased = {front_end: self.at(front_end) for front_end in (5, 6, 7)}
@@ -265,6 +324,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
                 assert self.owner.reattached(front_end, ranges_of(mine)) == ranges_of(mine)
                 for number in mine:
                     self.messages[number].place = front_end
+                    self.messages[number].consumer = front_end, 0
         self.owner.release_held(redelivered=bool(lost))
         for number in self.at(HELD):
             self.messages[number].place = READY
@@ -276,6 +336,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
             return
         for place, found in ((READY, self.owner.ready), (HELD, self.owner.held)):
             assert list(found.ranges()) == ranges_of(self.at(place))
+            assert len(found) == len(self.at(place))
         for holder in (OWNER, 5, 6, 7):
             assert list(self.owner.leases.get(holder, RangeSet()).ranges()) == ranges_of(self.at(holder))
         living = {number: message for number, message in self.messages.items() if message.place != GONE}
@@ -289,5 +350,19 @@ class OwnerAgainstModel(RuleBasedStateMachine):
         assert list(self.owner.redelivered.ranges()) == ranges_of(redelivered)
 
 
+class PriorityOwnerAgainstModel(OwnerAgainstModel):
+    settings = QueueSettings(max_priority=9)
+
+
+class GroupOwnerAgainstModel(OwnerAgainstModel):
+    settings = QueueSettings(group_by="key")
+
+
+RUNS_OF_MODEL = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
 TestOwnerAgainstModel = OwnerAgainstModel.TestCase
-TestOwnerAgainstModel.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestOwnerAgainstModel.settings = RUNS_OF_MODEL
+TestPriorityOwnerAgainstModel = pytest.mark.requirement("A20")(PriorityOwnerAgainstModel.TestCase)
+TestPriorityOwnerAgainstModel.settings = RUNS_OF_MODEL
+TestGroupOwnerAgainstModel = pytest.mark.requirement("X3")(GroupOwnerAgainstModel.TestCase)
+TestGroupOwnerAgainstModel.settings = RUNS_OF_MODEL
