@@ -8,9 +8,11 @@ from cluster.management import (
     channel_views,
     cluster_views,
     connection_views,
+    declaration_views,
     exchange_views,
     health_views,
     limit_views,
+    message_views,
     node_views,
     permission_views,
     queue_views,
@@ -26,8 +28,9 @@ if TYPE_CHECKING:
     from cluster.process import NodeProcess
 
 _MODULES: Final = (
-    channel_views, cluster_views, connection_views, exchange_views, health_views, limit_views, node_views,
-    permission_views, queue_views, unsupported_views, user_views, vhost_views,
+    channel_views, cluster_views, connection_views, declaration_views, exchange_views, health_views,
+    limit_views, message_views, node_views, permission_views, queue_views, unsupported_views, user_views,
+    vhost_views,
 )  # fmt: skip
 
 OPERATIONS: Final[list[Operation]] = [

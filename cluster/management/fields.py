@@ -50,7 +50,10 @@ class Fields:
         value = self.values.get(name, default)
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise bad_request(f"{name}_not_string")
-        return str(value)
+        text = str(value)
+        if not is_text(text):
+            raise bad_request(f"{name}_not_text")
+        return text
 
     def flag(self, name: str, default: bool = False) -> bool:
         """Also "true" and "false" as text: rabbitmqadmin sends them."""
@@ -97,12 +100,23 @@ def check_value(value: Any, depth: int = MAX_DEPTH) -> None:
         raise bad_request("null_not_allowed")
     if isinstance(value, int) and not -LARGEST_INTEGER <= value < LARGEST_INTEGER:
         raise bad_request("an integer has more than 64 bits")
+    if isinstance(value, str) and not is_text(value):
+        raise bad_request("a string holds half of a surrogate pair")
     if isinstance(value, dict):
         for name in value:
-            if not 0 < len(name.encode("utf-8", "surrogatepass")) <= 255:
+            if not is_text(name) or not 0 < len(name.encode()) <= 255:
                 raise bad_request("a field name has 1 to 255 octets")
     for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         check_value(one, depth - 1)
+
+
+def is_text(value: str) -> bool:
+    """JSON can write halves of surrogate pairs; no octets stand for them."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _refuse(constant: str) -> Any:

@@ -61,3 +61,9 @@ def path_of(*segments: str) -> str:
 
 def basic(user: str, password: str) -> str:
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+
+
+def refused(reply: Reply, status: int, error: str) -> Any:
+    """The reason, of an answer with this status and error."""
+    assert (reply.status, reply.value["error"]) == (status, error), reply
+    return reply.value["reason"]

@@ -1,0 +1,160 @@
+"""A channel without a connection: what the management API does to queues, as AMQP methods of its user.
+
+So rights, limits and refusals are those of any AMQP client. One request at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from cluster.management.errors import ApiError, bad_request
+from node.engine.content import headers_in
+from node.engine.errors import Refusal
+from node.frontend.ports import BrokerPort, Got
+from node.frontend.requests import Caller, Requests
+from node.runs import Run
+from node.wire.amqp091 import methods
+from node.wire.amqp091.codec import FRAME, decode_method, encode_method
+from node.wire.amqp091.errors import ProtocolException
+from node.wire.amqp091.primitives import Method
+
+CHANNEL: Final = 1
+ANSWER_TIMEOUT_S: Final = 30.0
+"""How long the cluster may take for one request; without a majority it never answers."""
+
+
+class InternalChannel:
+    """Implements `node.frontend.requests.Answers` and `node.frontend.ports.Subscriber`."""
+
+    def __init__(self, port: BrokerPort, user: str, vhost: str) -> None:
+        """Raises EntryRefusedError."""
+        entry = port.enter(self, user, vhost)
+        self._port = port
+        self._scope = entry.scope
+        self._caller = Caller(CHANNEL, entry.scope, entry.holder, self)
+        self._requests = Requests(port, self)
+        self._answer: asyncio.Future[Any] | None = None
+        self._held: list[Got] = []
+
+    def close(self) -> None:
+        """What was got and not settled goes back."""
+        for got in self._held:
+            self._port.give_back(got.consumer, got.sequence, got.sequence, True)
+        self._held.clear()
+        self._port.release_holder(self._caller.holder)
+
+    # -- requests -------------------------------------------------------------------------------
+
+    async def call(self, method: Method) -> Any:
+        """Carry out a method; returns its answer. Raises Refusal and ApiError."""
+        return await self._answered(lambda: self._requests.carry_out(self._caller, checked(method)))
+
+    async def get(self, queue: str, no_ack: bool) -> Got | None:
+        """One message, held until it is settled unless `no_ack`. Raises Refusal and ApiError."""
+        got: Got | None = await self.call(methods.BasicGet(queue, no_ack=no_ack))
+        if got is not None and not no_ack:
+            self._held.append(got)
+        return got
+
+    def settle_all(self, *, requeue: bool) -> None:
+        """Give back all that is held, or reject it for good."""
+        held, self._held = self._held, []
+        for got in held:
+            if requeue:
+                self._port.give_back(got.consumer, got.sequence, got.sequence, True)
+            else:
+                self._port.discard(got.consumer, got.sequence, got.sequence)
+
+    async def publish(self, run: Run) -> bool:
+        """Publish one message, and wait until it is safe; whether a queue took it.
+
+        Raises Refusal, and ApiError when the cluster does not take it.
+        """
+        headers = None
+        if self._port.needs_headers(self._scope, run.exchange):
+            ((_, _, headers),) = headers_in(run)
+        route = self._port.route(self._scope, run.exchange, run.routing_key, headers)
+        route.flow.published += 1
+        if not route:
+            return False
+        await self._answered(lambda: self._port.publish(self, CHANNEL, run, route, 1))
+        return True
+
+    async def _answered(self, begin: Any) -> Any:
+        self._answer = asyncio.get_running_loop().create_future()
+        begin()
+        try:
+            return await asyncio.wait_for(self._answer, ANSWER_TIMEOUT_S)
+        except TimeoutError:
+            raise ApiError(503, "timeout", "the cluster did not answer: is a majority of nodes up?") from None
+
+    def _set(self, value: Any) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(value)
+
+    def _refuse(self, error: Exception) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(error)
+
+    # -- answers --------------------------------------------------------------------------------
+
+    def reply(self, channel: int, method: Method) -> None:
+        self._set(method)
+
+    def fail(self, channel: int, error: Refusal) -> None:
+        self._refuse(error)
+
+    def deliver_get(self, channel: int, got: Got) -> None:
+        self._set(got)
+
+    def get_empty(self, channel: int) -> None:
+        self._set(None)
+
+    def consume_ok(self, channel: int, tag: str, consumer: int, returnable: bool) -> None:
+        """This channel never consumes."""
+
+    # -- what the broker says (Subscriber) ------------------------------------------------------
+
+    def confirm(self, channel: int, first: int, last: int) -> None:
+        self._set(True)
+
+    def reject(self, channel: int, first: int, last: int) -> None:
+        self._refuse(bad_request("the message was not taken: its queue is full, or its node is down"))
+
+    def force_close(self, reason: str) -> None:
+        self._refuse(ApiError(404, "not_found", reason))
+
+    def deliver(self, consumer: int, run: Run, first: int, redelivered: bool) -> None:
+        """This channel never consumes."""
+
+    def consumer_cancelled(self, consumer: int) -> None:
+        """This channel never consumes."""
+
+    def unblocked(self) -> None:
+        """One message waits for its own confirmation, and for nothing else."""
+
+
+@asynccontextmanager
+async def internal_channel(port: BrokerPort, user: str, vhost: str) -> AsyncIterator[InternalChannel]:
+    """A channel for as long as it is needed. Raises EntryRefusedError, and ApiError while nothing is sure."""
+    if not port.ready():
+        raise ApiError(503, "service_unavailable", "this node has no contact with a majority of the nodes")
+    channel = InternalChannel(port, user, vhost)
+    try:
+        yield channel
+    finally:
+        channel.close()
+
+
+def checked(method: Method) -> Method:
+    """The method as it would come over the wire, where names and tables have their limits.
+
+    Raises ApiError.
+    """
+    try:
+        return decode_method(encode_method(CHANNEL, method)[FRAME.size : -1])
+    except (ValueError, TypeError, ProtocolException) as error:
+        raise bad_request(str(error)) from None

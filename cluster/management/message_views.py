@@ -1,0 +1,95 @@
+"""Publishing and getting messages over HTTP: for trying things out, not for moving messages."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from cluster.management.answers import Rows
+from cluster.management.call import Call
+from cluster.management.errors import bad_request
+from cluster.management.fields import Fields
+from cluster.management.internal_channel import InternalChannel, internal_channel
+from cluster.management.message_format import message_of, shown_message
+from cluster.management.names import exchange_name
+from cluster.management.routing import Endpoints
+from cluster.management.services import Services
+from node.engine.errors import NotFoundError
+from node.frontend.permissions import IMPERSONATOR
+from node.wire.amqp091 import methods
+
+endpoints = Endpoints()
+
+ACK_MODES: Final = ("ack_requeue_true", "reject_requeue_true", "ack_requeue_false", "reject_requeue_false")
+NO_ACK: Final = "ack_requeue_false"
+REJECTED: Final = "reject_requeue_false"
+ENCODINGS: Final = ("auto", "base64")
+
+GOT_OCTETS: Final = 64 * 1024 * 1024
+"""No more messages are got once so many octets of them were: an answer is put together in memory."""
+
+ALIVENESS_QUEUE: Final = "aliveness-test"
+
+
+@endpoints.on("POST", "/exchanges/{vhost}/{name}/publish")
+async def publish_message(services: Services, call: Call) -> dict[str, bool]:
+    """Publish a message, and tell, once it is safe, whether a queue took it."""
+    return {"routed": await _publish(services, call, exchange_name(call.path["name"]), call.fields())}
+
+
+async def _publish(services: Services, call: Call, exchange: str, fields: Fields) -> bool:
+    claims = None if IMPERSONATOR in call.identity.tags else call.user
+    run = message_of(fields, exchange, claims, services.config.cluster.limits.message_max_bytes)
+    async with internal_channel(services.front_end, call.user, call.vhost) as channel:
+        try:
+            return await channel.publish(run)
+        except NotFoundError as error:
+            # RabbitMQ's reading: the path names no object, so that its absence is no 404.
+            raise bad_request(f"404 NOT_FOUND - {error}") from None
+
+
+@endpoints.on("POST", "/queues/{vhost}/{name}/get")
+async def get_messages(services: Services, call: Call) -> Rows:
+    """Get messages: `count` of them, settled as `ackmode` says; each as `encoding` says."""
+    fields = call.fields()
+    fields.require("count", "ackmode", "encoding")
+    count, mode, encoding = fields.integer("count"), fields.values["ackmode"], fields.values["encoding"]
+    truncate = fields.integer("truncate") if "truncate" in fields.values else None
+    if mode not in ACK_MODES:
+        raise bad_request(f"Unsupported ackmode. Please use one of {', '.join(ACK_MODES)}.")
+    if encoding not in ENCODINGS:
+        raise bad_request("Unsupported encoding. Please use auto or base64.")
+    async with internal_channel(services.front_end, call.user, call.vhost) as channel:
+        shown = await _get(channel, call.path["name"], count, mode == NO_ACK, encoding, truncate)
+        channel.settle_all(requeue=mode != REJECTED)
+    return Rows(shown, ())
+
+
+async def _get(
+    channel: InternalChannel, queue: str, count: int, no_ack: bool, encoding: str, truncate: int | None
+) -> list[dict[str, Any]]:
+    shown: list[dict[str, Any]] = []
+    octets = 0
+    while len(shown) < count and octets < GOT_OCTETS:
+        got = await channel.get(queue, no_ack)
+        if got is None:
+            break
+        octets += len(got.run.raw)
+        shown.append(shown_message(got, encoding, None if truncate is None else max(0, truncate)))
+    return shown
+
+
+@endpoints.on("GET", "/aliveness-test/{vhost}")
+async def test_aliveness(services: Services, call: Call) -> dict[str, str]:
+    """Declare a queue on this node, publish to it and get the message back."""
+    queue = f"{ALIVENESS_QUEUE}.{services.node}"
+    async with internal_channel(services.front_end, call.user, call.vhost) as channel:
+        await channel.call(methods.QueueDeclare(queue))
+    message = Fields(
+        {"properties": {}, "routing_key": queue, "payload": "test_message", "payload_encoding": "string"}
+    )
+    if not await _publish(services, call, "", message):
+        raise bad_request("the queue of the aliveness test took no message")
+    async with internal_channel(services.front_end, call.user, call.vhost) as channel:
+        if await channel.get(queue, True) is None:
+            raise bad_request("the queue of the aliveness test is empty")
+    return {"status": "ok"}
