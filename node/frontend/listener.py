@@ -116,6 +116,7 @@ class Client(asyncio.Protocol):
         self._listener = listener
         self._transport: asyncio.Transport | None = None
         self._closing = False
+        self._full = False
         self.session = Session(listener.port, self, listener.limits, listener.clock)
 
     # -- asyncio.Protocol -----------------------------------------------------------------------
@@ -141,10 +142,12 @@ class Client(asyncio.Protocol):
         return False
 
     def pause_writing(self) -> None:
+        self._full = True
         self.session.connection.pause_credit()
         self.wanted()
 
     def resume_writing(self) -> None:
+        self._full = False
         self.session.connection.resume_credit()
         self.wanted()
 
@@ -161,14 +164,19 @@ class Client(asyncio.Protocol):
 
     def flush(self) -> None:
         transport = self._transport
-        if transport is None:
+        if transport is None or (self._full and not self._closing):
             return
-        output = self.session.take_output()
-        if output:
+        more = True
+        while more:
+            output = self.session.take_output()
             self.sent_bytes += len(output)
-            transport.write(output)
+            if output:
+                transport.write(output)
+            more = self._closing and self.session.connection.has_output
         if self._closing:
             transport.close()
+        elif self.session.connection.has_output and not self._full:
+            self.wanted()
 
     def pause_reading(self) -> None:
         if self._transport is not None and self._transport.is_reading():

@@ -65,9 +65,9 @@ class Session:
         # Consumers by channel, cancelled ones too: what they were given may still be settled.
         self._consumers: dict[int, set[int]] = {}
         self._held_back: list[bytes] = []
-        self._by_password = False
-        self._blocked = False
-        self._full = False
+        # Channels whose publishes have filled a link.
+        self._held: set[int] = set()
+        self._by_password = self._blocked = self._full = False
         self._handlers: dict[type[effects.Effect], Callable[[Any], None]] = {
             effects.Publish: self._publish,
             effects.HoldPublish: self._publish,
@@ -114,7 +114,8 @@ class Session:
         if not self._port.ready() and self.holder:
             # This node's catalog may be behind: what it would route by it could go astray.
             self._held_back.append(data)
-            self._block()
+            self._blocked = True
+            self._transport.pause_reading()
             self._port.wait_ready(self)
             return
         self._carry_out(self.connection.receive(data, self._clock()))
@@ -151,9 +152,10 @@ class Session:
             wanted = self.connection.take_effects()
         self._transport.wanted()
 
-    def _block(self) -> None:
-        self._blocked = True
-        self._transport.pause_reading()
+    def alarm(self, reason: str | None) -> None:
+        """The cluster is short of memory or disk, or, with None, of nothing any more."""
+        self.connection.alarm(reason)
+        self._answered()
 
     # -- publishing -----------------------------------------------------------------------------
 
@@ -176,8 +178,9 @@ class Session:
         self.traffic.published += run.count
         route.flow.published += run.count
         if route:
-            if not self._port.publish(self, effect.channel, run, route, first_tag) and not self._blocked:
-                self._block()
+            if not self._port.publish(self, effect.channel, run, route, first_tag):
+                self._held.add(effect.channel)
+                self.connection.hold(effect.channel)
             return
         self.unroutable(effect.channel, run, effect.mandatory)
         if first_tag:
@@ -363,6 +366,11 @@ class Session:
     def unblocked(self) -> None:
         """Publishers may go on: take what was held back, then read on."""
         self._blocked = False
+        held, self._held = sorted(self._held), set()
+        for channel in held:
+            self.connection.release(channel)
+        if held:
+            self._answered()
         while self._held_back and not self._blocked:
             self.receive(self._held_back.pop(0))
         if not self._blocked and not self._full and not self.closed:

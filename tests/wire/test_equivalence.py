@@ -80,7 +80,7 @@ def normal(found: list[e.Effect]) -> list[Any]:
                     ordered.append(
                         (channel, run.exchange, run.routing_key, run.persistent, mandatory, tag, content)
                     )
-            case e.Settle() | e.Return() | e.Discard():
+            case e.Settle() | e.Return() | e.Redeliver() | e.Discard():
                 settled += [
                     (type(effect).__name__, effect.channel, effect.consumer, sequence)
                     for sequence in range(effect.first, effect.last + 1)

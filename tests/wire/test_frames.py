@@ -214,19 +214,6 @@ def test_the_socket_is_gone() -> None:
     assert client.connection.take_effects() == []
 
 
-def test_blocked_is_told_to_those_who_understand() -> None:
-    client = opened()
-    client.connection.unblocked()
-    client.connection.blocked("low on disk")
-    client.connection.unblocked()
-    assert client.methods() == [m.ConnectionBlocked("low on disk"), m.ConnectionUnblocked()]
-    client = Client()
-    client.negotiate(capabilities={})
-    client.connection.blocked("low on disk")
-    client.connection.unblocked()
-    assert client.methods() == []
-
-
 # -- heartbeats ---------------------------------------------------------------------------------
 
 

@@ -95,7 +95,7 @@ class Accounting(RuleBasedStateMachine):
     def account(self, found: list[e.Effect]) -> None:
         for effect in found:
             match effect:
-                case e.Settle() | e.Return() | e.Discard():
+                case e.Settle() | e.Return() | e.Redeliver() | e.Discard():
                     assert effect.first <= effect.last
                     self.end([(effect.consumer, effect.first, effect.last)])
                 case e.ChannelClosed(channel, unsettled):

@@ -4,13 +4,13 @@
     OPEN      Close-Ok, CLOSED      command invalid      handled           Close, CLOSING
     CLOSING   Close-Ok, CLOSING     CLOSED               discarded         -
 
-A channel with a pending request takes no frames in any state: the connection parks them.
+A channel that is held takes no frames in any state: the connection parks them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from enum import Enum
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from node.runs import Run
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.codec import decode_method
 from node.wire.amqp091.confirms import Confirms
-from node.wire.amqp091.credit import ChannelConsumer, Credits
+from node.wire.amqp091.credit import ChannelConsumer
 from node.wire.amqp091.deliveries import ChannelDeliveries
 from node.wire.amqp091.effects import ChannelClosed, Log, Publish, Request, Unsettled
 from node.wire.amqp091.errors import (
@@ -33,13 +33,12 @@ from node.wire.amqp091.errors import (
     UnknownDeliveryTagError,
 )
 from node.wire.amqp091.incoming import IncomingContent
-from node.wire.amqp091.limits import ConnectionLimits
-from node.wire.amqp091.outbox import Disposition, Outbox
-from node.wire.amqp091.primitives import SHORT, Method
-from node.wire.amqp091.properties import PropertyChecks
-from node.wire.amqp091.publish_path import PUBLISH_IDS, PublishPath
+from node.wire.amqp091.outbox import Disposition
+from node.wire.amqp091.primitives import SHORT, Method, method_ids
+from node.wire.amqp091.publish_path import PUBLISH_IDS
 from node.wire.amqp091.replies import reply_text
-from node.wire.amqp091.transaction import ChannelTransaction, TransactionLoad
+from node.wire.amqp091.shared import ConnectionParts, Hold
+from node.wire.amqp091.transaction import ChannelTransaction
 
 
 class ChannelState(Enum):
@@ -47,25 +46,6 @@ class ChannelState(Enum):
     CLOSING = 2
     """We sent Close."""
     CLOSED = 3
-
-
-@dataclass(slots=True)
-class ConnectionParts:
-    """What the channels of a connection share."""
-
-    limits: ConnectionLimits
-    frame_max: int
-    outbox: Outbox
-    credits: Credits
-    checks: PropertyChecks
-    publishes: PublishPath
-    consumers: dict[int, ChannelConsumer] = field(default_factory=dict)
-    unfinished_bytes: int = 0
-    """Octets of contents that have not come completely."""
-    load: TransactionLoad = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.load = TransactionLoad(self.limits)
 
 
 class Channel:
@@ -77,13 +57,15 @@ class Channel:
 
     __slots__ = (
         "_last_queue", "_next_tag", "_parts", "_tags_given", "_unreported", "confirming",
-        "confirms", "content", "deliveries", "number", "pending", "published", "state", "tags_before",
+        "confirms", "content", "deliveries", "holds", "number", "pending", "published", "state",
+        "tags_before",
     )  # fmt: skip
 
     def __init__(self, number: int, parts: ConnectionParts, tags_before: int):
         self.number = number
         self.state = ChannelState.OPEN
         self.pending: Method | None = None
+        self.holds = 0
         self.content: IncomingContent | None = None
         self.confirms = Confirms(number)
         self.deliveries = ChannelDeliveries(number, parts.frame_max, parts.outbox, parts.credits)
@@ -158,6 +140,8 @@ class Channel:
         """A run of complete messages came in."""
         first = 0
         self.published += run.count
+        if self._parts.alarmed is not None:
+            self._parts.alarmed(self.number)
         if self.deliveries.transaction is not None:
             self.deliveries.transaction.publish(run, mandatory)
             return
@@ -238,6 +222,7 @@ class Channel:
         Returns the request, None when there is none or the channel is closing.
         """
         pending, self.pending = self.pending, None
+        self.holds &= ~Hold.REQUEST
         if self.state is not ChannelState.OPEN:
             self._report_end()
             return None
@@ -266,8 +251,12 @@ class Channel:
             self._parts.outbox.send(self.number, answer)
 
     def _request(self, method: Method, consumer: int = 0) -> None:
-        self.pending = method
+        self._await(method)
         self._parts.outbox.emit(Request(self.number, method, consumer))
+
+    def _await(self, method: Method) -> None:
+        self.pending = method
+        self.holds |= Hold.REQUEST
 
     def _request_on_queue(self, method: Any) -> None:
         """Where the queue's name is empty, the channel's last declared queue is meant."""
@@ -281,7 +270,7 @@ class Channel:
         self._request(method)
 
     def _open(self, method: m.ChannelOpen) -> None:
-        raise ChannelNumberError("second 'channel.open' seen", _ids(method))
+        raise ChannelNumberError("second 'channel.open' seen", method_ids(method))
 
     def _close(self, _method: m.ChannelClose) -> None:
         self.flush_confirms()
@@ -290,7 +279,7 @@ class Channel:
         self._end()
 
     def _unexpected(self, method: Method) -> None:
-        raise UnexpectedMethodError(f"unexpected {method.__doc__}", _ids(method))
+        raise UnexpectedMethodError(f"unexpected {method.__doc__}", method_ids(method))
 
     def _ignore(self, _method: Method) -> None:
         """Answers that change nothing: to Channel.Flow, and to Basic.Cancel from the server."""
@@ -305,21 +294,21 @@ class Channel:
 
     def _confirm_select(self, method: m.ConfirmSelect) -> None:
         if self.deliveries.transaction is not None:
-            raise ChannelModeError("cannot switch from tx to confirm mode", _ids(method))
+            raise ChannelModeError("cannot switch from tx to confirm mode", method_ids(method))
         self.confirming = True
         self._reply(method, m.ConfirmSelectOk())
 
     def _tx_select(self, method: m.TxSelect) -> None:
         parts, deliveries = self._parts, self.deliveries
         if self.confirming:
-            raise ChannelModeError("cannot switch from confirm to tx mode", _ids(method))
+            raise ChannelModeError("cannot switch from confirm to tx mode", method_ids(method))
         if deliveries.transaction is None:
             deliveries.transaction = ChannelTransaction(self.number, parts.outbox, deliveries, parts.load)
         self._reply(method, m.TxSelectOk())
 
     def _tx_commit(self, method: m.TxCommit) -> None:
         self._selected(method).commit()
-        self.pending = method
+        self._await(method)
 
     def _tx_rollback(self, method: m.TxRollback) -> None:
         self._selected(method).roll_back()
@@ -327,7 +316,7 @@ class Channel:
 
     def _selected(self, method: Method) -> ChannelTransaction:
         if self.deliveries.transaction is None:
-            raise ChannelModeError("channel is not transactional", _ids(method))
+            raise ChannelModeError("channel is not transactional", method_ids(method))
         return self.deliveries.transaction
 
     def _qos(self, method: m.BasicQos) -> None:
@@ -341,7 +330,9 @@ class Channel:
     def _consume(self, method: m.BasicConsume) -> None:
         consumers = self.deliveries.consumers
         if method.consumer_tag in consumers:
-            raise NotAllowedError(f"attempt to reuse consumer tag '{method.consumer_tag}'", _ids(method))
+            raise NotAllowedError(
+                f"attempt to reuse consumer tag '{method.consumer_tag}'", method_ids(method)
+            )
         while not method.consumer_tag or method.consumer_tag in consumers:
             self._tags_given += 1
             method = replace(method, consumer_tag=f"amq.ctag-{self.number}.{self._tags_given}")
@@ -379,7 +370,7 @@ class Channel:
         try:
             self.deliveries.settle(disposition, method.delivery_tag, multiple)
         except UnknownDeliveryTagError as error:
-            error.method = _ids(method)
+            error.method = method_ids(method)
             raise
 
     def _recover(self, method: m.BasicRecover | m.BasicRecoverAsync) -> None:
@@ -387,10 +378,6 @@ class Channel:
         if isinstance(method, m.BasicRecover):
             self._parts.outbox.send(self.number, m.BasicRecoverOk())
         self.deliveries.recover(method.requeue)
-
-
-def _ids(method: Method) -> tuple[int, int]:
-    return (method.CLASS_ID, method.METHOD_ID)
 
 
 def _encoded_ids(kind: type[Method]) -> bytes:

@@ -25,6 +25,8 @@ from node.wire.amqp091.outbox import Disposition
 from node.wire.amqp091.primitives import Method, truncated
 from node.wire.amqp091.reader import ConnectionState, FrameReader
 from node.wire.amqp091.replies import reply_text
+from node.wire.amqp091.resource_alarm import ResourceAlarm
+from node.wire.amqp091.shared import Hold
 
 _PUBLISH = (m.BasicPublish.CLASS_ID, m.BasicPublish.METHOD_ID)
 
@@ -44,7 +46,7 @@ class Connection(FrameReader):
         super().__init__(limits, now)
         self._confirmed: set[Channel] = set()
         self._delivered: set[ChannelConsumer] = set()
-        self._blocked = False
+        self._alarm = ResourceAlarm(self._outbox)
 
     # -- input and output -----------------------------------------------------------------------
 
@@ -77,19 +79,28 @@ class Connection(FrameReader):
         return min(self._deadline, self._heartbeats.next_deadline(), self._credits.deadline)
 
     def take_output(self) -> bytes:
-        """Everything that is to be written now. May give consumers new credit: see `take_effects`."""
+        """What is to be written now. May give consumers new credit: see `take_effects`.
+
+        Where there is a lot for several channels each gets its share, and the rest comes with the next calls.
+        """
         for channel in self._confirmed:
             if channel.state is ChannelState.OPEN:
                 channel.flush_confirms()
         self._confirmed.clear()
-        for consumer in self._delivered:
-            consumer.taken = consumer.received
-            self._credits.touch(consumer)
-        self._delivered.clear()
         output = self._outbox.take_output()
+        if self._delivered and not self._outbox.waiting:
+            for consumer in self._delivered:
+                consumer.taken = consumer.received
+                self._credits.touch(consumer)
+            self._delivered.clear()
         if output:
             self._heartbeats.wrote()
         return output
+
+    @property
+    def has_output(self) -> bool:
+        """Whether `take_output` has left something."""
+        return self._outbox.waiting
 
     def take_effects(self) -> list[Effect]:
         """The effects that no call has returned yet."""
@@ -350,14 +361,40 @@ class Connection(FrameReader):
         elif self.state in (ConnectionState.HEADER, ConnectionState.NEGOTIATING, ConnectionState.PAUSED):
             self._close_socket()
 
-    def blocked(self, reason: str) -> None:
-        """Publishers are held back: tell the client, if it can be told."""
-        if self.state is ConnectionState.OPEN and self._negotiation.client_can("connection.blocked"):
-            self._blocked = True
-            self._outbox.send(0, m.ConnectionBlocked(truncated(reason)))
+    def hold(self, channel: int) -> None:
+        """Take no more frames of a channel before `release`: what it published must be committed first."""
+        if channel in self._channels:
+            self._channels[channel].holds |= Hold.LINK
 
-    def unblocked(self) -> None:
-        """Publishers are not held back any more."""
-        if self.state is ConnectionState.OPEN and self._blocked:
-            self._blocked = False
-            self._outbox.send(0, m.ConnectionUnblocked())
+    def release(self, channel: int) -> None:
+        """Take the channel's frames again, those that waited first."""
+        self._let_go(channel, Hold.LINK)
+
+    def alarm(self, reason: str | None) -> None:
+        """The cluster is short of something, or, with None, of nothing any more.
+
+        Meanwhile a channel that publishes is held from its next frame on. Others are not disturbed.
+        """
+        if reason is not None:
+            self._alarm.reason = reason
+            self._alarmed = self._parts.alarmed = self._published_during_alarm
+            return
+        self._alarm.over(self.state is ConnectionState.OPEN)
+        self._alarmed = self._parts.alarmed = None
+        for channel in list(self._channels):
+            self._let_go(channel, Hold.ALARM)
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the client has published during a resource alarm, and is held back."""
+        return self._alarm.blocked
+
+    def _published_during_alarm(self, channel: int) -> None:
+        self._channels[channel].holds |= Hold.ALARM
+        self._alarm.published(self._negotiation.client_can("connection.blocked"))
+
+    def _let_go(self, channel: int, hold: Hold) -> None:
+        found = self._channels.get(channel)
+        if found is not None and found.holds & hold:
+            found.holds &= ~hold
+            self._resume(channel)

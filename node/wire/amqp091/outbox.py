@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections import deque
 from enum import Enum
+from typing import Final
 
 from node.wire.amqp091.codec import encode_method
 from node.wire.amqp091.effects import Discard, Effect, Publish, Redeliver, Return, Settle, Settlement
 from node.wire.amqp091.primitives import Method
+
+OUTPUT_BYTES: Final = 512 * 1024
+"""More than this does not go out at once while channels could take turns."""
+
+QUANTUM_BYTES: Final = 64 * 1024
+"""What a channel may write in its turn, at least one piece."""
 
 
 class Disposition(Enum):
@@ -43,11 +51,15 @@ class Outbox:
         """Whole frames."""
         self._output.append(data)
 
-    def discard_output(self) -> None:
-        self._output.clear()
+    @property
+    def waiting(self) -> bool:
+        return bool(self._output)
 
     def take_output(self) -> bytes:
+        """What has been written; of a lot, a share for each channel (§4.3)."""
         output, self._output = self._output, []
+        if len(output) > 1 and sum(map(len, output)) > OUTPUT_BYTES:
+            output, self._output = share_out(output)
         return b"".join(output)
 
     def publish(self, effect: Publish) -> None:
@@ -80,6 +92,31 @@ class Outbox:
         for (disposition, channel, consumer), ranges in settled.items():
             for first, last in merged(ranges):
                 self._effects.append(settlement(disposition, channel, consumer, first, last))
+
+
+def share_out(pieces: list[bytes | bytearray]) -> tuple[list[bytes | bytearray], list[bytes | bytearray]]:
+    """What of the pieces goes first, and what waits: channels take turns, each in its own order.
+
+    Each piece is frames of one channel. Nothing overtakes frames of channel 0, which may end everything.
+    """
+    by_channel: dict[bytes, deque[bytes | bytearray]] = {}
+    for piece in pieces:
+        by_channel.setdefault(bytes(piece[1:3]), deque()).append(piece)
+    if b"\0\0" in by_channel:
+        return pieces, []
+    taken: list[bytes | bytearray] = []
+    room = OUTPUT_BYTES
+    while room > 0 and by_channel:
+        channel, waiting = next(iter(by_channel.items()))
+        del by_channel[channel]
+        quantum = QUANTUM_BYTES
+        while waiting and quantum > 0:
+            taken.append(waiting.popleft())
+            quantum -= len(taken[-1])
+        room -= QUANTUM_BYTES - quantum
+        if waiting:
+            by_channel[channel] = waiting
+    return taken, [piece for waiting in by_channel.values() for piece in waiting]
 
 
 def merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -37,6 +37,11 @@ class Method:
         raise TypeError(f"{cls.__name__} is not a method of the protocol")
 
 
+def method_ids(method: Method) -> tuple[int, int]:
+    """Class and method, as the methods that close a channel or connection name what was wrong."""
+    return (method.CLASS_ID, method.METHOD_ID)
+
+
 def read_shortstr(data: bytes, at: int) -> tuple[str, int]:
     """Up to 255 octets of UTF-8 without NUL (§4.2.5.3)."""
     start = at + 1

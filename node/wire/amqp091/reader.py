@@ -12,13 +12,14 @@ CLOSED       CloseSocket was emitted                       -
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from math import inf
 from typing import Final
 
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.ack_path import ACK_IDS, acknowledgements
-from node.wire.amqp091.channel import Channel, ChannelState, ConnectionParts
+from node.wire.amqp091.channel import Channel, ChannelState
 from node.wire.amqp091.codec import (
     FRAME,
     FRAME_OVERHEAD,
@@ -50,10 +51,11 @@ from node.wire.amqp091.intake import Intake, ParkedFrames
 from node.wire.amqp091.limits import ConnectionLimits
 from node.wire.amqp091.negotiation import Negotiation, NegotiationError
 from node.wire.amqp091.outbox import Outbox
-from node.wire.amqp091.primitives import SHORT, Method
+from node.wire.amqp091.primitives import SHORT, method_ids
 from node.wire.amqp091.properties import PropertyChecks
 from node.wire.amqp091.publish_path import PUBLISH_IDS, PublishPath
 from node.wire.amqp091.replies import reply_text
+from node.wire.amqp091.shared import ConnectionParts
 
 _CONNECTION_CLASS: Final = SHORT.pack(m.ConnectionStart.CLASS_ID)
 
@@ -83,6 +85,7 @@ class FrameReader:
         self._credits = Credits(limits, self._outbox)
         self._intake = Intake()
         self._largest_payload = m.FRAME_MIN_SIZE - FRAME_OVERHEAD
+        self._alarmed: Callable[[int], None] | None = None
         self._parts = self._agreed_parts()
         self.channels_opened = 0
         self._channels: dict[int, Channel] = {}
@@ -98,7 +101,9 @@ class FrameReader:
         limits, frame_max = self._limits, self._negotiation.frame_max
         checks = PropertyChecks(self._claims)
         publishes = PublishPath(frame_max, limits.message_size, checks)
-        return ConnectionParts(limits, frame_max, self._outbox, self._credits, checks, publishes)
+        return ConnectionParts(
+            limits, frame_max, self._outbox, self._credits, checks, publishes, alarmed=self._alarmed
+        )
 
     # -- octets to frames -----------------------------------------------------------------------
 
@@ -161,7 +166,7 @@ class FrameReader:
             channel = channels.get(number)
             if channel is None:
                 self._handle(kind, number, None, data[at:stop])
-            elif channel.pending is not None:
+            elif channel.holds:
                 if parked:
                     return at, 1
                 self._park(number, data[at:stop])
@@ -224,7 +229,7 @@ class FrameReader:
         self._parked_bytes += len(frame)
 
     def _resume(self, number: int) -> None:
-        """A request was answered: handle what waited for it, up to the next request."""
+        """The channel may take frames again: handle what waited, up to what holds it next."""
         parked = self._parked.get(number)
         while parked is not None:
             data, start = parked.take()
@@ -297,7 +302,7 @@ class FrameReader:
             case m.ConnectionUpdateSecret():
                 self._outbox.emit(UpdateSecret(method.new_secret))
             case _:
-                raise UnexpectedMethodError(f"unexpected {method.__doc__} on channel 0", _ids(method))
+                raise UnexpectedMethodError(f"unexpected {method.__doc__} on channel 0", method_ids(method))
 
     def _on_channel(self, number: int, channel: Channel | None, payload: bytes) -> None:
         if payload.startswith(_CONNECTION_CLASS):
@@ -310,13 +315,13 @@ class FrameReader:
             return
         method = decode_method(payload)
         if not isinstance(method, m.ChannelOpen):
-            raise ChannelNumberError(f"expected 'channel.open' on channel {number}", _ids(method))
+            raise ChannelNumberError(f"expected 'channel.open' on channel {number}", method_ids(method))
         if len(self._channels) >= self._negotiation.channel_max:
             # RabbitMQ's reading of channel-max: how many there may be, whatever their numbers.
             raise NotAllowedError(
                 f"number of channels opened ({len(self._channels)}) has reached the negotiated channel_max "
                 f"({self._negotiation.channel_max})",
-                _ids(method),
+                method_ids(method),
             )
         self._channels[number] = Channel(number, self._parts, self._used_tags.get(number, 0))
         self.channels_opened += 1
@@ -390,7 +395,3 @@ class FrameReader:
         for channel in self._channels.values():
             if channel.state is ChannelState.OPEN:
                 channel.flush_confirms()
-
-
-def _ids(method: Method) -> tuple[int, int]:
-    return (method.CLASS_ID, method.METHOD_ID)
