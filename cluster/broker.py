@@ -27,6 +27,7 @@ from cluster.link_protocol import (
     receive_for_front_end,
     receive_for_owner,
 )
+from cluster.link_turns import LinkTurns
 from cluster.owner import PartitionOwner
 from cluster.partitions import Partitions
 from cluster.ports import FrontEndPort
@@ -76,14 +77,9 @@ class Broker:
     """See the module's docstring. Implements `OwnerContext` and observes the catalog."""
 
     def __init__(
-        self,
-        config: BrokerConfig,
-        journal: Journal,
-        send: Send,
-        random: Callable[[], float],
-        wall_ms: Callable[[], int],
-        now: float,
-    ) -> None:
+        self, config: BrokerConfig, journal: Journal, send: Send,
+        random: Callable[[], float], wall_ms: Callable[[], int], now: float,
+    ) -> None:  # fmt: skip
         self.config = config
         self.node = config.node
         self.front_end = config.front_end
@@ -97,6 +93,7 @@ class Broker:
         self.local_queues: dict[int, QueueSettings] = {}
         self.backlog: Callable[[str], int] = _none
         self.on_wanted: Callable[[], None] = _nothing
+        self.on_decided: Callable[[], None] = _nothing
         self.on_unused: Callable[[int, bool], None] = _nothing
         self.on_rebuilding: Callable[[], None] = _nothing
         self.on_access_removed: Callable[[], None] = _nothing
@@ -105,7 +102,7 @@ class Broker:
         self._transient = self.partitions.transient
         self._transient_entries: list[tuple[PartitionOwner, int, bytes]] = []
         self._announced: dict[int, tuple[str, int]] = {}
-        self._dirty_links: dict[int, PartitionLink] = {}
+        self.link_turns = LinkTurns(self.wanted)
         self._dirty_owners: dict[int, PartitionOwner] = {}
         self._grown_owners: dict[int, PartitionOwner] = {}
         self._down_since = {member: now for member in config.members if member != config.node}
@@ -227,6 +224,7 @@ class Broker:
         self._admit()
         self.host.tick(now)
         self.catalog.tick(now)
+        self.link_turns.flush_waiting()
         for owner in self.owners.values():
             owner.tick(now)
         self._give_up_lost_nodes(now)
@@ -242,20 +240,18 @@ class Broker:
         """Carry out what is to be done; whether something is left for another turn."""
         self.now = now
         for _ in range(TURN_PASSES):
-            self._flush_links()
+            self.link_turns.flush()
             self._propose()
             self.host.turn(now)
             self._apply_transient()
-            self._serve()
-            if not (self._dirty_links or self._dirty_owners or self._transient_entries):
+            if self._dirty_owners:
+                # Confirms should not wait for the deliveries of the same turn.
+                self.on_decided()
+                self._serve()
+            if not (self.link_turns or self._dirty_owners or self._transient_entries):
                 break
         self.host.kick(now)
-        return bool(self._dirty_links or self._dirty_owners or self._transient_entries)
-
-    def _flush_links(self) -> None:
-        links, self._dirty_links = self._dirty_links, {}
-        for link in links.values():
-            link.flush()
+        return bool(self.link_turns or self._dirty_owners or self._transient_entries)
 
     def _propose(self) -> None:
         self._dirty_owners.update(self._grown_owners)
@@ -284,7 +280,8 @@ class Broker:
 
     def open_group(self, partition: int, members: Membership, order: Sequence[str], machine: Machine) -> None:
         """Start this node's replica; `order` says who campaigns first where there is no leader."""
-        self.host.open(partition, members, machine, self.now)
+        # Of the catalog every node serves its own copy; of a queue only the owner.
+        self.host.open(partition, members, machine, self.now, notices=partition == CATALOG)
         rank = order.index(self.node)
         self._nudge_at[partition] = self.now + NUDGE_S * rank
 
@@ -304,14 +301,9 @@ class Broker:
         link = self.links.get(partition)
         if link is None:
             link = self.links[partition] = PartitionLink(
-                partition, self.front_end, self.node, self._link_dirty
+                partition, self.front_end, self.node, self.link_turns.mark_dirty, self.link_turns.mark_waiting
             )
         return link
-
-    def _link_dirty(self, link: PartitionLink) -> None:
-        if not self._dirty_links:
-            self.wanted()
-        self._dirty_links[link.partition] = link
 
     def _owner_announced(self, partition: int, node: str, term: int) -> None:
         link = self.links.get(partition)

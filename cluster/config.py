@@ -46,10 +46,7 @@ class Limits(Section):
     """What clients may use. Protects a node from its clients."""
 
     connections: int = Field(
-        default=10_000,
-        ge=1,
-        le=1_000_000,
-        description="Client connections to one node; further ones are closed.",
+        default=10_000, ge=1, le=1_000_000, description="Client connections to one node; more are closed."
     )
     channels: int = Field(default=2047, ge=1, le=65535, description="Channels of one connection.")
     frame_max_bytes: int = Field(
@@ -274,6 +271,12 @@ class NodeConfig(Section):
         "Created when absent, readable by its owner only."
     )
     log_level: LogLevel = Field(default="info", description="The least serious events that are logged.")
+    time_slice_us: int = Field(
+        default=100,
+        ge=0,
+        le=100_000,
+        description="Microseconds that Linux (6.12 or newer) should run the node for at a time; 0: at will.",
+    )
     secret_key_file: PathField | None = Field(
         default=None,
         description="File with the node's CURVE secret key, written by `quorate keygen`. "

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from cluster.ports import GET_LINK, ConsumerTerms, Delivery, OwnerPort, Ranges
+from cluster.link_state import Awaiting, Callback, Confirmation, LinkConsumer, OperationBatch, PendingRequest
+from cluster.ports import GET_LINK, Delivery, OwnerPort, Ranges
 from node.engine.operation_format import encode_discard, encode_publish, encode_return, encode_settle
 from node.engine.ranges import RangeSet
 from node.frontend.ports import Subscriber
@@ -22,83 +22,26 @@ WINDOW_BYTES = 16 * 1024 * 1024
 """Operations that may wait for their commit; beyond it publishers are not read from."""
 
 
+SETTLED_AT_ONCE: Final = 256
+"""Settled messages that are worth an operation batch of their own. Fewer wait for something to ride
+with, at most until the next tick: nobody is answered for settling, and an entry costs three disks."""
+
 UNREACHABLE: Final = [404, "the node that holds the queue is down"]
 """The answer to requests for a queue on one node that is not there."""
-
-
-class Awaiting(Protocol):
-    """What waits for an operation batch."""
-
-    def committed(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Callback:
-    """Somebody to be told once the batch is committed."""
-
-    committed: Callable[[], None]
-
-
-@dataclass(slots=True)
-class Confirmation:
-    """Publishes of one channel that wait for `waiting` partitions to commit them."""
-
-    subscriber: Subscriber
-    channel: int
-    first: int
-    last: int
-    waiting: int
-
-    def committed(self) -> None:
-        self.waiting -= 1
-        if self.waiting == 0:
-            self.subscriber.confirm(self.channel, self.first, self.last)
-
-
-@dataclass(slots=True)
-class LinkConsumer:
-    """A consumer of one of the partition's queues."""
-
-    id: int
-    queue: int
-    subscriber: Subscriber
-    limit: int
-    no_ack: bool
-    exclusive: bool
-    priority: int
-    delivered: int = 0
-
-    def terms(self) -> ConsumerTerms:
-        return ConsumerTerms(
-            self.id, self.queue, self.limit, self.delivered, self.no_ack, self.exclusive, self.priority
-        )
-
-
-@dataclass(slots=True)
-class OperationBatch:
-    """Operations of one turn, kept until they are committed."""
-
-    number: int
-    data: bytes
-    awaiting: list[Awaiting] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class PendingRequest:
-    """A question that the owner has not answered yet; asked again of a new owner."""
-
-    name: str
-    arguments: list[Any]
-    consumer: LinkConsumer | None
-    answer: Callable[[Any, Delivery | None], None]
 
 
 class PartitionLink:
     """One front end's link to the owner of one partition (see `cluster.ports.FrontEndPort`)."""
 
     def __init__(
-        self, partition: int, front_end: int, node: str, mark_dirty: Callable[[PartitionLink], None]
+        self,
+        partition: int,
+        front_end: int,
+        node: str,
+        mark_dirty: Callable[[PartitionLink], None],
+        mark_waiting: Callable[[PartitionLink], None],
     ):
+        """`mark_dirty` asks for `flush` in this turn, `mark_waiting` for `flush_waiting` at the next tick."""
         self.partition = partition
         self.owner: OwnerPort | None = None
         self.owner_node: str | None = None
@@ -111,6 +54,7 @@ class PartitionLink:
         self._front_end = front_end
         self._node = node
         self._mark_dirty = mark_dirty
+        self._mark_waiting = mark_waiting
         self._epoch = 0
         self._number = 0
         self._request = 0
@@ -119,7 +63,9 @@ class PartitionLink:
         self._parts_bytes = 0
         self._awaiting: list[Awaiting] = []
         self._settled: dict[int, Ranges] = {}
-        self._credits: dict[int, int] = {}
+        self._settled_count = 0
+        self._credits: dict[int, LinkConsumer] = {}
+        self._credit_urgent = False
         self._waiting: list[Subscriber] = []
 
     # -- what sessions do -----------------------------------------------------------------------
@@ -155,7 +101,11 @@ class PartitionLink:
             ranges[-1] = (ranges[-1][0], last)
         else:
             ranges.append((first, last))
-        self._mark_dirty(self)
+        self._settled_count += last - first + 1
+        if self._settled_count < SETTLED_AT_ONCE:
+            self._mark_waiting(self)
+        else:
+            self._mark_dirty(self)
 
     def give_back(self, queue: int, ranges: Ranges, *, failed: bool) -> None:
         """Return leased messages to the queue; `failed` counts a delivery of each."""
@@ -189,10 +139,15 @@ class PartitionLink:
 
     def credit(self, consumer: int, limit: int) -> None:
         attached = self.consumers.get(consumer)
-        if attached is not None:
-            attached.limit = limit
-            self._credits[consumer] = limit
+        if attached is None:
+            return
+        attached.limit = limit
+        self._credits[consumer] = attached
+        if attached.credit_urgent:
+            self._credit_urgent = True
             self._mark_dirty(self)
+        else:
+            self._mark_waiting(self)
 
     # -- owner changes --------------------------------------------------------------------------
 
@@ -230,6 +185,8 @@ class PartitionLink:
         if owner is None:
             return
         self._epoch += 1
+        for consumer in self.consumers.values():
+            consumer.told = consumer.limit
         owner.hello(
             self._front_end, self._epoch, self._node, [one.terms() for one in self.consumers.values()]
         )
@@ -240,6 +197,7 @@ class PartitionLink:
         leases = {queue: list(leased.ranges()) for queue, leased in self.leases.items() if leased}
         owner.held(self._front_end, self._epoch, leases)
         self._credits.clear()
+        self._credit_urgent = False
         for number, request in list(self._requests.items()):
             self._send_request(number, request)
 
@@ -259,11 +217,26 @@ class PartitionLink:
     # -- the turn -------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Send what this turn brought, as one batch."""
+        """Send what this turn brought, as one batch, and what had waited for something to ride with."""
+        if self._parts or self._credit_urgent or self._settled_count >= SETTLED_AT_ONCE:
+            self.flush_waiting()
+
+    def flush_waiting(self) -> None:
+        """Send all there is. What is settled goes before the credit that it gave.
+
+        So no consumer ever seems to hold more than its prefetch.
+        """
         self._take_batch()
+        self._tell_credits()
+
+    def _tell_credits(self) -> None:
         if self._credits and self.owner is not None:
-            self.owner.credit(self._front_end, self._epoch, list(self._credits.items()))
+            for consumer in self._credits.values():
+                consumer.told = consumer.limit
+            limits = [(consumer.id, consumer.limit) for consumer in self._credits.values()]
             self._credits.clear()
+            self._credit_urgent = False
+            self.owner.credit(self._front_end, self._epoch, limits)
 
     def _take_batch(self) -> None:
         self._flush_settled()
@@ -285,6 +258,7 @@ class PartitionLink:
                 self._parts.append(data)
                 self._parts_bytes += len(data)
             self._settled.clear()
+            self._settled_count = 0
 
     def _operation(self, data: bytes) -> None:
         self._flush_settled()
@@ -308,6 +282,7 @@ class PartitionLink:
         if self.owner is None:
             return
         if request.consumer is not None:
+            request.consumer.told = request.consumer.limit
             self.owner.attach(self._front_end, self._epoch, number, request.consumer.terms())
         else:
             self.owner.request(self._front_end, self._epoch, number, request.name, request.arguments)

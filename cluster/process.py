@@ -33,6 +33,7 @@ from cluster.logs import EventLog, start_logging
 from cluster.management.api import management_of
 from cluster.management.node_report import NodeReport
 from cluster.status import NodeStatus
+from cluster.time_slice import ask_for_time_slice
 from node.frontend.listener import Listener
 from node.wire.amqp091.limits import ConnectionLimits
 from replication.journal import DirectoryFiles, Journal, JournalConfig, JournalWriter
@@ -58,6 +59,8 @@ def run(config: NodeConfig) -> None:
     """Run a node until SIGTERM or SIGINT. Raises ConfigError, JournalError, OSError."""
     start_logging(config.name, config.log_level)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    if config.time_slice_us and not ask_for_time_slice(config.time_slice_us):
+        EventLog("node").warning("time_slice_refused", microseconds=config.time_slice_us)
     with DataDirectory(config.data_dir):
         uvloop.run(_serve(config))
 
@@ -174,6 +177,7 @@ class NodeProcess:
         )
         broker = Broker(config, self.journal, self.transport.send, random.random, wall_ms, self.clock())
         broker.on_wanted = self.wanted
+        broker.on_decided = self._flush
         broker.backlog = self.transport.backlog
         broker.on_rebuilding = self._begin_rebuilding
         return broker
@@ -254,6 +258,8 @@ class NodeProcess:
         """Tell clients, give up sockets, let the journal finish what it writes."""
         self.status.listening = False
         self.listener.stop()
+        self.broker.link_turns.flush_waiting()
+        self.broker.turn(self.clock())
         await self.http.stop()
         if self._timer is not None:
             self._timer.cancel()
@@ -276,6 +282,9 @@ class NodeProcess:
         self._scheduled = False
         if self.broker.turn(self.clock()):
             self.wanted()
+        self._flush()
+
+    def _flush(self) -> None:
         # Appends first: followers should be writing while confirms and deliveries go out.
         self.transport.flush()
         self.listener.flush()

@@ -152,8 +152,10 @@ class Host:
 
     # -- groups ---------------------------------------------------------------------------------
 
-    def open(self, partition: int, membership: Membership, machine: Machine, now: float) -> Group:
-        """Start this node's replica of a partition from what the journal holds of it."""
+    def open(
+        self, partition: int, membership: Membership, machine: Machine, now: float, notices: bool = True
+    ) -> Group:
+        """Start this node's replica from its journal; `notices`: `RaftConfig.commit_notices`."""
         log = self._journal.log(partition)
         snapshot = log.snapshot()
         if snapshot is not None:
@@ -161,7 +163,7 @@ class Host:
         # A group of one has nobody to get anything back from: what its disk had is gone.
         alone = membership.members == {self.node}
         may_vote = self._config.may_vote and not (self._withheld and not alone)
-        config = replace(self._config, partition=partition, may_vote=may_vote)
+        config = replace(self._config, partition=partition, may_vote=may_vote, commit_notices=notices)
         raft = Raft(config, log, membership, now, self._random)
         group = Group(partition, raft, log, machine)
         self.groups[partition] = group

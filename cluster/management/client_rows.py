@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cluster.link import LinkConsumer
+from cluster.link_state import LinkConsumer
 from cluster.management.rates import message_stats, with_rates
 from cluster.management.sampling import Sampler
 from node.frontend.listener import Client

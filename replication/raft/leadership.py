@@ -185,21 +185,13 @@ class Leadership:
         progress.contact = now
         advanced = progress.acknowledged(response.index)
         if progress.state is not FollowerState.REPLICATE:
-            self._resume(progress, response.index)
+            progress.resumed(response.index, log.first_index())
         if advanced and response.index > log.commit:
             self._advance_commit()
-        if progress.lacks(log.last_index) or progress.commit_sent < log.commit:
+        if progress.lacks(log.last_index) or progress.commit_sent < self._commit_to_tell():
             self.flush_wanted = True
         if self._transfer_to == response.sender:
             self._finish_transfer()
-
-    def _resume(self, progress: Progress, index: int) -> None:
-        """An answer to a probe, or to a snapshot, or of a follower that no longer needs the snapshot."""
-        if progress.state is FollowerState.PROBE:
-            if index >= progress.match:
-                progress.replicate()
-        elif index >= progress.snapshot_index or progress.match + 1 >= self._state.log.first_index():
-            progress.replicate()
 
     def on_append_rejection(self, rejection: AppendRejection, now: float) -> None:
         """A follower's log does not match: step back to where it may (§5.3)."""
@@ -246,11 +238,11 @@ class Leadership:
         """Put what the followers should get now into the messages of the next Ready."""
         self.flush_wanted = False
         state = self._state
-        commit = state.log.commit
+        commit, to_tell = state.log.commit, self._commit_to_tell()
         for peer, progress in self.progress.items():
             if progress.lacks(state.log.last_index):
                 self._send_entries(peer, progress)
-            if progress.commit_sent < commit and progress.state is FollowerState.REPLICATE:
+            if progress.commit_sent < to_tell and progress.state is FollowerState.REPLICATE:
                 if commit >= self.first_index:
                     self._outbox.append(CommitNotice(state.node, peer, state.term, commit))
                 progress.commit_sent = commit
@@ -262,6 +254,11 @@ class Leadership:
             out = state.messages if self._term_durable else state.messages_after_sync
             out += self._outbox
             self._outbox = []
+
+    def _commit_to_tell(self) -> int:
+        """What followers must hear of at once. Who leaves may hear nothing afterwards (thesis §4.2.2)."""
+        state = self._state
+        return state.log.commit if state.config.commit_notices else min(state.log.commit, state.members.index)
 
     def _send_entries(self, peer: str, progress: Progress) -> None:
         state = self._state

@@ -72,6 +72,17 @@ class Progress:
         self.commit_sent = 0
         self._clear_inflight()
 
+    def resumed(self, index: int, first_index: int) -> None:
+        """An answer to a probe, or to a snapshot, or of a follower that no longer needs the snapshot.
+
+        `first_index` is that of the leader's log.
+        """
+        if self.state is FollowerState.PROBE:
+            if index >= self.match:
+                self.replicate()
+        elif index >= self.snapshot_index or self.match + 1 >= first_index:
+            self.replicate()
+
     def replicate(self) -> None:
         """The logs are known to meet at `match`: send as fast as the window allows."""
         self.state = FollowerState.REPLICATE

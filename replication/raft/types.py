@@ -197,6 +197,8 @@ class RaftConfig:
     at this distance.
     max_append_bytes: entries in one append. max_inflight_bytes: entries sent to a follower and not yet
     acknowledged. max_committed_bytes: entries to apply in one Ready. One entry may exceed each.
+    commit_notices: whether followers are told of each commit at once. Without, they learn of it from
+    the next append or heartbeat, which is enough where nobody asks followers for what is committed.
     may_vote: False for a node that lost its disk. It gives no vote and does not campaign, since it
     may have forgotten a vote or an entry which it acknowledged, until an entry of a leader's own
     term is committed and durable here.
@@ -210,4 +212,5 @@ class RaftConfig:
     max_append_bytes: int = 1 << 20
     max_inflight_bytes: int = 8 << 20
     max_committed_bytes: int = 4 << 20
+    commit_notices: bool = True
     may_vote: bool = field(default=True)

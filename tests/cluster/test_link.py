@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster.link import UNREACHABLE, WINDOW_BYTES, Confirmation, LinkConsumer, PartitionLink
+from cluster.link import SETTLED_AT_ONCE, UNREACHABLE, WINDOW_BYTES, PartitionLink
 from cluster.link_protocol import (
     RemoteFrontEnd,
     RemoteOwner,
@@ -14,9 +14,10 @@ from cluster.link_protocol import (
     receive_for_front_end,
     receive_for_owner,
 )
+from cluster.link_state import Confirmation, LinkConsumer
 from cluster.ports import GET_LINK, Delivery
 from node.engine.operation_format import read_operations
-from node.engine.operations import Settle
+from node.engine.operations import Publish, Settle
 from tests.cluster.recorders import RecordedFrontEnd, RecordedOwner, RecordedSubscriber, run_of
 
 QUEUE = 5
@@ -28,13 +29,17 @@ class Linked:
 
     def __init__(self) -> None:
         self.dirty = 0
-        self.link = PartitionLink(4, 77, "n1", self._dirty)
+        self.waiting = 0
+        self.link = PartitionLink(4, 77, "n1", self._dirty, self._wait)
         self.owner = RecordedOwner()
         self.session = RecordedSubscriber()
         self.link.owner_elected("n2", 1, self.owner)
 
     def _dirty(self, _link: PartitionLink) -> None:
         self.dirty += 1
+
+    def _wait(self, _link: PartitionLink) -> None:
+        self.waiting += 1
 
     @property
     def epoch(self) -> int:
@@ -131,13 +136,65 @@ def test_a_delivery_that_crossed_a_cancel_goes_back() -> None:
     assert len(linked.owner.named("operations")) == 1
 
 
+def test_what_is_settled_rides_with_the_next_publish() -> None:
+    linked = Linked()
+    linked.consume()
+    linked.deliver(100, 4)
+    linked.dirty = 0
+    linked.link.settle(QUEUE, 100, 101)
+    assert (linked.dirty, linked.waiting) == (0, 1)
+    linked.link.flush()
+    assert linked.owner.named("operations") == []
+    linked.publish(1)
+    ((_, _, data),) = linked.owner.named("operations")
+    assert [type(one) for one in read_operations(data)] == [Settle, Publish]
+
+
+def test_what_is_settled_waits_for_a_tick_at_most() -> None:
+    linked = Linked()
+    linked.consume()
+    linked.deliver(100, 4)
+    linked.link.settle(QUEUE, 100, 101)
+    linked.link.flush_waiting()
+    ((_, _, data),) = linked.owner.named("operations")
+    assert list(read_operations(data)) == [Settle(QUEUE, [(100, 101)])]
+
+
+def test_much_that_is_settled_waits_for_nothing() -> None:
+    linked = Linked()
+    linked.consume(1000)
+    linked.deliver(1, SETTLED_AT_ONCE)
+    linked.dirty = 0
+    linked.link.settle(QUEUE, 1, SETTLED_AT_ONCE)
+    assert linked.dirty == 1
+    linked.link.flush()
+    assert len(linked.owner.named("operations")) == 1
+
+
+@pytest.mark.parametrize(("delivered", "limit", "urgent"), [(4, 14, False), (5, 15, True), (1, 9, True)])
+def test_credit_is_urgent_when_half_of_it_is_used_up_or_it_is_less(
+    delivered: int, limit: int, urgent: bool
+) -> None:
+    linked = Linked()
+    linked.consume(10)
+    linked.deliver(1, delivered)
+    linked.dirty = 0
+    linked.link.credit(CONSUMER, limit)
+    assert linked.dirty == urgent
+    linked.link.flush()
+    told = [(linked.epoch, [(CONSUMER, limit)])]
+    assert linked.owner.named("credit") == (told if urgent else [])
+    linked.link.flush_waiting()
+    assert linked.owner.named("credit") == told
+
+
 def test_neighbouring_settlements_become_one_range() -> None:
     linked = Linked()
     linked.consume()
     linked.deliver(1, 10)
     for number in range(1, 7):
         linked.link.settle(QUEUE, number, number)
-    linked.link.flush()
+    linked.link.flush_waiting()
     ((_, _, data),) = linked.owner.named("operations")
     assert list(read_operations(data)) == [Settle(QUEUE, [(1, 6)])]
 
@@ -206,7 +263,7 @@ def test_a_partition_that_died_with_its_memory_is_waited_for_no_more() -> None:
 def test_calls_survive_the_way_between_nodes() -> None:
     """Everything a link says to an owner, and an owner to a link, arrives as it was said."""
     far_owner, sent = RecordedOwner(), []
-    link = PartitionLink(4, 77, "n1", lambda _: None)
+    link = PartitionLink(4, 77, "n1", lambda _: None, lambda _: None)
     session = RecordedSubscriber()
     link.owner_elected("n2", 1, RemoteOwner(4, sent.append))
     link.attach(LinkConsumer(CONSUMER, QUEUE, session, 3, False, True, 2), lambda value, _: None)

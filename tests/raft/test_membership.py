@@ -28,9 +28,9 @@ def membership(voters: str, outgoing: str = "", learners: str = "") -> Membershi
     return Membership(frozenset(voters), frozenset(outgoing), frozenset(learners))
 
 
-def changing(**wanted: str) -> Replica:
+def changing(*, commit_notices: bool = True, **wanted: str) -> Replica:
     """The leader of three that has just appended a change."""
-    replica = Replica()
+    replica = Replica(commit_notices=commit_notices)
     replica.lead()
     replica.raft.propose_membership(change(**wanted), replica.now)
     replica.drive()
@@ -143,9 +143,10 @@ def test_learners_get_the_log_and_decide_nothing() -> None:
     assert replica.raft.commit_index < index
 
 
-def test_a_leader_that_is_removed_steps_down_once_that_is_committed() -> None:
+@pytest.mark.parametrize("commit_notices", [True, False])
+def test_a_leader_that_is_removed_steps_down_once_that_is_committed(commit_notices: bool) -> None:
     """Thesis §4.2.2: it manages the cluster without counting itself until C_new commits, then steps down."""
-    replica = changing(removed="a")
+    replica = changing(removed="a", commit_notices=commit_notices)
     replica.sync()
     for peer in "bc":
         replica.acknowledge(peer)

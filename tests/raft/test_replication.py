@@ -297,6 +297,20 @@ def test_an_idle_group_learns_the_commit_index_at_once() -> None:
     assert replica.take(object) == [CommitNotice("a", "b", 1, 2), CommitNotice("a", "c", 1, 2)]
 
 
+def test_without_notices_the_next_heartbeat_carries_the_commit_index() -> None:
+    replica = Replica(commit_notices=False)
+    replica.lead()
+    replica.propose()
+    replica.sync()
+    replica.take(object)
+    replica.acknowledge("b")
+    assert replica.raft.commit_index == 2
+    assert replica.take(object) == []
+    replica.advance(replica.raft.next_deadline() - replica.now)
+    told = {message.to: message.commit for message in replica.take(HeartbeatRequest)}
+    assert told == {"b": 2, "c": 1}, "only what a follower is known to have"
+
+
 def test_the_next_append_carries_the_commit_index() -> None:
     replica = Replica()
     replica.lead()

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from cluster.link import Confirmation, LinkConsumer, PartitionLink
+from cluster.link import PartitionLink
+from cluster.link_state import Confirmation, LinkConsumer
 from cluster.ports import FIRST_CONSUMER, Delivery
 from node.engine.errors import Refusal
 from node.engine.operations import Semantics

@@ -10,7 +10,8 @@ from itertools import groupby
 from typing import Any
 
 from cluster.definitions import QueueDefinition
-from cluster.link import Confirmation, LinkConsumer, PartitionLink
+from cluster.link import PartitionLink
+from cluster.link_state import Confirmation, LinkConsumer
 from cluster.ports import Delivery
 from node.runs import Run
 from tests.simulation.history import History, Outcome, QueueTerms, Receipt

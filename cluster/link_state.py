@@ -1,0 +1,84 @@
+"""What a link keeps: operation batches until they are committed, consumers, questions without an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from cluster.ports import ConsumerTerms, Delivery
+from node.frontend.ports import Subscriber
+
+
+class Awaiting(Protocol):
+    """What waits for an operation batch."""
+
+    def committed(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Callback:
+    """Somebody to be told once the batch is committed."""
+
+    committed: Callable[[], None]
+
+
+@dataclass(slots=True)
+class Confirmation:
+    """Publishes of one channel that wait for `waiting` partitions to commit them."""
+
+    subscriber: Subscriber
+    channel: int
+    first: int
+    last: int
+    waiting: int
+
+    def committed(self) -> None:
+        self.waiting -= 1
+        if self.waiting == 0:
+            self.subscriber.confirm(self.channel, self.first, self.last)
+
+
+@dataclass(slots=True)
+class LinkConsumer:
+    """A consumer of one of the partition's queues."""
+
+    id: int
+    queue: int
+    subscriber: Subscriber
+    limit: int
+    no_ack: bool
+    exclusive: bool
+    priority: int
+    delivered: int = 0
+    told: int = 0
+    """The limit that the owner knows."""
+
+    @property
+    def credit_urgent(self) -> bool:
+        """Whether the owner should know the limit now: it was lowered, or half of what it knew is used up."""
+        return self.limit < self.told or 2 * (self.told - self.delivered) <= self.limit - self.delivered
+
+    def terms(self) -> ConsumerTerms:
+        return ConsumerTerms(
+            self.id, self.queue, self.limit, self.delivered, self.no_ack, self.exclusive, self.priority
+        )
+
+
+@dataclass(slots=True)
+class OperationBatch:
+    """Operations of one turn, kept until they are committed."""
+
+    number: int
+    data: bytes
+    awaiting: list[Awaiting] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class PendingRequest:
+    """A question that the owner has not answered yet; asked again of a new owner."""
+
+    name: str
+    arguments: list[Any]
+    consumer: LinkConsumer | None
+    answer: Callable[[Any, Delivery | None], None]
