@@ -15,9 +15,9 @@ from cluster.commands.messages import consume, get, publish
 from cluster.commands.run import node, up
 from cluster.commands.secrets import hash_password, keygen
 from cluster.commands.status import status
-from cluster.config import ConfigError
 from cluster.data_directory import DataDirectoryError
 from cluster.local_cluster import PortInUseError
+from cluster.settings import ConfigError
 from replication.transport import ListenError
 
 

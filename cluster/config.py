@@ -10,12 +10,22 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, Strict, StringConstraints, ValidationError, model_validator
+from pydantic import BaseModel, Field, StringConstraints, ValidationError, model_validator
 
 from cluster.addresses import Address, AddressField
 from cluster.passwords import PasswordHash
+from cluster.settings import (
+    ConfigError,
+    Founder,
+    PathField,
+    Section,
+    Strangers,
+    TlsSettings,
+    UserSettings,
+    read_secret,
+)
 from replication.transport import CurveKeys, InvalidKeyError, public_key
 
 KIB = 1024
@@ -23,30 +33,16 @@ MIB = 1024 * KIB
 GIB = 1024 * MIB
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")]
-PathField = Annotated[Path, Strict(False)]
 QueueType = Literal["quorum", "classic"]
 ServerProduct = Literal["RabbitMQ", "quorate"]
 LogLevel = Literal["debug", "info", "warning", "error"]
-
-
-class ConfigError(Exception):
-    """A configuration that cannot be used. The text has a line for each mistake: key path, value, remedy."""
-
-
-class Section(BaseModel):
-    """A table of the file. Unknown keys are errors, since a misspelt limit would otherwise be no limit.
-
-    Values must have the right TOML type: no text for a number, no boolean for one either.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 class Limits(Section):
     """What clients may use. Protects a node from its clients."""
 
     connections: int = Field(
-        default=10_000, ge=1, le=1_000_000, description="Client connections to one node; more are closed."
+        default=10_000, ge=1, le=1_000_000, description="Open connections to one node; more are refused."
     )
     channels: int = Field(default=2047, ge=1, le=65535, description="Channels of one connection.")
     frame_max_bytes: int = Field(
@@ -67,7 +63,8 @@ class Limits(Section):
         default=10.0,
         gt=0,
         le=600,
-        description="Seconds that a client has from connecting to an opened connection.",
+        description="Seconds that a client has from connecting to an opened connection, and for a TLS "
+        "handshake before.",
     )
     heartbeat_s: int = Field(
         default=60,
@@ -134,48 +131,6 @@ class JournalSettings(Section):
     )
 
 
-class UserSettings(Section):
-    """A user whom a new cluster begins with. Exactly one of the first two keys."""
-
-    password_hash: str | None = Field(
-        default=None, repr=False, description="Hash that `quorate hash-password` printed."
-    )
-    password_file: PathField | None = Field(
-        default=None,
-        description="File with the password in plain text in its first line; no other account may be "
-        "able to read it.",
-    )
-    tags: tuple[Literal["administrator", "monitoring", "policymaker", "management", "impersonator"], ...] = (
-        Field(
-            default=("administrator",),
-            strict=False,
-            description="What the user may do over HTTP; an administrator may do everything.",
-        )
-    )
-
-    @model_validator(mode="after")
-    def _one_source(self) -> Self:
-        if (self.password_hash is None) == (self.password_file is None):
-            raise ValueError("set either password_hash or password_file")
-        if self.password_hash is not None:
-            PasswordHash.parse(self.password_hash)
-        return self
-
-    def hashed(self) -> PasswordHash:
-        """The user's password hash; reads `password_file`. Raises `ConfigError` when it cannot be used."""
-        if self.password_hash is not None:
-            return PasswordHash.parse(self.password_hash)
-        assert self.password_file is not None
-        return PasswordHash.of(read_secret(self.password_file, "password"))
-
-
-class Founder(NamedTuple):
-    """A user whom a new cluster begins with."""
-
-    password_hash: PasswordHash
-    tags: tuple[str, ...]
-
-
 class Member(Section):
     """A node of the cluster, as the others and its clients reach it."""
 
@@ -225,6 +180,7 @@ class ClusterConfig(Section):
         description="Users who may only log in from the node's own machine.",
     )
     limits: Limits = Limits()
+    strangers: Strangers = Strangers()
     replication: Replication = Replication()
     journal: JournalSettings = JournalSettings()
 
@@ -254,6 +210,10 @@ class Listen(Section):
     """Where the node listens."""
 
     amqp: AddressField = Field(default=Address("127.0.0.1", 5672), description="host:port for AMQP clients.")
+    amqps: AddressField = Field(
+        default=Address("127.0.0.1", 5671),
+        description="host:port for AMQP clients that speak TLS; only with a table `[node.tls]`.",
+    )
     http: AddressField = Field(
         default=Address("127.0.0.1", 15672), description="host:port for health, metrics and status."
     )
@@ -283,6 +243,7 @@ class NodeConfig(Section):
         "Needed if `cluster.nodes` have public keys.",
     )
     listen: Listen = Listen()
+    tls: TlsSettings | None = None
     cluster: ClusterConfig
 
     @model_validator(mode="after")
@@ -298,7 +259,11 @@ class NodeConfig(Section):
 
     @model_validator(mode="after")
     def _safe_listeners(self) -> Self:
-        for key, address in (("amqp", self.listen.amqp), ("http", self.listen.http)):
+        listen = self.listen
+        open_to_clients = {"amqp": listen.amqp, "http": listen.http}
+        if self.tls is not None:
+            open_to_clients["amqps"] = listen.amqps
+        for key, address in open_to_clients.items():
             if not address.is_loopback and not self.cluster.users:
                 raise ValueError(
                     f'listen.{key} "{address}" is open to other machines while guest/guest is the only '
@@ -326,20 +291,6 @@ class NodeConfig(Section):
                 f"cluster.nodes.{self.name}.public_key"
             )
         return keys
-
-
-def read_secret(path: Path, what: str) -> str:
-    """The first line of a file that only its owner may read; raises `ConfigError`."""
-    try:
-        mode = path.stat().st_mode
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot read the {what}: {error}") from error
-    if mode & 0o077:
-        raise ConfigError(f"{path}: the {what} can be read by other accounts: chmod 600 {path}")
-    if not lines or not lines[0]:
-        raise ConfigError(f"{path}: the first line must be the {what}")
-    return lines[0]
 
 
 # -- reading ------------------------------------------------------------------------------------

@@ -48,13 +48,15 @@ GET_LINKS: Final = 1024
 class FrontEnd:
     """Implements `node.frontend.ports.BrokerPort` on a node's broker."""
 
-    def __init__(self, broker: Broker, local: LocalQueues, access: Access, default_type: str) -> None:
+    def __init__(
+        self, broker: Broker, local: LocalQueues, access: Access, entrance: Entrance, default_type: str
+    ) -> None:
         self._broker = broker
         self._local = local
         self._default_type = default_type
         self._access = access
         self.permissions: Permissions = access
-        self._entrance = Entrance(broker.catalog.state, access)
+        self._entrance = entrance
         self._routes = Routes(broker, access)
         self._commits = Commits()
         self._consumers: dict[int, Attached] = {}
@@ -74,7 +76,7 @@ class FrontEnd:
 
     def tick(self) -> None:
         """Let waiting sessions go on once the catalog may be relied upon again; close those cast out."""
-        self._entrance.tick()
+        self._entrance.tick(self._broker.now)
         if self._waiting and self.ready():
             waiting, self._waiting = self._waiting, []
             for subscriber in waiting:
@@ -90,6 +92,9 @@ class FrontEnd:
 
     def enter(self, subscriber: Subscriber, user: str, vhost: str) -> Entry:
         return self._entrance.enter(subscriber, user, vhost)
+
+    def channel_opened(self, user: str) -> None:
+        self._entrance.check_channels(user)
 
     def release_holder(self, holder: int) -> None:
         self._entrance.leave(holder)

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from cluster.addresses import Address
-from cluster.config import ConfigError, NodeConfig, validate
+from cluster.config import NodeConfig, validate
 from cluster.data_directory import PRIVATE_DIRECTORY, DataDirectoryError, write_private
+from cluster.settings import ConfigError
 from cluster.toml_text import Scalar, Table, toml_text
 
 HOST = "127.0.0.1"

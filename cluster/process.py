@@ -20,8 +20,10 @@ from cluster.access import Access
 from cluster.awaiting import answered
 from cluster.broker import Broker, BrokerConfig
 from cluster.catalog import Answer
+from cluster.certificates import Certificates
 from cluster.config import NodeConfig
 from cluster.data_directory import DataDirectory
+from cluster.entrance import Entrance
 from cluster.front_end import FrontEnd
 from cluster.hashing import HashingThreads
 from cluster.http import HttpServer
@@ -32,8 +34,12 @@ from cluster.local_queues import LocalQueues
 from cluster.logs import EventLog, start_logging
 from cluster.management.api import management_of
 from cluster.management.node_report import NodeReport
+from cluster.settings import ConfigError
 from cluster.status import NodeStatus
 from cluster.time_slice import ask_for_time_slice
+from cluster.usage import TAG as USAGE_TAG
+from cluster.usage import Usage
+from node.frontend.gate import Gate, GateLimits
 from node.frontend.listener import Listener
 from node.wire.amqp091.limits import ConnectionLimits
 from replication.journal import DirectoryFiles, Journal, JournalConfig, JournalWriter
@@ -44,6 +50,9 @@ TICK_S: Final = 0.02
 COLLECT_INTERVAL_S: Final = 0.25
 COLLECT_BYTES: Final = 1024 * 1024
 """Stragglers copied forward in one go, so that collection never holds up a turn for long."""
+
+CERTIFICATES_INTERVAL_S: Final = 5.0
+"""How often the certificate's files are looked at: whoever renews them need not tell the node."""
 
 REBUILDING_NAME: Final = "rebuilding"
 """A file that says that this node's disk is not whole yet: until then it gives no votes."""
@@ -71,6 +80,7 @@ async def _serve(config: NodeConfig) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         process.loop.add_signal_handler(number, stopped.set)
     process.on_fatal = stopped.set
+    process.loop.add_signal_handler(signal.SIGHUP, process.reload)
     starting = asyncio.ensure_future(process.start())
     stopping = asyncio.ensure_future(stopped.wait())
     try:
@@ -103,6 +113,7 @@ class NodeProcess:
         self.front_end_id = secrets.randbits(62) + 1
         self._scheduled = False
         self._next_collection = 0.0
+        self._next_look = 0.0
         self._rebuilding = config.data_dir / REBUILDING_NAME
         self._timer: asyncio.TimerHandle | None = None
         self.journal = self._open_journal()
@@ -114,13 +125,16 @@ class NodeProcess:
         self.access = Access(
             self.broker.catalog.state.access, self.submit, self.hashing, config.cluster.loopback_users
         )
+        state = self.broker.catalog.state
+        self.usage = Usage(state.access, self._send, lambda: self.broker.connected)
+        entrance = Entrance(state, self.access, self.usage, config.cluster.limits.connections)
         self.front_end = FrontEnd(
-            self.broker, self.local_queues, self.access, config.cluster.default_queue_type
+            self.broker, self.local_queues, self.access, entrance, config.cluster.default_queue_type
         )
-        limits = config.cluster.limits
         self.listener = Listener(
-            self.front_end, self._connection_limits(), limits.connections, self.log, self.clock, self.wanted
+            self.front_end, self._connection_limits(), self._gate(), self.log, self.clock, self.wanted
         )
+        self.certificates = None if config.tls is None else Certificates(config.tls)
         self.inquiry = Inquiry(config.name, self._send, lambda: self.broker.connected)
         self.status = NodeStatus(self)
         self.report = NodeReport(self)
@@ -182,6 +196,19 @@ class NodeProcess:
         broker.on_rebuilding = self._begin_rebuilding
         return broker
 
+    def _gate(self) -> Gate:
+        strangers = self.config.cluster.strangers
+        return Gate(
+            GateLimits(
+                sockets=self.config.cluster.limits.connections + strangers.connections,
+                strangers=strangers.connections,
+                strangers_per_address=strangers.connections_per_address,
+                failures=strangers.failures,
+                window=strangers.window_s,
+                block=strangers.block_s,
+            )
+        )
+
     def _connection_limits(self) -> ConnectionLimits:
         limits = self.config.cluster.limits
         return ConnectionLimits(
@@ -189,6 +216,7 @@ class NodeProcess:
             frame_max=limits.frame_max_bytes,
             heartbeat=limits.heartbeat_s,
             handshake_timeout=limits.handshake_timeout_s,
+            negotiation_pause=self.config.cluster.strangers.pause_s,
             message_size=limits.message_max_bytes,
             transaction_bytes=limits.transaction_bytes,
             transaction_operations=limits.transaction_operations,
@@ -208,6 +236,8 @@ class NodeProcess:
     def _receive(self, peer: str, parts: list[bytes]) -> None:
         if parts[0] == INQUIRY_TAG:
             self.inquiry.receive(peer, parts)
+        elif parts[0] == USAGE_TAG:
+            self.usage.receive(peer, parts)
         else:
             self.broker.receive(peer, parts, self.clock())
 
@@ -226,7 +256,12 @@ class NodeProcess:
         await self._join()
         address = self.config.listen.amqp
         await self.listener.start(address.host, address.port)
-        self.log.info("listening", amqp=str(address), http=str(self.config.listen.http), pid=os.getpid())
+        ports = {"amqp": str(address), "http": str(self.config.listen.http)}
+        if self.certificates is not None:
+            encrypted = self.config.listen.amqps
+            await self.listener.start_tls(encrypted.host, encrypted.port, self.certificates)
+            ports["amqps"] = str(encrypted)
+        self.log.info("listening", **ports, pid=os.getpid())
         self.status.listening = True
 
     async def _join(self) -> None:
@@ -299,7 +334,22 @@ class NodeProcess:
             self._next_collection = now + COLLECT_INTERVAL_S
             self.journal.collect(COLLECT_BYTES)
             self._end_rebuilding()
+        if self.certificates is not None and now >= self._next_look:
+            self._next_look = now + CERTIFICATES_INTERVAL_S
+            if self.certificates.changed:
+                self.reload()
         self._timer = self.loop.call_later(TICK_S, self._tick)
+
+    def reload(self) -> None:
+        """Read the certificate's files again; connections that are there keep theirs."""
+        if self.certificates is None:
+            return
+        try:
+            self.certificates.reload()
+        except ConfigError as error:
+            self.log.error("certificates_unusable", reason=str(error))
+        else:
+            self.log.info("certificates_loaded")
 
     def _begin_rebuilding(self) -> None:
         """Before anything is written: a restart must not take the new journal for the lost one."""

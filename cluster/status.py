@@ -139,7 +139,7 @@ class NodeStatus:
         yield _counter(
             "quorate_connections_refused_total",
             "Client connections closed because there were too many.",
-            self._process.listener.refused,
+            self._process.listener.gate.refused,
         )
 
     def _queue_metrics(self) -> Iterable[Metric]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from inspect import cleandoc
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -70,7 +71,7 @@ def _section(path: str, model: type[BaseModel]) -> list[str]:
             nested += _section(f"{path}.{name}{key}", inner)
         if inner is None or field.description:
             rows.append(f"| `{name}` | {_type(field)} | {_default(field)} | {field.description} |")
-    head = [f"## `[{path}]`\n", f"{(model.__doc__ or '').strip()}\n"]
+    head = [f"## `[{path}]`\n", f"{cleandoc(model.__doc__ or '')}\n"]
     if rows:
         head += ["| key | values | default | meaning |\n|---|---|---|---|", *rows, ""]
     return [*head, *nested]
@@ -83,6 +84,8 @@ def _table(annotation: Any) -> tuple[type[BaseModel] | None, str]:
     if get_origin(annotation) is dict:
         inner, _ = _table(get_args(annotation)[1])
         return inner, ".NAME"
+    if get_origin(annotation) in (Union, UnionType):
+        return _table(get_args(annotation)[0])
     return None, ""
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pika import BasicProperties
 
 from cluster.access import Access
+from cluster.entrance import Entrance
 from cluster.front_end import FrontEnd
 from cluster.local_queues import LocalQueues
+from cluster.usage import Usage
 from node.engine.errors import Refusal
 from node.frontend.session import Session
 from node.wire.amqp091 import methods as m
@@ -77,8 +79,11 @@ class Site:
         found = self._front_ends.get((name, node.life))
         if found is None:
             local = LocalQueues(node.broker, random.Random(f"{name} {node.life}").getrandbits)
-            access = Access(node.broker.catalog.state.access, _submit_nothing, TrustingHasher())
-            found = FrontEnd(node.broker, local, access, self.default_type)
+            state = node.broker.catalog.state
+            access = Access(state.access, _submit_nothing, TrustingHasher())
+            usage = Usage(state.access, _tell_nobody, lambda: ())
+            entrance = Entrance(state, access, usage, largest=1000)
+            found = FrontEnd(node.broker, local, access, entrance, self.default_type)
             self._front_ends[name, node.life] = found
         return found
 
@@ -89,6 +94,10 @@ class Site:
 
 def _submit_nothing(name: str, arguments: dict[str, Any], answer: Any) -> None:
     raise AssertionError(name)
+
+
+def _tell_nobody(peer: str, parts: Sequence[bytes]) -> None:
+    raise AssertionError(peer)
 
 
 class Wire:
@@ -115,6 +124,9 @@ class Wire:
 
     def log(self, event: str, fields: Mapping[str, str | int]) -> None:
         """Nobody reads it."""
+
+    def entered(self) -> None:
+        """Nobody counts strangers."""
 
     def negotiation_failed(self, reason: str) -> None:
         raise AssertionError(reason)

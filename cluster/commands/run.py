@@ -14,8 +14,9 @@ from typing import Any
 import click
 
 from cluster.commands.errors import CommandError
-from cluster.config import ConfigError, load
+from cluster.config import load
 from cluster.local_cluster import LocalNode, plan, prepare
+from cluster.settings import ConfigError
 from cluster.supervisor import Supervisor
 from replication.journal import JournalError
 

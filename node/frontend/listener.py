@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final, Protocol, cast
 
+from node.frontend.gate import Gate
+from node.frontend.logins import EXTERNAL
 from node.frontend.ports import BrokerPort
 from node.frontend.session import Session
+from node.frontend.tls_port import BACKLOG, ServerIdentity, TlsPort, address_of
 from node.frontend.traffic import Traffic
 from node.wire.amqp091.limits import ConnectionLimits
 
@@ -34,54 +38,79 @@ class Listener:
         self,
         port: BrokerPort,
         limits: ConnectionLimits,
-        max_connections: int,
+        gate: Gate,
         log: Log,
         clock: Callable[[], float],
         wanted: Callable[[], None],
     ) -> None:
         self.port = port
         self.limits = limits
+        self.handshake_timeout = limits.handshake_timeout
         self.log = log
         self.clock = clock
         self.clients: dict[int, Client] = {}
         self.accepted = 0
-        self.refused = 0
+        self.gate = gate
         self.past = Traffic()
         """The traffic of connections that are gone, and the channels that they had opened."""
         self.past_channels = 0
-        self._max_connections = max_connections
         self._wanted = wanted
         self._dirty: dict[int, Client] = {}
         self._server: asyncio.Server | None = None
+        self._tls: TlsPort | None = None
         self._last_client = 0
 
     async def start(self, host: str, port: int) -> None:
         """Listen; raises OSError."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._accept, host, port, backlog=1024)
+        self._server = await loop.create_server(self.new_client, host, port, backlog=BACKLOG)
+
+    async def start_tls(self, host: str, port: int, identity: ServerIdentity) -> None:
+        """Listen for clients that speak TLS; raises OSError."""
+        self._tls = TlsPort(self, identity)
+        await self._tls.start(host, port)
 
     def stop(self) -> None:
         """Accept no more connections, and tell clients that the node goes away."""
         if self._server is not None:
             self._server.close()
+        if self._tls is not None:
+            self._tls.stop()
         for client in list(self.clients.values()):
             client.force_close("the node is shutting down")
             client.abandon()
 
-    def _accept(self) -> Client:
+    def new_client(self, certified_name: str = "") -> Client:
+        """A client whose socket is about to come."""
         self._last_client += 1
-        return Client(self, self._last_client)
+        limits = self.limits
+        if certified_name:
+            limits = replace(limits, mechanisms=(*limits.mechanisms, EXTERNAL))
+        return Client(self, self._last_client, limits, certified_name)
 
-    def opened(self, client: Client) -> bool:
-        if len(self.clients) >= self._max_connections:
-            self.refused += 1
-            return False
+    def admit(self, address: str) -> bool:
+        """Whether a socket from this address may stay."""
+        return self.gate.admit(address, self.clock())
+
+    def failed(self, address: str) -> None:
+        """Somebody there is not who a client must be; whoever is too often is not listened to for a while."""
+        if self.gate.failed(address, self.clock()):
+            self.log.info("address_blocked", remote=address)
+
+    def turned_away(self, address: str, reason: str, *, failed: bool) -> None:
+        """A TLS handshake came to nothing."""
+        self.gate.left(address, stranger=True)
+        if failed:
+            self.log.info("tls_handshake_failed", remote=address, reason=reason)
+            self.failed(address)
+
+    def opened(self, client: Client) -> None:
         self.accepted += 1
         self.clients[client.number] = client
-        return True
 
     def gone(self, client: Client) -> None:
         if self.clients.pop(client.number, None) is not None:
+            self.gate.left(client.remote, stranger=client.stranger)
             self.past.add(client.session.traffic)
             self.past_channels += client.session.connection.channels_opened
         self._dirty.pop(client.number, None)
@@ -106,10 +135,14 @@ class Listener:
 class Client(asyncio.Protocol):
     """One socket; implements `node.frontend.session.Transport`."""
 
-    def __init__(self, listener: Listener, number: int) -> None:
+    def __init__(
+        self, listener: Listener, number: int, limits: ConnectionLimits, certified_name: str
+    ) -> None:
         self.number = number
         self.remote = ""
-        self.certified_name = ""
+        self.certified_name = certified_name
+        self.stranger = True
+        """Until the connection is open."""
         self.received_bytes = 0
         self.sent_bytes = 0
         self.since = listener.clock()
@@ -117,18 +150,23 @@ class Client(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._closing = False
         self._full = False
-        self.session = Session(listener.port, self, listener.limits, listener.clock)
+        self.session = Session(listener.port, self, limits, listener.clock)
 
     # -- asyncio.Protocol -----------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are no subclass of asyncio's.
-        self._transport = transport = cast(asyncio.Transport, transport)
-        peer = transport.get_extra_info("peername")
-        self.remote = str(peer[0]) if peer else ""
-        if not self._listener.opened(self):
+        transport = cast(asyncio.Transport, transport)
+        if self._listener.admit(address_of(transport)):
+            self.begin(transport)
+        else:
             transport.abort()
-            return
+
+    def begin(self, transport: asyncio.Transport) -> None:
+        """Take over a socket that was admitted."""
+        self._transport = transport
+        self.remote = address_of(transport)
+        self._listener.opened(self)
         transport.set_write_buffer_limits(high=WRITE_HIGH_WATER, low=WRITE_LOW_WATER)
         raw = transport.get_extra_info("socket")
         if raw is not None:
@@ -195,8 +233,13 @@ class Client(asyncio.Protocol):
     def log(self, event: str, fields: Mapping[str, str | int]) -> None:
         self._listener.log.info(event, client=self.number, remote=self.remote, **fields)
 
+    def entered(self) -> None:
+        self.stranger = False
+        self._listener.gate.vouched(self.remote)
+
     def negotiation_failed(self, reason: str) -> None:
         self.log("negotiation_failed", {"reason": reason})
+        self._listener.failed(self.remote)
 
     def force_close(self, reason: str) -> None:
         """Close the connection by force (320), telling the client why; it has a while to agree."""

@@ -121,6 +121,9 @@ class Subscriber(Protocol):
     def unblocked(self) -> None: ...
     def force_close(self, reason: str) -> None: ...
 
+    @property
+    def channel_count(self) -> int: ...
+
 
 class Route(Protocol):
     """Where messages with one exchange and key go; false when nowhere."""
@@ -151,6 +154,9 @@ class BrokerPort(Protocol):
 
     def enter(self, subscriber: Subscriber, user: str, vhost: str) -> Entry:
         """Open a connection in a virtual host. Raises EntryRefusedError."""
+
+    def channel_opened(self, user: str) -> None:
+        """Raises EntryRefusedError where that was one channel too many."""
 
     def release_holder(self, holder: int) -> None:
         """The connection is closed: its exclusive queues go."""

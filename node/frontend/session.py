@@ -42,6 +42,9 @@ class Transport(Protocol):
     def close_after_flush(self) -> None: ...
     def log(self, event: str, fields: Mapping[str, str | int]) -> None: ...
 
+    def entered(self) -> None:
+        """The connection is open: the client is no stranger any more."""
+
     def negotiation_failed(self, reason: str) -> None:
         """To be logged, and counted against the address that the client is at."""
 
@@ -68,6 +71,7 @@ class Session:
         # Channels whose publishes have filled a link.
         self._held: set[int] = set()
         self._by_password = self._blocked = self._full = False
+        self._channels_known = 0
         self._handlers: dict[type[effects.Effect], Callable[[Any], None]] = {
             effects.Publish: self._publish,
             effects.HoldPublish: self._publish,
@@ -119,6 +123,11 @@ class Session:
             self._port.wait_ready(self)
             return
         self._carry_out(self.connection.receive(data, self._clock()))
+        if self.connection.channels_opened != self._channels_known:
+            self._channels_opened()
+        self._stop_when_full()
+
+    def _stop_when_full(self) -> None:
         if self.connection.paused and not self._blocked:
             self._full = True
             self._transport.pause_reading()
@@ -268,6 +277,18 @@ class Session:
             if not self._blocked:
                 self._transport.resume_reading()
 
+    def _channels_opened(self) -> None:
+        self._channels_known = self.connection.channels_opened
+        try:
+            self._port.channel_opened(self.user)
+        except Refusal as refusal:
+            self.connection.close(refusal)
+            self._answered()
+
+    @property
+    def channel_count(self) -> int:
+        return len(self.connection.channels)
+
     # -- the end --------------------------------------------------------------------------------
 
     def _channel_closed(self, effect: effects.ChannelClosed) -> None:
@@ -314,6 +335,7 @@ class Session:
             else:
                 self.connection.authenticated(identity.user, impersonates=IMPERSONATOR in identity.tags)
             self._answered()
+            self._stop_when_full()
 
         self._port.authenticate(login, self._transport.remote, authenticated)
 
@@ -324,6 +346,7 @@ class Session:
             self.connection.open_failed(refusal)
             return
         self.scope, self.holder = entry.scope, entry.holder
+        self._transport.entered()
         self.connection.opened()
 
     def _update_secret(self, effect: effects.UpdateSecret) -> None:

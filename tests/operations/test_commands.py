@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cluster.cli import main
-from cluster.config import ConfigError, read_secret
 from cluster.passwords import PasswordHash
+from cluster.settings import ConfigError, read_secret
 from replication.transport import CurveKeys
 from tests.operations.test_http import free_address
 

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.addresses import Address
-from cluster.config import ConfigError, load, parse
+from cluster.config import load, parse
 from cluster.passwords import PasswordHash
+from cluster.settings import ConfigError
 from replication.transport import CurveKeys
 
 NODE = """

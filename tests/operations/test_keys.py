@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cluster.commands.errors import CommandError
 from cluster.commands.status import fetch
-from cluster.config import NodeConfig, validate
+from cluster.config import Member, NodeConfig, validate
 from cluster.data_directory import write_private
 from cluster.toml_text import Table, toml_text
 from replication.transport import CurveKeys
@@ -26,7 +26,7 @@ def write_nodes(data: Path, secrets: dict[str, CurveKeys]) -> dict[str, NodeConf
     planned = free_plan(len(secrets), data)
     members: dict[str, Table] = {
         node.name: {
-            **{key: str(value) for key, value in node.config.listen},
+            **{key: str(value) for key, value in node.config.listen if key in Member.model_fields},
             "public_key": secrets[node.name].public.decode(),
         }
         for node in planned

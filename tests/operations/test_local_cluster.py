@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.config import ConfigError, load
+from cluster.config import load
 from cluster.data_directory import DataDirectory, DataDirectoryError
 from cluster.local_cluster import LocalNode, PortInUseError, is_free, plan, prepare
+from cluster.settings import ConfigError
 
 _SLOTS = range(10_000, 12_700, 16)
 """Base ports below those that the system gives to outgoing connections, like their peers' ports."""

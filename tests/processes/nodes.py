@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 import pika
 
 from cluster.addresses import Address
-from cluster.config import ConfigError
 from cluster.local_cluster import LocalNode, PortInUseError, plan, prepare
+from cluster.settings import ConfigError
 from cluster.supervisor import node_command
 
 START_S = 30.0

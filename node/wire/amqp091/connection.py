@@ -109,7 +109,9 @@ class Connection(FrameReader):
 
     @property
     def paused(self) -> bool:
-        """Whether the shell should stop reading the socket: too much waits for answers."""
+        """Whether the shell should stop reading the socket: too much waits for answers, or nobody listens."""
+        if self.state is ConnectionState.PAUSED:
+            return True
         waiting = self._parked_bytes
         if self._negotiation.waits_for_shell:
             waiting += self._intake.size

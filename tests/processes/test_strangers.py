@@ -1,0 +1,99 @@
+"""Clients that fail to log in, and those that never try, on real nodes (A3)."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+import pika
+import pytest
+from pika.exceptions import AMQPConnectionError, ProbableAuthenticationError
+
+from tests.processes.hostile import HEADER, WRONG_PASSWORD
+from tests.processes.nodes import Cluster, Node, until
+
+WRONG = pika.PlainCredentials("guest", "wrong")
+PATIENCE_S = 30.0
+
+
+def fail(node: Node) -> None:
+    with pytest.raises((ProbableAuthenticationError, AMQPConnectionError)):
+        node.connect(credentials=WRONG)
+
+
+def is_turned_away(node: Node) -> bool:
+    """Whether a connection to the node is closed before anything was sent on it."""
+    with socket.create_connection(node.amqp, PATIENCE_S) as raw:
+        raw.sendall(HEADER)
+        try:
+            return not raw.recv(1)
+        except ConnectionResetError:
+            return True
+
+
+@pytest.mark.requirement("A3")
+@pytest.mark.settings(
+    {"strangers": {"failures": 4, "block_s": 5.0, "pause_s": 0.1}, "limits": {"heartbeat_s": 0}}
+)
+def test_an_address_that_keeps_failing_is_blocked_for_a_while(own_cluster: Cluster) -> None:
+    node = own_cluster[0]
+    with node.connect() as before:
+        for _ in range(4):
+            fail(node)
+        until(lambda: is_turned_away(node), "the address is blocked")
+        assert node.metrics()["quorate_connections_refused_total"] >= 1
+        channel = before.channel()
+        queue = channel.queue_declare("", exclusive=True).method.queue
+        channel.basic_publish("", queue, b"x")
+        assert channel.basic_get(queue, auto_ack=True)[2] == b"x", "who was in before stays"
+        with own_cluster[1].connect():
+            "Another node has seen no failures."
+        until(lambda: not is_turned_away(node), "the address is let in again")
+    with node.connect():
+        "It can log in again."
+    log = node.local.log_file.read_text(encoding="utf-8")
+    assert log.count('"event": "address_blocked"') == 1
+    assert "user 'guest' - invalid credentials" in log
+    assert "wrong" not in log
+
+
+@pytest.mark.requirement("A3")
+@pytest.mark.settings({"strangers": {"pause_s": 2.0}})
+def test_a_failed_login_is_paused_then_closed_without_a_word(own_cluster: Cluster) -> None:
+    node = own_cluster[0]
+    with socket.create_connection(node.amqp, PATIENCE_S) as raw:
+        raw.sendall(HEADER + WRONG_PASSWORD)
+        start = raw.recv(1 << 16)
+        assert start.startswith(b"\x01\x00\x00"), "connection.start"
+        began = time.monotonic()
+        # What comes after the failure is not even read.
+        raw.sendall(bytes(1 << 20))
+        try:
+            rest = raw.recv(1 << 16)
+        except ConnectionResetError:
+            rest = b""
+        assert rest == b""
+        assert time.monotonic() - began > 1.5
+
+
+@pytest.mark.requirement("A3")
+@pytest.mark.settings(
+    {
+        "strangers": {"connections": 30, "connections_per_address": 20},
+        "limits": {"handshake_timeout_s": 4.0},
+    }
+)
+def test_silent_strangers_are_bounded_in_number_and_time(own_cluster: Cluster) -> None:
+    node = own_cluster[0]
+    with node.connect():
+        silent = [socket.create_connection(node.amqp, PATIENCE_S) for _ in range(40)]
+        try:
+            until(lambda: node.metrics()["quorate_connections_refused_total"] >= 20, "twenty are refused")
+            assert node.metrics()["quorate_connections"] <= 21
+            assert is_turned_away(node)
+            until(lambda: node.metrics()["quorate_connections"] == 1, "the silent ones are closed")
+        finally:
+            for one in silent:
+                one.close()
+        with node.connect():
+            "There is room again."

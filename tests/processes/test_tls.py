@@ -1,0 +1,227 @@
+"""The TLS port of a real node: passwords and certificates, renewed certificates, peers that speak no TLS."""
+
+from __future__ import annotations
+
+import random
+import signal
+import socket
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pika
+import pytest
+from pika.exceptions import AMQPConnectionError, AuthenticationError
+
+from cluster.addresses import Address
+from cluster.config import parse
+from cluster.local_cluster import is_free
+from cluster.passwords import PasswordHash
+from tests.processes.certificates import Authority, KeyPair
+from tests.processes.nodes import Cluster, Node, until
+
+TLS_PORTS = range(24_000, 27_000)
+PATIENCE_S = 30.0
+PASSWORD = "correct horse"
+
+
+@dataclass(frozen=True, slots=True)
+class Secured:
+    """A node with a TLS port, and the authority that signed its certificate and those of clients."""
+
+    cluster: Cluster
+    authority: Authority
+    server: KeyPair
+    port: int
+
+    @property
+    def node(self) -> Node:
+        return self.cluster[0]
+
+    def context(self, client: KeyPair | None = None) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=str(self.authority.certificate))
+        if client is not None:
+            context.load_cert_chain(client.certificate, client.key)
+        return context
+
+    def connect(self, credentials: object, client: KeyPair | None = None) -> pika.BlockingConnection:
+        parameters = pika.ConnectionParameters(
+            "127.0.0.1",
+            self.port,
+            credentials=credentials,
+            ssl_options=pika.SSLOptions(self.context(client), "127.0.0.1"),
+            socket_timeout=PATIENCE_S,
+            stack_timeout=PATIENCE_S,
+            blocked_connection_timeout=PATIENCE_S,
+        )
+        return pika.BlockingConnection(parameters)
+
+    def shown_serial(self) -> int:
+        """The serial number of the certificate that a new connection is shown."""
+        with (
+            socket.create_connection(("127.0.0.1", self.port), PATIENCE_S) as raw,
+            self.context().wrap_socket(raw, server_hostname="127.0.0.1") as shown,
+        ):
+            certificate = shown.getpeercert()
+        assert certificate is not None
+        return int(str(certificate["serialNumber"]), 16)
+
+
+def free_port() -> int:
+    chance = random.Random()
+    while not is_free(Address("127.0.0.1", port := chance.choice(TLS_PORTS))):
+        pass
+    return port
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    directory = tmp_path_factory.mktemp("tls")
+    users = {"alice": {"password_hash": str(PasswordHash.of(PASSWORD))}}
+    settings = {
+        "users": users,
+        "limits": {"handshake_timeout_s": 3.0},
+        "strangers": {"pause_s": 0.2, "failures": 0},
+    }
+    cluster = Cluster(directory / "data", settings, nodes=1)
+    authority = Authority(directory)
+    server = authority.issue("server", "a node", addresses=("127.0.0.1",))
+    port = free_port()
+    node = cluster[0]
+    text = node.local.text.replace("[node.listen]\n", f'[node.listen]\namqps = "127.0.0.1:{port}"\n')
+    text += (
+        f'\n[node.tls]\ncertificate = "{server.certificate}"\nkey = "{server.key}"\n'
+        f'ca = "{authority.certificate}"\nverify = "optional"\n'
+    )
+    node.local.file.write_text(text, encoding="utf-8")
+    node.local = replace(node.local, config=parse(text, "node.toml"), text=text)
+    try:
+        cluster.start()
+        yield Secured(cluster, authority, server, port)
+    finally:
+        cluster.stop()
+
+
+@pytest.fixture
+def secured(running: Secured) -> Iterator[Secured]:
+    yield running
+    errors = running.cluster.new_errors()
+    assert not errors, "\n".join(errors)
+
+
+ALICE = pika.PlainCredentials("alice", PASSWORD)
+EXTERNAL = pika.credentials.ExternalCredentials()
+
+
+@pytest.mark.requirement("F5", "A2")
+def test_a_client_works_over_tls_as_it_does_without(secured: Secured) -> None:
+    with secured.connect(ALICE) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.queue_declare("tls", durable=True)
+        bodies = [bytes([number]) * size for number, size in enumerate((1, 100, 20_000, 1_500_000))]
+        for body in bodies:
+            channel.basic_publish("", "tls", body)
+        got = [channel.basic_get("tls", auto_ack=True)[2] for _ in bodies]
+        assert got == bodies
+        channel.queue_delete("tls")
+
+
+@pytest.mark.requirement("F5")
+def test_a_certificate_is_proof_enough_of_who_the_client_is(secured: Secured) -> None:
+    client = secured.authority.issue("alice", "alice")
+    with secured.connect(EXTERNAL, client) as connection:
+        channel = connection.channel()
+        queue = channel.queue_declare("", exclusive=True).method.queue
+        channel.basic_publish("", queue, b"x", pika.BasicProperties(user_id="alice"))
+        assert channel.basic_get(queue, auto_ack=True)[2] == b"x"
+
+
+@pytest.mark.requirement("F5", "A3")
+def test_a_certificate_that_names_no_user_does_not_let_its_owner_in(secured: Secured) -> None:
+    client = secured.authority.issue("mallory", "mallory")
+    with pytest.raises(AMQPConnectionError):
+        secured.connect(EXTERNAL, client)
+
+
+@pytest.mark.requirement("F5", "A3")
+def test_a_certificate_of_another_authority_does_not_even_end_the_handshake(
+    secured: Secured, tmp_path: Path
+) -> None:
+    client = Authority(tmp_path, "other").issue("alice", "alice")
+    with pytest.raises(AMQPConnectionError):
+        secured.connect(EXTERNAL, client)
+
+
+@pytest.mark.requirement("F5")
+def test_who_shows_no_certificate_is_not_offered_to_be_known_by_it(secured: Secured) -> None:
+    with pytest.raises((AuthenticationError, AMQPConnectionError)):
+        secured.connect(EXTERNAL)
+    with secured.connect(ALICE):
+        pass
+
+
+@pytest.mark.requirement("F5")
+def test_a_renewed_certificate_is_shown_to_new_connections_and_ends_none(secured: Secured) -> None:
+    before = secured.shown_serial()
+    with secured.connect(ALICE) as connection:
+        channel = connection.channel()
+        secured.authority.issue("server", "a node", addresses=("127.0.0.1",))
+        secured.node.send(signal.SIGHUP)
+        until(lambda: secured.shown_serial() != before, "the new certificate is shown")
+        queue = channel.queue_declare("", exclusive=True).method.queue
+        channel.basic_publish("", queue, b"x")
+        assert channel.basic_get(queue, auto_ack=True)[2] == b"x"
+
+
+@pytest.mark.requirement("F5")
+def test_a_certificate_that_cannot_be_used_leaves_the_old_one_in_place(secured: Secured) -> None:
+    before = secured.shown_serial()
+    good = secured.server.certificate.read_bytes()
+    secured.server.certificate.write_text("no certificate", encoding="utf-8")
+    secured.node.send(signal.SIGHUP)
+    until(
+        lambda: any("certificates_unusable" in line for line in secured.cluster.new_errors()),
+        "the node says that it cannot use the certificate",
+    )
+    assert secured.shown_serial() == before
+    secured.server.certificate.write_bytes(good)
+    secured.node.send(signal.SIGHUP)
+    assert secured.shown_serial() == before
+
+
+@pytest.mark.requirement("F5", "A3")
+@pytest.mark.parametrize("sent", [b"AMQP\x00\x00\x09\x01", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01", b""])
+def test_who_speaks_no_tls_is_closed_and_forgotten(secured: Secured, sent: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", secured.port), PATIENCE_S) as raw:
+        raw.sendall(sent)
+        # An alert may come, or a reset; then nothing more.
+        try:
+            while raw.recv(4096):
+                pass
+        except ConnectionResetError:
+            pass
+    with secured.connect(ALICE):
+        pass
+
+
+@pytest.mark.requirement("F5")
+def test_tls_older_than_1_2_is_not_spoken(secured: Secured) -> None:
+    context = secured.context()
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    with (
+        socket.create_connection(("127.0.0.1", secured.port), PATIENCE_S) as raw,
+        context.wrap_socket(raw, server_hostname="127.0.0.1") as shown,
+    ):
+        assert shown.version() in ("TLSv1.2", "TLSv1.3")
+    old = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    old.load_verify_locations(secured.authority.certificate)
+    old.set_ciphers("ALL:@SECLEVEL=0")
+    with pytest.warns(DeprecationWarning):
+        old.minimum_version = old.maximum_version = ssl.TLSVersion.TLSv1_1
+    with (
+        socket.create_connection(("127.0.0.1", secured.port), PATIENCE_S) as raw,
+        pytest.raises((ssl.SSLError, ConnectionResetError)),
+    ):
+        old.wrap_socket(raw, server_hostname="127.0.0.1")
