@@ -29,6 +29,8 @@ ANSWER_TIMEOUT_S: Final = 30.0
 class InternalChannel:
     """Implements `node.frontend.requests.Answers` and `node.frontend.ports.Subscriber`."""
 
+    channel_count = 1
+
     def __init__(self, port: BrokerPort, user: str, vhost: str) -> None:
         """Raises EntryRefusedError."""
         entry = port.enter(self, user, vhost)

@@ -178,10 +178,7 @@ class Connection(FrameReader):
         ):
             return
         if self._negotiation.client_can("authentication_failure_close"):
-            error = LoginRefusedError(
-                f"Login was refused using authentication mechanism {self._negotiation.mechanism}. "
-                "For details see the broker logfile."
-            )
+            error = LoginRefusedError(self._negotiation.mechanism)
             self._outbox.send(0, m.ConnectionClose(error.code, reply_text(error)))
         self._abort(reason)
 

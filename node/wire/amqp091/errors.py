@@ -92,6 +92,12 @@ class LoginRefusedError(ConnectionException):
 
     code = 403
 
+    def __init__(self, mechanism: str) -> None:
+        super().__init__(
+            f"Login was refused using authentication mechanism {mechanism}. "
+            "For details see the broker logfile."
+        )
+
 
 class FrameError(ConnectionException):
     """An oversized frame, an ill-formed heartbeat, a content header of the wrong class."""
