@@ -213,20 +213,22 @@ class FrontEnd:
         declaration: QueueDeclaration,
         holder: int,
         answer: Callable[[QueueRef | None, Refusal | None], None],
+        node: str = "",
     ) -> None:
+        """`node` is the one to declare the queue on, if not this one; it must be running."""
         try:
             present = self._declared(vhost, declaration, holder)
             if present is not None:
                 answer(present, None)
                 return
             settings = check_arguments(declaration.arguments, declaration.name, vhost)
-            placement = self._placement(declaration)
+            placement = self._placement(declaration, node or self._broker.node)
         except Refusal as refusal:
             answer(None, refusal)
             return
-        placement = self._placement(declaration)
         arguments = {
             **self._fields(declaration, holder),
+            **({"front_end": self._broker.catalog.state.nodes[node].front_end} if node else {}),
             "vhost": vhost,
             "name": declaration.name or self._local.new_name(),
             "replicas": list(placement.replicas),
@@ -267,9 +269,9 @@ class FrontEnd:
             "holder": holder if declaration.exclusive else 0,
         }
 
-    def _placement(self, declaration: QueueDeclaration) -> Placement:
+    def _placement(self, declaration: QueueDeclaration, node: str) -> Placement:
         refuse_reserved(declaration.name)
-        return place(declaration, self._broker.node, self._broker.config.members, self._default_type)
+        return place(declaration, node, self._broker.config.members, self._default_type)
 
     def delete_queue(
         self,

@@ -9,6 +9,7 @@ from cluster.management import (
     cluster_views,
     connection_views,
     declaration_views,
+    definition_views,
     exchange_views,
     health_views,
     limit_views,
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from cluster.process import NodeProcess
 
 _MODULES: Final = (
-    channel_views, cluster_views, connection_views, declaration_views, exchange_views, health_views,
+    channel_views, cluster_views, connection_views, declaration_views, definition_views,
+    exchange_views, health_views,
     limit_views, message_views, node_views, permission_views, queue_views, unsupported_views, user_views,
     vhost_views,
 )  # fmt: skip

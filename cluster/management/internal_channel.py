@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
+from cluster.management.deciding import in_time
 from cluster.management.errors import ApiError, bad_request
 from node.engine.content import headers_in
 from node.engine.errors import Refusal
@@ -22,8 +23,6 @@ from node.wire.amqp091.errors import ProtocolException
 from node.wire.amqp091.primitives import Method
 
 CHANNEL: Final = 1
-ANSWER_TIMEOUT_S: Final = 30.0
-"""How long the cluster may take for one request; without a majority it never answers."""
 
 
 class InternalChannel:
@@ -88,10 +87,7 @@ class InternalChannel:
     async def _answered(self, begin: Any) -> Any:
         self._answer = asyncio.get_running_loop().create_future()
         begin()
-        try:
-            return await asyncio.wait_for(self._answer, ANSWER_TIMEOUT_S)
-        except TimeoutError:
-            raise ApiError(503, "timeout", "the cluster did not answer: is a majority of nodes up?") from None
+        return await in_time(self._answer)
 
     def _set(self, value: Any) -> None:
         if self._answer is not None and not self._answer.done():

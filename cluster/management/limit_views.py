@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from cluster.awaiting import answered
 from cluster.management.answers import DONE, Rows, Status
 from cluster.management.call import Call
+from cluster.management.deciding import decided
 from cluster.management.names import found
 from cluster.management.routing import Audience, Endpoints
 from cluster.management.services import Services
@@ -48,7 +48,7 @@ async def delete_vhost_limit(services: Services, call: Call) -> Status:
 async def _set_vhost_limit(services: Services, call: Call, value: int | None) -> Status:
     name = call.path["name"]
     found(services.access.state.vhosts.get(name))
-    await answered(partial(services.access.set_vhost_limit, name, call.path["limit"], value))
+    await decided(partial(services.access.set_vhost_limit, name, call.path["limit"], value))
     return DONE
 
 
@@ -83,5 +83,5 @@ async def delete_user_limit(services: Services, call: Call) -> Status:
 
 async def _set_user_limit(services: Services, call: Call, value: int | None) -> Status:
     user = user_in(services, call).name
-    await answered(partial(services.access.set_user_limit, user, call.path["limit"], value))
+    await decided(partial(services.access.set_user_limit, user, call.path["limit"], value))
     return DONE

@@ -6,9 +6,9 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import Any
 
-from cluster.awaiting import answered
 from cluster.management.answers import CREATED, DONE, Rows, Status
 from cluster.management.call import Call
+from cluster.management.deciding import decided
 from cluster.management.errors import bad_request, no_such_object
 from cluster.management.fields import Fields
 from cluster.management.names import exchange_name, found
@@ -74,7 +74,7 @@ async def delete_permission(services: Services, call: Call) -> Status:
     """Take all permissions in a virtual host from a user."""
     vhost, user = call.path["of_vhost"], call.path["user"]
     found(services.access.state.permissions.get((vhost, user)))
-    await answered(partial(services.access.clear_permissions, user, vhost))
+    await decided(partial(services.access.clear_permissions, user, vhost))
     return DONE
 
 
@@ -83,7 +83,7 @@ async def set_permission(services: Services, vhost: str, user: str, fields: Fiel
     fields.require(*RIGHTS)
     configure, write, read = (fields.text(right) for right in RIGHTS)
     change = services.access.set_permissions
-    return bool(await answered(lambda answer: change(user, vhost, configure, write, read, answer)))
+    return bool(await decided(lambda answer: change(user, vhost, configure, write, read, answer)))
 
 
 async def _status(setting: Awaitable[bool]) -> Status:
@@ -134,7 +134,7 @@ async def delete_topic_permission(services: Services, call: Call) -> Status:
 async def _clear_topic(services: Services, call: Call, exchange: str | None) -> Status:
     vhost, user = call.path["of_vhost"], call.path["user"]
     found(services.access.state.topic_permissions.get((vhost, user)))
-    await answered(partial(services.access.clear_topic_permissions, user, vhost, exchange))
+    await decided(partial(services.access.clear_topic_permissions, user, vhost, exchange))
     return DONE
 
 
@@ -144,4 +144,4 @@ async def set_topic_permission(services: Services, vhost: str, user: str, fields
     exchange = exchange_name(fields.text("exchange"))
     write, read = (fields.text(right) for right in TOPIC_RIGHTS)
     change = services.access.set_topic_permissions
-    return bool(await answered(lambda answer: change(user, vhost, exchange, write, read, answer)))
+    return bool(await decided(lambda answer: change(user, vhost, exchange, write, read, answer)))

@@ -6,9 +6,9 @@ from functools import partial
 from typing import Any
 
 from cluster.access_records import User
-from cluster.awaiting import answered
 from cluster.management.answers import CREATED, DONE, Rows, Status
 from cluster.management.call import Call
+from cluster.management.deciding import decided
 from cluster.management.errors import bad_request
 from cluster.management.fields import Fields
 from cluster.management.names import found
@@ -63,7 +63,7 @@ async def put_user(services: Services, call: Call) -> Status:
 @endpoints.on("DELETE", "/users/{name}", Audience.ADMINISTRATOR)
 async def delete_user(services: Services, call: Call) -> Status:
     """Delete a user with all permissions; the user's connections are closed."""
-    await answered(partial(services.access.delete_user, user_in(services, call).name))
+    await decided(partial(services.access.delete_user, user_in(services, call).name))
     return DONE
 
 
@@ -75,7 +75,7 @@ async def delete_users(services: Services, call: Call) -> Status:
         raise bad_request("users_not_a_list_of_strings")
     for name in names:
         try:
-            await answered(partial(services.access.delete_user, name))
+            await decided(partial(services.access.delete_user, name))
         except NotFoundError:
             continue
     return DONE
@@ -111,4 +111,4 @@ async def set_user(services: Services, name: str, fields: Fields) -> bool:
     except ValueError as error:
         raise bad_request(f"the password hash {error}") from None
     put = partial(services.access.put_user, name, password=password, password_hash=kept, tags=tags_in(fields))
-    return bool(await answered(lambda answer: put(answer=answer)))
+    return bool(await decided(lambda answer: put(answer=answer)))

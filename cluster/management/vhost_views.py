@@ -6,11 +6,11 @@ from functools import partial
 from typing import Any
 
 from cluster.access_records import VhostProperties
-from cluster.awaiting import answered
 from cluster.management import survey
 from cluster.management.answers import CREATED, DONE, Rows, Status
 from cluster.management.call import Call
 from cluster.management.client_rows import OCTETS
+from cluster.management.deciding import decided
 from cluster.management.errors import ApiError, bad_request, not_authorised
 from cluster.management.fields import Fields
 from cluster.management.names import found, sees
@@ -68,7 +68,7 @@ async def set_vhost(services: Services, name: str, fields: Fields, creator: str 
             raise bad_request(f"unsupported default queue type '{kind}'")
         changes["default_queue_type"] = kind
     put = partial(services.access.put_vhost, name, creator=creator, **changes)
-    return bool(await answered(lambda answer: put(answer=answer)))
+    return bool(await decided(lambda answer: put(answer=answer)))
 
 
 def tags_in(fields: Fields) -> list[str]:
@@ -86,7 +86,7 @@ async def delete_vhost(services: Services, call: Call) -> Status:
     """Delete a virtual host with everything in it; its connections are closed."""
     name = call.path["name"]
     found(services.access.state.vhosts.get(name))
-    await answered(partial(services.access.delete_vhost, name))
+    await decided(partial(services.access.delete_vhost, name))
     return DONE
 
 

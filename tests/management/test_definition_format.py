@@ -1,0 +1,123 @@
+"""Definitions are read as a whole, or not at all (F7)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.management.definition_format import DefinitionReader, Definitions
+from cluster.management.errors import ApiError
+from cluster.management.fields import Fields
+
+pytestmark = pytest.mark.requirement("F7")
+
+
+def read(file: dict[str, Any], vhost: str | None = None) -> Definitions:
+    return DefinitionReader(Fields(file), vhost).definitions()
+
+
+QUEUE = {"name": "q", "vhost": "v", "durable": True, "auto_delete": False, "arguments": {"x-max-length": 5}}
+BINDING = {
+    "source": "e", "vhost": "v", "destination": "q", "destination_type": "queue", "routing_key": "k",
+    "arguments": {"a": 1},
+}  # fmt: skip
+
+
+def test_entries_are_what_they_say() -> None:
+    exchange = {
+        "name": "e",
+        "vhost": "v",
+        "type": "topic",
+        "durable": True,
+        "internal": True,
+        "arguments": {},
+    }
+    found = read({"queues": [QUEUE], "exchanges": [exchange], "bindings": [BINDING]})
+    ((vhost, queue),) = found.queues
+    assert (vhost, queue.queue, queue.durable, queue.arguments) == ("v", "q", True, {"x-max-length": 5})
+    ((_, declared),) = found.exchanges
+    assert (declared.exchange, declared.type_, declared.internal) == ("e", "topic", True)
+    (binding,) = found.bindings
+    assert (binding.vhost, binding.source, binding.destination.name) == ("v", "e", "q")
+    assert found.needed_vhosts() == {"v"}
+
+
+def test_a_virtual_host_of_ones_own_takes_the_place_of_those_in_the_file() -> None:
+    file = {"queues": [QUEUE], "bindings": [BINDING], "users": [{"name": "u"}], "vhosts": [{"name": "v"}]}
+    found = read(file, "mine")
+    assert found.needed_vhosts() == {"mine"}
+    assert (found.users, found.vhosts) == ([], [])
+
+
+def test_what_the_broker_declares_itself_is_passed_over() -> None:
+    names = ["", "amq.direct", "amq.rabbitmq.trace", "own"]
+    found = read({"exchanges": [{"name": name, "vhost": "/", "type": "direct"} for name in names]})
+    assert [method.exchange for _, method in found.exchanges] == ["own"]
+
+
+def test_what_is_not_supported_is_left_out_by_name() -> None:
+    policy = {"vhost": "/", "name": "ha", "pattern": ".*", "definition": {"ha-mode": "all"}}
+    shovel = {"vhost": "/", "component": "shovel", "name": "s", "value": {}}
+    limits = {"vhost": "/", "component": "vhost-limits", "name": "limits", "value": {"max-queues": 5}}
+    found = read(
+        {"policies": [policy], "parameters": [shovel, limits], "queues": [{**QUEUE, "name": "amq.gen-x"}]}
+    )
+    assert [(one.what, one.name) for one in found.left_out] == [
+        ("parameters", "shovel s"), ("policies", "ha"), ("queues", "amq.gen-x"),
+    ]  # fmt: skip
+    assert found.limits == [("/", "max-queues", 5)]
+
+
+@pytest.mark.parametrize(
+    ("file", "reason"),
+    [
+        ({"queues": 5}, "queues_not_a_list_of_objects"),
+        ({"queues": ["q"]}, "queues_not_a_list_of_objects"),
+        ({"queues": [{"vhost": "/"}]}, "[{key_missing,name}]"),
+        ({"queues": [{"name": "q"}]}, "[{key_missing,vhost}]"),
+        ({"queues": [{**QUEUE, "durable": "perhaps"}]}, ["not_boolean", "perhaps"]),
+        ({"queues": [{**QUEUE, "name": "x" * 256}]}, "256 octets do not fit into a short string"),
+        ({"users": [{"name": "u"}]}, "tags_not_present"),
+        ({"bindings": [{**BINDING, "destination_type": "odd"}]}, "unknown destination_type 'odd'"),
+        ({"bindings": [{**BINDING, "arguments": {"a": None}}]}, "null_not_allowed"),
+        ({"permissions": [{"vhost": "/"}]}, "[{key_missing,user}]"),
+    ],
+)
+def test_a_file_with_a_mistake_is_refused(file: dict[str, Any], reason: Any) -> None:
+    with pytest.raises(ApiError) as caught:
+        read(file)
+    assert (caught.value.status, caught.value.reason) == (400, reason)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+ENTRY = st.dictionaries(
+    st.sampled_from(
+        ["name", "vhost", "user", "tags", "arguments", "source", "destination", "destination_type", "value"]
+    ),
+    JSON,
+)
+PARTS = [
+    "users",
+    "vhosts",
+    "permissions",
+    "topic_permissions",
+    "parameters",
+    "policies",
+    "queues",
+    "exchanges",
+]
+
+
+@given(st.dictionaries(st.sampled_from([*PARTS, "bindings"]), JSON | st.lists(ENTRY, max_size=3)))
+def test_any_json_is_read_or_refused(file: dict[str, Any]) -> None:
+    try:
+        read(file)
+    except ApiError as error:
+        assert error.status == 400
