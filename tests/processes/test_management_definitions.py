@@ -38,10 +38,7 @@ def declare_a_bit_of_everything(api: Management, vhost: str) -> None:
         (path_of("queues", vhost, "q"), durable),
         (path_of("queues", vhost, "c"), {"durable": True, "arguments": {"x-queue-type": "classic"}}),
         (path_of("queues", vhost, "t"), {"auto_delete": True}),
-        (
-            path_of("exchanges", vhost, "e"),
-            {"type": "topic", "arguments": {"alternate-exchange": "amq.fanout"}},
-        ),
+        (path_of("exchanges", vhost, "e"), exchange),
         (path_of("exchanges", vhost, "i"), {"type": "headers", "internal": True, "durable": True}),
     ]
     for path, body in things:
@@ -79,6 +76,7 @@ def test_a_virtual_host_is_copied(cluster: Cluster, channel: Connect, api: Manag
         for part in ("queues", "exchanges", "bindings"):
             assert in_order(again[part]) == in_order(exported[part])
     assert {row["type"] for row in other.get("queues", copy)} == {"quorum", "classic"}
+    one.connection.close()
     assert api.call("DELETE", path_of("vhosts", copy)).status == 204
 
 
