@@ -20,16 +20,20 @@ from node.engine.operation_format import (
     read_operations,
     read_run,
 )
-from node.engine.operations import Aspect, Discard, Operation, Publish, Return, Settle
+from node.engine.operations import Aspect, Discard, Operation, Publish, Return, Semantics, Settle
 from node.runs import Run
 
 if TYPE_CHECKING:
     from cluster.owner import PartitionOwner
 
 
-def take_batch(owner: PartitionOwner, front_end: int, number: int, data: bytes) -> bool:
+def take_batch(
+    owner: PartitionOwner, front_end: int, number: int, data: bytes, *, tried: bool = False
+) -> bool:
     """Act on what an owner decides at once, and put the rest into the next entry.
 
+    `tried`: the batch may have reached an owner before. What went into the log is known by the batch's
+    number; of soft messages nothing is known, so that an at-most-once queue takes none again (D2).
     Returns True when nothing of the batch went into the log, so that it is acknowledged as soon as
     what came before it is.
     """
@@ -57,6 +61,7 @@ def take_batch(owner: PartitionOwner, front_end: int, number: int, data: bytes) 
     if logged or not soft:
         owner.proposal.add_batch(front_end, number, first, kept if soft else [data])
     for publish in softened:
+        publish.tried = tried
         # Not before what was taken earlier is committed: order within a queue.
         owner.after_proposed(publish.enqueuer(owner))
     for queue in returned:
@@ -86,7 +91,7 @@ def _look_at(
     return True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SoftPublish:
     """Transient messages for durable queues, numbered from `first` on."""
 
@@ -94,12 +99,13 @@ class SoftPublish:
     queues: tuple[int, ...]
     run: Run
     notes: Annotations
+    tried: bool = False
 
     def enqueuer(self, owner: PartitionOwner) -> Callable[[], None]:
         def enqueue() -> None:
             for number in self.queues:
                 queue = owner.queues.get(number)
-                if queue is not None:
+                if queue is not None and not (self.tried and queue.state.semantics is Semantics.AT_MOST_ONCE):
                     queue.add_soft(self.first, self.run)
                     for span in self.notes.get((number, Aspect.EXPIRY), ()):
                         queue.note_expiry(*span)

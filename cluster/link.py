@@ -187,11 +187,12 @@ class PartitionLink:
         self._epoch += 1
         for consumer in self.consumers.values():
             consumer.told = consumer.limit
-        owner.hello(
-            self._front_end, self._epoch, self._node, [one.terms() for one in self.consumers.values()]
-        )
+        consumers = [one.terms() for one in self.consumers.values()]
+        tried = max((batch.number for batch in self.unacknowledged if batch.sent), default=0)
+        owner.hello(self._front_end, self._epoch, self._node, consumers, tried)
         # An owner in this process answers at once, so what is sent may change under the loops.
         for batch in list(self.unacknowledged):
+            batch.sent = True
             owner.operations(self._front_end, self._epoch, batch.number, batch.data)
         self._take_batch()
         leases = {queue: list(leased.ranges()) for queue, leased in self.leases.items() if leased}
@@ -244,7 +245,7 @@ class PartitionLink:
             return
         self._number += 1
         data = b"".join(self._parts)
-        batch = OperationBatch(self._number, data, self._awaiting)
+        batch = OperationBatch(self._number, data, self.owner is not None, self._awaiting)
         self.unacknowledged.append(batch)
         self.unacknowledged_bytes += len(data)
         self._parts, self._parts_bytes, self._awaiting = [], 0, []

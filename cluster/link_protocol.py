@@ -60,9 +60,11 @@ class RemoteOwner:
         envelope = _ENVELOPE.pack(TO_OWNER, call, self._partition, front_end, epoch)
         self._send([envelope, msgpack.packb(arguments), *contents])
 
-    def hello(self, front_end: int, epoch: int, node: str, consumers: list[ConsumerTerms]) -> None:
+    def hello(
+        self, front_end: int, epoch: int, node: str, consumers: list[ConsumerTerms], tried: int
+    ) -> None:
         plain = [_terms_to_plain(terms) for terms in consumers]
-        self._call(OwnerCall.HELLO, front_end, epoch, [node, plain])
+        self._call(OwnerCall.HELLO, front_end, epoch, [node, plain, tried])
 
     def operations(self, front_end: int, epoch: int, number: int, data: bytes) -> None:
         self._call(OwnerCall.OPERATIONS, front_end, epoch, number, data)
@@ -93,8 +95,8 @@ def receive_for_owner(owner: OwnerPort, parts: Sequence[bytes]) -> None:
         case OwnerCall.CREDIT:
             owner.credit(front_end, epoch, [(consumer, limit) for consumer, limit in arguments])
         case OwnerCall.HELLO:
-            node, consumers = arguments
-            owner.hello(front_end, epoch, node, [ConsumerTerms(*plain) for plain in consumers])
+            node, consumers, tried = arguments
+            owner.hello(front_end, epoch, node, [ConsumerTerms(*plain) for plain in consumers], tried)
         case OwnerCall.HELD:
             leases = {queue: [(first, last) for first, last in ranges] for queue, ranges in arguments}
             owner.held(front_end, epoch, leases)

@@ -71,6 +71,8 @@ class OperationBatch:
 
     number: int
     data: bytes
+    sent: bool
+    """Whether it was given to an owner, which may have taken it."""
     awaiting: list[Awaiting] = field(default_factory=list)
 
 

@@ -58,8 +58,13 @@ class Delivery:
 class OwnerPort(Protocol):
     """What a front end says to an owner."""
 
-    def hello(self, front_end: int, epoch: int, node: str, consumers: list[ConsumerTerms]) -> None:
-        """Begin an epoch; these are all the consumers that the front end has on the partition."""
+    def hello(
+        self, front_end: int, epoch: int, node: str, consumers: list[ConsumerTerms], tried: int
+    ) -> None:
+        """Begin an epoch; these are all the consumers that the front end has on the partition.
+
+        Operation batches up to number `tried` may have reached this or another owner before.
+        """
 
     def operations(self, front_end: int, epoch: int, number: int, data: bytes) -> None:
         """One numbered batch of operations (`node.engine.operation_format`)."""

@@ -38,7 +38,8 @@ class FrontEndState:
     """A front end that has greeted this owner.
 
     `next_number` is the operation batch that must come next in this epoch (0: any, it is the
-    first); `accepted` the highest that this owner has taken, whether committed or not.
+    first); `accepted` the highest that this owner has taken, whether committed or not; `tried` the
+    highest that may have reached an owner before this epoch.
     """
 
     front_end: int
@@ -47,6 +48,7 @@ class FrontEndState:
     greeted: list[ConsumerTerms]
     next_number: int = 0
     accepted: int = 0
+    tried: int = 0
 
 
 @dataclass(slots=True)

@@ -51,13 +51,17 @@ class Reception:
 
     # -- greetings ------------------------------------------------------------------------------
 
-    def hello(self, front_end: int, epoch: int, node: str, consumers: list[ConsumerTerms]) -> None:
+    def hello(
+        self, front_end: int, epoch: int, node: str, consumers: list[ConsumerTerms], tried: int
+    ) -> None:
         port = self._context.front_end_port(self._owner.partition, front_end)
         if not self._owner.active or port is None:
             return
         known = self._front_ends.get(front_end)
         accepted = 0 if known is None else known.accepted
-        self._front_ends[front_end] = FrontEndState(front_end, epoch, port, consumers, accepted=accepted)
+        self._front_ends[front_end] = FrontEndState(
+            front_end, epoch, port, consumers, accepted=accepted, tried=tried
+        )
         self._detach_all(front_end)
 
     def lost_words(self, front_end: int) -> None:
@@ -142,7 +146,7 @@ class Reception:
         state.next_number = number + 1
         known = number <= max(self._owner.machine.number_of(front_end), state.accepted)
         state.accepted = max(state.accepted, number)
-        if known or take_batch(self._owner, front_end, number, data):
+        if known or take_batch(self._owner, front_end, number, data, tried=number <= state.tried):
             self._owner.after_proposed(partial(self.acknowledge, front_end, number))
         self._context.owner_dirty(self._owner)
 

@@ -17,8 +17,10 @@ class RecordedOwner:
     def named(self, name: str) -> list[tuple[Any, ...]]:
         return [call[1:] for call in self.calls if call[0] == name]
 
-    def hello(self, front_end: int, epoch: int, node: str, consumers: list[ConsumerTerms]) -> None:
-        self.calls.append(("hello", epoch, node, consumers))
+    def hello(
+        self, front_end: int, epoch: int, node: str, consumers: list[ConsumerTerms], tried: int
+    ) -> None:
+        self.calls.append(("hello", epoch, node, consumers, tried))
 
     def operations(self, front_end: int, epoch: int, number: int, data: bytes) -> None:
         self.calls.append(("operations", epoch, number, data))

@@ -100,7 +100,8 @@ def test_a_new_owner_gets_what_is_not_committed_in_order_and_before_the_leases()
     assert [number for _, number, _ in successor.named("operations")] == [2, 3, 4]
     ((_, leases),) = successor.named("held")
     assert leases == {QUEUE: [(102, 103)]}
-    ((epoch, _, consumers),) = successor.named("hello")
+    ((epoch, _, consumers, tried),) = successor.named("hello")
+    assert tried == 3, "another owner may have what was sent to it"
     assert epoch == linked.epoch + 1
     assert [(one.consumer, one.delivered, one.limit) for one in consumers] == [(CONSUMER, 4, 10)]
 

@@ -138,8 +138,11 @@ class History:
     def _check_again(self, queue: str, message: Message, earlier: list[Receipt], redelivered: bool) -> None:
         """D2: at-most-once never twice; at-least-once only what came back or was lost with its node.
 
-        A transient message of which only the owner that died knew is published anew to the next one.
+        A transient message of which only the owner that died knew is published anew to the next one,
+        unless the queue is an at-most-once one.
         """
+        if self.queues[queue].at_most_once:
+            raise Violation(f"{queue} removes before it delivers, but delivers {message} twice")
         if not message.persistent and self._circumstances.disturbed(message.time):
             return
         if self.queues[queue].removing:
