@@ -14,6 +14,7 @@ from cluster.access_state import AccessState
 from cluster.passwords import Remembered, parse_hash
 from cluster.patterns import Pattern, compiled, expanded, mistake_in, permits
 from node.engine.errors import AccessRefusedError, PreconditionFailedError, Refusal
+from node.frontend.gate import origin_of
 from node.frontend.permissions import Right
 from node.frontend.ports import Authenticated, Identity
 
@@ -32,8 +33,11 @@ class Hasher(Protocol):
     def hash(self, password: str, answer: Callable[[str], None]) -> None:
         """A new hash of a password."""
 
-    def compare(self, stored: str | None, password: str, answer: Callable[[bool], None]) -> None:
-        """Whether the hash is the password's; None takes as long as any hash, and is nobody's."""
+    def compare(self, stored: str | None, password: str, origin: str, answer: Callable[[bool], None]) -> None:
+        """Whether the hash is the password's; None takes as long as any hash, and is nobody's.
+
+        Those who ask from different origins take turns.
+        """
 
 
 class Access:
@@ -74,7 +78,7 @@ class Access:
         elif not password:
             answer(None, f"user '{user}' attempted to log in with a blank password")
         else:
-            self._hasher.compare(stored or None, password, compared)
+            self._hasher.compare(stored or None, password, origin_of(remote), compared)
 
     def admit(self, user: str, remote: str, answer: Authenticated) -> None:
         """Let a user in whose identity is proved otherwise: by a certificate, or just now by password."""

@@ -257,7 +257,7 @@ class CatalogState:
         if existing is not None:
             self.check_redeclared(existing, fields)
             return to_plain(existing)
-        self._check_queue_limit(vhost, name)
+        self.check_queue_limit(vhost, name)
         partition = self._place(tuple(replicas), transient, fields["front_end"])
         self.last_queue += 1
         fields["semantics"] = Semantics(fields["semantics"])
@@ -271,9 +271,13 @@ class CatalogState:
         self._observer.queue_added(queue)
         return to_plain(queue)
 
-    def _check_queue_limit(self, vhost: str, name: str) -> None:
+    def check_queue_limit(self, vhost: str, name: str, others: int = 0) -> None:
+        """Whether there may be one more queue, besides `others` that the catalog does not know.
+
+        Raises PreconditionFailedError.
+        """
         limit = self.access.vhost(vhost).limits.get("max-queues")
-        if limit is not None and self._queue_counts[vhost] >= limit:
+        if limit is not None and self._queue_counts[vhost] + others >= limit:
             raise PreconditionFailedError(
                 f"cannot declare queue '{name}': queue limit in vhost '{vhost}' ({limit}) is reached"
             )

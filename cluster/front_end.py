@@ -222,7 +222,7 @@ class FrontEnd:
                 answer(present, None)
                 return
             settings = check_arguments(declaration.arguments, declaration.name, vhost)
-            placement = self._placement(declaration, node or self._broker.node)
+            placement = self._placement(vhost, declaration, node or self._broker.node)
         except Refusal as refusal:
             answer(None, refusal)
             return
@@ -269,9 +269,10 @@ class FrontEnd:
             "holder": holder if declaration.exclusive else 0,
         }
 
-    def _placement(self, declaration: QueueDeclaration, node: str) -> Placement:
+    def _placement(self, vhost: str, declaration: QueueDeclaration, node: str) -> Placement:
         refuse_reserved(declaration.name)
-        return place(declaration, node, self._broker.config.members, self._default_type)
+        default = self._broker.catalog.state.access.vhost(vhost).default_queue_type or self._default_type
+        return place(declaration, node, self._broker.config.members, default)
 
     def delete_queue(
         self,

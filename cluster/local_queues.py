@@ -47,6 +47,10 @@ class LocalQueues:
     def declare(self, vhost: str, declaration: QueueDeclaration, holder: int) -> QueueRef:
         """Raises PreconditionFailedError for arguments that make no sense."""
         settings = check_arguments(declaration.arguments, declaration.name, vhost)
+        state = self._broker.catalog.state
+        if "max-queues" in state.access.vhost(vhost).limits:
+            here = sum(queue.vhost == vhost for queue in self._queues.values())
+            state.check_queue_limit(vhost, declaration.name, here)
         partition = self._broker.catalog.state.transient_partition(self._broker.front_end)
         if partition is None:
             raise RestartedError("this node is not part of the cluster yet")

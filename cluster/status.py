@@ -134,12 +134,22 @@ class NodeStatus:
         yield from self._replication_metrics()
 
     def _client_metrics(self) -> Iterable[Metric]:
-        clients = self._process.listener.clients.values()
-        yield _gauge("quorate_connections", "Open client connections.", len(clients))
+        gate = self._process.listener.gate
+        yield _gauge("quorate_connections", "Client connections.", len(self._process.listener.clients))
+        yield _gauge(
+            "quorate_connections_unauthenticated",
+            "Sockets of clients that have not logged in, TLS handshakes included.",
+            gate.strangers,
+        )
         yield _counter(
             "quorate_connections_refused_total",
-            "Client connections closed because there were too many.",
-            self._process.listener.gate.refused,
+            "Client connections closed because there were too many, or too many failures at their address.",
+            gate.refused,
+        )
+        yield _counter(
+            "quorate_connections_blocked_total",
+            "Those closed because of failures at their address.",
+            gate.blocked,
         )
 
     def _queue_metrics(self) -> Iterable[Metric]:

@@ -36,7 +36,7 @@ class TrustingHasher:
     def hash(self, password: str, answer: Callable[[str], None]) -> None:
         answer("hash")
 
-    def compare(self, stored: str | None, password: str, answer: Callable[[bool], None]) -> None:
+    def compare(self, stored: str | None, password: str, origin: str, answer: Callable[[bool], None]) -> None:
         answer(stored is not None)
 
 

@@ -52,5 +52,7 @@ def management_of(process: NodeProcess, version: str) -> ManagementServer:
         log=process.log,
         readiness=process.status.readiness,
         listening=lambda: process.status.listening,
+        shut_out=process.listener.shut_out,
+        login_failed=process.listener.failed,
     )
     return ManagementServer(services, OPERATIONS)

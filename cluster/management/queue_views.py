@@ -125,7 +125,8 @@ def queue_type(services: Services, queue: QueueDefinition) -> QueueType:
         return "classic"
     if len(partition.replicas) > 1:
         return "quorum"
-    asked = queue.arguments.get("x-queue-type", services.config.cluster.default_queue_type)
+    default = services.access.state.vhost(queue.vhost).default_queue_type
+    asked = queue.arguments.get("x-queue-type", default or services.config.cluster.default_queue_type)
     return "quorum" if asked == "quorum" else "classic"
 
 

@@ -78,15 +78,19 @@ class ManagementServer:
     async def _identity(self, request: web.Request) -> Identity:
         """Raises LoginError."""
         user, password = _credentials(request.headers.get("Authorization", ""))
+        remote = request.remote or ""
+        if self._services.shut_out(remote):
+            raise ApiError(429, "too_many_requests", "too many failed logins; try again later")
         answer: asyncio.Future[Identity | None] = asyncio.get_running_loop().create_future()
 
         def authenticated(identity: Identity | None, reason: str) -> None:
             if identity is None:
-                self._services.log.info("management_login_refused", remote=request.remote, reason=reason)
+                self._services.log.info("management_login_refused", remote=remote, reason=reason)
+                self._services.login_failed(remote)
             if not answer.done():
                 answer.set_result(identity)
 
-        self._services.access.authenticate(user, password, request.remote or "", authenticated)
+        self._services.access.authenticate(user, password, remote, authenticated)
         identity = await answer
         if identity is None:
             raise LoginError

@@ -29,6 +29,10 @@ class Services:
     """Why clients should not be sent to this node now."""
     listening: Callable[[], bool]
     """Whether AMQP clients may connect."""
+    shut_out: Callable[[str], bool]
+    """Whether nobody at an address may log in for a while, as too many there have failed to."""
+    login_failed: Callable[[str], None]
+    """Somebody at an address has failed to log in."""
 
     @property
     def node(self) -> str:

@@ -50,6 +50,11 @@ class AccessChecks:
     def _exchange(self, scope: Scope, right: Right, name: str) -> None:
         self._port.permissions.check_exchange(scope.user, scope.vhost, right, name)
 
+    def _subject(self, scope: Scope, right: Right, name: str) -> None:
+        """What nobody may do to the default exchange is refused for that, whoever asks."""
+        if name:
+            self._exchange(scope, right, name)
+
     def _queue(self, scope: Scope, right: Right, name: str) -> None:
         if not name.startswith(REPLY_TO):
             self._port.permissions.check_queue(scope.user, scope.vhost, right, name)
@@ -58,25 +63,25 @@ class AccessChecks:
 
     def _declare_exchange(self, scope: Scope, holder: int, method: methods.ExchangeDeclare) -> None:
         if method.passive:
-            _any(lambda right: self._exchange(scope, right, method.exchange))
+            _any(lambda right: self._subject(scope, right, method.exchange))
             return
-        self._exchange(scope, Right.CONFIGURE, method.exchange)
+        self._subject(scope, Right.CONFIGURE, method.exchange)
         alternate = method.arguments.get("alternate-exchange")
         if isinstance(alternate, str) and self._kind(scope, method.exchange) is None:
             self._exchange(scope, Right.READ, method.exchange)
             self._exchange(scope, Right.WRITE, alternate)
 
     def _delete_exchange(self, scope: Scope, holder: int, method: methods.ExchangeDelete) -> None:
-        self._exchange(scope, Right.CONFIGURE, method.exchange)
+        self._subject(scope, Right.CONFIGURE, method.exchange)
 
     def _change_exchange_binding(
         self, scope: Scope, holder: int, method: methods.ExchangeBind | methods.ExchangeUnbind
     ) -> None:
-        self._exchange(scope, Right.WRITE, method.destination)
+        self._subject(scope, Right.WRITE, method.destination)
         self._source(scope, method.source, method.routing_key)
 
     def _source(self, scope: Scope, exchange: str, key: str) -> None:
-        self._exchange(scope, Right.READ, exchange)
+        self._subject(scope, Right.READ, exchange)
         if self._kind(scope, exchange) is ExchangeKind.TOPIC:
             self._port.permissions.check_topic(scope.user, scope.vhost, Right.READ, exchange, key)
 

@@ -55,12 +55,11 @@ class Gate:
 
     def admit(self, address: str, now: float) -> bool:
         """A socket comes in, a stranger's at first; False: close it without a word."""
-        origin = origin_of(address)
-        failures = self._failures.get(origin)
-        if failures is not None and now < failures.blocked_until:
+        if self.blocks(address, now):
             self.refused += 1
             self.blocked += 1
             return False
+        origin = origin_of(address)
         limits = self._limits
         here = self._by_origin.get(origin, 0)
         if (
@@ -74,6 +73,11 @@ class Gate:
         self.strangers += 1
         self._by_origin[origin] = here + 1
         return True
+
+    def blocks(self, address: str, now: float) -> bool:
+        """Whether the address has failed too often."""
+        failures = self._failures.get(origin_of(address))
+        return failures is not None and now < failures.blocked_until
 
     def vouched(self, address: str) -> None:
         """A stranger has logged in."""

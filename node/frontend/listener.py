@@ -92,6 +92,10 @@ class Listener:
         """Whether a socket from this address may stay."""
         return self.gate.admit(address, self.clock())
 
+    def shut_out(self, address: str) -> bool:
+        """Whether an address is blocked because of what it did before."""
+        return self.gate.blocks(address, self.clock())
+
     def failed(self, address: str) -> None:
         """Somebody there is not who a client must be; whoever is too often is not listened to for a while."""
         if self.gate.failed(address, self.clock()):

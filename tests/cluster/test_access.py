@@ -42,7 +42,7 @@ class Hashing:
     def hash(self, password: str, answer: Callable[[str], None]) -> None:
         self.waiting.append(lambda: answer(str(PasswordHash.of(password))))
 
-    def compare(self, stored: str | None, password: str, answer: Callable[[bool], None]) -> None:
+    def compare(self, stored: str | None, password: str, origin: str, answer: Callable[[bool], None]) -> None:
         self.compared += 1
         self.waiting.append(lambda: answer(stored is not None and parse_hash(stored).matches(password)))
 

@@ -70,6 +70,13 @@ TABLE: list[tuple[Method, list[str]]] = [
     ),
     (m.ExchangeDeclare("t", arguments=ALTERNATE), ["configure exchange t"]),
     (m.ExchangeDelete("e"), ["configure exchange e"]),
+    (m.ExchangeDeclare(""), []),
+    (m.ExchangeDelete(""), []),
+    (m.QueueBind("q", "", "k"), ["write queue q"]),
+    (
+        m.QueueDeclare("q", arguments={"x-dead-letter-exchange": ""}),
+        ["configure queue q", "read queue q", "write exchange "],
+    ),
     (m.ExchangeBind("to", "d", "k"), ["write exchange to", "read exchange d"]),
     (m.ExchangeBind("to", "t", "k"), ["write exchange to", "read exchange t", "read topic t k"]),
     (m.ExchangeUnbind("to", "t", "k"), ["write exchange to", "read exchange t", "read topic t k"]),

@@ -10,6 +10,7 @@ import pytest
 from pika.exceptions import AMQPConnectionError, ProbableAuthenticationError
 
 from tests.processes.hostile import HEADER, WRONG_PASSWORD
+from tests.processes.management_client import Management
 from tests.processes.nodes import Cluster, Node, until
 
 WRONG = pika.PlainCredentials("guest", "wrong")
@@ -41,7 +42,9 @@ def test_an_address_that_keeps_failing_is_blocked_for_a_while(own_cluster: Clust
         for _ in range(4):
             fail(node)
         until(lambda: is_turned_away(node), "the address is blocked")
-        assert node.metrics()["quorate_connections_refused_total"] >= 1
+        assert node.metrics()["quorate_connections_blocked_total"] >= 1
+        reply = Management(node).call("GET", "/whoami")
+        assert reply.status == 429, "nor may anybody there log in over HTTP, with whatever password"
         channel = before.channel()
         queue = channel.queue_declare("", exclusive=True).method.queue
         channel.basic_publish("", queue, b"x")
@@ -51,8 +54,10 @@ def test_an_address_that_keeps_failing_is_blocked_for_a_while(own_cluster: Clust
         until(lambda: not is_turned_away(node), "the address is let in again")
     with node.connect():
         "It can log in again."
+    wrong = Management(node, "guest", "wrong")
+    assert [wrong.call("GET", "/whoami").status for _ in range(5)] == [401] * 4 + [429]
     log = node.local.log_file.read_text(encoding="utf-8")
-    assert log.count('"event": "address_blocked"') == 1
+    assert log.count('"event": "address_blocked"') == 2
     assert "user 'guest' - invalid credentials" in log
     assert "wrong" not in log
 
