@@ -24,7 +24,7 @@ WINDOW_BYTES = 16 * 1024 * 1024
 
 SETTLED_AT_ONCE: Final = 256
 """Settled messages that are worth an operation batch of their own. Fewer wait for something to ride
-with, at most until the next tick: nobody is answered for settling, and an entry costs three disks."""
+with, a few milliseconds at most: nobody is answered for settling, and an entry costs three disks."""
 
 UNREACHABLE: Final = [404, "the node that holds the queue is down"]
 """The answer to requests for a queue on one node that is not there."""
@@ -41,7 +41,7 @@ class PartitionLink:
         mark_dirty: Callable[[PartitionLink], None],
         mark_waiting: Callable[[PartitionLink], None],
     ):
-        """`mark_dirty` asks for `flush` in this turn, `mark_waiting` for `flush_waiting` at the next tick."""
+        """`mark_dirty` asks for `flush` in this turn, `mark_waiting` for `flush_waiting` a little later."""
         self.partition = partition
         self.owner: OwnerPort | None = None
         self.owner_node: str | None = None

@@ -1,4 +1,4 @@
-"""Which links have something to send: in this turn, or with the next tick at the latest."""
+"""Which links have something to send: in this turn, or a few milliseconds later at the latest."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ class LinkTurns:
     """The links of a node that have something for their owners."""
 
     def __init__(self, wanted: Callable[[], None]) -> None:
-        """`wanted` is called when `flush` should be called in this turn."""
+        """`wanted` is called when `flush` should be called in this turn, `on_waiting` when something
+        begins to wait for `flush_waiting`.
+        """
+        self.on_waiting: Callable[[], None] = _nothing
         self._wanted = wanted
         self._dirty: dict[int, PartitionLink] = {}
         self._waiting: dict[int, PartitionLink] = {}
@@ -25,6 +28,8 @@ class LinkTurns:
         self._dirty[link.partition] = link
 
     def mark_waiting(self, link: PartitionLink) -> None:
+        if not self._waiting:
+            self.on_waiting()
         self._waiting[link.partition] = link
 
     def flush(self) -> None:
@@ -38,3 +43,7 @@ class LinkTurns:
         links, self._waiting = self._waiting, {}
         for link in links.values():
             link.flush_waiting()
+
+
+def _nothing() -> None:
+    """Whoever drives this without a timer calls `flush_waiting` with every tick."""

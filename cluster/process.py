@@ -47,6 +47,9 @@ from replication.raft import Entry, RaftConfig
 from replication.transport import PeerTransport, TransportConfig
 
 TICK_S: Final = 0.02
+SETTLE_WAIT_S: Final = 0.005
+"""How long what is settled may wait for a publish to ride with; it comes again if the node dies meanwhile."""
+
 COLLECT_INTERVAL_S: Final = 0.25
 COLLECT_BYTES: Final = 1024 * 1024
 """Stragglers copied forward in one go, so that collection never holds up a turn for long."""
@@ -192,6 +195,7 @@ class NodeProcess:
         broker = Broker(config, self.journal, self.transport.send, random.random, wall_ms, self.clock())
         broker.on_wanted = self.wanted
         broker.on_decided = self._flush
+        broker.link_turns.on_waiting = self._settle_soon
         broker.backlog = self.transport.backlog
         broker.on_rebuilding = self._begin_rebuilding
         return broker
@@ -318,6 +322,13 @@ class NodeProcess:
         if self.broker.turn(self.clock()):
             self.wanted()
         self._flush()
+
+    def _settle_soon(self) -> None:
+        self.loop.call_later(SETTLE_WAIT_S, self._settle)
+
+    def _settle(self) -> None:
+        self.broker.link_turns.flush_waiting()
+        self.wanted()
 
     def _flush(self) -> None:
         # Appends first: followers should be writing while confirms and deliveries go out.

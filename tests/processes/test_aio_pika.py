@@ -12,7 +12,7 @@ from aio_pika.abc import AbstractIncomingMessage
 from aio_pika.exceptions import ChannelInvalidStateError, ChannelPreconditionFailed, DeliveryError
 from aio_pika.patterns import RPC
 
-from tests.processes.nodes import Cluster
+from tests.processes.nodes import Cluster, until
 
 T = TypeVar("T")
 
@@ -122,11 +122,17 @@ def test_a_robust_client_outlives_its_node(own_cluster: Cluster, name: str) -> N
             await send(b"before")
             await arrived.wait()
             arrived.clear()
+            # An acknowledgement that dies with the node is none.
+            await asyncio.to_thread(until, settled, "the acknowledgement", 5.0)
             node.kill()
             await send(b"while it is down")
             await asyncio.to_thread(restart)
             await arrived.wait()
         return bodies
+
+    def settled() -> bool:
+        row = own_cluster.queue(name)
+        return row is not None and row["leased"] == 0
 
     def restart() -> None:
         node.start()
