@@ -286,7 +286,7 @@ class FrontEnd:
                 answer(0, refusal)
             elif if_unused and counts.consumers:
                 answer(0, PreconditionFailedError(f"{queue} in use"))
-            elif if_empty and counts.ready:
+            elif if_empty and (counts.ready or counts.scheduled):
                 answer(0, PreconditionFailedError(f"{queue} not empty"))
             elif self._local.owns(queue):
                 self._local.delete(queue)

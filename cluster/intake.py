@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cluster.backoff import let_rest
 from cluster.decisions import Annotations, decide
 from node.engine.operation_format import (
     Buffer,
@@ -20,7 +21,7 @@ from node.engine.operation_format import (
     read_operations,
     read_run,
 )
-from node.engine.operations import Aspect, Discard, Operation, Publish, Return, Semantics, Settle
+from node.engine.operations import Discard, Operation, Publish, Return, Semantics, Settle
 from node.runs import Run
 
 if TYPE_CHECKING:
@@ -106,9 +107,7 @@ class SoftPublish:
             for number in self.queues:
                 queue = owner.queues.get(number)
                 if queue is not None and not (self.tried and queue.state.semantics is Semantics.AT_MOST_ONCE):
-                    queue.add_soft(self.first, self.run)
-                    for span in self.notes.get((number, Aspect.EXPIRY), ()):
-                        queue.note_expiry(*span)
+                    queue.add_soft(self.first, self.run, self.notes.get(number, {}))
                     owner.mark(number)
 
         return enqueue
@@ -142,6 +141,9 @@ def _take_settle(owner: PartitionOwner, front_end: int, operation: Settle | Disc
     if queue is not None:
         settled = [queue.settle(front_end, *one) for one in operation.ranges]
         durable = [part for one in settled for part in one.durable]
+        if queue.groups is not None:
+            # Others may have the group now.
+            owner.mark(operation.queue)
         if type(operation) is Settle:
             queue.tally.acknowledged += sum(one.count for one in settled)
     encode = encode_settle if type(operation) is Settle else encode_discard
@@ -150,6 +152,8 @@ def _take_settle(owner: PartitionOwner, front_end: int, operation: Settle | Disc
 
 def _take_return(owner: PartitionOwner, front_end: int, operation: Return) -> bytes | None:
     """Durable messages are ready again once the return is applied; soft ones at once."""
+    if operation.failed:
+        let_rest(owner, operation.queue, front_end, operation.ranges)
     queue = owner.queues.get(operation.queue)
     durable = list(operation.ranges)
     if queue is not None:

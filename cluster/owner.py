@@ -179,7 +179,9 @@ class PartitionOwner:
     def _own(self, queue: int, *, fresh: bool) -> None:
         # A catalog that is behind may not know the queue yet: `create_queue` says more when it does.
         settings = self.settings_of(queue)
-        owner = self.queues[queue] = QueueOwner(self.machine.queues[queue], fresh=fresh, settings=settings)
+        owner = self.queues[queue] = QueueOwner(
+            self.machine.queues[queue], fresh=fresh, settings=settings, now=self.wall_ms()
+        )
         # Consumers that a former owner had are about to come back.
         self.disuse.watch(queue, settings.expires_ms, self.now if fresh else self.now + HOLD_S)
         if not fresh:
@@ -242,6 +244,11 @@ class PartitionOwner:
         """Something changed that may let the queue hand out messages."""
         self._serving.mark(queue)
 
+    def serve_again(self, queue: int) -> None:
+        """There was more to do for the queue than is good for one turn."""
+        self._serving.mark(queue)
+        self._context.owner_dirty(self)
+
     def await_mark(self, queue: int) -> None:
         """A consumer of the queue waits for a higher mark."""
         self.awaiting_marks.add(queue)
@@ -249,8 +256,9 @@ class PartitionOwner:
 
     def annotate(self, notes: Annotations) -> None:
         """Put decisions about messages of the next entry into it."""
-        for (queue, aspect), spans in notes.items():
-            self.proposal.annotate(queue, aspect, spans)
+        for queue, of_queue in notes.items():
+            for aspect, spans in of_queue.items():
+                self.proposal.annotate(queue, aspect, spans)
 
     def wall_ms(self) -> int:
         """Milliseconds since the epoch."""
@@ -278,7 +286,7 @@ class PartitionOwner:
         if self.active and self._hold_until is not None and now >= self._hold_until:
             self._hold_until = None
             for queue, owner in self.queues.items():
-                if owner.held:
+                if owner.awaited or owner.held:
                     self.proposal.add_return(queue, owner.state, list(owner.held.ranges()), failed=False)
                     owner.release_held(redelivered=True)
                     self._serving.mark(queue)

@@ -7,12 +7,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from cluster.backoff import let_rest
 from cluster.intake import take_batch
 from cluster.owner_context import OwnerContext
 from cluster.ports import ACCESS_REFUSED, NOT_FOUND, ConsumerTerms, Delivery, Ranges
 from cluster.proposal import HOLD_S, NO_EPOCH, FrontEndState
 from cluster.serving import Serving, regrant
 from node.engine.consumers import ExclusiveConsumerError
+from node.engine.dispatch import QueueOwner
 from node.engine.operation_format import encode_attach, encode_forget, encode_purge
 
 if TYPE_CHECKING:
@@ -115,6 +117,8 @@ class Reception:
         self._serving.forget_gets(front_end)
         for queue, owner in self._owner.queues.items():
             consumers = owner.consumers.count
+            if front_end in owner.leases:
+                let_rest(self._owner, queue, front_end, list(owner.leases[front_end].ranges()))
             unsure = list(owner.held.ranges()) if front_end in owner.awaited else []
             self._owner.proposal.add_return(queue, owner.state, owner.lost_front_end(front_end), failed=True)
             self._owner.proposal.add_return(queue, owner.state, unsure, failed=False)
@@ -286,8 +290,7 @@ class Reception:
 
     def _count(self, front_end: int, request: int, queue: int) -> None:
         owner = self._owner.queues.get(queue)
-        counts = [len(owner.ready), owner.consumers.count, owner.leased_count] if owner else NOT_FOUND
-        self.answer(front_end, request, counts)
+        self.answer(front_end, request, NOT_FOUND if owner is None else _counts(owner))
 
     def _get(self, front_end: int, epoch: int, request: int, queue: int, no_ack: bool) -> None:
         owner = self._owner.queues.get(queue)
@@ -305,3 +308,8 @@ class Reception:
         state = self._front_ends.get(front_end)
         if state is not None:
             state.port.result(state.epoch, request, value, delivery)
+
+
+def _counts(queue: QueueOwner) -> list[int]:
+    """As `QueueCounts` has them."""
+    return [len(queue.ready), queue.consumers.count, queue.leased_count, queue.scheduled_count]

@@ -205,7 +205,7 @@ def serve(owner: PartitionOwner, serving: Serving) -> None:
             if not handout.grant.removal:
                 _hand_over(owner, serving, handout, outgoing)
             elif handout.grant.soft:
-                _removed(queue, handout)
+                _removed(serving, queue, handout)
                 _hand_over(owner, serving, handout, outgoing)
             else:
                 _remove_first(owner, serving, queue, handout)
@@ -215,6 +215,8 @@ def serve(owner: PartitionOwner, serving: Serving) -> None:
             owner.reception.answer(front_end, request, None)
         if queue.blocked:
             owner.await_mark(number)
+        if queue.unfinished:
+            owner.serve_again(number)
     owner.send(outgoing)
 
 
@@ -234,7 +236,7 @@ def _remove_first(owner: PartitionOwner, serving: Serving, queue: QueueOwner, ha
     """The removal must be committed before an at-most-once delivery leaves (design rule 4)."""
 
     def committed() -> None:
-        _removed(queue, handout)
+        _removed(serving, queue, handout)
         outgoing: Outgoing = {}
         _hand_over(owner, serving, handout, outgoing)
         owner.send(outgoing)
@@ -243,9 +245,12 @@ def _remove_first(owner: PartitionOwner, serving: Serving, queue: QueueOwner, ha
     owner.operation(encode_settle(handout.queue, [(handout.grant.first, handout.grant.last)]))
 
 
-def _removed(queue: QueueOwner, handout: Handout) -> None:
+def _removed(serving: Serving, queue: QueueOwner, handout: Handout) -> None:
     """The removal is committed, or was of messages that no log knows."""
     queue.settle(OWNER, handout.grant.first, handout.grant.last)
+    if queue.groups is not None:
+        # Others may have the group now.
+        serving.mark(handout.queue)
 
 
 def _hand_over(owner: PartitionOwner, serving: Serving, handout: Handout, outgoing: Outgoing) -> None:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 def before_serving(owner: PartitionOwner, number: int, queue: QueueOwner, now: int) -> None:
-    """No message is handed out that has expired; `now` is wall clock."""
+    """What is due is ready, and no message is handed out that has expired; `now` is wall clock."""
+    queue.let_go(now)
     if queue.lifetimes:
         queue.lifetimes.step(now)
         remove(owner, number, queue, queue.lifetimes.expired(queue.ready), Reason.EXPIRED)
@@ -32,6 +33,8 @@ def after_serving(owner: PartitionOwner, number: int, queue: QueueOwner) -> None
         if not queue.blocked:
             remove(owner, number, queue, queue.lifetimes.passed_by(queue.ready), Reason.EXPIRED)
         owner.alarms.set(number, queue.lifetimes.wake)
+    if queue.scheduled:
+        owner.alarms.set(number, queue.scheduled.wake)
 
 
 def remove(

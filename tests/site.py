@@ -288,6 +288,13 @@ class Client:
     def nack(self, delivery: Delivery, *, requeue: bool) -> None:
         self.send(m.BasicNack(delivery.method.delivery_tag, requeue=requeue))
 
+    def purge(self, queue: str) -> int:
+        answer: m.QueuePurgeOk = self.call(m.QueuePurge(queue), m.QueuePurgeOk)
+        return answer.message_count
+
+    def delete(self, queue: str, *, if_empty: bool = False) -> None:
+        self.call(m.QueueDelete(queue, if_empty=if_empty), m.QueueDeleteOk)
+
     def depth(self, queue: str) -> int:
         """Ready messages."""
         return self.declare(queue, passive=True).message_count

@@ -92,3 +92,26 @@ def read_expiration(properties: bytes) -> int | None:
     """
     place = property_places(properties).get("expiration")
     return None if place is None else parse_expiration(properties[place[0] + 1 : place[1]])
+
+
+@lru_cache(_CACHED)
+def read_priority(properties: bytes) -> int:
+    """The priority in a property list, 0 without one. Raises FieldSyntaxError."""
+    place = property_places(properties).get("priority")
+    return 0 if place is None else properties[place[0]]
+
+
+@lru_cache(_CACHED)
+def read_delay(properties: bytes) -> int:
+    """The milliseconds in the header `x-delay` of a property list: an integer above zero, else 0.
+
+    Raises FieldSyntaxError.
+    """
+    delay = read_headers_property(properties).get("x-delay")
+    return delay if isinstance(delay, int) and not isinstance(delay, bool) and delay > 0 else 0
+
+
+def read_short_string(properties: bytes, name: str) -> bytes | None:
+    """A property such as `message_id`, None when it is not in the list. Raises FieldSyntaxError."""
+    place = property_places(properties).get(name)
+    return None if place is None else properties[place[0] + 1 : place[1]]

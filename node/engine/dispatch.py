@@ -27,13 +27,14 @@ class QueueOwner(Places):
     """
 
     __slots__ = (
-        "_asked_mark", "_lost", "_stalled", "awaited", "blocked", "consumers", "crowded", "unfinished",
+        "_asked_mark", "_lost", "_lost", "_stalled", "blocked", "consumers", "crowded", "unfinished",
     )  # fmt: skip
 
-    def __init__(self, state: QueueState, fresh: bool = False, settings: QueueSettings = PLAIN) -> None:
-        super().__init__(state, settings)
+    def __init__(
+        self, state: QueueState, fresh: bool = False, settings: QueueSettings = PLAIN, now: int = 0
+    ) -> None:
+        super().__init__(state, settings, now)
         self.consumers = Consumers()
-        self.awaited: set[int] = set()
         self.blocked = False
         self.crowded = False
         self.unfinished = False
@@ -47,7 +48,7 @@ class QueueOwner(Places):
         parts = self.ready.intersection(0, self.state.mark)
         self.held.update(parts)
         self.ready.remove(0, self.state.mark)
-        if self.held:
+        if self.held or self.scheduled:
             self.awaited = set(self.state.attached)
 
     # -- consumers ------------------------------------------------------------------------------
@@ -230,13 +231,10 @@ class QueueOwner(Places):
         """
         accepted: list[Range] = []
         for first, last in ranges:
-            # After the time limit what was held is ready, or leased to somebody else by now.
-            for place in (self.held, self.ready):
-                for part in place.intersection(first, last):
-                    place.remove(*part)
-                    self.lease_of(front_end).add(*part)
-                    self.bind_groups(front_end, *part)
-                    accepted.append(part)
+            for part in self.find_waiting(first, last):
+                self.lease_of(front_end).add(*part)
+                self.bind_groups(front_end, *part)
+                accepted.append(part)
         self._answered(front_end)
         return sorted(accepted)
 

@@ -10,13 +10,18 @@ Places of a message that the queue still needs:
     held       reattached                 leased
                release, release_held      ready
     ready      purge                      gone
+    scheduled  let_go                     ready
+               purge                      gone
 
-`held` is what may be leased to somebody whom a new owner has not heard of yet (design rule 5).
+`held` is what may be leased to somebody whom a new owner has not heard of yet (design rule 5). `scheduled`
+is what comes with a delay, and what comes back to a queue that has failed messages rest: both are ready, or
+held, when they are due.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from node.engine.by_group import ReadyByGroup
@@ -25,9 +30,11 @@ from node.engine.grants import Settled
 from node.engine.lifetimes import Lifetimes
 from node.engine.operations import OWNER, Aspect, Semantics
 from node.engine.queue import QueueState
+from node.engine.range_map import RangeMap, Span
 from node.engine.ranges import Range, RangeSet
 from node.engine.ready import Annotations, Ready, arrange
-from node.engine.settings import PLAIN, QueueSettings
+from node.engine.schedule import NEVER, Schedule
+from node.engine.settings import PLAIN, QueueSettings, RedeliveryBackoff
 from node.engine.soft import SoftMessages
 from node.engine.tally import Tally
 from node.runs import Run
@@ -35,21 +42,45 @@ from node.runs import Run
 UNKNOWN: Final = 0
 """The number of no consumer."""
 
+NOTHING: Final[Mapping[Aspect, Sequence[Span]]] = MappingProxyType({})
+"""What is decided about most messages."""
+
 
 class Places:
-    """Ready, leased and held messages; `groups` is `ready` where that keeps order by key, else None."""
+    """Where messages are. `groups` is `ready` where that keeps order by key, else None; `awaited` are the
+    front ends that may hold what is held.
+    """
 
     __slots__ = (
-        "annotations", "granted", "groups", "held", "leases", "lifetimes", "ready", "redelivered",
-        "settings", "soft", "state", "tally",
+        "_inherited",
+        "_rests",
+        "annotations",
+        "awaited",
+        "granted",
+        "groups",
+        "held",
+        "leases",
+        "lifetimes",
+        "ready",
+        "redelivered",
+        "scheduled",
+        "settings",
+        "soft",
+        "state",
+        "tally",
     )  # fmt: skip
 
-    def __init__(self, state: QueueState, settings: QueueSettings) -> None:
+    def __init__(self, state: QueueState, settings: QueueSettings, now: int) -> None:
+        """`now` is wall clock, in milliseconds."""
         self.state = state
         self.settings = settings
         self.soft = SoftMessages()
         self.annotations = Annotations(state.annotations, self.soft.values)
-        self.ready: Ready = arrange(settings, self.annotations, state.alive.copy())
+        # Messages that wait for their time are ready in no order.
+        later = self.annotations.logged(Aspect.DUE).where(now + 1, NEVER)
+        self.scheduled = Schedule(later) if later else None
+        ready = state.alive.without((first, last) for first, last, _ in later.all())
+        self.ready: Ready = arrange(settings, self.annotations, ready)
         self.groups = self.ready if isinstance(self.ready, ReadyByGroup) else None
         self.held = RangeSet()
         self.leases: dict[int, RangeSet] = {}
@@ -58,7 +89,13 @@ class Places:
         self.tally = Tally()
         # The newest message that was ever given out.
         self.granted = 0
+        # Until when messages rest that are about to come back.
+        self._rests = RangeMap()
+        self.awaited: set[int] = set()
+        # What is above was leased to nobody before this owner.
+        self._inherited = state.mark
         if state.annotations:
+            self._rest_again(later)
             self._note_annotations(0, state.alive.last or 0)
 
     def configure(self, settings: QueueSettings) -> None:
@@ -70,18 +107,35 @@ class Places:
             for part in lease.ranges():
                 self.bind_groups(front_end, *part)
 
+    @property
+    def scheduled_count(self) -> int:
+        """Messages that are not due yet."""
+        return 0 if self.scheduled is None else len(self.scheduled)
+
+    @property
+    def attended(self) -> bool:
+        """Whether anything in the queue asks for more than to be stored and delivered."""
+        return self.settings is not PLAIN or self.lifetimes is not None or self.scheduled is not None
+
     # -- messages come --------------------------------------------------------------------------
 
     def append(self, first: int, last: int) -> None:
         """Messages that an entry appended are ready, unless the same entry removed them again."""
         self.tally.published += last - first + 1
-        if self.settings is PLAIN:
+        if self.settings is PLAIN and not self.state.annotations:
             self.ready.add(first, last)
-        else:
-            for part in self.state.alive.intersection(first, last):
-                self.ready.add(*part)
-        if self.state.annotations:
-            self._note_annotations(first, last)
+            return
+        for part in self.state.alive.intersection(first, last):
+            self._place(*part)
+        self._note_annotations(first, last)
+
+    def _place(self, first: int, last: int) -> None:
+        """New messages are ready, or scheduled."""
+        for start, end, due in self.annotations.cover(Aspect.DUE, first, last):
+            if due:
+                self._schedule(start, end, due)
+            else:
+                self.ready.add(start, end)
 
     def _note_annotations(self, first: int, last: int) -> None:
         """Take notice of what was decided about messages that are new here."""
@@ -96,20 +150,77 @@ class Places:
             self.lifetimes = Lifetimes()
         self.lifetimes.add(first, last, expiry)
 
-    @property
-    def attended(self) -> bool:
-        """Whether anything in the queue asks for more than to be stored and delivered."""
-        return self.settings is not PLAIN or self.lifetimes is not None
-
-    def add_soft(self, first: int, run: Run) -> None:
+    def add_soft(self, first: int, run: Run, notes: Mapping[Aspect, Sequence[Span]] = NOTHING) -> None:
         """Messages that are in no log are ready. Their numbers come from the partition's sequence.
 
         They are gone with this owner: the next one must number above them, or a late settlement
-        of one of these would hit another message.
+        of one of these would hit another message. `notes` are what is decided about them.
         """
         self.tally.published += run.count
         self.soft.add(first, run)
-        self.ready.add(first, first + run.count - 1)
+        for aspect, spans in notes.items():
+            self.soft.annotate(aspect, spans)
+        self._place(first, first + run.count - 1)
+        for span in notes.get(Aspect.EXPIRY, ()):
+            self.note_expiry(*span)
+
+    # -- delays ---------------------------------------------------------------------------------
+
+    def _rest_again(self, later: RangeMap) -> None:
+        """What came back to a former owner, and still rests, holds up its group."""
+        if self.groups is not None and later:
+            for part in self.redelivered.ranges():
+                for first, last, _ in later.spans(*part):
+                    self.groups.rest(first, last)
+
+    def _schedule(self, first: int, last: int, due: int) -> None:
+        if self.scheduled is None:
+            self.scheduled = Schedule(RangeMap())
+        self.scheduled.add(first, last, due)
+
+    def let_go(self, now: int) -> bool:
+        """Scheduled messages that are due are ready, up to a bound for one step; whether there were any."""
+        if self.scheduled is None or self.scheduled.wake > now:
+            return False
+        due = self.scheduled.step(now)
+        for first, last in due:
+            if self.groups is not None:
+                self.groups.rested(first, last)
+            if self.awaited and first <= self._inherited:
+                # The former owner's clock may have been ahead: it found this due, and handed it out.
+                self.held.add(first, min(last, self._inherited))
+                first = self._inherited + 1
+            if first <= last:
+                self.ready.add(first, last)
+            if self.lifetimes is not None:
+                self.lifetimes.came_back(first, last)
+        return bool(due)
+
+    def rest(self, front_end: int, first: int, last: int, backoff: RedeliveryBackoff, now: int) -> list[Span]:
+        """What the front end has of the range is about to come back, having failed: it is not ready
+        before a time, which stands in the spans that are returned.
+        """
+        spans = []
+        for start, end in self._leased(front_end, first, last):
+            for low, high, failures in self._failures(start, end):
+                span = low, high, now + backoff.delay_ms(failures + 1)
+                self._rests.set(*span)
+                spans.append(span)
+        return spans
+
+    def _leased(self, front_end: int, first: int, last: int) -> list[Range]:
+        """What the front end has of the range, as far as is known."""
+        lease = self.leases.get(front_end)
+        return (lease.intersection(first, last) if lease else []) + self.held.intersection(first, last)
+
+    def _failures(self, first: int, last: int) -> list[Span]:
+        """How often delivery of messages has failed."""
+        if not self.soft.numbers.intersection(first, last):
+            return self.state.failure_spans(first, last)
+        spans = self.soft.failures.cover(first, last)
+        for low, high, failures in spans:
+            self.soft.failures.set(low, high, failures + 1)
+        return spans
 
     # -- leases ---------------------------------------------------------------------------------
 
@@ -117,6 +228,21 @@ class Places:
     def leased_count(self) -> int:
         """Messages given to consumers and not settled."""
         return sum(map(len, self.leases.values()))
+
+    def find_waiting(self, first: int, last: int) -> list[Range]:
+        """Take out what is leased to nobody, as far as this owner knows, but turns out to be somebody's.
+
+        After the time limit what was held is ready, or leased to somebody else by now; and what the former
+        owner found due is scheduled as long as this owner's clock is behind.
+        """
+        found = self.held.intersection(first, last) + self.ready.intersection(first, last)
+        if self.scheduled is not None:
+            found += self.scheduled.intersection(first, last)
+        for part in found:
+            self.held.remove(*part)
+            self.ready.remove(*part)
+            self._unschedule(*part)
+        return found
 
     def bind_groups(self, front_end: int, first: int, last: int) -> None:
         """Messages are with a front end, which does not say with which of its consumers."""
@@ -150,8 +276,11 @@ class Places:
             return Settled(count, [(first, last)])
         if count != last - first + 1:
             count += self.ready.remove(first, last) + self.held.remove(first, last)
+            count += self._unschedule(first, last)
         if self.soft:
             self.soft.remove(first, last)
+        if self._rests:
+            self._rests.remove(first, last)
         return Settled(count, self.state.alive.intersection(first, last))
 
     def release(self, front_end: int, first: int, last: int, redelivered: bool = True) -> int:
@@ -185,21 +314,48 @@ class Places:
                 self.groups.done(*part)
             # Somebody else may have settled it meanwhile.
             for first, last in self.state.alive.intersection(*part) + self.soft.numbers.intersection(*part):
-                count += self.ready.add(first, last)
+                count += self._come_back(first, last)
                 if redelivered:
                     self.redelivered.add(first, last)
                 if self.lifetimes is not None:
                     self.lifetimes.came_back(first, last)
         return count
 
+    def _come_back(self, first: int, last: int) -> int:
+        """Messages are ready again, or rest first; return how many are one or the other."""
+        if not self._rests:
+            return self.ready.add(first, last)
+        for start, end, until in self._rests.cover(first, last):
+            if until:
+                self._rests.remove(start, end)
+                self._schedule(start, end, until)
+                if self.groups is not None:
+                    self.groups.rest(start, end)
+            else:
+                self.ready.add(start, end)
+        return last - first + 1
+
+    def _unschedule(self, first: int, last: int) -> int:
+        """Messages wait for no time any more; return how many did."""
+        if self.scheduled is None:
+            return 0
+        if self.groups is not None:
+            self.groups.rested(first, last)
+        return self.scheduled.remove(first, last)
+
     def purge(self) -> Settled:
-        """Remove all that is ready, not what is leased or held: (how many, what a PURGE must name)."""
-        count = len(self.ready)
-        return Settled(count, [part for one in list(self.ready.ranges()) for part in self.take_out(*one)])
+        """Remove all that is ready or scheduled, not what is leased or held (0-9-1 §1.7.2.7): how many,
+        and what a PURGE must name.
+        """
+        gone = RangeSet(self.ready.ranges())
+        if self.scheduled is not None:
+            gone.update(self.scheduled.all())
+        return Settled(len(gone), [part for one in gone.ranges() for part in self.take_out(*one)])
 
     def take_out(self, first: int, last: int) -> list[Range]:
-        """Ready messages, all of the range, leave the queue; returns what the log must hear of."""
+        """Ready or scheduled messages, all of the range, are gone; returns what the log must hear of."""
         self.ready.remove(first, last)
+        self._unschedule(first, last)
         self.redelivered.remove(first, last)
         self.soft.remove(first, last)
         if self.lifetimes is not None:

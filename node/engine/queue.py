@@ -7,7 +7,7 @@ from struct import Struct
 from typing import Final
 
 from node.engine.operations import Annotate, Aspect, Semantics
-from node.engine.range_map import RangeMap
+from node.engine.range_map import RangeMap, Span
 from node.engine.ranges import Range, RangeSet
 
 _HEAD = Struct("<BQII")
@@ -89,6 +89,13 @@ class QueueState:
     def failure_count(self, sequence: int) -> int:
         """How often delivery of the message failed."""
         return next((count for count, held in self.failures.items() if sequence in held), 0)
+
+    def failure_spans(self, first: int, last: int) -> list[Span]:
+        """How often delivery of each message of the closed range failed."""
+        counts = RangeMap(
+            (*part, count) for count, held in self.failures.items() for part in held.intersection(first, last)
+        )
+        return counts.cover(first, last)
 
     def _count_failure(self, first: int, last: int) -> None:
         uncounted = RangeSet(((first, last),))

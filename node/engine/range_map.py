@@ -10,6 +10,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
 from operator import le, lt
 from struct import Struct
 
@@ -187,6 +188,20 @@ class RangeMap:
         """All spans in ascending order. The map must not change meanwhile."""
         for starts, ends, values in zip(self._starts, self._ends, self._values, strict=True):
             yield from zip(starts, ends, values, strict=True)
+
+    def where(self, low: int, high: int) -> RangeMap:
+        """The spans with values from `low` to below `high`; quick where whole chunks have such, or none."""
+        found = RangeMap()
+        for chunks in zip(self._starts, self._ends, self._values, strict=True):
+            least, most = min(chunks[2]), max(chunks[2])
+            if least >= high or most < low:
+                continue
+            if low <= least and most < high:
+                found.extend(*chunks)
+            else:
+                chosen = [low <= value < high for value in chunks[2]]
+                found.extend(*(array("Q", compress(numbers, chosen)) for numbers in chunks))
+        return found
 
     def coverage(self) -> RangeSet:
         """The numbers that have values; quick where they follow each other."""

@@ -19,6 +19,7 @@ Range = tuple[int, int]
 
 CHUNK_RANGES = 512
 _COUNT = Struct("<I")
+_BEYOND = (1 << 64, 1 << 64)
 
 
 class RangeSet:
@@ -88,6 +89,26 @@ class RangeSet:
         twin._lasts = self._lasts[:]
         twin._count = self._count
         return twin
+
+    def without(self, ranges: Iterable[Range]) -> RangeSet:
+        """A set of the numbers that are in none of `ranges`, which are ascending and disjoint."""
+        starts, ends = array("Q"), array("Q")
+        others = iter(ranges)
+        low, high = next(others, _BEYOND)
+        for first, last in self.ranges():
+            while low <= last:
+                if high >= first:
+                    if low > first:
+                        starts.append(first)
+                        ends.append(low - 1)
+                    first = high + 1
+                    if first > last:
+                        break
+                low, high = next(others, _BEYOND)
+            if first <= last:
+                starts.append(first)
+                ends.append(last)
+        return RangeSet.of_arrays(starts, ends)
 
     def clear(self) -> None:
         """Remove every number."""

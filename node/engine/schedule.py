@@ -9,6 +9,7 @@ can go on.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterator
 from typing import Final
 
 from node.engine.range_map import RangeMap
@@ -67,6 +68,10 @@ class Schedule:
     def intersection(self, first: int, last: int) -> list[Range]:
         """The parts of the closed range that wait; parts may touch."""
         return [(start, end) for start, end, _ in self._due.spans(first, last)]
+
+    def all(self) -> Iterator[Range]:
+        """All that waits, ascending. The schedule must not change meanwhile."""
+        return self._due.coverage().ranges()
 
     def remove(self, first: int, last: int) -> int:
         """Messages that wait no more; return how many did."""

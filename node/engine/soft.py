@@ -14,15 +14,16 @@ from node.runs import Run
 class SoftMessages:
     """Runs of one queue's soft messages by sequence number, freed run by run as they are settled.
 
-    `values` are the owner's annotations of them.
+    `values` are the owner's annotations of them, `failures` counts failed deliveries.
     """
 
-    __slots__ = ("_dead", "_firsts", "_left", "_runs", "numbers", "octets", "values")
+    __slots__ = ("_dead", "_firsts", "_left", "_runs", "failures", "numbers", "octets", "values")
 
     def __init__(self) -> None:
         self.numbers = RangeSet()
         self.octets = 0
         self.values: dict[Aspect, RangeMap] = {}
+        self.failures = RangeMap()
         # Parallel and ascending; a run that nobody needs any more is None until the next tidying.
         self._firsts: list[int] = []
         self._runs: list[Run | None] = []
@@ -48,7 +49,7 @@ class SoftMessages:
 
     def remove(self, first: int, last: int) -> list[Range]:
         """The messages are done with; return those of the closed range that were there."""
-        for held in self.values.values():
+        for held in (self.failures, *self.values.values()):
             held.remove(first, last)
         gone = self.numbers.intersection(first, last)
         for part in gone:

@@ -47,9 +47,12 @@ class QueueDeclaration:
 
 @dataclass(frozen=True, slots=True)
 class QueueCounts:
+    """`scheduled` are the messages that are not due yet: they are not ready."""
+
     ready: int
     consumers: int
     leased: int
+    scheduled: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,9 @@ class RangeMapAgainstDict(RuleBasedStateMachine):
         while at is not None:
             spans, at = self.map.select(at, low, high, 1, 1)
             found |= {number: value for start, end, value in spans for number in range(start, end + 1)}
-        assert found == {number: value for number, value in self.model.items() if low <= value < high}
+        within = {number: value for number, value in self.model.items() if low <= value < high}
+        assert found == within
+        assert list(self.map.where(low, high).all()) == spans_in(within)
 
     @rule()
     def copy(self) -> None:

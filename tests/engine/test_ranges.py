@@ -59,6 +59,12 @@ class RangeSetAgainstSet(RuleBasedStateMachine):
             self.model -= numbers(pairs)
             assert self.ranges.remove_all(pairs) == before - len(self.model)
 
+    @rule(others=st.sets(NUMBERS))
+    def without(self, others: set[int]) -> None:
+        rest = self.ranges.without(RangeSet((number, number) for number in others).ranges())
+        assert numbers(rest) == self.model - others
+        assert rest == RangeSet(rest.ranges())
+
     @rule(limit=st.integers(0, 30))
     def take(self, limit: int) -> None:
         wanted = set(sorted(self.model)[:limit])

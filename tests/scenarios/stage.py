@@ -6,7 +6,7 @@ prose. Time stands still except in `run`, `nodes` and `queue`. Messages are name
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -198,10 +198,12 @@ class Stage:
         return client
 
     def do_publish(self, name: str, _at: str, node: str, queue: str, *contents: str) -> None:
-        """publish p at n2 q a b c [expiration=100]: a client publishes messages, in one run."""
+        """publish p at n2 q a b c [expiration=100] [priority=3] [header=value]: a client publishes messages,
+        in one run.
+        """
         client = self._client(name, node, queue)
         first = len(client.published) + 1
-        properties = dict(word.split("=") for word in contents if "=" in word)
+        properties = properties_of(word for word in contents if "=" in word)
         names = [word for word in contents if "=" not in word]
         client.published += names
         run = run_of((content_of(one.encode(), delivery_mode=2, **properties) for one in names), key=queue)
@@ -235,6 +237,14 @@ class Stage:
             name,
             contents,
             lambda client, at: client.link.give_back(client.definition.id, [(at, at)], failed=False),
+        )
+
+    def do_fail(self, name: str, *contents: str) -> None:
+        """fail c a b: the client had them, and gives them back."""
+        self._each(
+            name,
+            contents,
+            lambda client, at: client.link.give_back(client.definition.id, [(at, at)], failed=True),
         )
 
     def do_recover(self, name: str, *contents: str) -> None:
@@ -272,8 +282,9 @@ class Stage:
         client.link.request("count", [client.definition.id], partial(self._depth, queue))
 
     def _depth(self, queue: str, value: Any, _delivery: Delivery | None) -> None:
-        ready, consumers, leased = value
-        self.tell(f"{queue} has {ready} ready, {leased} leased, {consumers} consumers")
+        ready, consumers, leased, scheduled = value
+        later = f", {scheduled} scheduled" if scheduled else ""
+        self.tell(f"{queue} has {ready} ready, {leased} leased, {consumers} consumers{later}")
 
     def do_replicas(self, queue: str) -> str:
         """replicas q: whether they are equal, and which of them began with a snapshot of another one."""
@@ -291,9 +302,26 @@ class Stage:
 
 
 def argument(word: str) -> tuple[str, Any]:
-    """A queue's argument: `x-message-ttl=100`, `x-dead-letter-exchange=dlx`."""
+    """A queue's argument: `x-message-ttl=100`, `x-redelivery-backoff=100,2,900`."""
     name, _, value = word.partition("=")
+    if name == "x-redelivery-backoff":
+        return name, dict(zip(("initial", "factor", "maximum"), map(int, value.split(",")), strict=True))
     return name, int(value) if value.isdigit() else {"true": True}.get(value, value)
+
+
+def properties_of(words: Iterable[str]) -> dict[str, Any]:
+    """A message's properties, as pika names them: `expiration=100`, `priority=3`, and headers."""
+    properties: dict[str, Any] = {}
+    for word in words:
+        name, _, value = word.partition("=")
+        if name == "expiration":
+            properties[name] = value
+        elif name == "priority":
+            properties[name] = int(value)
+        else:
+            headers = properties.setdefault("headers", {})
+            headers[name] = int(value) if value.isdigit() else value
+    return properties
 
 
 def replay(text: str) -> str:
