@@ -5,9 +5,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.clients import rabbitmqadmin
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite-scenarios", action="store_true", help="write scenario transcripts anew")
+
+
+def pytest_report_header() -> list[str]:
+    """What is left out because something that it needs is not installed."""
+    if rabbitmqadmin.source() is not None:
+        return []
+    return [f"left out: tests/clients/test_rabbitmqadmin.py (no RabbitMQ below {rabbitmqadmin.INSTALLED})"]
 
 
 @pytest.fixture

@@ -9,14 +9,23 @@ from pathlib import Path
 
 import pytest
 
+from tests.clients import rabbitmqadmin
 from tests.clients.programs import install
 from tests.processes import conftest as processes
 from tests.processes.nodes import Cluster, Node
 
 # Those of `make clients`, and what is not installed where only `make test` was run.
-_NEEDS = {"test_celery.py": "celery", "test_dramatiq.py": "dramatiq", "test_faststream.py": "faststream"}
+_NEEDS = {
+    "test_amqpstorm_management.py": "requests",
+    "test_celery.py": "celery",
+    "test_dramatiq.py": "dramatiq",
+    "test_faststream.py": "faststream",
+    "test_flower.py": "flower",
+}
 
 collect_ignore = [file for file, package in _NEEDS.items() if find_spec(package) is None]
+if rabbitmqadmin.source() is None:
+    collect_ignore.append("test_rabbitmqadmin.py")
 if shutil.which("npm") is None:
     collect_ignore += ["test_amqplib.py", "test_rascal.py"]
 
