@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from node.engine.content import properties_in, read_delay, read_expiration, read_priority
+from node.engine.content import properties_in, read_delay, read_expiration, read_priority, size_spans
 from node.engine.grouping import ROUTING_KEY, group_named, group_of, named
 from node.engine.lifetimes import AT_ONCE
 from node.engine.operations import Aspect
@@ -48,6 +48,8 @@ def _notes(settings: QueueSettings, run: Run, first: int, now: int) -> Notes:
         groups = _groups(named(settings.group_by), run, first)
         if groups:
             notes[Aspect.GROUP] = groups
+    if settings.max_length_bytes is not None:
+        notes[Aspect.SIZE] = [(first + start, first + end, size) for start, end, size in size_spans(run)]
     return notes
 
 

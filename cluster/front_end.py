@@ -8,10 +8,11 @@ from typing import Any, Final
 from cluster.access import Access
 from cluster.broker import Broker
 from cluster.commits import Attached, Commits, shares_of
+from cluster.confirmation import Confirmation
 from cluster.definitions import parse_local_queue_name
 from cluster.entrance import Entrance
 from cluster.link import UNREACHABLE, PartitionLink
-from cluster.link_state import Confirmation, LinkConsumer
+from cluster.link_state import LinkConsumer
 from cluster.local_queues import LocalQueues
 from cluster.placement import Placement, place
 from cluster.ports import ACCESS_REFUSED, FIRST_CONSUMER, NOT_FOUND, Delivery

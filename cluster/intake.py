@@ -7,11 +7,12 @@ transient message in a durable queue touches neither disk nor other nodes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cluster.backoff import let_rest
 from cluster.decisions import Annotations, decide
+from cluster.refusing import await_arrival, pieces, refusals
 from node.engine.operation_format import (
     Buffer,
     encode_discard,
@@ -22,6 +23,7 @@ from node.engine.operation_format import (
     read_run,
 )
 from node.engine.operations import Discard, Operation, Publish, Return, Semantics, Settle
+from node.engine.ranges import RangeSet
 from node.runs import Run
 
 if TYPE_CHECKING:
@@ -41,58 +43,101 @@ def take_batch(
     first = owner.next_sequence
     operations = list(read_operations(data))
     soft = owner.durable and any(_is_soft(owner, operation, data) for operation in operations)
-    kept: list[Buffer] = []
-    logged = False
-    softened: list[SoftPublish] = []
-    returned: list[int] = []
+    taking = _Taking(owner, data, tried, [] if soft else None)
+    watched, messages = owner.watched, 0
     for operation in operations:
         if type(operation) is Publish:
             owner.awaiting_marks.update(operation.queues)
-            if soft or operation.special or not owner.watched.isdisjoint(operation.queues):
-                logged |= _look_at(owner, operation, data, softened, kept if soft else None)
-            owner.next_sequence += operation.count
+            if taking.kept is not None or operation.special or not watched.isdisjoint(operation.queues):
+                taking.publish(operation, messages)
+            else:
+                owner.next_sequence += operation.count
+            messages += operation.count
             owner.published += operation.count
         elif type(operation) in _TAKERS:
             part = _TAKERS[type(operation)](owner, front_end, operation)
-            if type(operation) is Return and part is not None:
-                returned.append(operation.queue)
-            if soft and part is not None:
-                kept.append(part)
-                logged = True
-    if logged or not soft:
-        owner.proposal.add_batch(front_end, number, first, kept if soft else [data])
-    for publish in softened:
-        publish.tried = tried
-        # Not before what was taken earlier is committed: order within a queue.
-        owner.after_proposed(publish.enqueuer(owner))
-    for queue in returned:
-        owner.reception.await_return(queue)
-    return soft and not logged
-
-
-def _look_at(
-    owner: PartitionOwner,
-    operation: Publish,
-    data: bytes,
-    softened: list[SoftPublish],
-    kept: list[Buffer] | None,
-) -> bool:
-    """A publish that may be soft, where `kept` takes what goes into the log, or about which something is
-    to be decided; whether it goes into the log.
-    """
-    run = read_run(data, operation.position)
-    notes = decide(owner, run, operation.queues, owner.next_sequence, owner.wall_ms())
-    if kept is not None and not run.persistent:
-        kept += _placeholder(run.count)
-        softened.append(SoftPublish(owner.next_sequence, operation.queues, _detached(run), notes))
-        return False
-    if kept is not None:
-        kept += encode_publish(run, operation.queues)
-    owner.annotate(notes)
-    return True
+            if part is not None:
+                taking.keep(part)
+                if type(operation) is Return:
+                    taking.returned.append(operation.queue)
+    return not taking.finish(front_end, number, first)
 
 
 @dataclass(slots=True)
+class _Taking:
+    """Takes the publishes of a batch that may be soft, or about which something is to be decided.
+
+    `kept` is what goes into the log instead of the batch as it came, None while it may stay as it is;
+    `logged`, whether that is anything. `refused` counts messages from the batch's first.
+    """
+
+    owner: PartitionOwner
+    data: bytes
+    tried: bool
+    kept: list[Buffer] | None
+    logged: bool = False
+    softened: list[SoftPublish] = field(default_factory=list)
+    refused: RangeSet = field(default_factory=RangeSet)
+    returned: list[int] = field(default_factory=list)
+    """The queues that something is given back to."""
+
+    def keep(self, *parts: Buffer) -> None:
+        """An operation that has its place in the log."""
+        if self.kept is not None:
+            self.kept += parts
+            self.logged = True
+
+    def publish(self, operation: Publish, index: int) -> None:
+        """A publish whose first message is the batch's message number `index`."""
+        run, queues = read_run(self.data, operation.position), operation.queues
+        refusing = refusals(self.owner, run, queues)
+        if not refusing:
+            self._take(run, queues)
+            return
+        if self.kept is None:
+            self.kept = []
+            if operation.position:
+                self.keep(memoryview(self.data)[: operation.position])
+        for parts in refusing.values():
+            self.refused.update((index + first, index + last) for first, last in parts)
+        for first, last, taking in pieces(run.count, queues, refusing):
+            self._take(run.slice(first, last - first + 1), taking)
+
+    def _take(self, run: Run, queues: tuple[int, ...]) -> None:
+        owner = self.owner
+        first = owner.next_sequence
+        owner.next_sequence += run.count
+        notes = decide(owner, run, queues, first, owner.wall_ms())
+        await_arrival(owner, run, first, queues)
+        if owner.durable and not run.persistent:
+            assert self.kept is not None
+            self.kept += _placeholder(run.count)
+            self.softened.append(SoftPublish(first, queues, _detached(run), notes, self.tried))
+        else:
+            self.keep(*encode_publish(run, queues))
+            owner.annotate(notes)
+
+    def finish(self, front_end: int, number: int, first: int) -> bool:
+        """Put the batch, whose messages are numbered from `first` on, into the next entry; whether
+        anything of it goes there.
+        """
+        owner = self.owner
+        logged = self.kept is None or self.logged
+        if logged:
+            owner.proposal.add_batch(
+                front_end, number, first, [self.data] if self.kept is None else self.kept
+            )
+        for publish in self.softened:
+            # Not before what was taken earlier is committed: order within a queue.
+            owner.after_proposed(publish.enqueuer(owner))
+        for queue in self.returned:
+            owner.reception.await_return(queue)
+        if self.refused:
+            owner.reception.refuse(front_end, number, list(self.refused.ranges()), logged=logged)
+        return logged
+
+
+@dataclass(frozen=True, slots=True)
 class SoftPublish:
     """Transient messages for durable queues, numbered from `first` on."""
 
@@ -100,7 +145,7 @@ class SoftPublish:
     queues: tuple[int, ...]
     run: Run
     notes: Annotations
-    tried: bool = False
+    tried: bool
 
     def enqueuer(self, owner: PartitionOwner) -> Callable[[], None]:
         def enqueue() -> None:
@@ -109,6 +154,7 @@ class SoftPublish:
                 if queue is not None and not (self.tried and queue.state.semantics is Semantics.AT_MOST_ONCE):
                     queue.add_soft(self.first, self.run, self.notes.get(number, {}))
                     owner.mark(number)
+                    owner.arrived(number, self.first, self.first + self.run.count - 1)
 
         return enqueue
 

@@ -8,15 +8,18 @@ That is what makes a forwarded publish neither lost nor doubled by a failover.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from cluster.link_state import Awaiting, Callback, Confirmation, LinkConsumer, OperationBatch, PendingRequest
+from cluster.confirmation import Awaiting, Callback, Confirmation
+from cluster.link_state import LinkConsumer, OperationBatch, PendingRequest
 from cluster.ports import GET_LINK, Delivery, OwnerPort, Ranges
 from node.engine.operation_format import encode_discard, encode_publish, encode_return, encode_settle
 from node.engine.ranges import RangeSet
 from node.frontend.ports import Subscriber
 from node.runs import Run
+
+EMPTY: Final[Mapping[int, Ranges]] = {}
 
 WINDOW_BYTES = 16 * 1024 * 1024
 """Operations that may wait for their commit; beyond it publishers are not read from."""
@@ -61,7 +64,9 @@ class PartitionLink:
         self._requests: dict[int, PendingRequest] = {}
         self._parts: list[bytes | memoryview] = []
         self._parts_bytes = 0
+        self._messages = 0
         self._awaiting: list[Awaiting] = []
+        self._offsets: list[int] = []
         self._settled: dict[int, Ranges] = {}
         self._settled_count = 0
         self._credits: dict[int, LinkConsumer] = {}
@@ -76,13 +81,16 @@ class PartitionLink:
         parts = encode_publish(run, queues)
         self._parts.extend(parts)
         self._parts_bytes += sum(map(len, parts))
+        self._messages += run.count
         if confirmation is not None:
             self._awaiting.append(confirmation)
+            self._offsets.append(self._messages)
         self._mark_dirty(self)
 
     def when_committed(self, callback: Callable[[], None]) -> None:
         """Call back once all operations up to now are committed; call it right after the last of them."""
         self._awaiting.append(Callback(callback))
+        self._offsets.append(self._messages)
 
     @property
     def full(self) -> bool:
@@ -245,10 +253,11 @@ class PartitionLink:
             return
         self._number += 1
         data = b"".join(self._parts)
-        batch = OperationBatch(self._number, data, self.owner is not None, self._awaiting)
+        batch = OperationBatch(self._number, data, self.owner is not None, self._awaiting, self._offsets)
         self.unacknowledged.append(batch)
         self.unacknowledged_bytes += len(data)
-        self._parts, self._parts_bytes, self._awaiting = [], 0, []
+        self._parts, self._parts_bytes, self._messages = [], 0, 0
+        self._awaiting, self._offsets = [], []
         if self.owner is not None:
             self.owner.operations(self._front_end, self._epoch, batch.number, data)
 
@@ -288,11 +297,15 @@ class PartitionLink:
         else:
             self.owner.request(self._front_end, self._epoch, number, request.name, request.arguments)
 
-    def _committed(self, number: int) -> None:
+    def _committed(self, number: int, refused: Mapping[int, Ranges] = EMPTY) -> None:
         unacknowledged = self.unacknowledged
         while unacknowledged and unacknowledged[0].number <= number:
             batch = unacknowledged.popleft()
             self.unacknowledged_bytes -= len(batch.data)
+            messages = refused.get(batch.number)
+            if messages is not None:
+                for one, offset in zip(batch.awaiting, batch.offsets, strict=True):
+                    one.refused(offset, messages)
             for one in batch.awaiting:
                 one.committed()
         if self._waiting and not self.full:
@@ -302,9 +315,9 @@ class PartitionLink:
 
     # -- what the owner says (FrontEndPort) -----------------------------------------------------
 
-    def acknowledged(self, epoch: int, number: int) -> None:
+    def acknowledged(self, epoch: int, number: int, refused: Sequence[tuple[int, Ranges]] = ()) -> None:
         # A commit is a fact in any epoch.
-        self._committed(number)
+        self._committed(number, dict(refused))
 
     def delivered(self, epoch: int, deliveries: list[Delivery]) -> None:
         if epoch != self._epoch:

@@ -145,8 +145,8 @@ class RemoteFrontEnd:
         envelope = _ENVELOPE.pack(TO_FRONT_END, call, self._partition, self._front_end, epoch)
         self._send([envelope, msgpack.packb(arguments), *contents])
 
-    def acknowledged(self, epoch: int, number: int) -> None:
-        self._call(FrontEndCall.ACKNOWLEDGED, epoch, number)
+    def acknowledged(self, epoch: int, number: int, refused: Sequence[tuple[int, Ranges]] = ()) -> None:
+        self._call(FrontEndCall.ACKNOWLEDGED, epoch, [number, refused] if refused else number)
 
     def delivered(self, epoch: int, deliveries: list[Delivery]) -> None:
         plain = [_delivery_to_plain(delivery) for delivery in deliveries]
@@ -172,7 +172,12 @@ def receive_for_front_end(front_end: FrontEndPort, parts: Sequence[bytes]) -> No
     arguments = msgpack.unpackb(parts[1])
     match call:
         case FrontEndCall.ACKNOWLEDGED:
-            front_end.acknowledged(epoch, arguments)
+            if isinstance(arguments, int):
+                front_end.acknowledged(epoch, arguments)
+            else:
+                number, refused = arguments
+                batches = [(batch, [(first, last) for first, last in ranges]) for batch, ranges in refused]
+                front_end.acknowledged(epoch, number, batches)
         case FrontEndCall.DELIVERED:
             pairs = zip(arguments, parts[2:], strict=True)
             front_end.delivered(epoch, [_delivery_from_plain(plain, raw) for plain, raw in pairs])

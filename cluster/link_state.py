@@ -4,39 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
+from cluster.confirmation import Awaiting
 from cluster.ports import ConsumerTerms, Delivery
 from node.frontend.ports import Subscriber
-
-
-class Awaiting(Protocol):
-    """What waits for an operation batch."""
-
-    def committed(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Callback:
-    """Somebody to be told once the batch is committed."""
-
-    committed: Callable[[], None]
-
-
-@dataclass(slots=True)
-class Confirmation:
-    """Publishes of one channel that wait for `waiting` partitions to commit them."""
-
-    subscriber: Subscriber
-    channel: int
-    first: int
-    last: int
-    waiting: int
-
-    def committed(self) -> None:
-        self.waiting -= 1
-        if self.waiting == 0:
-            self.subscriber.confirm(self.channel, self.first, self.last)
 
 
 @dataclass(slots=True)
@@ -74,6 +46,8 @@ class OperationBatch:
     sent: bool
     """Whether it was given to an owner, which may have taken it."""
     awaiting: list[Awaiting] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+    """How many messages stand in the batch up to each of those who wait."""
 
 
 @dataclass(slots=True)

@@ -29,6 +29,7 @@ from cluster.serving import Serving, serve
 from cluster.upkeep import cover
 from node.engine.dispatch import QueueOwner
 from node.engine.entry import encode_entry
+from node.engine.limits import Weights
 from node.engine.operation_format import encode_create_queue, encode_drop_queue, encode_mark
 from node.engine.operations import OWNER
 from node.engine.partition import Applied, PartitionMachine
@@ -55,6 +56,8 @@ class PartitionOwner:
         self.awaiting_marks: set[int] = set()
         self.watched: set[int] = set()
         """Queues for which something is decided about every message that comes in."""
+        self.upcoming: dict[int, Weights] = {}
+        """What queues that may refuse messages have taken and not got yet."""
         self.alarms = Alarms()
         self.disuse = Disuse()
         self.now = 0.0
@@ -105,6 +108,7 @@ class PartitionOwner:
         self._settings = {}
         self.watched.clear()
         self.alarms.clear()
+        self.upcoming.clear()
         self.disuse.clear()
         self.proposal = Proposal()
         self.awaiting_marks.clear()
@@ -147,6 +151,8 @@ class PartitionOwner:
             if queue in self.queues:
                 self.queues[queue].append(first, last)
                 self._serving.mark(queue)
+                if self.upcoming:
+                    self.arrived(queue, first, last)
         for front_end, queue, first, last in applied.returned:
             # What the owner itself returns is ready since it decided so, and may be on its way again.
             if front_end != OWNER:
@@ -229,6 +235,7 @@ class PartitionOwner:
             self._settings.pop(queue, None)
             self.watched.discard(queue)
             self.disuse.forget(queue)
+            self.upcoming.pop(queue, None)
             self.operation(encode_drop_queue(queue))
 
     def _in_use(self, queue: int) -> bool:
@@ -253,6 +260,14 @@ class PartitionOwner:
         """A consumer of the queue waits for a higher mark."""
         self.awaiting_marks.add(queue)
         self._context.owner_dirty(self)
+
+    def arrived(self, queue: int, first: int, last: int) -> None:
+        """Messages that the queue has taken are in it."""
+        upcoming = self.upcoming.get(queue)
+        if upcoming is not None:
+            upcoming.remove(first, last)
+            if not upcoming:
+                del self.upcoming[queue]
 
     def annotate(self, notes: Annotations) -> None:
         """Put decisions about messages of the next entry into it."""

@@ -7,6 +7,7 @@ greets an owner, so that nothing sent before a failover or a lost message is mis
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -88,8 +89,12 @@ class OwnerPort(Protocol):
 class FrontEndPort(Protocol):
     """What an owner says to a front end."""
 
-    def acknowledged(self, epoch: int, number: int) -> None:
-        """All operation batches up to `number` are committed."""
+    def acknowledged(self, epoch: int, number: int, refused: Sequence[tuple[int, Ranges]] = ()) -> None:
+        """All operation batches up to `number` are committed.
+
+        `refused` names, by batch, messages that queues have not taken, counted from 0 within the batch;
+        of batches that were acknowledged before it may name some again.
+        """
 
     def delivered(self, epoch: int, deliveries: list[Delivery]) -> None:
         """Messages for the front end's consumers."""

@@ -12,6 +12,7 @@ from node.engine.operation_format import Buffer, encode_annotate, encode_return
 from node.engine.operations import OWNER, Aspect
 from node.engine.queue import QueueState
 from node.engine.range_map import Span
+from node.engine.refusals import Refusals
 
 SEQUENCES_PER_TERM_BITS: Final = 36
 """Each term numbers from its own base: a number that a soft message of an earlier owner had is
@@ -39,7 +40,8 @@ class FrontEndState:
 
     `next_number` is the operation batch that must come next in this epoch (0: any, it is the
     first); `accepted` the highest that this owner has taken, whether committed or not; `tried` the
-    highest that may have reached an owner before this epoch.
+    highest that may have reached an owner before this epoch; `told` the highest of which the front end
+    knows that it is committed. `refused` has what of batches without a place in the log was refused.
     """
 
     front_end: int
@@ -49,6 +51,8 @@ class FrontEndState:
     next_number: int = 0
     accepted: int = 0
     tried: int = 0
+    told: int = 0
+    refused: Refusals = field(default_factory=Refusals)
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from cluster.proposal import HOLD_S, NO_EPOCH, FrontEndState
 from cluster.serving import Serving, regrant
 from node.engine.consumers import ExclusiveConsumerError
 from node.engine.dispatch import QueueOwner
-from node.engine.operation_format import encode_attach, encode_forget, encode_purge
+from node.engine.operation_format import encode_attach, encode_forget, encode_purge, encode_refuse
 
 if TYPE_CHECKING:
     from cluster.owner import PartitionOwner
@@ -60,10 +60,9 @@ class Reception:
         if not self._owner.active or port is None:
             return
         known = self._front_ends.get(front_end)
-        accepted = 0 if known is None else known.accepted
-        self._front_ends[front_end] = FrontEndState(
-            front_end, epoch, port, consumers, accepted=accepted, tried=tried
-        )
+        state = self._front_ends[front_end] = FrontEndState(front_end, epoch, port, consumers, tried=tried)
+        if known is not None:
+            state.accepted, state.refused = known.accepted, known.refused
         self._detach_all(front_end)
 
     def lost_words(self, front_end: int) -> None:
@@ -147,6 +146,9 @@ class Reception:
         if state.next_number not in (0, number):
             state.port.resync()
             return
+        if state.next_number == 0:
+            # The oldest that the front end does not know to be committed.
+            state.told = number - 1
         state.next_number = number + 1
         known = number <= max(self._owner.machine.number_of(front_end), state.accepted)
         state.accepted = max(state.accepted, number)
@@ -156,8 +158,25 @@ class Reception:
 
     def acknowledge(self, front_end: int, number: int) -> None:
         state = self._front_ends.get(front_end)
-        if state is not None:
+        if state is None:
+            return
+        refused = self._owner.machine.refusals.between(front_end, state.told, number)
+        refused += state.refused.between(front_end, state.told, number)
+        state.told = max(state.told, number)
+        if refused:
+            state.port.acknowledged(state.epoch, number, refused)
+        else:
             state.port.acknowledged(state.epoch, number)
+
+    def refuse(self, front_end: int, number: int, messages: Ranges, *, logged: bool) -> None:
+        """Queues do not take these messages of a batch, counted from 0; the front end hears it with the
+        batch's commit.
+        """
+        state = self._front_ends.get(front_end)
+        if logged:
+            self._owner.proposal.add_decision(encode_refuse(front_end, number, messages))
+        elif state is not None:
+            state.refused.add(front_end, number, messages)
 
     # -- consumers ------------------------------------------------------------------------------
 

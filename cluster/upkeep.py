@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from cluster.decisions import expiry_of
 from node.engine.dispatch import QueueOwner
+from node.engine.limits import enough, surplus
 from node.engine.operation_format import encode_annotate, encode_remove
 from node.engine.operations import Aspect, Reason
 from node.engine.ranges import Range
@@ -35,13 +36,36 @@ def after_serving(owner: PartitionOwner, number: int, queue: QueueOwner) -> None
         owner.alarms.set(number, queue.lifetimes.wake)
     if queue.scheduled:
         owner.alarms.set(number, queue.scheduled.wake)
+    if not queue.blocked:
+        _trim(owner, number, queue)
+
+
+def _trim(owner: PartitionOwner, number: int, queue: QueueOwner) -> None:
+    """A queue that drops what is too much drops it once consumers have had their chance (x-overflow)."""
+    settings = queue.settings
+    if settings.max_length is None and settings.max_length_bytes is None:
+        return
+    messages, octets = surplus(settings, len(queue.ready), queue.ready_octets())
+    durable = []
+    while messages or octets:
+        victims = queue.victims()
+        gone = None if victims is None else enough(queue.sizes(*victims), messages, octets)
+        if gone is None:
+            break
+        durable += queue.take_out(*gone)
+        messages, octets = surplus(settings, len(queue.ready), queue.ready_octets())
+    give_up(owner, number, durable, Reason.MAXLEN)
 
 
 def remove(
     owner: PartitionOwner, number: int, queue: QueueOwner, ranges: Sequence[Range], reason: Reason
 ) -> None:
     """Ready messages leave the queue for good."""
-    durable = [part for one in ranges for part in queue.take_out(*one)]
+    give_up(owner, number, [part for one in ranges for part in queue.take_out(*one)], reason)
+
+
+def give_up(owner: PartitionOwner, number: int, durable: Sequence[Range], reason: Reason) -> None:
+    """Let the log know that messages have left the queue for good."""
     if durable:
         owner.operation(encode_remove(number, reason, durable))
 

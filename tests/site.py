@@ -295,6 +295,9 @@ class Client:
     def delete(self, queue: str, *, if_empty: bool = False) -> None:
         self.call(m.QueueDelete(queue, if_empty=if_empty), m.QueueDeleteOk)
 
+    def bind(self, queue: str, exchange: str, key: str = "") -> None:
+        self.call(m.QueueBind(queue, exchange, key), m.QueueBindOk)
+
     def depth(self, queue: str) -> int:
         """Ready messages."""
         return self.declare(queue, passive=True).message_count

@@ -120,6 +120,11 @@ class Consumers:
         if consumer.sent >= consumer.limit:
             self._leave_line(consumer)
 
+    @property
+    def credit_left(self) -> int:
+        """How many messages consumers would take now."""
+        return sum(each.limit - each.sent for line in self.lines for each in line)
+
     def revoke(self, consumer: Consumer) -> int:
         """Take back the consumer's credit, and return how much that was."""
         revoked = max(0, consumer.limit - consumer.sent)

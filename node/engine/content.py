@@ -13,6 +13,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final
 
+from node.engine.range_map import Span, spans_of
 from node.runs import Run
 from node.wire.amqp091.codec import FRAME
 from node.wire.amqp091.errors import FieldSyntaxError
@@ -61,6 +62,12 @@ def body_size(run: Run) -> int:
     """The octets of the first message's body."""
     size: int = _SIZES.unpack_from(run.raw, run.skip)[1]
     return size
+
+
+def size_spans(run: Run) -> list[Span]:
+    """Spans of messages, counted from 0, whose bodies have as many octets."""
+    sizes = body_sizes(run)
+    return [(0, run.count - 1, body_size(run))] if sizes is None else spans_of(sizes, 0)
 
 
 def headers_in(run: Run) -> Iterator[tuple[int, int, Table]]:

@@ -6,6 +6,7 @@
              [lengths u32 each], raw
     annotate kind u8, queue u64, aspect u8, span count u32, firsts, lasts and values u64 each
     remove   kind u8, queue u64, reason u8, range count u32, firsts and lasts u64 each
+    refuse   kind u8, front end u64, batch number u64, range count u32, firsts and lasts u64 each
     others   kind u8, then: a queue u64 and what its structure says, or a front end u64
 
 All numbers are little-endian. `ranges` is a count u32 and pairs of u64, first and last.
@@ -37,6 +38,7 @@ from node.engine.operations import (
     Publish,
     Purge,
     Reason,
+    Refuse,
     Remove,
     Return,
     Semantics,
@@ -63,6 +65,7 @@ _PAIR = Struct("<BQQ")
 _BYTE = Struct("<BQB")
 _ALONE = Struct("<BQ")
 _COLUMNS = Struct("<BQBI")
+_REFUSE = Struct("<BQQI")
 _IDS = tuple(Struct(f"<{count}Q") for count in range(9))
 
 
@@ -151,9 +154,17 @@ def encode_remove(queue: int, reason: Reason, ranges: Sequence[Range]) -> bytes:
     return _encode_columns(OpKind.REMOVE, queue, reason, ranges)
 
 
+def encode_refuse(front_end: int, number: int, messages: Sequence[Range]) -> bytes:
+    head = _REFUSE.pack(OpKind.REFUSE, front_end, number, len(messages))
+    return b"".join((head, *_columns(messages)))
+
+
 def _encode_columns(kind: OpKind, queue: int, what: int, rows: Sequence[tuple[int, ...]]) -> bytes:
-    columns = (encode_array(array("Q", numbers)) for numbers in zip(*rows, strict=True))
-    return b"".join((_COLUMNS.pack(kind, queue, what, len(rows)), *columns))
+    return b"".join((_COLUMNS.pack(kind, queue, what, len(rows)), *_columns(rows)))
+
+
+def _columns(rows: Sequence[tuple[int, ...]]) -> Iterator[bytes]:
+    return (encode_array(array("Q", numbers)) for numbers in zip(*rows, strict=True))
 
 
 def _encode_ranges(kind: OpKind, queue: int, ranges: Sequence[Range]) -> bytes:
@@ -241,7 +252,7 @@ def _read_publish(data: Buffer, offset: int) -> tuple[Publish, int]:
     end = offset + _PUBLISH.size + 8 * queue_count + exchange_size + key_size + size
     if not flags & _UNIFORM:
         end += 4 * count
-    return Publish(queues, count, offset, flags & _PERSISTENT != 0, flags & _SPECIAL != 0), end
+    return Publish(queues, count, offset, flags & _PERSISTENT != 0, flags & _SPECIAL != 0, end), end
 
 
 def _read_ranges(data: Buffer, offset: int) -> tuple[int, list[Range], int]:
@@ -327,6 +338,13 @@ def _read_remove(data: Buffer, offset: int) -> tuple[Remove, int]:
     return Remove(queue, Reason(reason), _checked(firsts, lasts)), offset
 
 
+def _read_refuse(data: Buffer, offset: int) -> tuple[Refuse, int]:
+    _, front_end, number, count = _REFUSE.unpack_from(data, offset)
+    firsts, offset = decode_array("Q", data, offset + _REFUSE.size, count)
+    lasts, offset = decode_array("Q", data, offset, count)
+    return Refuse(front_end, number, _checked(firsts, lasts)), offset
+
+
 _READERS: Final[dict[int, Callable[[Buffer, int], tuple[Operation, int]]]] = {
     OpKind.PUBLISH: _read_publish,
     OpKind.SETTLE: _read_settle,
@@ -342,4 +360,5 @@ _READERS: Final[dict[int, Callable[[Buffer, int], tuple[Operation, int]]]] = {
     OpKind.FORGET: _read_forget,
     OpKind.ANNOTATE: _read_annotate,
     OpKind.REMOVE: _read_remove,
+    OpKind.REFUSE: _read_refuse,
 }

@@ -30,6 +30,8 @@ class Aspect(IntEnum):
     """When they may be delivered: milliseconds since the epoch."""
     GROUP = 4
     """A digest of the name of the group that they belong to."""
+    SIZE = 6
+    """Octets of the body; only of messages in queues with a limit on them."""
 
 
 class Reason(IntEnum):
@@ -58,11 +60,13 @@ class OpKind(IntEnum):
     FORGET = 12
     ANNOTATE = 13
     REMOVE = 14
+    REFUSE = 16
 
 
 @dataclass(slots=True)
 class Publish:
-    """A run of `count` messages for `queues`; `position` is where `read_run` finds it in the entry.
+    """A run of `count` messages for `queues`; `position` is where `read_run` finds it in the entry,
+    `end` where the operation ends.
 
     `special`: the messages' properties may ask for a decision of the owner (see `node.runs.Run`).
     """
@@ -72,6 +76,7 @@ class Publish:
     position: int
     persistent: bool
     special: bool
+    end: int
 
 
 class Settle(NamedTuple):
@@ -164,6 +169,17 @@ class Remove(NamedTuple):
     ranges: list[Range]
 
 
+class Refuse(NamedTuple):
+    """Queues did not take these messages of a front end's operation batch, counted from 0.
+
+    Kept so that whoever owns the partition when the front end asks again gives the same answer.
+    """
+
+    front_end: int
+    number: int
+    messages: list[Range]
+
+
 Operation = (
     Publish
     | Settle
@@ -178,4 +194,5 @@ Operation = (
     | Forget
     | Annotate
     | Remove
+    | Refuse
 )

@@ -29,12 +29,14 @@ from node.engine.operations import (
     Mark,
     Publish,
     Purge,
+    Refuse,
     Remove,
     Return,
     Settle,
 )
 from node.engine.queue import QueueState
 from node.engine.ranges import Range, RangeSet, decode_array, encode_array
+from node.engine.refusals import Refusals
 
 SNAPSHOT_VERSION: Final = 2
 READABLE_VERSIONS: Final = (1, 2)
@@ -79,7 +81,10 @@ class Applied:
 class PartitionMachine:
     """Queue states by queue id, op batch numbers by front end, and where each message is stored."""
 
-    __slots__ = ("_firsts", "_indexes", "_numbers", "_unpruned", "applied_index", "next_sequence", "queues")
+    __slots__ = (
+        "_firsts", "_indexes", "_numbers", "_unpruned", "applied_index", "next_sequence", "queues",
+        "refusals",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.queues: dict[int, QueueState] = {}
@@ -87,6 +92,7 @@ class PartitionMachine:
         self.applied_index = 0
         # The highest op batch number applied, by front end: a batch that is sent again is dropped.
         self._numbers: dict[int, int] = {}
+        self.refusals = Refusals()
         # One record for each entry with messages: its first sequence number and its log index.
         self._firsts = array("Q")
         self._indexes = array("Q")
@@ -212,8 +218,12 @@ class PartitionMachine:
             for part in operation.ranges:
                 state.remove(*part)
 
+    def _refuse(self, operation: Refuse, front_end: int, applied: Applied) -> None:
+        self.refusals.add(operation.front_end, operation.number, operation.messages)
+
     def _forget(self, operation: Forget, front_end: int, applied: Applied) -> None:
         self._numbers.pop(operation.front_end, None)
+        self.refusals.forget(operation.front_end)
         for state in self.queues.values():
             state.attached.discard(operation.front_end)
 
@@ -332,7 +342,7 @@ class PartitionMachine:
         parts = [head, encode_array(numbers)]
         for queue, state in sorted(self.queues.items()):
             parts += (_QUEUE_ID.pack(queue), state.encode())
-        parts += (encode_array(firsts), encode_array(indexes))
+        parts += (encode_array(firsts), encode_array(indexes), self.refusals.encode())
         return b"".join(parts)
 
     def restore(self, data: bytes) -> None:
@@ -352,13 +362,16 @@ class PartitionMachine:
                 queues[queue], offset = QueueState.decode(data, offset + _QUEUE_ID.size, version)
             firsts, offset = decode_array("Q", data, offset, records)
             indexes, offset = decode_array("Q", data, offset, records)
+            refusals = Refusals()
+            if version > 1:
+                refusals, offset = Refusals.decode(data, offset)
         except (ValueError, StructError) as error:
             raise SnapshotFormatError(f"malformed snapshot of {len(data)} octets") from error
         if offset != len(data):
             raise SnapshotFormatError(f"snapshot has {len(data) - offset} octets too many")
         self.applied_index, self.next_sequence = applied_index, next_sequence
         self._numbers = dict(zip(numbers[::2], numbers[1::2], strict=True))
-        self.queues = queues
+        self.queues, self.refusals = queues, refusals
         self._firsts, self._indexes, self._unpruned = firsts, indexes, 0
 
     def digest(self) -> bytes:
@@ -379,4 +392,5 @@ _APPLIERS: Final[dict[type, Callable[[PartitionMachine, Any, int, Applied], None
     Forget: PartitionMachine._forget,
     Annotate: PartitionMachine._annotate,
     Remove: PartitionMachine._remove,
+    Refuse: PartitionMachine._refuse,
 }

@@ -28,6 +28,7 @@ from node.engine.by_group import ReadyByGroup
 from node.engine.by_priority import ReadyByPriority
 from node.engine.grants import Settled
 from node.engine.lifetimes import Lifetimes
+from node.engine.limits import Weights
 from node.engine.operations import OWNER, Aspect, Semantics
 from node.engine.queue import QueueState
 from node.engine.range_map import RangeMap, Span
@@ -52,22 +53,8 @@ class Places:
     """
 
     __slots__ = (
-        "_inherited",
-        "_rests",
-        "annotations",
-        "awaited",
-        "granted",
-        "groups",
-        "held",
-        "leases",
-        "lifetimes",
-        "ready",
-        "redelivered",
-        "scheduled",
-        "settings",
-        "soft",
-        "state",
-        "tally",
+        "_inherited", "_rests", "annotations", "awaited", "granted", "groups", "held", "leases", "lifetimes",
+        "ready", "redelivered", "scheduled", "settings", "soft", "state", "tally", "weights",
     )  # fmt: skip
 
     def __init__(self, state: QueueState, settings: QueueSettings, now: int) -> None:
@@ -86,6 +73,7 @@ class Places:
         self.leases: dict[int, RangeSet] = {}
         self.redelivered = state.returned.copy()
         self.lifetimes: Lifetimes | None = None
+        self.weights = Weights() if settings.max_length_bytes is not None else None
         self.tally = Tally()
         # The newest message that was ever given out.
         self.granted = 0
@@ -106,6 +94,10 @@ class Places:
         for front_end, lease in self.leases.items():
             for part in lease.ranges():
                 self.bind_groups(front_end, *part)
+        if settings.max_length_bytes is not None and self.weights is None:
+            self.weights = Weights()
+            for span in self.annotations.logged(Aspect.SIZE).all():
+                self.note_size(*span)
 
     @property
     def scheduled_count(self) -> int:
@@ -143,12 +135,20 @@ class Places:
         if expiries is not None:
             for span in expiries.spans(first, last):
                 self.note_expiry(*span)
+        sizes = self.state.annotations.get(Aspect.SIZE)
+        for span in sizes.spans(first, last) if sizes is not None else ():
+            self.note_size(*span)
 
     def note_expiry(self, first: int, last: int, expiry: int) -> None:
         """The messages are to go at a time: milliseconds since the epoch, or `lifetimes.AT_ONCE`."""
         if self.lifetimes is None:
             self.lifetimes = Lifetimes()
         self.lifetimes.add(first, last, expiry)
+
+    def note_size(self, first: int, last: int, octets: int) -> None:
+        """The messages' bodies have so many octets each."""
+        if self.weights is not None:
+            self.weights.add(first, last, octets)
 
     def add_soft(self, first: int, run: Run, notes: Mapping[Aspect, Sequence[Span]] = NOTHING) -> None:
         """Messages that are in no log are ready. Their numbers come from the partition's sequence.
@@ -163,6 +163,8 @@ class Places:
         self._place(first, first + run.count - 1)
         for span in notes.get(Aspect.EXPIRY, ()):
             self.note_expiry(*span)
+        for span in notes.get(Aspect.SIZE, ()):
+            self.note_size(*span)
 
     # -- delays ---------------------------------------------------------------------------------
 
@@ -272,6 +274,8 @@ class Places:
             self.redelivered.remove(first, last)
         if self.lifetimes is not None:
             self.lifetimes.remove(first, last)
+        if self.weights is not None:
+            self.weights.remove(first, last)
         if count == last - first + 1 and not self.soft:
             return Settled(count, [(first, last)])
         if count != last - first + 1:
@@ -360,7 +364,22 @@ class Places:
         self.soft.remove(first, last)
         if self.lifetimes is not None:
             self.lifetimes.remove(first, last)
+        if self.weights is not None:
+            self.weights.remove(first, last)
         return self.state.alive.intersection(first, last)
+
+    def ready_octets(self) -> int:
+        """Octets of the bodies of ready messages; 0 unless the queue has a limit on them."""
+        if self.weights is None:
+            return 0
+        others = [part for place in (self.held, *self.leases.values()) for part in place.ranges()]
+        if self.scheduled:
+            others += self.scheduled.intersection(0, NEVER)
+        return self.weights.octets - sum(self.weights.weigh(*part) for part in others)
+
+    def sizes(self, first: int, last: int) -> list[Span]:
+        """The range as spans of bodies of equal size; of size 0 unless the queue has a limit on them."""
+        return [(first, last, 0)] if self.weights is None else self.weights.cover(first, last)
 
     def victims(self) -> Range | None:
         """What a limit on the queue's length discards next: of the lowest priority (A20), the oldest."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from tests.site import Client
+import pytest
+
+from tests.site import Client, Site
 
 KINDS: dict[str, dict[str, Any]] = {
     "replicated": {},
@@ -18,3 +21,14 @@ def declare(client: Client, kind: str, **arguments: Any) -> str:
     """Declares a queue of a kind; returns its name."""
     name = "" if kind == "exclusive" else "q"
     return str(client.declare(name, **KINDS[kind], **arguments).queue)
+
+
+@pytest.fixture
+def client() -> Client:
+    return Site("n1").client("n1")
+
+
+@pytest.fixture(params=KINDS)
+def declared(request: pytest.FixtureRequest, client: Client) -> Any:
+    """Declares a queue of some kind; returns its name."""
+    return partial(declare, client, request.param)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from cluster.ports import ConsumerTerms, Delivery, Ranges
@@ -50,8 +51,8 @@ class RecordedFrontEnd:
     def named(self, name: str) -> list[tuple[Any, ...]]:
         return [call[1:] for call in self.calls if call[0] == name]
 
-    def acknowledged(self, epoch: int, number: int) -> None:
-        self.calls.append(("acknowledged", epoch, number))
+    def acknowledged(self, epoch: int, number: int, refused: Sequence[tuple[int, Ranges]] = ()) -> None:
+        self.calls.append(("acknowledged", epoch, number, *([list(refused)] if refused else [])))
 
     def delivered(self, epoch: int, deliveries: list[Delivery]) -> None:
         self.calls.append(("delivered", epoch, deliveries))

@@ -6,27 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.site import ChannelClosedError, Client, Site
+from tests.cluster.kinds import client, declared
+from tests.site import ChannelClosedError, Client
 
-KINDS: dict[str, dict[str, Any]] = {
-    "replicated": {},
-    "classic": {"queue_type": "classic"},
-    "transient": {"durable": False},
-    "exclusive": {"exclusive": True},
-}
-
-
-@pytest.fixture
-def client() -> Client:
-    return Site("n1").client("n1")
-
-
-@pytest.fixture(params=KINDS)
-def declared(request: pytest.FixtureRequest, client: Client) -> Any:
-    """Declares a queue of some kind; returns its name."""
-    kind = KINDS[request.param]
-    name = "" if request.param == "exclusive" else "q"
-    return lambda **arguments: client.declare(name, **kind, **arguments).queue
+__all__ = ["client", "declared"]
 
 
 @pytest.mark.requirement("A24", "D5")

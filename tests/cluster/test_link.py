@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cluster.confirmation import Confirmation
 from cluster.link import SETTLED_AT_ONCE, UNREACHABLE, WINDOW_BYTES, PartitionLink
 from cluster.link_protocol import (
     RemoteFrontEnd,
@@ -14,7 +15,7 @@ from cluster.link_protocol import (
     receive_for_front_end,
     receive_for_owner,
 )
-from cluster.link_state import Confirmation, LinkConsumer
+from cluster.link_state import LinkConsumer
 from cluster.ports import GET_LINK, Delivery
 from node.engine.operation_format import read_operations
 from node.engine.operations import Publish, Settle
@@ -83,6 +84,24 @@ def test_a_confirm_waits_for_every_partition() -> None:
     assert one.session.confirmed == []
     other.link.acknowledged(other.epoch, 1)
     assert one.session.confirmed == [(3, 7, 9)]
+
+
+@pytest.mark.requirement("A24", "A23")
+def test_what_queues_refuse_is_refused_and_the_rest_is_confirmed() -> None:
+    linked, other = Linked(), Linked()
+    wide = Confirmation(linked.session, 1, 21, 24, 2)
+    linked.link.publish(run_of(3), [QUEUE], None)
+    linked.link.publish(run_of(5), [QUEUE], Confirmation(linked.session, 1, 11, 15, 1))
+    linked.link.publish(run_of(4), [QUEUE], wide)
+    linked.link.flush()
+    other.link.publish(run_of(4), [QUEUE], wide)
+    other.link.flush()
+    linked.link.acknowledged(linked.epoch, 1, [(1, [(0, 3), (5, 6), (11, 11)])])
+    assert linked.session.rejected == [(1, 11, 11), (1, 13, 14)]
+    assert linked.session.confirmed == [(1, 12, 12), (1, 15, 15)]
+    other.link.acknowledged(other.epoch, 1, [(1, [(0, 0)])])
+    assert linked.session.rejected[2:] == [(1, 21, 21), (1, 24, 24)]
+    assert linked.session.confirmed[2:] == [(1, 22, 23)]
 
 
 def test_a_new_owner_gets_what_is_not_committed_in_order_and_before_the_leases() -> None:
@@ -284,6 +303,7 @@ def test_calls_survive_the_way_between_nodes() -> None:
     far_link, answers = RecordedFrontEnd(), []
     port = RemoteFrontEnd(4, 77, answers.append)
     port.acknowledged(3, 9)
+    port.acknowledged(3, 10, [(9, [(0, 1), (4, 4)]), (10, [(2, 2)])])
     port.delivered(
         3, [Delivery(CONSUMER, QUEUE, 7, True, run_of(2)), Delivery(17, QUEUE, 9, False, run_of(1))]
     )
@@ -292,7 +312,7 @@ def test_calls_survive_the_way_between_nodes() -> None:
     port.resync()
     for parts in answers:
         receive_for_front_end(far_link, [bytes(part) for part in parts])
-    assert far_link.named("acknowledged") == [(3, 9)]
+    assert far_link.named("acknowledged") == [(3, 9), (3, 10, [(9, [(0, 1), (4, 4)]), (10, [(2, 2)])])]
     ((_, deliveries),) = far_link.named("delivered")
     assert [(one.consumer, one.first, one.redelivered, one.run.count) for one in deliveries] == [
         (CONSUMER, 7, True, 2),

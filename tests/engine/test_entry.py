@@ -22,6 +22,7 @@ from node.engine.operation_format import (
     encode_mark,
     encode_publish,
     encode_purge,
+    encode_refuse,
     encode_remove,
     encode_return,
     encode_settle,
@@ -44,6 +45,7 @@ from node.engine.operations import (
     Publish,
     Purge,
     Reason,
+    Refuse,
     Remove,
     Return,
     Semantics,
@@ -65,6 +67,7 @@ ENCODED_BY_TYPE = {
     CreateQueue: lambda op: encode_create_queue(*op),
     DropQueue: lambda op: encode_drop_queue(*op),
     Forget: lambda op: encode_forget(*op),
+    Refuse: lambda op: encode_refuse(*op),
     Remove: lambda op: encode_remove(*op),
     Annotate: lambda op: encode_annotate(*op[:2], list(zip(*op[2:], strict=True))),
 }
@@ -90,6 +93,7 @@ OPERATIONS = st.one_of(
     st.builds(DropQueue, U64),
     st.builds(Forget, U64),
     st.builds(Remove, U64, st.sampled_from(Reason), RANGES),
+    st.builds(Refuse, U64, U64, RANGES),
     st.builds(
         lambda queue, aspect, spans: Annotate(
             queue, aspect, *(array("Q", [span[i] for span in spans]) for i in range(3))
@@ -251,7 +255,7 @@ def test_kinds_in_journals_keep_their_numbers() -> None:
     assert {kind.name: kind.value for kind in OpKind} == {
         "PUBLISH": 1, "SETTLE": 2, "RETURN": 3, "RETURN_FAILED": 4, "DISCARD": 5, "PURGE": 6, "MARK": 7,
         "ATTACH": 8, "DETACH": 9, "CREATE_QUEUE": 10, "DROP_QUEUE": 11, "FORGET": 12, "ANNOTATE": 13,
-        "REMOVE": 14,
+        "REMOVE": 14, "REFUSE": 16,
     }  # fmt: skip
 
 

@@ -24,6 +24,7 @@ from node.engine.operation_format import (
     encode_mark,
     encode_publish,
     encode_purge,
+    encode_refuse,
     encode_remove,
     encode_return,
     encode_settle,
@@ -213,6 +214,15 @@ class PartitionAgainstModel(RuleBasedStateMachine):
             "forget": encode_forget(7),
         }
         self.apply(one_batch([encoded[step]]))
+
+    @rule(front_end=st.sampled_from((5, 6)), first=st.integers(0, 3), size=st.integers(0, 2))
+    def refuse(self, front_end: int, first: int, size: int) -> None:
+        number = self.number[front_end]
+        if number:
+            messages = [(first, first + size)]
+            self.apply(one_batch([encode_refuse(front_end, number, messages)]))
+            assert self.machine.refusals.between(front_end, number - 1, number) == [(number, messages)]
+            assert self.machine.refusals.between(front_end, number, number + 9) == []
 
     @rule()
     def snapshot_and_restore(self) -> None:

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
+from cluster.confirmation import Confirmation
 from cluster.link import PartitionLink
-from cluster.link_state import Confirmation, LinkConsumer
+from cluster.link_state import LinkConsumer
 from cluster.ports import FIRST_CONSUMER, Delivery
 from node.engine.errors import Refusal
 from node.engine.operations import Semantics

@@ -9,9 +9,10 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
+from cluster.confirmation import Confirmation
 from cluster.definitions import QueueDefinition
 from cluster.link import PartitionLink
-from cluster.link_state import Confirmation, LinkConsumer
+from cluster.link_state import LinkConsumer
 from cluster.ports import Delivery
 from node.runs import Run
 from tests.simulation.history import History, Outcome, QueueTerms, Receipt
