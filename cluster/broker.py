@@ -274,7 +274,7 @@ class Broker:
             owner.apply(index, data, self.now)
             log = self._transient[owner.partition]
             if log.collection_due:
-                log.collect(owner.machine.live_indexes())
+                log.collect(owner.machine.live_indexes(), owner.machine.applied_index)
 
     # -- groups ---------------------------------------------------------------------------------
 

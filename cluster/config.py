@@ -20,6 +20,7 @@ from cluster.settings import (
     ConfigError,
     Founder,
     PathField,
+    ResourceAlarms,
     Section,
     Strangers,
     TlsSettings,
@@ -180,6 +181,7 @@ class ClusterConfig(Section):
         description="Users who may only log in from the node's own machine.",
     )
     limits: Limits = Limits()
+    alarms: ResourceAlarms = ResourceAlarms()
     strangers: Strangers = Strangers()
     replication: Replication = Replication()
     journal: JournalSettings = JournalSettings()

@@ -44,6 +44,12 @@ class Partitions(Observer):
             self._broker.open_group(partition.id, members, partition.replicas, replica)
         self._broker.wanted()
 
+    def reclaim(self) -> None:
+        """Drop entries in memory that hold nothing alive: otherwise that is done once in a while."""
+        for partition, log in self.transient.items():
+            machine = self.owners[partition].machine
+            log.collect(machine.live_indexes(), machine.applied_index)
+
     def _open_transient(self, partition: PartitionDefinition) -> None:
         log = self.transient[partition.id] = TransientLog()
         owner = self.owners[partition.id] = PartitionOwner(partition.id, self._broker, log, durable=False)

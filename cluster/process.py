@@ -21,13 +21,14 @@ from cluster.awaiting import answered
 from cluster.broker import Broker, BrokerConfig
 from cluster.catalog import Answer
 from cluster.certificates import Certificates
+from cluster.client_limits import connection_limits, gate
 from cluster.config import NodeConfig
 from cluster.data_directory import DataDirectory
 from cluster.entrance import Entrance
 from cluster.front_end import FrontEnd
 from cluster.hashing import HashingThreads
 from cluster.http import HttpServer
-from cluster.identity import server_properties, version
+from cluster.identity import version
 from cluster.inquiry import TAG as INQUIRY_TAG
 from cluster.inquiry import Inquiry
 from cluster.local_queues import LocalQueues
@@ -35,13 +36,14 @@ from cluster.logs import EventLog, start_logging
 from cluster.management.api import management_of
 from cluster.management.node_report import NodeReport
 from cluster.settings import ConfigError
+from cluster.shortages import TAG as SHORTAGE_TAG
+from cluster.shortages import Shortages
 from cluster.status import NodeStatus
 from cluster.time_slice import ask_for_time_slice
 from cluster.usage import TAG as USAGE_TAG
 from cluster.usage import Usage
-from node.frontend.gate import Gate, GateLimits
+from cluster.watermarks import Watermarks
 from node.frontend.listener import Listener
-from node.wire.amqp091.limits import ConnectionLimits
 from replication.journal import DirectoryFiles, Journal, JournalConfig, JournalWriter
 from replication.raft import Entry, RaftConfig
 from replication.transport import PeerTransport, TransportConfig
@@ -135,9 +137,11 @@ class NodeProcess:
             self.broker, self.local_queues, self.access, entrance, config.cluster.default_queue_type
         )
         self.listener = Listener(
-            self.front_end, self._connection_limits(), self._gate(), self.log, self.clock, self.wanted
+            self.front_end, connection_limits(config), gate(config), self.log, self.clock, self.wanted
         )
         self.certificates = None if config.tls is None else Certificates(config.tls)
+        self.shortages = Shortages(config.name, self._send, lambda: self.broker.connected, self._held_back)
+        self.watermarks = Watermarks(config.cluster.alarms, config.data_dir, self.broker.partitions.reclaim)
         self.inquiry = Inquiry(config.name, self._send, lambda: self.broker.connected)
         self.status = NodeStatus(self)
         self.report = NodeReport(self)
@@ -200,35 +204,6 @@ class NodeProcess:
         broker.on_rebuilding = self._begin_rebuilding
         return broker
 
-    def _gate(self) -> Gate:
-        strangers = self.config.cluster.strangers
-        return Gate(
-            GateLimits(
-                sockets=self.config.cluster.limits.connections + strangers.connections,
-                strangers=strangers.connections,
-                strangers_per_address=strangers.connections_per_address,
-                failures=strangers.failures,
-                window=strangers.window_s,
-                block=strangers.block_s,
-            )
-        )
-
-    def _connection_limits(self) -> ConnectionLimits:
-        limits = self.config.cluster.limits
-        return ConnectionLimits(
-            channel_max=limits.channels,
-            frame_max=limits.frame_max_bytes,
-            heartbeat=limits.heartbeat_s,
-            handshake_timeout=limits.handshake_timeout_s,
-            negotiation_pause=self.config.cluster.strangers.pause_s,
-            message_size=limits.message_max_bytes,
-            transaction_bytes=limits.transaction_bytes,
-            transaction_operations=limits.transaction_operations,
-            server_properties=server_properties(
-                self.config.cluster.server_product, self.config.cluster.name, self.config.name
-            ),
-        )
-
     def _rewrite(self, partition: int, entry: Entry) -> bytes | None:
         return self.broker.rewrite(partition, entry)
 
@@ -242,6 +217,8 @@ class NodeProcess:
             self.inquiry.receive(peer, parts)
         elif parts[0] == USAGE_TAG:
             self.usage.receive(peer, parts)
+        elif parts[0] == SHORTAGE_TAG:
+            self.shortages.receive(peer, parts)
         else:
             self.broker.receive(peer, parts, self.clock())
 
@@ -345,11 +322,17 @@ class NodeProcess:
             self._next_collection = now + COLLECT_INTERVAL_S
             self.journal.collect(COLLECT_BYTES)
             self._end_rebuilding()
+            self.shortages.noticed(self.watermarks.crossed(), now)
         if self.certificates is not None and now >= self._next_look:
             self._next_look = now + CERTIFICATES_INTERVAL_S
             if self.certificates.changed:
                 self.reload()
         self._timer = self.loop.call_later(TICK_S, self._tick)
+
+    def _held_back(self, reason: str | None) -> None:
+        """Hold publishers back, or let them go on."""
+        self.log.warning("resource_alarm", reason=reason, nodes=self.shortages.plain())
+        self.listener.alarm(reason)
 
     def reload(self) -> None:
         """Read the certificate's files again; connections that are there keep theirs."""

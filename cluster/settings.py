@@ -152,3 +152,29 @@ def read_secret(path: Path, what: str) -> str:
     if not lines or not lines[0]:
         raise ConfigError(f"{path}: the first line must be the {what}")
     return lines[0]
+
+
+class ResourceAlarms(Section):
+    """When publishers are held back: while any node of the cluster is short of memory or disk, clients that
+    publish are not read from, and are told so (`connection.blocked`). Consumers are not disturbed.
+    """
+
+    memory_high_watermark: float = Field(
+        default=0.6,
+        gt=0,
+        le=1,
+        description="Share of the machine's memory (in a container, of what that may have) that a node may "
+        "take before its alarm goes off.",
+    )
+    memory_high_watermark_bytes: int = Field(
+        default=0,
+        ge=0,
+        le=1 << 50,
+        description="The same in octets, which counts instead of the share if it is not 0.",
+    )
+    disk_free_limit_bytes: int = Field(
+        default=256 * 1024 * 1024,
+        ge=0,
+        le=1 << 60,
+        description="Octets that must be free where the data directory is.",
+    )

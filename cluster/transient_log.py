@@ -29,11 +29,11 @@ class TransientLog:
     def collection_due(self) -> bool:
         return self._until_collection <= 0
 
-    def collect(self, live: Iterable[tuple[int, int]]) -> None:
-        """Drop every entry outside the closed index ranges `live`."""
+    def collect(self, live: Iterable[tuple[int, int]], applied: int) -> None:
+        """Drop every entry up to index `applied` that is in none of the closed index ranges `live`."""
         entries = self._entries
         kept: dict[int, bytes] = {}
-        for low, high in live:
+        for low, high in (*live, (applied + 1, self.last_index)):
             if high - low + 1 > len(entries):
                 kept.update((index, data) for index, data in entries.items() if low <= index <= high)
             else:

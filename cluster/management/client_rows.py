@@ -166,6 +166,8 @@ def _unconfirmed(channel: Channel) -> int:
 
 def _state(client: Client) -> str:
     connection: Connection = client.session.connection
+    if connection.blocked:
+        return "blocked"
     if client.session.held_back:
         return "flow"
     return _STATES.get(connection.state, "starting")

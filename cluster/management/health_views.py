@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from cluster.management import survey
+from cluster.management import node_report, survey
 from cluster.management.answers import Status
 from cluster.management.call import Call
 from cluster.management.errors import bad_request, no_such_object
@@ -28,13 +28,20 @@ def _failed(reason: str, **more: Any) -> Status:
 @endpoints.on("GET", "/health/checks/alarms")
 async def check_alarms(services: Services, call: Call) -> Any:
     """Whether any node is short of memory or disk."""
-    return OK
+    short = {name: facts["short_of"] for name, facts in (await survey.nodes(services.inquiry)).items()}
+    return _alarms(short)
 
 
 @endpoints.on("GET", "/health/checks/local-alarms")
 async def check_local_alarms(services: Services, call: Call) -> Any:
     """Whether this node is short of memory or disk."""
-    return OK
+    facts = await services.inquiry.ask(services.node, node_report.NODE)
+    return _alarms({services.node: facts["short_of"]})
+
+
+def _alarms(short: dict[str, list[str]]) -> Any:
+    found = [{"node": node, "resource": one} for node, ones in sorted(short.items()) for one in ones]
+    return _failed("There are alarms in effect in the cluster", alarms=found) if found else OK
 
 
 @endpoints.on("GET", "/health/checks/virtual-hosts")

@@ -11,6 +11,10 @@ from typing import Final
 
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _PROC: Final = Path("/proc/self")
+_CGROUP_LIMITS: Final = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
 
 
 def memory_used() -> int:
@@ -22,8 +26,14 @@ def memory_used() -> int:
 
 
 def memory_total() -> int:
-    """Octets of memory of the machine."""
-    return os.sysconf("SC_PHYS_PAGES") * PAGE
+    """Octets of memory of the machine, or of the container if that may have less."""
+    total = os.sysconf("SC_PHYS_PAGES") * PAGE
+    for file in _CGROUP_LIMITS:
+        try:
+            total = min(total, int(file.read_text(encoding="ascii")))
+        except (OSError, ValueError):
+            continue
+    return total
 
 
 def descriptors_used() -> int:

@@ -12,6 +12,7 @@ from cluster.management.node_report import CHURN_NAMES
 from cluster.management.rates import with_rates
 from cluster.management.routing import Audience, Endpoints
 from cluster.management.services import Services
+from cluster.shortages import DISK, MEMORY
 from node.engine.exchange import ExchangeKind
 
 endpoints = Endpoints()
@@ -41,7 +42,7 @@ async def show_memory(services: Services, call: Call) -> dict[str, Any]:
 
 _PLAIN_FACTS: Final = (
     "os_pid", "uptime", "processors", "mem_used", "mem_limit", "fd_used", "fd_total", "sockets_used",
-    "sockets_total", "proc_used", "disk_free", "db_dir", "journal_bytes",
+    "sockets_total", "proc_used", "disk_free", "disk_free_limit", "db_dir", "journal_bytes",
 )  # fmt: skip
 
 
@@ -52,10 +53,9 @@ def _node_row(services: Services, node: str, facts: dict[str, Any] | None) -> di
     return {
         **row,
         **{name: facts[name] for name in _PLAIN_FACTS},
-        "mem_alarm": False,
+        "mem_alarm": MEMORY in facts["short_of"],
         "mem_calculation_strategy": "rss",
-        "disk_free_limit": 0,
-        "disk_free_alarm": False,
+        "disk_free_alarm": DISK in facts["short_of"],
         "rates_mode": "basic",
         "being_drained": False,
         "ready": not facts["reasons"],

@@ -57,6 +57,7 @@ class Listener:
         self._wanted = wanted
         self._dirty: dict[int, Client] = {}
         self._server: asyncio.Server | None = None
+        self.alarm_reason: str | None = None
         self._tls: TlsPort | None = None
         self._last_client = 0
 
@@ -108,6 +109,12 @@ class Listener:
             self.log.info("tls_handshake_failed", remote=address, reason=reason)
             self.failed(address)
 
+    def alarm(self, reason: str | None) -> None:
+        """Hold back who publishes, on all connections and those to come; None: let them go on."""
+        self.alarm_reason = reason
+        for client in list(self.clients.values()):
+            client.session.alarm(reason)
+
     def opened(self, client: Client) -> None:
         self.accepted += 1
         self.clients[client.number] = client
@@ -155,6 +162,8 @@ class Client(asyncio.Protocol):
         self._closing = False
         self._full = False
         self.session = Session(listener.port, self, limits, listener.clock)
+        if listener.alarm_reason is not None:
+            self.session.alarm(listener.alarm_reason)
 
     # -- asyncio.Protocol -----------------------------------------------------------------------
 

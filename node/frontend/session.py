@@ -106,7 +106,7 @@ class Session:
     @property
     def held_back(self) -> bool:
         """Whether the client is not read from because it publishes faster than can be taken."""
-        return self._blocked
+        return self._blocked or bool(self._held)
 
     # -- input ----------------------------------------------------------------------------------
 

@@ -1,0 +1,59 @@
+"""Publishers are held back while a node is short of memory or disk, and go on when it is not."""
+
+from __future__ import annotations
+
+import pytest
+from pika import spec
+
+from tests.conformance.raw import RawClient, publish
+from tests.processes.management_client import Management
+from tests.processes.nodes import Cluster, until
+
+MIB = 1 << 20
+
+
+@pytest.mark.requirement("F6", "A23")
+@pytest.mark.settings({"alarms": {"disk_free_limit_bytes": 1 << 60}})
+def test_publishers_wait_while_a_disk_is_low_and_consumers_do_not(own_cluster: Cluster) -> None:
+    publisher, consumer = (RawClient(node.amqp).open(1, 2) for node in own_cluster.nodes[:2])
+    consumer.declare(1, "q")
+    publisher.send(publish(1, "q", b"first"))
+    assert publisher.method(spec.Connection.Blocked, 0).reason == "low on disk"
+    publisher.send(publish(1, "q", b"second"), publish(1, "q", b"third"))
+    until(lambda: consumer.depth(1, "q") == 1, "the first message is taken")
+    publisher.ask(2, spec.Basic.Qos(), spec.Basic.QosOk)
+    publisher.send((2, spec.Basic.Get(queue="q", no_ack=True)))
+    assert publisher.method(spec.Basic.GetOk, 2).message_count == 0, "the others wait"
+    assert publisher.content(2)[1] == b"first"
+    api = Management(own_cluster[2])
+    for check in ("alarms", "local-alarms"):
+        assert api.call("GET", f"/health/checks/{check}").status == 503
+    assert api.get("nodes", "n1")["disk_free_alarm"] is True
+    publisher.close()
+    consumer.close()
+
+
+@pytest.mark.requirement("F6", "A23")
+@pytest.mark.settings({"alarms": {"memory_high_watermark_bytes": 200 * MIB}})
+def test_publishers_go_on_once_there_is_memory_again(own_cluster: Cluster) -> None:
+    publisher, consumer = (RawClient(node.amqp).open(1) for node in own_cluster.nodes[:2])
+    consumer.declare(1, "q")
+    publisher.ask(1, spec.Confirm.Select(), spec.Confirm.SelectOk)
+    sent = 0
+    blocked: spec.Connection.Blocked | None = None
+    while blocked is None:
+        assert sent < 500, "more memory than any alarm should allow"
+        # Each waits for its confirm, so that the node has read all that was sent when the alarm goes off.
+        publisher.send(publish(1, "q", bytes(MIB)))
+        sent += 1
+        blocked = next(
+            (one.method for one in publisher.until(spec.Basic.Ack, 1) if one.channel_number == 0), None
+        )
+    assert blocked.reason == "low on memory"
+    publisher.send(publish(1, "q", b"last"))
+    consumer.ask(1, spec.Queue.Purge(queue="q"), spec.Queue.PurgeOk)
+    publisher.method(spec.Connection.Unblocked, 0)
+    publisher.method(spec.Basic.Ack, 1)
+    assert consumer.get(1, "q")[1] == b"last"
+    publisher.close()
+    consumer.close()
