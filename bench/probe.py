@@ -20,15 +20,20 @@ TRY_SECONDS = 1.0
 """How long one connection may take; a node that is stopped accepts and then says nothing."""
 
 
-def connect(address: Address) -> pika.BlockingConnection:
+SET_UP_S = 120.0
+"""How long one answer may take where a thousand things are being declared."""
+
+
+def connect(address: Address, patience: float = TRY_SECONDS) -> pika.BlockingConnection:
+    """`patience`: seconds to wait for the broker to answer anything."""
     return pika.BlockingConnection(
         pika.ConnectionParameters(
             address.host,
             address.port,
             heartbeat=0,
             connection_attempts=1,
-            socket_timeout=TRY_SECONDS,
-            stack_timeout=TRY_SECONDS,
+            socket_timeout=patience,
+            stack_timeout=patience,
         )
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
+from bench.breadth import fan_out, idle_connections, many_queues, priority, round_trips, topic
 from bench.measures import (
     Place,
     Samples,
@@ -134,5 +135,32 @@ ROWS: tuple[Row, ...] = (
         (Figure("SIGKILL of all, full queue: start to first delivery", "seconds", "s", Goal.AT_MOST, 3),),
         restart,
         fresh=True,
+    ),
+    Row("fan-10", (rate("one publish to 10 replicated queues", 1),), lambda stage: fan_out(stage, 10)),
+    Row("fan-100", (rate("one publish to 100 replicated queues", 1),), lambda stage: fan_out(stage, 100)),
+    Row("topic", (rate("topic exchange with 10,000 bindings", 1),), topic),
+    Row("priority", (rate("priority queue (replicated; RabbitMQ: not)", 1),), priority),
+    Row(
+        "queues",
+        (
+            Figure("declaring each of 10,000 replicated queues", "each_ms", "ms", Goal.TIMES_PEER_OR_LESS, 1),
+            Figure("its memory on all nodes", "bytes", "B", Goal.TIMES_PEER_OR_LESS, 1),
+        ),
+        many_queues,
+        fresh=True,
+    ),
+    Row(
+        "connections",
+        (Figure("memory of each of 5,000 idle connections", "bytes", "B", Goal.TIMES_PEER_OR_LESS, 1),),
+        idle_connections,
+        fresh=True,
+    ),
+    Row(
+        "requests",
+        (
+            Figure("request and direct reply over two nodes: p50", "p50", "ms", Goal.TIMES_PEER_OR_LESS, 1),
+            Figure("the same: p99", "p99", "ms", Goal.TIMES_PEER_OR_LESS, 1),
+        ),
+        round_trips,
     ),
 )
