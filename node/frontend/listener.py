@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final, Protocol, cast
@@ -20,6 +21,9 @@ WRITE_HIGH_WATER: Final = 512 * 1024
 """Octets waiting in a socket's buffer from which on its consumers get no more credit."""
 
 WRITE_LOW_WATER: Final = 64 * 1024
+
+TICKS_A_ROUND: Final = 10
+"""Ticks in which every session's timers are looked at once."""
 
 End = tuple[str, int]
 """A host's address and a port."""
@@ -56,6 +60,8 @@ class Listener:
         self.past_channels = 0
         self._wanted = wanted
         self._dirty: dict[int, Client] = {}
+        self._ticking: deque[Client] = deque()
+        self._ticked = 0
         self._server: asyncio.Server | None = None
         self.alarm_reason: str | None = None
         self._tls: TlsPort | None = None
@@ -132,9 +138,12 @@ class Listener:
         self._dirty[client.number] = client
 
     def tick(self) -> None:
-        """Timers of all sessions."""
-        for client in list(self.clients.values()):
-            client.session.tick()
+        """Timers of the sessions, a part of them at a time: none of them needs more than a few a second."""
+        if not self._ticking:
+            self._ticking.extend(self.clients.values())
+        for _ in range(-(-len(self._ticking) // max(1, TICKS_A_ROUND - self._ticked))):
+            self._ticking.popleft().session.tick()
+        self._ticked = self._ticked + 1 if self._ticking else 0
 
     def flush(self) -> None:
         """Write what the sessions have for their clients: once a turn each."""
