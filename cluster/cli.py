@@ -12,9 +12,12 @@ import click
 
 from cluster.commands.errors import CommandError, WrongUsageError
 from cluster.commands.messages import consume, get, publish
+from cluster.commands.permissions import permissions, topic_permissions
 from cluster.commands.run import node, up
 from cluster.commands.secrets import hash_password, keygen
 from cluster.commands.status import status
+from cluster.commands.users import users
+from cluster.commands.vhosts import vhosts
 from cluster.data_directory import DataDirectoryError
 from cluster.local_cluster import PortInUseError
 from cluster.settings import ConfigError
@@ -39,7 +42,10 @@ def main() -> None:
     """A message broker cluster: any AMQP client, queues replicated by Raft."""
 
 
-for _command in (up, node, status, publish, consume, get, keygen, hash_password):
+for _command in (
+    up, node, status, publish, consume, get, keygen, hash_password,
+    vhosts, users, permissions, topic_permissions,
+):  # fmt: skip
     main.add_command(_command)
 
 
