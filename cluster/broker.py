@@ -50,6 +50,9 @@ DELIVERY_BACKLOG_BYTES: Final = 12 * 1024 * 1024
 """Octets that may wait for a peer before its consumers are given more: what overflows its queue in the
 transport is dropped."""
 
+LIGHT_OCTETS: Final = 8192
+"""Entries applied in a turn, up to which their confirms leave before their deliveries are worked on."""
+
 TURN_PASSES: Final = 4
 """Rounds of work in one turn, before sockets get theirs."""
 
@@ -245,8 +248,10 @@ class Broker:
             self.host.turn(now)
             self._apply_transient()
             if self._dirty_owners:
-                # Confirms should not wait for the deliveries of the same turn.
-                self.on_decided()
+                if sum(owner.unserved_octets for owner in self._dirty_owners.values()) < LIGHT_OCTETS:
+                    # Confirms need not wait for the deliveries of the same turn. Where there is much to
+                    # deliver they do: whoever published it should not come back in small pieces.
+                    self.on_decided()
                 self._serve()
             if not (self.link_turns or self._dirty_owners or self._transient_entries):
                 break

@@ -50,6 +50,8 @@ class PartitionOwner:
         self.past = Tally()
         """The counts of queues that this owner does not have any more."""
         self.published = 0
+        # Octets of entries applied since the last `serve`.
+        self.unserved_octets = 0
         self.delivered = 0
         self.next_sequence = 1
         self.proposal = Proposal()
@@ -79,6 +81,7 @@ class PartitionOwner:
     def apply(self, index: int, data: bytes, now: float) -> None:
         """One committed entry."""
         self.now = now
+        self.unserved_octets += len(data)
         applied = self.machine.apply(index, data)
         if self._activation is not None and index >= self._activation:
             self._activate(now)
@@ -352,6 +355,7 @@ class PartitionOwner:
 
     def serve(self) -> None:
         """Hand out what is ready."""
+        self.unserved_octets = 0
         if self.active and self._serving.dirty and self._context.may_serve(self.partition):
             serve(self, self._serving)
 
