@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final, NamedTuple
+from zlib import crc32
 
 from node.engine.arguments import read_arguments
 from node.engine.operations import Semantics
 from node.engine.settings import QueueSettings
+from node.wire.amqp091.properties import REPLY_TO
 
 
 class PartitionKind(StrEnum):
@@ -86,24 +88,43 @@ def queue_from_plain(plain: dict[str, Any]) -> QueueDefinition:
     return QueueDefinition(**{**plain, "semantics": Semantics(plain["semantics"])})
 
 
-LOCAL_QUEUE_PREFIX = "amq.gen-"
+LOCAL_QUEUE_PREFIX: Final = "amq.gen-"
+
+REPLY_QUEUE_PREFIX: Final = REPLY_TO + "."
+"""Of queues behind direct reply-to: named like server-named ones, but nobody uses them by their names."""
+
+FIRST_LOCAL_ID: Final = 1 << 63
+"""Queue ids from here on are a node's own; the catalog counts from 1."""
 
 
-def local_queue_name(front_end: int, partition: int, queue: int, nonce: int) -> str:
-    """A server-named exclusive queue's name: it alone says where the queue is.
+class LocalName(NamedTuple):
+    """Where a queue is that is in no catalog, as its name tells. `vhost` is a sum over the virtual host's."""
 
-    Such a queue is in no catalog (it touches neither disk nor other nodes), so any node must be
-    able to tell from the name which node's memory holds it. `nonce` keeps it from being guessed.
-    """
-    return f"{LOCAL_QUEUE_PREFIX}{front_end:x}.{partition:x}.{queue:x}.{nonce:x}"
+    front_end: int
+    partition: int
+    queue: int
+    vhost: int
+
+    @classmethod
+    def of(cls, front_end: int, partition: int, queue: int, vhost: str) -> LocalName:
+        return cls(front_end, partition, queue, crc32(vhost.encode()))
+
+    def text(self, prefix: str = LOCAL_QUEUE_PREFIX) -> str:
+        """The queue's name.
+
+        Such a queue touches neither disk nor other nodes, so any node must be able to tell from the name
+        which node's memory holds it. The queue's id is drawn at random, and keeps it from being guessed.
+        """
+        return prefix + ".".join(f"{part:x}" for part in self)
 
 
-def parse_local_queue_name(name: str) -> tuple[int, int, int] | None:
-    """The front end, partition and queue that a server-given name tells; None for any other name."""
-    if not name.startswith(LOCAL_QUEUE_PREFIX):
+def parse_local_queue_name(name: str) -> LocalName | None:
+    """What a server-given name tells; None for any other name."""
+    prefix = LOCAL_QUEUE_PREFIX if name.startswith(LOCAL_QUEUE_PREFIX) else REPLY_QUEUE_PREFIX
+    if not name.startswith(prefix):
         return None
     try:
-        front_end, partition, queue, _nonce = name[len(LOCAL_QUEUE_PREFIX) :].split(".")
-        return int(front_end, 16), int(partition, 16), int(queue, 16)
+        front_end, partition, queue, vhost = (int(part, 16) for part in name[len(prefix) :].split("."))
     except ValueError:
         return None
+    return LocalName(front_end, partition, queue, vhost)

@@ -125,6 +125,12 @@ class FrontEnd:
             raise _unreachable(ref)
         return ref
 
+    def reply_queue(self, vhost: str, holder: int) -> QueueRef:
+        return self._local.declare_reply(vhost, holder)
+
+    def find_reply_queue(self, vhost: str, name: str) -> QueueRef:
+        return self._routes.find_local(vhost, name)
+
     def needs_headers(self, scope: Scope, exchange: str) -> bool:
         return self._routes.needs_headers(scope, exchange)
 

@@ -1,7 +1,7 @@
-"""Server-named exclusive queues: known to this node alone, on no disk and in no catalog.
+"""Server-named exclusive queues, and those behind direct reply-to: on no disk and in no catalog.
 
-Their names tell other nodes where they are (`cluster.definitions.local_queue_name`). Only a binding
-to such a queue is in the catalog, because publishers on other nodes route by it.
+Their names tell other nodes where they are (`cluster.definitions.LocalName`). Only a binding to a
+server-named queue is in the catalog, because publishers on other nodes route by it.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ from typing import Any, Final
 
 from cluster.broker import Broker
 from cluster.catalog_state import RestartedError
-from cluster.definitions import local_queue_name
+from cluster.definitions import FIRST_LOCAL_ID, LOCAL_QUEUE_PREFIX, REPLY_QUEUE_PREFIX, LocalName
 from cluster.redeclaration import locked, refuse_reserved
 from node.engine.arguments import check_arguments
 from node.engine.equivalence import check_property
 from node.engine.errors import NotFoundError
+from node.engine.settings import PLAIN, QueueSettings
 from node.frontend.ports import QueueDeclaration, QueueRef
 
-FIRST_LOCAL_ID: Final = 1 << 63
-"""Queue ids from here on are a node's own; the catalog counts from 1."""
+RANDOM_ID_BITS: Final = 62
+"""Of a queue's id: whoever knows the name of one queue knows nothing of another's."""
 
 
 @dataclass(slots=True)
@@ -41,7 +42,7 @@ class LocalQueues:
         self._random_bits = random_bits
         self._queues: dict[str, LocalQueue] = {}
         self._by_id: dict[int, LocalQueue] = {}
-        self._last_id = FIRST_LOCAL_ID
+        self._replies: dict[int, LocalQueue] = {}
         broker.on_unused = self._unused
 
     def declare(self, vhost: str, declaration: QueueDeclaration, holder: int) -> QueueRef:
@@ -51,22 +52,28 @@ class LocalQueues:
         if "max-queues" in state.access.vhost(vhost).limits:
             here = sum(queue.vhost == vhost for queue in self._queues.values())
             state.check_queue_limit(vhost, declaration.name, here)
+        ref = self._create(vhost, LOCAL_QUEUE_PREFIX, settings)
+        queue = LocalQueue(ref, vhost, holder, declaration.auto_delete, declaration.arguments)
+        self._queues[ref.name] = self._by_id[ref.id] = queue
+        return ref
+
+    def declare_reply(self, vhost: str, holder: int) -> QueueRef:
+        """A queue for the replies to one channel; it goes with its consumer. No client can name it but to
+        publish to it.
+        """
+        ref = self._create(vhost, REPLY_QUEUE_PREFIX, PLAIN)
+        self._replies[ref.id] = LocalQueue(ref, vhost, holder, True, {})
+        return ref
+
+    def _create(self, vhost: str, prefix: str, settings: QueueSettings) -> QueueRef:
         partition = self._broker.catalog.state.transient_partition(self._broker.front_end)
         if partition is None:
             raise RestartedError("this node is not part of the cluster yet")
-        self._last_id += 1
-        name = local_queue_name(self._broker.front_end, partition.id, self._last_id, self._random_bits(64))
-        queue = LocalQueue(
-            QueueRef(name, partition.id, self._last_id, vhost),
-            vhost,
-            holder,
-            declaration.auto_delete,
-            declaration.arguments,
-        )
-        self._queues[name] = self._by_id[queue.ref.id] = queue
-        self._broker.local_queues[queue.ref.id] = settings
-        self._broker.owners[partition.id].create_queue(queue.ref.id, settings)
-        return queue.ref
+        id = FIRST_LOCAL_ID | self._random_bits(RANDOM_ID_BITS)
+        name = LocalName.of(self._broker.front_end, partition.id, id, vhost).text(prefix)
+        self._broker.local_queues[id] = settings
+        self._broker.owners[partition.id].create_queue(id, settings)
+        return QueueRef(name, partition.id, id, vhost)
 
     def redeclare(self, vhost: str, declaration: QueueDeclaration, holder: int) -> QueueRef:
         """A client that was given the name declares it again.
@@ -111,10 +118,10 @@ class LocalQueues:
             queue.bound = True
 
     def delete(self, ref: QueueRef) -> None:
-        queue = self._by_id.pop(ref.id, None)
+        queue = self._by_id.pop(ref.id, None) or self._replies.pop(ref.id, None)
         if queue is None:
             return
-        del self._queues[ref.name]
+        self._queues.pop(ref.name, None)
         del self._broker.local_queues[ref.id]
         self._broker.owners[ref.partition].drop_queue(ref.id)
         if queue.bound:
@@ -123,11 +130,12 @@ class LocalQueues:
 
     def release_holder(self, holder: int) -> None:
         """A connection is closed: its queues go."""
-        for queue in [queue for queue in self._queues.values() if queue.holder == holder]:
-            self.delete(queue.ref)
+        for queue in [*self._queues.values(), *self._replies.values()]:
+            if queue.holder == holder:
+                self.delete(queue.ref)
 
     def _unused(self, id: int, expired: bool) -> None:
-        queue = self._by_id.get(id)
+        queue = self._by_id.get(id) or self._replies.get(id)
         if queue is not None and (queue.auto_delete or expired):
             self.delete(queue.ref)
 

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from cluster.access import Access
 from cluster.broker import Broker
-from cluster.definitions import parse_local_queue_name
+from cluster.definitions import FIRST_LOCAL_ID, LocalName, parse_local_queue_name
 from cluster.link import PartitionLink
-from cluster.local_queues import FIRST_LOCAL_ID
 from node.engine.errors import AccessRefusedError, NotFoundError
-from node.engine.exchange import Exchange, ExchangeKind
+from node.engine.exchange import DEFAULT_EXCHANGE, RESERVED_PREFIX, Exchange, ExchangeKind
 from node.frontend.permissions import Right, Scope
+from node.frontend.ports import QueueRef
 from node.frontend.traffic import ExchangeFlow
 
 CACHED_ROUTES: Final = 65_536
@@ -61,7 +61,8 @@ class Routes:
 
     def find(self, scope: Scope, exchange: str, key: str, headers: Mapping[str, Any] | None) -> Targets:
         """Raises NotFoundError, and AccessRefusedError also for an internal exchange."""
-        if headers is not None:
+        if headers is not None or (exchange == DEFAULT_EXCHANGE and key.startswith(RESERVED_PREFIX)):
+            # Queues that are in no catalog come and go without its knowing.
             return self._compute(scope, exchange, key, headers)
         if self._version != self._broker.catalog.version or len(self._known) > CACHED_ROUTES:
             self._known.clear()
@@ -79,7 +80,7 @@ class Routes:
             self._access.check_topic(scope.user, vhost, Right.WRITE, exchange, key)
         if found.internal:
             raise AccessRefusedError(f"cannot publish to internal exchange '{exchange}' in vhost '{vhost}'")
-        if exchange == "" and parse_local_queue_name(key) is not None:
+        if exchange == DEFAULT_EXCHANGE and parse_local_queue_name(key) is not None:
             return self._to_queues(vhost, exchange, (key,))
         exchanges = self._broker.catalog.state.vhost(vhost).exchanges
         return self._to_queues(vhost, exchange, sorted(exchanges.route(exchange, key, headers)))
@@ -90,7 +91,8 @@ class Routes:
         for name in names:
             local = parse_local_queue_name(name)
             if local is not None:
-                by_partition.setdefault(local[1], []).append(local[2])
+                if self._may_be_there(local, vhost):
+                    by_partition.setdefault(local.partition, []).append(local.queue)
             elif (vhost, name) in state.queues:
                 queue = state.queues[vhost, name]
                 by_partition.setdefault(queue.partition, []).append(queue.id)
@@ -100,6 +102,25 @@ class Routes:
         flow = self.flows.setdefault((vhost, exchange), ExchangeFlow())
         links = tuple((self._broker.link(partition), queues) for partition, queues in known)
         return Targets(links, sum(len(queues) for _, queues in known), flow)
+
+    def find_local(self, vhost: str, name: str) -> QueueRef:
+        """Where the queue of a name that tells it is, if it is still there. Raises NotFoundError."""
+        local = parse_local_queue_name(name)
+        if local is None or not self._may_be_there(local, vhost):
+            raise NotFoundError(f"no queue '{name}' in vhost '{vhost}'")
+        return QueueRef(name, local.partition, local.queue, vhost)
+
+    def _may_be_there(self, name: LocalName, vhost: str) -> bool:
+        """Whether a queue that is in no catalog has this name, as far as this node can tell.
+
+        A name is what clients make up: it must not lead to what has another, or is in another virtual host.
+        """
+        partition = self._broker.catalog.state.partitions.get(name.partition)
+        if partition is None or not name.front_end or partition.front_end != name.front_end:
+            return False
+        if name != LocalName.of(*name[:3], vhost) or name.queue < FIRST_LOCAL_ID:
+            return False
+        return name.front_end != self._broker.front_end or name.queue in self._broker.local_queues
 
     def still_leads(self, targets: Targets) -> bool:
         """Whether any of the queues is there still."""

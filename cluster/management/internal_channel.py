@@ -111,7 +111,7 @@ class InternalChannel:
     def get_empty(self, channel: int) -> None:
         self._set(None)
 
-    def consume_ok(self, channel: int, tag: str, consumer: int, returnable: bool) -> None:
+    def consume_ok(self, channel: int, tag: str, consumer: int, returnable: bool, reply_to: str) -> None:
         """This channel never consumes."""
 
     # -- what the broker says (Subscriber) ------------------------------------------------------

@@ -27,12 +27,10 @@ from node.frontend.permissions import Right, Scope
 from node.frontend.ports import BrokerPort
 from node.wire.amqp091 import methods
 from node.wire.amqp091.primitives import Method
+from node.wire.amqp091.properties import REPLY_TO
 
 SERVER_NAMED: Final = "amq.gen-" + "0" * 22
 """Stands for a queue name that the server is about to choose."""
-
-REPLY_TO: Final = "amq.rabbitmq.reply-to"
-"""Direct reply-to: a name of nobody's queue, which everybody may consume from."""
 
 
 class AccessChecks:
@@ -56,6 +54,7 @@ class AccessChecks:
             self._exchange(scope, right, name)
 
     def _queue(self, scope: Scope, right: Right, name: str) -> None:
+        # Everybody may use direct reply-to, which is nobody's queue.
         if not name.startswith(REPLY_TO):
             self._port.permissions.check_queue(scope.user, scope.vhost, right, name)
 

@@ -170,6 +170,12 @@ class BrokerPort(Protocol):
     def queue(self, vhost: str, name: str, holder: int) -> QueueRef:
         """Raises NotFoundError, and ResourceLockedError for another connection's exclusive queue."""
 
+    def reply_queue(self, vhost: str, holder: int) -> QueueRef:
+        """A queue for direct replies to one channel; it goes with its consumer."""
+
+    def find_reply_queue(self, vhost: str, name: str) -> QueueRef:
+        """Where a queue of this name would be, on whichever node. Raises NotFoundError where nowhere."""
+
     def needs_headers(self, scope: Scope, exchange: str) -> bool:
         """Raises NotFoundError; AccessRefusedError to a user who may not write to the exchange."""
 

@@ -23,6 +23,7 @@ from node.frontend.ports import (
 )
 from node.wire.amqp091 import methods
 from node.wire.amqp091.primitives import Method
+from node.wire.amqp091.properties import REPLY_TO
 
 
 class Answers(Protocol):
@@ -30,7 +31,7 @@ class Answers(Protocol):
 
     def reply(self, channel: int, method: Method) -> None: ...
     def fail(self, channel: int, error: Refusal) -> None: ...
-    def consume_ok(self, channel: int, tag: str, consumer: int, returnable: bool) -> None: ...
+    def consume_ok(self, channel: int, tag: str, consumer: int, returnable: bool, reply_to: str) -> None: ...
     def deliver_get(self, channel: int, got: Got) -> None: ...
     def get_empty(self, channel: int) -> None: ...
 
@@ -165,6 +166,9 @@ class Requests:
     # -- queues ---------------------------------------------------------------------------------
 
     def _declare_queue(self, caller: Caller, method: methods.QueueDeclare) -> None:
+        if method.queue.startswith(REPLY_TO):
+            self._declare_reply_queue(caller, method.queue)
+            return
         if method.passive:
             self._answer_declared(caller, self._port.queue(caller.vhost, method.queue, caller.holder))
             return
@@ -179,6 +183,15 @@ class Requests:
                 self._answers.fail(caller.channel, refusal)
 
         self._port.declare_queue(caller.vhost, declaration, caller.holder, declared)
+
+    def _declare_reply_queue(self, caller: Caller, name: str) -> None:
+        """Declares nothing, but tells whether a reply would still find its consumer (RabbitMQ)."""
+        ok = methods.QueueDeclareOk(name, 0, 1)
+        if name == REPLY_TO:
+            self._answers.reply(caller.channel, ok)
+        else:
+            queue = self._port.find_reply_queue(caller.vhost, name)
+            self._port.count(queue, lambda _, refusal: self._finish(caller, ok, refusal))
 
     def _answer_declared(self, caller: Caller, queue: QueueRef) -> None:
         def counted(counts: QueueCounts, refusal: Refusal | None) -> None:
@@ -209,13 +222,19 @@ class Requests:
     # -- consuming ------------------------------------------------------------------------------
 
     def _consume(self, caller: Caller, method: methods.BasicConsume) -> None:
-        queue = self._port.queue(caller.vhost, method.queue, caller.holder)
+        reply_to = ""
+        if method.queue == REPLY_TO:
+            queue = self._port.reply_queue(caller.vhost, caller.holder)
+            reply_to = queue.name
+        else:
+            queue = self._port.queue(caller.vhost, method.queue, caller.holder)
         options = ConsumerOptions(method.no_ack, method.exclusive, _priority(queue, method.arguments), 0)
 
         def attached(consumer: int, refusal: Refusal | None) -> None:
             if refusal is None:
                 returnable = self._port.keeps_until_settled(queue)
-                self._answers.consume_ok(caller.channel, method.consumer_tag, consumer, returnable)
+                tag = method.consumer_tag
+                self._answers.consume_ok(caller.channel, tag, consumer, returnable, reply_to)
             else:
                 self._answers.fail(caller.channel, refusal)
 

@@ -249,12 +249,12 @@ class Session:
             self.connection.fail(channel, error)
             self._answered()
 
-    def consume_ok(self, channel: int, tag: str, consumer: int, returnable: bool) -> None:
+    def consume_ok(self, channel: int, tag: str, consumer: int, returnable: bool, reply_to: str) -> None:
         if self.closed:
             self._port.cancel(consumer)
             return
         self._consumers.setdefault(channel, set()).add(consumer)
-        self.connection.consume_ok(channel, tag, consumer, returnable)
+        self.connection.consume_ok(channel, tag, consumer, returnable, reply_to)
         self._answered()
 
     def deliver_get(self, channel: int, got: Got) -> None:

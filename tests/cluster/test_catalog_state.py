@@ -8,10 +8,12 @@ import pytest
 
 from cluster.catalog_state import CatalogState, Observer, Outcome, encode_command
 from cluster.definitions import (
+    FIRST_LOCAL_ID,
+    REPLY_QUEUE_PREFIX,
+    LocalName,
     PartitionDefinition,
     PartitionKind,
     QueueDefinition,
-    local_queue_name,
     parse_local_queue_name,
 )
 from cluster.redeclaration import ResourceLockedError
@@ -170,7 +172,7 @@ def test_a_restarted_node_has_lost_what_was_in_its_memory() -> None:
     catalog.do("declare_queue", **queue("transient", durable=False, transient=True, replicas=["n1"]))
     partition = catalog.state.transient_partition(FRONT_END)
     assert partition is not None
-    local = local_queue_name(FRONT_END, partition.id, 1 << 63, 12345)
+    local = LocalName.of(FRONT_END, partition.id, FIRST_LOCAL_ID, "/").text()
     catalog.do("bind", **binding("amq.direct", local, "key"))
     catalog.do("start_node", name="n1", front_end=FRONT_END + 1)
     assert catalog.seen.queues_removed == ["transient"]
@@ -217,6 +219,12 @@ def test_a_snapshot_restores_everything() -> None:
 
 
 def test_local_queue_names_tell_where_the_queue_is() -> None:
-    assert parse_local_queue_name(local_queue_name(5, 6, 7, 8)) == (5, 6, 7)
-    for name in ("amq.gen-", "amq.gen-1.2.3", "amq.gen-x.y.z.w", "other", "amq.gen-JzTY20BRgKO"):
+    name = LocalName.of(5, 6, 7, "/")
+    assert parse_local_queue_name(name.text()) == name
+    assert parse_local_queue_name(name.text(REPLY_QUEUE_PREFIX)) == name
+    assert name != LocalName.of(5, 6, 7, "other")
+    for name in (
+        "amq.gen-", "amq.gen-1.2.3", "amq.gen-x.y.z.w", "other", "amq.gen-JzTY20BRgKO",
+        "amq.rabbitmq.reply-to", "amq.rabbitmq.reply-to.1.2.3", "amq.rabbitmq.reply-to-1.2.3.4",
+    ):  # fmt: skip
         assert parse_local_queue_name(name) is None

@@ -35,8 +35,10 @@ from node.wire.amqp091.errors import (
 from node.wire.amqp091.incoming import IncomingContent
 from node.wire.amqp091.outbox import Disposition
 from node.wire.amqp091.primitives import SHORT, Method, method_ids
+from node.wire.amqp091.properties import REPLY_TO
 from node.wire.amqp091.publish_path import PUBLISH_IDS
 from node.wire.amqp091.replies import reply_text
+from node.wire.amqp091.reply_to import DirectReplies
 from node.wire.amqp091.shared import ConnectionParts, Hold
 from node.wire.amqp091.transaction import ChannelTransaction
 
@@ -56,7 +58,7 @@ class Channel:
     """
 
     __slots__ = (
-        "_last_queue", "_next_tag", "_parts", "_tags_given", "_unreported", "confirming",
+        "_last_queue", "_next_tag", "_parts", "_replies", "_tags_given", "_unreported", "confirming",
         "confirms", "content", "deliveries", "holds", "number", "pending", "published", "state",
         "tags_before",
     )  # fmt: skip
@@ -76,6 +78,7 @@ class Channel:
         self._next_tag = tags_before + 1
         self._last_queue = ""
         self._tags_given = 0
+        self._replies = DirectReplies()
         self._unreported: Unsettled | None = None
 
     # -- frames ---------------------------------------------------------------------------------
@@ -127,7 +130,7 @@ class Channel:
         self._parts.unfinished_bytes += content.size - before
         if run is not None:
             self.drop_content()
-            self.publish(run, content.target.mandatory)
+            self.publish(run, content.target.mandatory, content.reply_here)
         elif self._parts.unfinished_bytes > self._parts.limits.unfinished_bytes:
             raise ResourceExhaustedError("too many octets of unfinished contents")
 
@@ -136,9 +139,11 @@ class Channel:
             self._parts.unfinished_bytes -= self.content.size
             self.content = None
 
-    def publish(self, run: Run, mandatory: bool) -> None:
-        """A run of complete messages came in."""
+    def publish(self, run: Run, mandatory: bool, reply_here: bool = False) -> None:
+        """A run of complete messages came in. Raises ReplyConsumerError."""
         first = 0
+        if reply_here:
+            run = self._replies.address(run)
         self.published += run.count
         if self._parts.alarmed is not None:
             self._parts.alarmed(self.number)
@@ -234,15 +239,18 @@ class Channel:
             self.deliveries.transaction.committed()
         return pending
 
-    def start_consumer(self, tag: str, number: int, returnable: bool) -> None:
+    def start_consumer(self, tag: str, number: int, returnable: bool, reply_to: str) -> None:
         pending = self.answer(m.BasicConsumeOk(tag))
         if isinstance(pending, m.BasicConsume):
             consumer = self.deliveries.add_consumer(tag, number, pending.no_ack, returnable)
             self._parts.consumers[number] = consumer
+            if reply_to:
+                self._replies.begin(consumer, reply_to)
 
     def end_consumer(self, consumer: ChannelConsumer) -> None:
         del self._parts.consumers[consumer.number]
         self.deliveries.remove_consumer(consumer)
+        self._replies.end(consumer)
 
     # -- methods --------------------------------------------------------------------------------
 
@@ -336,6 +344,8 @@ class Channel:
         while not method.consumer_tag or method.consumer_tag in consumers:
             self._tags_given += 1
             method = replace(method, consumer_tag=f"amq.ctag-{self.number}.{self._tags_given}")
+        if method.queue == REPLY_TO:
+            self._replies.check(method)
         self._request_on_queue(method)
 
     def _cancel(self, method: m.BasicCancel) -> None:

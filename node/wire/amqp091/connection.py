@@ -79,10 +79,7 @@ class Connection(FrameReader):
         return min(self._deadline, self._heartbeats.next_deadline(), self._credits.deadline)
 
     def take_output(self) -> bytes:
-        """What is to be written now. May give consumers new credit: see `take_effects`.
-
-        Where there is a lot for several channels each gets its share, and the rest comes with the next calls.
-        """
+        """What is to be written now, of a lot a share for each channel. May give consumers new credit."""
         for channel in self._confirmed:
             if channel.state is ChannelState.OPEN:
                 channel.flush_confirms()
@@ -250,15 +247,18 @@ class Connection(FrameReader):
         else:
             channel.fail(error, ids)
 
-    def consume_ok(self, channel: int, tag: str, consumer: int, returnable: bool = True) -> None:
+    def consume_ok(
+        self, channel: int, tag: str, consumer: int, returnable: bool = True, reply_to: str = ""
+    ) -> None:
         """The answer to basic.consume: `consumer` is the number that deliveries will name.
 
         The consumer has no credit before; `take_effects` then returns its first. `returnable`: the queue
-        keeps messages until they are settled, so that they can go back to it.
+        keeps messages until they are settled, so that they can go back to it. `reply_to`: messages of this
+        channel that ask for direct replies get this name.
         """
         found = self._channels.get(channel)
         if found is not None:
-            found.start_consumer(tag, consumer, returnable)
+            found.start_consumer(tag, consumer, returnable, reply_to)
             self._resume(channel)
 
     def deliver_get(

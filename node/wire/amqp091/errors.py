@@ -63,6 +63,12 @@ class ForgedUserIdError(ChannelException):
     code = 406
 
 
+class ReplyConsumerError(ChannelException):
+    """Direct reply-to is asked for in a way that does not work (see `reply_to`)."""
+
+    code = 406
+
+
 class UnknownDeliveryTagError(ChannelException):
     """The delivery tag is none of an unsettled delivery of the channel."""
 

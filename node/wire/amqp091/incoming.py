@@ -35,6 +35,11 @@ class IncomingContent:
     def has_header(self) -> bool:
         return self._header is not None
 
+    @property
+    def reply_here(self) -> bool:
+        """See `Traits`."""
+        return self._header is not None and self._header.traits.reply_here
+
     def add_header(self, frame: bytes, checks: PropertyChecks, body_max: int) -> Run | None:
         """The message, when it has no body.
 

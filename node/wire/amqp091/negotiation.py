@@ -36,6 +36,7 @@ CAPABILITIES: Mapping[str, bool] = {
     "consumer_priorities": True,
     "authentication_failure_close": True,
     "per_consumer_qos": True,
+    "direct_reply_to": True,
 }
 
 

@@ -20,9 +20,12 @@ from node.wire.amqp091.errors import (
 )
 from node.wire.amqp091.fields import read_headers
 from node.wire.amqp091.methods import BASIC_PROPERTIES, BasicPublish
-from node.wire.amqp091.primitives import LONG, SHORT
+from node.wire.amqp091.primitives import LONG, SHORT, encode_shortstr
 
 CLASS_BASIC: Final = 60
+REPLY_TO: Final = "amq.rabbitmq.reply-to"
+"""Direct reply-to: what clients consume from, and name in the reply-to property (see `reply_to`)."""
+
 PERSISTENT: Final = 2
 """The delivery mode of messages that survive a restart."""
 
@@ -35,6 +38,7 @@ _KNOWN_FLAGS: Final = sum(1 << (15 - n) for n in range(len(BASIC_PROPERTIES)))
 _SIZES: Final = {"octet": 1, "timestamp": 8}
 _CACHED_PROPERTIES: Final = 512
 _CACHED_SIZE: Final = 256
+_REPLY_HERE: Final = encode_shortstr(REPLY_TO)
 _NUMBER: Final = re.compile(rb"[+-]?[0-9]+")
 
 
@@ -52,6 +56,8 @@ class Traits(NamedTuple):
 
     persistent: bool
     special: bool
+    reply_here: bool = False
+    """The reply is to come to the channel that publishes (`reply_to`)."""
 
 
 class ContentHeader(NamedTuple):
@@ -122,7 +128,7 @@ def check_properties(data: bytes) -> Traits:
     """
     try:
         flags, at = _flags(data)
-        persistent = special = False
+        persistent = special = reply_here = False
         for number, (name, kind) in enumerate(BASIC_PROPERTIES):
             if flags & (1 << (15 - number)):
                 if name == "delivery_mode":
@@ -131,6 +137,8 @@ def check_properties(data: bytes) -> Traits:
                     special |= not SPECIAL_HEADERS.isdisjoint(read_headers(data, at)[0])
                 elif name == "priority":
                     special = True
+                elif name == "reply_to":
+                    reply_here = data.startswith(_REPLY_HERE, at)
                 elif name == "expiration":
                     special = True
                     parse_expiration(data[at + 1 : at + 1 + data[at]])
@@ -139,7 +147,7 @@ def check_properties(data: bytes) -> Traits:
         raise FieldSyntaxError("a property list is cut short") from None
     if at != len(data):
         raise FieldSyntaxError("a property list is too long or cut short")
-    return Traits(persistent, special)
+    return Traits(persistent, special, reply_here)
 
 
 def _flags(data: bytes) -> tuple[int, int]:

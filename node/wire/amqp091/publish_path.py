@@ -66,6 +66,7 @@ class Published(NamedTuple):
     run: Run
     mandatory: bool
     end: int
+    reply_here: bool
 
 
 class PublishPath:
@@ -135,7 +136,7 @@ class PublishPath:
             target.exchange, target.routing_key, channel, traits.persistent,
             count, method_end - at, stride, None, message.largest_frame, data[at:end], traits.special,
         )  # fmt: skip
-        return Published(run, target.mandatory, end)
+        return Published(run, target.mandatory, end, traits.reply_here)
 
     def unfinished(self, data: bytes, at: int) -> int:
         """How many octets to wait for, if the input ends inside one more message like the last run's.
@@ -168,7 +169,7 @@ class PublishPath:
             target.exchange, target.routing_key, channel, traits.persistent,
             len(lengths), skip, 0, lengths, largest, data[at:position], traits.special,
         )  # fmt: skip
-        return Published(run, target.mandatory, position)
+        return Published(run, target.mandatory, position, traits.reply_here)
 
     def _traits_as(self, data: bytes, place: ContentPlace, traits: Traits) -> bool:
         """False for a wrong property list, too: the frame-by-frame path has the right words for it."""

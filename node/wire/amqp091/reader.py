@@ -201,7 +201,7 @@ class FrameReader:
                     return at, needed
                 published = path.take(data, at, stop)
                 if published is not None:
-                    channel.publish(published.run, published.mandatory)
+                    channel.publish(published.run, published.mandatory, published.reply_here)
                     return published.end, 0
             elif data.startswith(ACK_IDS, at + FRAME.size):
                 row = acknowledgements(data, at, stop)
