@@ -27,12 +27,13 @@ from cluster.proposal import (
 from cluster.reception import Reception
 from cluster.serving import Serving, serve
 from cluster.upkeep import cover
+from node.engine.applied import Applied
 from node.engine.dispatch import QueueOwner
 from node.engine.entry import encode_entry
 from node.engine.limits import Weights
 from node.engine.operation_format import encode_create_queue, encode_drop_queue, encode_mark
 from node.engine.operations import OWNER
-from node.engine.partition import Applied, PartitionMachine
+from node.engine.partition import PartitionMachine
 from node.engine.settings import PLAIN, QueueSettings
 from node.engine.tally import Tally
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from node.engine.range_map import Span, spans_of
 from node.runs import Run
-from node.wire.amqp091.codec import FRAME
+from node.wire.amqp091.codec import END, FRAME
 from node.wire.amqp091.errors import FieldSyntaxError
 from node.wire.amqp091.fields import Table, read_headers
 from node.wire.amqp091.properties import HEADER_FIXED, parse_expiration, property_places
@@ -23,7 +23,9 @@ from node.wire.amqp091.properties import HEADER_FIXED, parse_expiration, propert
 _SIZES: Final = Struct(">3xI4xQ")
 """A content header frame up to its properties: the frame's payload size, the body's size."""
 
-_PROPERTIES: Final = FRAME.size + HEADER_FIXED
+PROPERTIES_AT: Final = FRAME.size + HEADER_FIXED
+"""Where the property list begins in a content header frame."""
+
 _CACHED: Final = 4096
 
 
@@ -37,7 +39,7 @@ def properties_in(run: Run) -> Iterator[tuple[int, int, bytes]]:
     first, previous = 0, None
     for index, length in enumerate(run.lengths if run.lengths is not None else (run.stride,)):
         size, _ = _SIZES.unpack_from(raw, at)
-        properties = bytes(raw[at + _PROPERTIES : at + FRAME.size + size])
+        properties = bytes(raw[at + PROPERTIES_AT : at + FRAME.size + size])
         if properties != previous:
             if previous is not None:
                 yield first, index - first, previous
@@ -45,6 +47,12 @@ def properties_in(run: Run) -> Iterator[tuple[int, int, bytes]]:
         at += length
     if previous is not None:
         yield first, run.count - first, previous
+
+
+def content_header_end(data: bytes | memoryview, at: int) -> int:
+    """The position behind the content header frame at `at`."""
+    size: int = _SIZES.unpack_from(data, at)[0]
+    return at + FRAME.size + size + len(END)
 
 
 def body_sizes(run: Run) -> array[int] | None:

@@ -7,6 +7,7 @@
     annotate kind u8, queue u64, aspect u8, span count u32, firsts, lasts and values u64 each
     remove   kind u8, queue u64, reason u8, range count u32, firsts and lasts u64 each
     refuse   kind u8, front end u64, batch number u64, range count u32, firsts and lasts u64 each
+    transfer kind u8, partition u64, `node.engine.transfers.encode_transfer_body`
     others   kind u8, then: a queue u64 and what its structure says, or a front end u64
 
 All numbers are little-endian. `ranges` is a count u32 and pairs of u64, first and last.
@@ -27,6 +28,7 @@ from node.engine.operations import (
     Annotate,
     Aspect,
     Attach,
+    BeginTransfer,
     CreateQueue,
     Detach,
     Discard,
@@ -43,9 +45,11 @@ from node.engine.operations import (
     Return,
     Semantics,
     Settle,
+    Transferred,
 )
 from node.engine.range_map import Span, check_spans
 from node.engine.ranges import Range, decode_array, encode_array
+from node.engine.transfers import Transfer, decode_transfer_body, encode_transfer_body
 from node.runs import Run
 
 Buffer = bytes | memoryview
@@ -157,6 +161,14 @@ def encode_remove(queue: int, reason: Reason, ranges: Sequence[Range]) -> bytes:
 def encode_refuse(front_end: int, number: int, messages: Sequence[Range]) -> bytes:
     head = _REFUSE.pack(OpKind.REFUSE, front_end, number, len(messages))
     return b"".join((head, *_columns(messages)))
+
+
+def encode_transfer(partition: int, transfer: Transfer) -> bytes:
+    return _ALONE.pack(OpKind.TRANSFER, partition) + encode_transfer_body(transfer)
+
+
+def encode_transferred(partition: int, number: int) -> bytes:
+    return _PAIR.pack(OpKind.TRANSFERRED, partition, number)
 
 
 def _encode_columns(kind: OpKind, queue: int, what: int, rows: Sequence[tuple[int, ...]]) -> bytes:
@@ -345,6 +357,17 @@ def _read_refuse(data: Buffer, offset: int) -> tuple[Refuse, int]:
     return Refuse(front_end, number, _checked(firsts, lasts)), offset
 
 
+def _read_transfer(data: Buffer, offset: int) -> tuple[BeginTransfer, int]:
+    _, partition = _ALONE.unpack_from(data, offset)
+    transfer, end = decode_transfer_body(data, offset + _ALONE.size)
+    return BeginTransfer(partition, transfer), end
+
+
+def _read_transferred(data: Buffer, offset: int) -> tuple[Transferred, int]:
+    _, partition, number = _PAIR.unpack_from(data, offset)
+    return Transferred(partition, number), offset + _PAIR.size
+
+
 _READERS: Final[dict[int, Callable[[Buffer, int], tuple[Operation, int]]]] = {
     OpKind.PUBLISH: _read_publish,
     OpKind.SETTLE: _read_settle,
@@ -361,4 +384,6 @@ _READERS: Final[dict[int, Callable[[Buffer, int], tuple[Operation, int]]]] = {
     OpKind.ANNOTATE: _read_annotate,
     OpKind.REMOVE: _read_remove,
     OpKind.REFUSE: _read_refuse,
+    OpKind.TRANSFER: _read_transfer,
+    OpKind.TRANSFERRED: _read_transferred,
 }

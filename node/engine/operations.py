@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from node.engine.ranges import Range
+from node.engine.transfers import Transfer
 
 OWNER: Final = 0
 """The front end number of an owner's own operations."""
@@ -30,6 +31,8 @@ class Aspect(IntEnum):
     """When they may be delivered: milliseconds since the epoch."""
     GROUP = 4
     """A digest of the name of the group that they belong to."""
+    DEATH = 5
+    """When and why they were given up (`node.engine.deaths`). Until they are elsewhere nobody has them."""
     SIZE = 6
     """Octets of the body; only of messages in queues with a limit on them."""
 
@@ -61,6 +64,8 @@ class OpKind(IntEnum):
     ANNOTATE = 13
     REMOVE = 14
     REFUSE = 16
+    TRANSFER = 17
+    TRANSFERRED = 18
 
 
 @dataclass(slots=True)
@@ -180,6 +185,20 @@ class Refuse(NamedTuple):
     messages: list[Range]
 
 
+class BeginTransfer(NamedTuple):
+    """Dead letters set out for another partition."""
+
+    partition: int
+    transfer: Transfer
+
+
+class Transferred(NamedTuple):
+    """Dead letters up to a number have arrived in another partition."""
+
+    partition: int
+    number: int
+
+
 Operation = (
     Publish
     | Settle
@@ -195,4 +214,6 @@ Operation = (
     | Annotate
     | Remove
     | Refuse
+    | BeginTransfer
+    | Transferred
 )

@@ -9,18 +9,19 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from hashlib import blake2b
 from struct import Struct
 from struct import error as StructError
 from typing import Any, Final
 
+from node.engine.applied import Applied
 from node.engine.entry import EntryMessages, OpBatch, encode_batch, encode_entry, read_batches
 from node.engine.operation_format import Buffer, encode_publish, read_operations, read_run
 from node.engine.operations import (
     OWNER,
     Annotate,
     Attach,
+    BeginTransfer,
     CreateQueue,
     Detach,
     Discard,
@@ -33,10 +34,12 @@ from node.engine.operations import (
     Remove,
     Return,
     Settle,
+    Transferred,
 )
 from node.engine.queue import QueueState
 from node.engine.ranges import Range, RangeSet, decode_array, encode_array
 from node.engine.refusals import Refusals
+from node.engine.transfers import Transfers
 
 SNAPSHOT_VERSION: Final = 2
 READABLE_VERSIONS: Final = (1, 2)
@@ -58,32 +61,12 @@ class SequenceOrderError(ValueError):
     """
 
 
-@dataclass(slots=True)
-class Applied:
-    """What an entry did, for the owner to act on; other replicas ignore it.
-
-    `appended` and `discarded` are (queue, first, last), `settled` (front end, queue, first, last),
-    `returned` (front end, queue, first, last). `discarded` and `returned` name exactly the messages
-    that were alive; `settled` what the operation said. `purged` is (queue, how many messages went).
-    `acknowledged` maps each front end with batches in the entry to the highest number applied.
-    """
-
-    appended: list[tuple[int, int, int]] = field(default_factory=list)
-    settled: list[tuple[int, int, int, int]] = field(default_factory=list)
-    returned: list[tuple[int, int, int, int]] = field(default_factory=list)
-    discarded: list[tuple[int, int, int]] = field(default_factory=list)
-    purged: list[tuple[int, int]] = field(default_factory=list)
-    created: list[int] = field(default_factory=list)
-    dropped: list[int] = field(default_factory=list)
-    acknowledged: dict[int, int] = field(default_factory=dict)
-
-
 class PartitionMachine:
     """Queue states by queue id, op batch numbers by front end, and where each message is stored."""
 
     __slots__ = (
         "_firsts", "_indexes", "_numbers", "_unpruned", "applied_index", "next_sequence", "queues",
-        "refusals",
+        "refusals", "transfers",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -93,6 +76,7 @@ class PartitionMachine:
         # The highest op batch number applied, by front end: a batch that is sent again is dropped.
         self._numbers: dict[int, int] = {}
         self.refusals = Refusals()
+        self.transfers = Transfers()
         # One record for each entry with messages: its first sequence number and its log index.
         self._firsts = array("Q")
         self._indexes = array("Q")
@@ -221,6 +205,15 @@ class PartitionMachine:
     def _refuse(self, operation: Refuse, front_end: int, applied: Applied) -> None:
         self.refusals.add(operation.front_end, operation.number, operation.messages)
 
+    def _transfer(self, operation: BeginTransfer, front_end: int, applied: Applied) -> None:
+        self.transfers.begin(operation.partition, operation.transfer)
+
+    def _transferred(self, operation: Transferred, front_end: int, applied: Applied) -> None:
+        for queue, part in self.transfers.end(operation.partition, operation.number):
+            state = self.queues.get(queue)
+            if state is not None:
+                state.remove(*part)
+
     def _forget(self, operation: Forget, front_end: int, applied: Applied) -> None:
         self._numbers.pop(operation.front_end, None)
         self.refusals.forget(operation.front_end)
@@ -342,7 +335,12 @@ class PartitionMachine:
         parts = [head, encode_array(numbers)]
         for queue, state in sorted(self.queues.items()):
             parts += (_QUEUE_ID.pack(queue), state.encode())
-        parts += (encode_array(firsts), encode_array(indexes), self.refusals.encode())
+        parts += (
+            encode_array(firsts),
+            encode_array(indexes),
+            self.refusals.encode(),
+            self.transfers.encode(),
+        )
         return b"".join(parts)
 
     def restore(self, data: bytes) -> None:
@@ -362,16 +360,17 @@ class PartitionMachine:
                 queues[queue], offset = QueueState.decode(data, offset + _QUEUE_ID.size, version)
             firsts, offset = decode_array("Q", data, offset, records)
             indexes, offset = decode_array("Q", data, offset, records)
-            refusals = Refusals()
+            refusals, transfers = Refusals(), Transfers()
             if version > 1:
                 refusals, offset = Refusals.decode(data, offset)
+                transfers, offset = Transfers.decode(data, offset)
         except (ValueError, StructError) as error:
             raise SnapshotFormatError(f"malformed snapshot of {len(data)} octets") from error
         if offset != len(data):
             raise SnapshotFormatError(f"snapshot has {len(data) - offset} octets too many")
         self.applied_index, self.next_sequence = applied_index, next_sequence
         self._numbers = dict(zip(numbers[::2], numbers[1::2], strict=True))
-        self.queues, self.refusals = queues, refusals
+        self.queues, self.refusals, self.transfers = queues, refusals, transfers
         self._firsts, self._indexes, self._unpruned = firsts, indexes, 0
 
     def digest(self) -> bytes:
@@ -393,4 +392,6 @@ _APPLIERS: Final[dict[type, Callable[[PartitionMachine, Any, int, Applied], None
     Annotate: PartitionMachine._annotate,
     Remove: PartitionMachine._remove,
     Refuse: PartitionMachine._refuse,
+    BeginTransfer: PartitionMachine._transfer,
+    Transferred: PartitionMachine._transferred,
 }

@@ -26,6 +26,8 @@ from node.engine.operation_format import (
     encode_remove,
     encode_return,
     encode_settle,
+    encode_transfer,
+    encode_transferred,
     read_operations,
     read_run,
 )
@@ -34,6 +36,7 @@ from node.engine.operations import (
     Annotate,
     Aspect,
     Attach,
+    BeginTransfer,
     CreateQueue,
     Detach,
     Discard,
@@ -50,11 +53,14 @@ from node.engine.operations import (
     Return,
     Semantics,
     Settle,
+    Transferred,
 )
+from node.engine.transfers import Transfer
 from node.runs import Run
 from tests.engine.building import RUNS, contents, one_batch, published, uniform_run, varied_run
 
 U64 = st.integers(0, 2**64 - 1)
+U64S = st.lists(U64, max_size=4)
 RANGES = st.lists(st.tuples(U64, U64).map(lambda pair: (min(pair), max(pair))), max_size=4)
 ENCODED_BY_TYPE = {
     Settle: lambda op: encode_settle(*op),
@@ -67,6 +73,8 @@ ENCODED_BY_TYPE = {
     CreateQueue: lambda op: encode_create_queue(*op),
     DropQueue: lambda op: encode_drop_queue(*op),
     Forget: lambda op: encode_forget(*op),
+    BeginTransfer: lambda op: encode_transfer(*op),
+    Transferred: lambda op: encode_transferred(*op),
     Refuse: lambda op: encode_refuse(*op),
     Remove: lambda op: encode_remove(*op),
     Annotate: lambda op: encode_annotate(*op[:2], list(zip(*op[2:], strict=True))),
@@ -94,6 +102,8 @@ OPERATIONS = st.one_of(
     st.builds(Forget, U64),
     st.builds(Remove, U64, st.sampled_from(Reason), RANGES),
     st.builds(Refuse, U64, U64, RANGES),
+    st.builds(Transferred, U64, U64),
+    st.builds(BeginTransfer, U64, st.builds(Transfer, U64, U64, U64S.map(tuple), RANGES.map(tuple))),
     st.builds(
         lambda queue, aspect, spans: Annotate(
             queue, aspect, *(array("Q", [span[i] for span in spans]) for i in range(3))
@@ -255,7 +265,7 @@ def test_kinds_in_journals_keep_their_numbers() -> None:
     assert {kind.name: kind.value for kind in OpKind} == {
         "PUBLISH": 1, "SETTLE": 2, "RETURN": 3, "RETURN_FAILED": 4, "DISCARD": 5, "PURGE": 6, "MARK": 7,
         "ATTACH": 8, "DETACH": 9, "CREATE_QUEUE": 10, "DROP_QUEUE": 11, "FORGET": 12, "ANNOTATE": 13,
-        "REMOVE": 14, "REFUSE": 16,
+        "REMOVE": 14, "REFUSE": 16, "TRANSFER": 17, "TRANSFERRED": 18,
     }  # fmt: skip
 
 

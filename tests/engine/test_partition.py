@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from node.engine import partition
+from node.engine.applied import Applied
 from node.engine.entry import encode_batch, encode_entry
 from node.engine.operation_format import (
     EntryFormatError,
@@ -28,14 +29,15 @@ from node.engine.operation_format import (
     encode_remove,
     encode_return,
     encode_settle,
+    encode_transfer,
+    encode_transferred,
 )
 from node.engine.operations import OWNER, Aspect, Reason, Semantics
 from node.engine.partition import (
-    Applied,
     PartitionMachine,
     SequenceOrderError,
-    SnapshotFormatError,
 )
+from node.engine.transfers import Transfer
 from node.runs import Run
 from tests.engine.building import RUNS, contents, one_batch, published, uniform_run, varied_run
 
@@ -62,6 +64,10 @@ class QueueModel:
     values: dict[Aspect, dict[int, int]] = field(default_factory=lambda: {each: {} for each in Aspect})
 
 
+def numbers(transfer: Transfer) -> set[int]:
+    return {number for first, last in transfer.ranges for number in range(first, last + 1)}
+
+
 class PartitionAgainstModel(RuleBasedStateMachine):
     """Any operations: a machine that is snapshot and restored at times, one that never is, and a
     model of single messages stay equal.
@@ -77,6 +83,7 @@ class PartitionAgainstModel(RuleBasedStateMachine):
         self.index, self.number, self.next_sequence = 0, {5: 0, 6: 0}, 1
         self.entries: dict[int, bytes] = {}
         self.freed: set[int] = set()
+        self.under_way: list[tuple[int, Transfer]] = []
         for queue in (1, 2):
             self.create(queue, Semantics.AT_LEAST_ONCE)
         self.publish(OWNER, [(uniform_run(9), [1]), (uniform_run(9), [1, 2])], 0)
@@ -176,11 +183,7 @@ class PartitionAgainstModel(RuleBasedStateMachine):
             assert got == list(dict.fromkeys(hit))
         if kind == "purge":
             assert applied.purged == [(queue, len(set(hit)))]
-        for number in set(hit):
-            del model.counts[number]
-            for values in model.values.values():
-                values.pop(number, None)
-        model.returned.difference_update(hit)
+        self.remove(model, set(hit))
 
     @rule(
         queue=QUEUES,
@@ -223,6 +226,35 @@ class PartitionAgainstModel(RuleBasedStateMachine):
             self.apply(one_batch([encode_refuse(front_end, number, messages)]))
             assert self.machine.refusals.between(front_end, number - 1, number) == [(number, messages)]
             assert self.machine.refusals.between(front_end, number, number + 9) == []
+
+    @rule(partition=st.integers(8, 9), queue=QUEUES, pick=st.integers(0, 30), size=st.integers(0, 9))
+    def begin_transfer(self, partition: int, queue: int, pick: int, size: int) -> None:
+        live = sorted(self.model[queue].counts) if queue in self.model else []
+        first = live[pick % len(live)] if live else 1
+        number = self.machine.transfers.last_number(partition) + 1
+        transfer = Transfer(queue, number, (7, partition), ((first, first + size),))
+        self.apply(one_batch([encode_transfer(partition, transfer)]))
+        self.under_way.append((partition, transfer))
+        assert self.machine.transfers.to(partition)[-1] == transfer
+
+    @rule(partition=st.integers(8, 9), pick=st.integers(0, 5))
+    def end_transfers(self, partition: int, pick: int) -> None:
+        waiting = [one.number for to, one in self.under_way if to == partition]
+        number = waiting[pick % len(waiting)] if waiting else 0
+        self.apply(one_batch([encode_transferred(partition, number)]))
+        ended = [(to, one) for to, one in self.under_way if to == partition and one.number <= number]
+        self.under_way = [each for each in self.under_way if each not in ended]
+        for _, one in ended:
+            others = {n for _, each in self.under_way if each.queue == one.queue for n in numbers(each)}
+            if one.queue in self.model:
+                self.remove(self.model[one.queue], numbers(one) - others)
+
+    def remove(self, model: QueueModel, gone: set[int]) -> None:
+        for number in gone & model.counts.keys():
+            del model.counts[number]
+            for values in model.values.values():
+                values.pop(number, None)
+        model.returned.difference_update(gone)
 
     @rule()
     def snapshot_and_restore(self) -> None:
@@ -411,41 +443,6 @@ def test_sequence_numbers_must_grow() -> None:
 def test_an_entry_of_a_newer_release_stops_the_replica() -> None:
     with pytest.raises(EntryFormatError):
         PartitionMachine().apply(1, b"\x09")
-
-
-@pytest.mark.parametrize("cut", [0, 1, 20, 60, -1])
-def test_a_damaged_snapshot_changes_nothing(cut: int) -> None:
-    machine = machine_with(1, 2)
-    machine.apply(2, published(1, uniform_run(3), 1, 2))
-    machine.apply(3, one_batch([encode_return(1, [(2, 2)], True), encode_attach(1, 5)], 5, 1))
-    before = machine.digest()
-    with pytest.raises(SnapshotFormatError):
-        machine.restore(machine.snapshot()[:cut])
-    with pytest.raises(SnapshotFormatError, match="too many"):
-        machine.restore(machine.snapshot() + b"?")
-    assert machine.digest() == before
-
-
-def test_a_snapshot_of_version_1_is_read() -> None:
-    """As a release before annotations wrote it (design rule 7)."""
-    written = bytes.fromhex(
-        "01 0300000000000000 0500000000000000 02000000 01000000 01000000"  # head
-        "0500000000000000 0600000000000000 0900000000000000 0200000000000000"  # operation batches
-        "0700000000000000 00 0300000000000000 01000000 01000000 0900000000000000"  # queue
-        "02000000 0100000000000000 0300000000000000 0100000000000000 0400000000000000"  # alive
-        "02000000 0100000000000000 0300000000000000 0100000000000000 0300000000000000"  # returned
-        "0100000000000000 02000000"  # failed once
-        "0100000000000000 0300000000000000 0100000000000000 0300000000000000"
-        "0100000000000000 0200000000000000"  # records
-    )
-    machine = PartitionMachine()
-    machine.restore(written)
-    assert alive(machine, 7) == [(1, 1), (3, 4)]
-    assert (machine.queues[7].failure_count(3), machine.number_of(9), machine.locate(4)) == (1, 2, 2)
-    assert machine.snapshot() != written
-    again = PartitionMachine()
-    again.restore(machine.snapshot())
-    assert again.digest() == machine.digest()
 
 
 def test_annotations_of_messages_of_the_same_entry_count_once_they_are_alive() -> None:

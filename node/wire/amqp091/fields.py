@@ -18,7 +18,7 @@ integer as `L` is. `x`, a byte array, is not in the grammar at all.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from struct import Struct
 from struct import error as StructError
@@ -237,3 +237,49 @@ def _encode_decimal(value: Decimal) -> bytes:
         return b"D" + _DECIMAL.pack(-exponent, unscaled)
     except StructError:
         raise ValueError(f"{value} does not fit into a decimal field") from None
+
+
+# -- tables whose values are left as they are ----------------------------------------------------
+
+
+def split_table(data: bytes, at: int) -> list[tuple[bytes, bytes]]:
+    """Names and encoded values (type octet included) of the table whose length stands at `at`.
+
+    Names are not checked, as in `read_headers`. Raises FieldSyntaxError, IndexError, struct.error.
+    """
+    at, end = _bounds(data, at, len(data))
+    found = []
+    while at < end:
+        name_end = at + 1 + data[at]
+        if name_end >= end:
+            raise FieldSyntaxError("a field name is longer than its table")
+        _, value_end = _read_value(data, name_end, end, MAX_DEPTH, strict=False)
+        found.append((data[at + 1 : name_end], data[name_end:value_end]))
+        at = value_end
+    return found
+
+
+def split_array(data: bytes, at: int) -> list[bytes]:
+    """Encoded values (type octet included) of the array whose length stands at `at`.
+
+    Raises FieldSyntaxError, IndexError, struct.error.
+    """
+    at, end = _bounds(data, at, len(data))
+    found = []
+    while at < end:
+        _, value_end = _read_value(data, at, end, MAX_DEPTH, strict=False)
+        found.append(data[at:value_end])
+        at = value_end
+    return found
+
+
+def join_table(fields: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """The encoded table of names, of up to 255 octets, and encoded values."""
+    body = b"".join([bytes((len(name),)) + name + value for name, value in fields])
+    return LONG.pack(len(body)) + body
+
+
+def join_array(values: Iterable[bytes]) -> bytes:
+    """The encoded array of encoded values, without the octet of its type."""
+    body = b"".join(values)
+    return LONG.pack(len(body)) + body

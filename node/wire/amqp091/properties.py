@@ -34,7 +34,10 @@ HEADER_FIXED: Final = _HEADER.size
 """Octets before the property flags: class, weight, body size."""
 
 _MORE_FLAGS: Final = 1
-_KNOWN_FLAGS: Final = sum(1 << (15 - n) for n in range(len(BASIC_PROPERTIES)))
+PROPERTY_FLAGS: Final = {name: 1 << (15 - n) for n, (name, _) in enumerate(BASIC_PROPERTIES)}
+"""The flag of each property of class basic, in the order of their values (§4.2.6.1)."""
+
+_KNOWN_FLAGS: Final = sum(PROPERTY_FLAGS.values())
 _SIZES: Final = {"octet": 1, "timestamp": 8}
 _CACHED_PROPERTIES: Final = 512
 _CACHED_SIZE: Final = 256
