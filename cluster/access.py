@@ -18,7 +18,8 @@ from node.frontend.gate import origin_of
 from node.frontend.permissions import Right
 from node.frontend.ports import Authenticated, Identity
 
-REMEMBERED_DECISIONS: Final = 65_536
+REMEMBERED_DECISIONS: Final = 16_384
+"""Names are the clients' choice, so it must be bounded what is remembered of them."""
 
 DEFAULT_EXCHANGE_ALIAS: Final = "amq.default"
 """What patterns call the default exchange, whose name is empty."""
@@ -123,6 +124,8 @@ class Access:
         self._forget_outdated()
         at = (user, vhost, exchange, right)
         if at not in self._topics:
+            if len(self._topics) >= REMEMBERED_DECISIONS:
+                self._topics.clear()
             permission = self.state.topic_permissions.get((vhost, user), {}).get(exchange)
             if permission is None:
                 self._topics[at] = None

@@ -31,6 +31,11 @@ from node.engine.matching import Binding, Destination, DestinationKind
 from node.engine.operations import Semantics
 
 VERSION: Final = 1
+"""Of commands."""
+
+SNAPSHOT_VERSION: Final = 2
+"""1 had no `access`: there were no users in the catalog."""
+
 FIRST_QUEUE_PARTITION: Final = 1
 RECENT_REQUESTS: Final = 1024
 RETIRED_FRONT_ENDS: Final = 1024
@@ -323,7 +328,7 @@ class CatalogState:
     def snapshot(self) -> bytes:
         """The whole state; equal states give equal bytes."""
         plain = {
-            "version": VERSION,
+            "version": SNAPSHOT_VERSION,
             "nodes": [to_plain(self.nodes[name]) for name in sorted(self.nodes)],
             "partitions": [to_plain(partition) for partition in self.partitions.values()],
             "queues": [to_plain(queue) for queue in self.queues.values()],

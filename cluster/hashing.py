@@ -81,8 +81,11 @@ class HashingThreads:
 
 
 def _matches(stored: str | None, decoy: str, password: str) -> bool:
-    """Whether the stored hash is the password's. Without one it takes as long: names must not be guessed."""
-    if stored is None:
+    """Whether the stored hash is the password's.
+
+    Without one, or with one that is quick to check, it takes as long as with any: names must not be guessed.
+    """
+    found = None if stored is None else parse_hash(stored)
+    if not isinstance(found, PasswordHash):
         parse_hash(decoy).matches(password)
-        return False
-    return parse_hash(stored).matches(password)
+    return found is not None and found.matches(password)

@@ -25,6 +25,7 @@ from cluster.client_limits import connection_limits, gate
 from cluster.config import NodeConfig
 from cluster.data_directory import DataDirectory
 from cluster.entrance import Entrance
+from cluster.founding import found_users, restore_users
 from cluster.front_end import FrontEnd
 from cluster.hashing import HashingThreads
 from cluster.http import HttpServer
@@ -69,18 +70,21 @@ GC_THRESHOLDS: Final = (100_000, 50, 100)
 """The hot path makes no cycles: the collector need not look after every few hundred objects."""
 
 
-def run(config: NodeConfig) -> None:
-    """Run a node until SIGTERM or SIGINT. Raises ConfigError, JournalError, OSError."""
+def run(config: NodeConfig, *, restores_users: bool = False) -> None:
+    """Run a node until SIGTERM or SIGINT. Raises ConfigError, JournalError, OSError.
+
+    `restores_users`: put the users of the configuration into the catalog, whatever is there.
+    """
     start_logging(config.name, config.log_level)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     if config.time_slice_us and not ask_for_time_slice(config.time_slice_us):
         EventLog("node").warning("time_slice_refused", microseconds=config.time_slice_us)
     with DataDirectory(config.data_dir):
-        uvloop.run(_serve(config))
+        uvloop.run(_serve(config, restores_users))
 
 
-async def _serve(config: NodeConfig) -> None:
-    process = NodeProcess(config, asyncio.get_running_loop())
+async def _serve(config: NodeConfig, restores_users: bool) -> None:
+    process = NodeProcess(config, asyncio.get_running_loop(), restores_users)
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         process.loop.add_signal_handler(number, stopped.set)
@@ -108,8 +112,11 @@ async def _serve(config: NodeConfig) -> None:
 class NodeProcess:
     """The sockets, the journal's thread and the timers of one node."""
 
-    def __init__(self, config: NodeConfig, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, config: NodeConfig, loop: asyncio.AbstractEventLoop, restores_users: bool = False
+    ) -> None:
         self.config = config
+        self._restores_users = restores_users
         self.loop = loop
         self.clock: Callable[[], float] = time.monotonic
         self.log = EventLog("node")
@@ -130,12 +137,8 @@ class NodeProcess:
         self.access = Access(
             self.broker.catalog.state.access, self.submit, self.hashing, config.cluster.loopback_users
         )
-        state = self.broker.catalog.state
-        self.usage = Usage(state.access, self._send, lambda: self.broker.connected)
-        entrance = Entrance(state, self.access, self.usage, config.cluster.limits.connections)
-        self.front_end = FrontEnd(
-            self.broker, self.local_queues, self.access, entrance, config.cluster.default_queue_type
-        )
+        self.usage = Usage(self.access.state, self._send, lambda: self.broker.connected)
+        self.front_end = self._make_front_end()
         self.listener = Listener(
             self.front_end, connection_limits(config), gate(config), self.log, self.clock, self.wanted
         )
@@ -149,6 +152,11 @@ class NodeProcess:
         self.http = HttpServer(self.status, config.listen.http, management.attach)
 
     # -- parts ----------------------------------------------------------------------------------
+
+    def _make_front_end(self) -> FrontEnd:
+        settings = self.config.cluster
+        entrance = Entrance(self.broker.catalog.state, self.access, self.usage, settings.limits.connections)
+        return FrontEnd(self.broker, self.local_queues, self.access, entrance, settings.default_queue_type)
 
     def _open_journal(self) -> Journal:
         settings = self.config.cluster.journal
@@ -248,19 +256,10 @@ class NodeProcess:
     async def _join(self) -> None:
         """Tell the catalog of this incarnation, and wait until every node knows."""
         await self._submitted("start_node", {"name": self.config.name, "front_end": self.front_end_id})
-        access = self.broker.catalog.state.access
-        if not access.founded:
-            founders = await self.loop.run_in_executor(None, self.config.cluster.founders)
-            users = {
-                name: {"password_hash": str(founder.password_hash), "tags": list(founder.tags)}
-                for name, founder in founders.items()
-            }
-            await self._submitted("found_access", {"vhost": "/", "users": users})
-        unknown = sorted(self.config.cluster.users.keys() - access.users.keys())
-        if unknown:
-            self.log.warning(
-                "configured_users_unknown", users=unknown, reason="users are read when a cluster is founded"
-            )
+        users, access = self.config.cluster, self.broker.catalog.state.access
+        await found_users(users, access, self._submitted, self.log)
+        if self._restores_users:
+            await restore_users(users, self._submitted, self.log)
 
     def submit(self, name: str, arguments: dict[str, Any], answer: Answer) -> None:
         """Have a command of the catalog carried out, from outside a turn."""

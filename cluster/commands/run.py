@@ -111,8 +111,14 @@ def _welcome(nodes: list[LocalNode], pids: dict[str, int]) -> str:
     type=click.Path(dir_okay=False, path_type=Path),
     help="The node's TOML file; docs/configuration.md lists its keys.",
 )
+@click.option(
+    "--restore-users",
+    is_flag=True,
+    help="Put the users of the configuration into the catalog, with every permission in the virtual host /: "
+    "for a cluster that nobody can administer any more.",
+)
 @click.option("--supervised", is_flag=True, hidden=True)
-def node(config_file: Path, supervised: bool) -> None:
+def node(config_file: Path, restore_users: bool, supervised: bool) -> None:
     """Run one node until SIGINT or SIGTERM."""
     config = load(config_file)
     if supervised:
@@ -121,7 +127,7 @@ def node(config_file: Path, supervised: bool) -> None:
     from cluster.process import run
 
     try:
-        run(config)
+        run(config, restores_users=restore_users)
     except (JournalError, OSError) as error:
         raise CommandError(f"node {config.name}: {error}") from error
 

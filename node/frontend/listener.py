@@ -179,15 +179,16 @@ class Client(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are no subclass of asyncio's.
         transport = cast(asyncio.Transport, transport)
-        if self._listener.admit(address_of(transport)):
-            self.begin(transport)
+        address = address_of(transport)
+        if self._listener.admit(address):
+            self.begin(transport, address)
         else:
             transport.abort()
 
-    def begin(self, transport: asyncio.Transport) -> None:
-        """Take over a socket that was admitted."""
+    def begin(self, transport: asyncio.Transport, address: str) -> None:
+        """Take over a socket that was admitted from this address."""
         self._transport = transport
-        self.remote = address_of(transport)
+        self.remote = address
         self._listener.opened(self)
         transport.set_write_buffer_limits(high=WRITE_HIGH_WATER, low=WRITE_LOW_WATER)
         raw = transport.get_extra_info("socket")

@@ -35,7 +35,7 @@ class ServerIdentity(Protocol):
 class Resident(Protocol):
     """The client that a socket becomes; an asyncio.Protocol."""
 
-    def begin(self, transport: asyncio.Transport) -> None: ...
+    def begin(self, transport: asyncio.Transport, address: str) -> None: ...
 
 
 class House(Protocol):
@@ -53,16 +53,17 @@ class House(Protocol):
 class Arrival(asyncio.Protocol):
     """Protocol of a connection until its handshake is over."""
 
-    def __init__(self, house: House, identity: ServerIdentity) -> None:
+    def __init__(self, house: House, identity: ServerIdentity, address: str) -> None:
         self._house = house
         self._identity = identity
+        self._address = address
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         encrypted = cast(asyncio.Transport, transport)
         certificate = encrypted.get_extra_info("peercert") or {}
         resident = self._house.new_client(self._identity.name_in(certificate))
         encrypted.set_protocol(cast(asyncio.Protocol, resident))
-        resident.begin(encrypted)
+        resident.begin(encrypted, self._address)
 
 
 class TlsPort:
@@ -112,7 +113,7 @@ class TlsPort:
     async def _shake_hands(self, accepted: socket.socket, address: str) -> None:
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: Arrival(self._house, self._identity),
+                lambda: Arrival(self._house, self._identity, address),
                 accepted,
                 ssl=self._identity.context,
                 ssl_handshake_timeout=self._house.handshake_timeout,

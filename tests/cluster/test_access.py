@@ -205,6 +205,7 @@ def test_a_snapshot_from_before_there_were_users_opens() -> None:
     desk = Desk()
     old = unpack(desk.state.snapshot())
     del old["access"]
+    old["version"] = 1
     restored = CatalogState(Recorder())
     restored.restore(pack(old))
     assert not restored.access.founded

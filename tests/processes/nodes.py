@@ -81,11 +81,11 @@ class Node:
         assert self.process is not None, f"{self.name} does not run"
         return self.process.pid
 
-    def start(self) -> None:
+    def start(self, *options: str) -> None:
         with self.local.log_file.open("ab") as log:
             # Standard input is a pipe that ends with this process: no node is left behind by a killed test.
             self.process = subprocess.Popen(
-                node_command(self.local),
+                [*node_command(self.local), *options],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
