@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -108,12 +108,17 @@ def name_in(certificate: Mapping[str, Any], source: str) -> str:
         names = [value for name, value in subject if name == "commonName"]
         return names[0] if len(names) == 1 else ""
     if source == "distinguished_name":
-        return ",".join(
-            "+".join(f"{_SHORT_NAMES.get(name, name)}={_escaped(value)}" for name, value in rdn)
-            for rdn in reversed(certificate.get("subject", ()))
-        )
+        return distinguished_name(certificate.get("subject", ()))
     kind = _SAN_KINDS[source]
     return next((value for found, value in certificate.get("subjectAltName", ()) if found == kind), "")
+
+
+def distinguished_name(names: Sequence[Sequence[tuple[str, str]]]) -> str:
+    """A name of a certificate as text (RFC 4514)."""
+    return ",".join(
+        "+".join(f"{_SHORT_NAMES.get(name, name)}={_escaped(value)}" for name, value in rdn)
+        for rdn in reversed(names)
+    )
 
 
 def _escaped(value: str) -> str:

@@ -7,17 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import choose_encoder
 
 from cluster.addresses import Address
 from replication.transport import ListenError
+
+LINGERING_S = 2.0
+"""How long the rest of a request that was refused is read, so that its client sees the answer."""
 
 STATUS_TIMEOUT_S = 5.0
 """How long `/api/status` waits for the other nodes' part."""
@@ -52,6 +57,12 @@ class NodeView(Protocol):
 
     def metrics(self) -> Iterable[Metric]:
         """The current value of every counter and gauge."""
+
+
+def _blames_the_node(record: logging.LogRecord) -> bool:
+    """What a client sends that is no HTTP, or stops sending, is no error of this node's."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, HttpProcessingError | ConnectionError)
 
 
 class _ViewCollector:
@@ -105,7 +116,12 @@ class HttpServer:
         )
         if self._extend is not None:
             self._extend(app)
-        runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+        logger = logging.getLogger("quorate.http")
+        logger.addFilter(_blames_the_node)
+        runner = web.AppRunner(
+            app, access_log=None, handle_signals=False, shutdown_timeout=1.0, lingering_time=LINGERING_S,
+            logger=logger,
+        )  # fmt: skip
         await runner.setup()
         try:
             await web.TCPSite(runner, self._address.host, self._address.port).start()

@@ -51,7 +51,6 @@ def management_of(process: NodeProcess, version: str) -> ManagementServer:
         inquiry=process.inquiry,
         log=process.log,
         readiness=process.status.readiness,
-        listening=lambda: process.status.listening,
         shut_out=process.listener.shut_out,
         login_failed=process.listener.failed,
     )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from cluster.certificates import distinguished_name
 from cluster.link_state import LinkConsumer
 from cluster.management.rates import message_stats, with_rates
 from cluster.management.sampling import Sampler
@@ -28,8 +29,8 @@ _STATES: Final = {ConnectionState.OPEN: "running", ConnectionState.CLOSING: "clo
 class ClientRows:
     """Makes rows of this node's clients.
 
-    `started` turns a client's age into milliseconds since 1970; `find_consumer` and `queue_name` look
-    up what a consumer's number and a queue's id stand for.
+    `wall_ms` turns a time of the node's clock into milliseconds since 1970; `find_consumer` and
+    `queue_name` look up what a consumer's number and a queue's id stand for.
     """
 
     node: str
@@ -66,7 +67,7 @@ class ClientRows:
             "timeout": heartbeat,
             "client_properties": _plain(connection.client_properties),
             "user_provided_name": _plain(connection.client_properties.get("connection_name")),
-            **_tls(),
+            **_tls(client),
             **with_rates(OCTETS, octets, self.sampler.rates(("connection", client.number), len(OCTETS))),
         }
 
@@ -86,14 +87,12 @@ class ClientRows:
             "vhost": session.vhost,
             "state": "running" if channel.state is ChannelState.OPEN else "closing",
             "confirm": channel.confirming,
-            "transactional": False,
+            "transactional": deliveries.transaction is not None,
             "consumer_count": len(deliveries.consumers),
             "prefetch_count": deliveries.consumer_prefetch,
             "global_prefetch_count": deliveries.prefetch,
             "messages_unacknowledged": deliveries.unsettled.count,
             "messages_unconfirmed": _unconfirmed(channel),
-            "messages_uncommitted": 0,
-            "acks_uncommitted": 0,
             "connection_details": {"name": name, **_peer(client)},
             "message_stats": message_stats(CHANNEL_NAMES, counts, rates),
         }
@@ -178,10 +177,22 @@ def _peer(client: Client) -> dict[str, Any]:
     return {"peer_host": peer_host, "peer_port": peer_port}
 
 
-def _tls() -> dict[str, Any]:
+def _tls(client: Client) -> dict[str, Any]:
+    """What was agreed with a client that speaks TLS, and whom its certificate names."""
     names = ("ssl_protocol", "ssl_key_exchange", "ssl_cipher", "ssl_hash")
     peer = ("peer_cert_subject", "peer_cert_issuer", "peer_cert_validity")
-    return {"ssl": False, **dict.fromkeys((*names, *peer))}
+    shown: dict[str, Any] = {"ssl": False, **dict.fromkeys((*names, *peer))}
+    encrypted = client.encryption
+    if encrypted is None:
+        return shown
+    cipher = encrypted.cipher()
+    certificate: dict[str, Any] = encrypted.getpeercert() or {}
+    shown |= {"ssl": True, "ssl_protocol": encrypted.version(), "ssl_cipher": cipher[0] if cipher else None}
+    if certificate:
+        validity = f"{certificate.get('notBefore')} - {certificate.get('notAfter')}"
+        subject, issuer = (distinguished_name(certificate.get(one, ())) for one in ("subject", "issuer"))
+        shown |= {"peer_cert_subject": subject, "peer_cert_issuer": issuer, "peer_cert_validity": validity}
+    return shown
 
 
 def _plain(value: Any) -> Any:

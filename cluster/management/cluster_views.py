@@ -11,7 +11,7 @@ from cluster.management.call import Call
 from cluster.management.errors import ApiError
 from cluster.management.names import sees, shows, visible_vhosts
 from cluster.management.node_report import CHURN_NAMES, MESSAGE_NAMES
-from cluster.management.node_views import contexts, exchange_types, listeners
+from cluster.management.node_views import contexts, exchange_types
 from cluster.management.queue_views import depths
 from cluster.management.rates import added, message_stats, with_rates
 from cluster.management.routing import Audience, Endpoints
@@ -38,7 +38,7 @@ async def show_overview(services: Services, call: Call) -> dict[str, Any]:
         "sample_retention_policies": {"global": [INTERVAL_S], "basic": [INTERVAL_S], "detailed": []},
         "statistics_db_event_queue": 0,
         "exchange_types": exchange_types(),
-        "listeners": [one for node in services.config.cluster.nodes for one in listeners(services, node)],
+        "listeners": [one for node in sorted(facts) for one in facts[node]["listeners"]],
         "contexts": [one for node in services.config.cluster.nodes for one in contexts(services, node)],
         "queue_totals": _queue_totals(shown),
         "object_totals": await _object_totals(services, call, shown),

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from cluster.management import node_report, survey
 from cluster.management.answers import Status
 from cluster.management.call import Call
+from cluster.management.certificate_dates import expiry_dates
 from cluster.management.errors import bad_request, no_such_object
-from cluster.management.node_views import listeners
+from cluster.management.node_report import NODE
 from cluster.management.routing import Endpoints
 from cluster.management.services import Services
 
 endpoints = Endpoints()
 
 OK: Final = {"status": "ok"}
-PROTOCOLS: Final = {"amqp091": "amqp", "amqp0-9-1": "amqp", "amqp10": "amqp", "amqp1.0": "amqp"}
+PROTOCOLS: Final = {
+    "amqp091": "amqp", "amqp0-9-1": "amqp", "amqps": "amqp/ssl", "amqp091s": "amqp/ssl",
+}  # fmt: skip
 """Other names of what a listener is called."""
 
-UNITS: Final = ("days", "weeks", "months", "years")
+UNITS: Final = {"days": 1, "weeks": 7, "months": 30, "years": 365}
 
 
 def _failed(reason: str, **more: Any) -> Status:
@@ -89,7 +93,7 @@ async def check_port(services: Services, call: Call) -> Any:
     if not call.path["port"].isascii() or not call.path["port"].isdigit() or len(call.path["port"]) > 5:
         raise bad_request("Invalid port")
     port = int(call.path["port"])
-    ports = [one["port"] for one in _active(services)]
+    ports = [one["port"] for one in await _active(services)]
     if port in ports:
         return {**OK, "port": port}
     return _failed("No active listener", missing=port, ports=ports)
@@ -100,26 +104,39 @@ async def check_protocol(services: Services, call: Call) -> Any:
     """Whether this node listens for a protocol."""
     asked = call.path["protocol"]
     protocol = PROTOCOLS.get(asked, asked)
-    protocols = [one["protocol"] for one in _active(services)]
+    protocols = [one["protocol"] for one in await _active(services)]
     if protocol in protocols:
         return {**OK, "protocol": protocol}
     return _failed("No active listener", missing=asked, protocols=protocols)
 
 
-def _active(services: Services) -> list[dict[str, Any]]:
-    """This node listens for clients only once it is part of the cluster."""
-    mine = listeners(services, services.node)
-    return [one for one in mine if one["protocol"] != "amqp" or services.listening()]
+async def _active(services: Services) -> list[dict[str, Any]]:
+    """Where this node listens now."""
+    facts = await services.inquiry.ask(services.node, NODE)
+    return list(facts["listeners"])
 
 
 @endpoints.on("GET", "/health/checks/certificate-expiration/{within}/{unit}")
 async def check_certificates(services: Services, call: Call) -> Any:
-    """Whether a certificate expires within so many days, weeks, months or years."""
-    if call.path["unit"] not in UNITS:
+    """Whether a certificate of this node expires within so many days, weeks, months or years."""
+    days = UNITS.get(call.path["unit"])
+    if days is None:
         raise bad_request("Time unit not recognised. Supported units: days, weeks, months, years.")
-    if not call.path["within"].isdigit():
+    within = call.path["within"]
+    if not (within.isascii() and within.isdigit() and len(within) < 6):
         raise bad_request("Invalid expiration value.")
-    return OK
+    tls = services.config.tls
+    if tls is None:
+        return OK
+    limit = datetime.now(UTC) + timedelta(days=days * int(within))
+    files = [path for path in (tls.certificate, tls.ca) if path is not None]
+    dates = {path: expiry_dates(path.read_text(encoding="ascii")) for path in files}
+    expired = [
+        {"file": str(path), "expires_on": [date.isoformat() for date in found if date < limit]}
+        for path, found in dates.items()
+        if any(date < limit for date in found)
+    ]
+    return _failed("Certificates expiring", expired=expired) if expired else OK
 
 
 @endpoints.on("GET", "/healthchecks/node")

@@ -147,6 +147,20 @@ class NodeReport:
                 return True
         return False
 
+    def _listeners(self) -> list[dict[str, Any]]:
+        """Where this node listens now: for clients only once it is part of the cluster."""
+        process = self._process
+        listen = process.config.listen
+        open_to = [("clustering", listen.peers), ("http", listen.http)]
+        if process.status.listening:
+            open_to.append(("amqp", listen.amqp))
+            if process.config.tls is not None:
+                open_to.append(("amqp/ssl", listen.amqps))
+        return [
+            {"node": process.config.name, "protocol": name, "ip_address": one.host, "port": one.port}
+            for name, one in open_to
+        ]
+
     def _node(self) -> dict[str, Any]:
         process = self._process
         limits = process.config.cluster.limits
@@ -166,6 +180,7 @@ class NodeReport:
             "sockets_used": len(process.listener.clients),
             "sockets_total": limits.connections,
             "proc_used": machine.threads(),
+            "listeners": self._listeners(),
             "disk_free": machine.disk_free(process.config.data_dir),
             "db_dir": str(process.config.data_dir),
             "journal_bytes": process.journal.disk_bytes(),

@@ -79,16 +79,6 @@ def exchange_types() -> list[dict[str, Any]]:
     ]
 
 
-def listeners(services: Services, node: str) -> list[dict[str, Any]]:
-    """Where a node listens, as the cluster's configuration says."""
-    member = services.config.cluster.nodes[node]
-    ports = (("amqp", member.amqp), ("clustering", member.peers), ("http", member.http))
-    return [
-        {"node": node, "protocol": protocol, "ip_address": address.host, "port": address.port}
-        for protocol, address in ports
-    ]
-
-
 def contexts(services: Services, node: str) -> list[dict[str, Any]]:
     address = services.config.cluster.nodes[node].http
     return [

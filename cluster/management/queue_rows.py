@@ -23,6 +23,8 @@ class QueueState:
     vhost: str
     name: str
     consumers: int
+    scheduled: int
+    """Messages that are not due yet: neither ready nor anybody's."""
     idle_ms: int
     """Milliseconds since 1970 when its counters changed last; 0 where that is not known yet."""
     counts: tuple[int, ...]
@@ -78,7 +80,8 @@ class QueueRows:
             return None
         changed = self.sampler.changed(("queue", id))
         return (
-            vhost, name, queue.consumers.count, 0 if changed is None else self.wall_ms(changed),
+            vhost, name, queue.consumers.count, queue.scheduled_count,
+            0 if changed is None else self.wall_ms(changed),
             queue_counts(queue), self.sampler.rates(("queue", id), QUEUE_WIDTH),
             None if local is None else _declared(local),
         )  # fmt: skip

@@ -156,6 +156,7 @@ def _contents(state: QueueState) -> dict[str, Any]:
     *tally_rates, ready_rate, unacknowledged_rate = state.rates
     contents = {
         **depths(ready, unacknowledged, ready_rate, unacknowledged_rate),
+        "messages_scheduled": state.scheduled,
         "consumers": state.consumers,
         "message_stats": message_stats(TALLY_NAMES, tally, tally_rates),
     }

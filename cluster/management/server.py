@@ -51,7 +51,10 @@ class ManagementServer:
             return _failure(refused(refusal))
         except ApiError as error:
             return _failure(error)
-        except (ConnectionError, web.HTTPException, asyncio.CancelledError):
+        except ConnectionError:
+            # The client is gone, and nobody reads this.
+            return _failure(bad_request("the request was cut short"))
+        except (web.HTTPException, asyncio.CancelledError):
             raise
         except Exception as error:
             self._services.log.error("management_failed", error, path=request.path)

@@ -27,8 +27,6 @@ class Services:
     log: EventLog
     readiness: Callable[[], list[str]]
     """Why clients should not be sent to this node now."""
-    listening: Callable[[], bool]
-    """Whether AMQP clients may connect."""
     shut_out: Callable[[str], bool]
     """Whether nobody at an address may log in for a while, as too many there have failed to."""
     login_failed: Callable[[str], None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -273,6 +274,12 @@ class Client(asyncio.Protocol):
         """Wait for nothing that the client might still say."""
         if self._transport is not None:
             self._transport.close()
+
+    @property
+    def encryption(self) -> ssl.SSLObject | None:
+        """TLS of the connection; None for one without."""
+        found = None if self._transport is None else self._transport.get_extra_info("ssl_object")
+        return cast("ssl.SSLObject | None", found)
 
     def ends(self) -> tuple[End, End]:
         """The client's address and the one that it connected to; empty ones once the socket is gone."""

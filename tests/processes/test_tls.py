@@ -19,6 +19,7 @@ from cluster.config import parse
 from cluster.local_cluster import is_free
 from cluster.passwords import PasswordHash
 from tests.processes.certificates import Authority, KeyPair
+from tests.processes.management_client import Management
 from tests.processes.nodes import Cluster, Node, until
 
 TLS_PORTS = range(24_000, 27_000)
@@ -225,3 +226,21 @@ def test_tls_older_than_1_2_is_not_spoken(secured: Secured) -> None:
         pytest.raises((ssl.SSLError, ConnectionResetError)),
     ):
         old.wrap_socket(raw, server_hostname="127.0.0.1")
+
+
+@pytest.mark.requirement("F5", "F7")
+def test_the_management_api_tells_of_tls(secured: Secured) -> None:
+    api = Management(secured.node, "alice", PASSWORD)
+    client = secured.authority.issue("alice", "alice")
+    with secured.connect(EXTERNAL, client):
+        (row,) = api.get("connections")
+        assert (row["ssl"], row["auth_mechanism"], row["user"]) == (True, "EXTERNAL", "alice")
+        assert row["ssl_protocol"].startswith("TLSv1.") and row["ssl_cipher"]
+        assert row["peer_cert_subject"] == "CN=alice,O=quorate" and row["peer_cert_issuer"]
+    listeners = {row["protocol"]: row["port"] for row in api.get("overview")["listeners"]}
+    assert listeners["amqp/ssl"] == secured.port
+    assert api.get("health", "checks", "port-listener", str(secured.port))["status"] == "ok"
+    assert api.get("health", "checks", "certificate-expiration", "0", "days")["status"] == "ok"
+    soon = api.call("GET", "/health/checks/certificate-expiration/2/years")
+    assert (soon.status, soon.value["reason"]) == (503, "Certificates expiring")
+    assert str(secured.server.certificate) in [one["file"] for one in soon.value["expired"]]
