@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,29 +10,43 @@ from pathlib import Path
 import pytest
 
 from bench.quorate import Quorate
+from cluster.addresses import Address
+from cluster.local_cluster import HOST, PEER_OFFSET, is_free
+from tests.processes.nodes import AMQP_PORTS, HTTP_PORTS
 from tests.structure.snippets import Snippet, documents, matches, parse, run, snippets, with_ports
 from tests.structure.tree import ROOT
 
-BASE_PORT = 5871
-HTTP_PORT = 15871
+Ports = tuple[int, int]
+"""The first of the cluster's AMQP ports, and of its HTTP ports."""
+
+
+def free_ports() -> Ports:
+    chance = random.Random()
+    while True:
+        amqp, http = chance.choice(AMQP_PORTS), chance.choice(HTTP_PORTS)
+        peers = amqp + PEER_OFFSET
+        if all(is_free(Address(HOST, first + node)) for first in (amqp, http, peers) for node in range(3)):
+            return amqp, http
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quorate]:
-    nodes = Quorate(tmp_path_factory.mktemp("documents") / "cluster", BASE_PORT, HTTP_PORT)
+def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ports]:
+    """Those of a cluster that runs for the snippets."""
+    found = free_ports()
+    nodes = Quorate(tmp_path_factory.mktemp("documents") / "cluster", *found)
     try:
         nodes.start()
-        yield nodes
+        yield found
     finally:
         nodes.stop()
 
 
 @pytest.mark.parametrize("snippet", snippets(), ids=str)
-def test_snippet_runs(snippet: Snippet, cluster: Quorate, tmp_path: Path) -> None:
-    done = run(snippet.language, with_ports(snippet.code, BASE_PORT, HTTP_PORT), tmp_path)
+def test_snippet_runs(snippet: Snippet, ports: Ports, tmp_path: Path) -> None:
+    done = run(snippet.language, with_ports(snippet.code, *ports), tmp_path)
     assert done.returncode == 0, f"{snippet}\n{done.stdout}{done.stderr}"
     if snippet.output is not None:
-        assert matches(with_ports(snippet.output, BASE_PORT, HTTP_PORT), done.stdout), done.stdout
+        assert matches(with_ports(snippet.output, *ports), done.stdout), done.stdout
 
 
 @pytest.mark.parametrize("document", documents(), ids=lambda file: file.relative_to(ROOT).as_posix())
