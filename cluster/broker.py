@@ -32,7 +32,8 @@ from cluster.owner import PartitionOwner
 from cluster.partitions import Partitions
 from cluster.ports import FrontEndPort
 from node.engine.settings import QueueSettings
-from replication.host import RAFT_TAG, SNAPSHOT_TAG, Host, Machine, Writer
+from replication.group import Machine
+from replication.host import RAFT_TAG, SNAPSHOT_TAG, Host, Writer
 from replication.journal import Journal
 from replication.raft import Entry, Membership, NotLeaderError, RaftConfig
 

@@ -10,11 +10,12 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, Field, StringConstraints, ValidationError, model_validator
 
 from cluster.addresses import Address, AddressField
+from cluster.environment import overlay
 from cluster.passwords import PasswordHash
 from cluster.settings import (
     ConfigError,
@@ -298,17 +299,26 @@ class NodeConfig(Section):
 # -- reading ------------------------------------------------------------------------------------
 
 
-def load(path: Path) -> NodeConfig:
-    """Read a node's configuration file; raises `ConfigError`. Relative paths in it stay as they are."""
+NO_ENVIRONMENT: Final[Mapping[str, str]] = {}
+
+
+def load(path: Path, environment: Mapping[str, str] = NO_ENVIRONMENT) -> NodeConfig:
+    """Read a node's configuration file; raises `ConfigError`. Relative paths in it stay as they are.
+
+    What `environment` says (`cluster.environment`) counts more than the file.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from error
-    return parse(text, str(path))
+    return parse(text, str(path), environment)
 
 
-def parse(text: str, source: str) -> NodeConfig:
-    """The configuration in a TOML text; `source` names it in errors. Raises `ConfigError`."""
+def parse(text: str, source: str, environment: Mapping[str, str] = NO_ENVIRONMENT) -> NodeConfig:
+    """The configuration in a TOML text and in the environment's variables. Raises `ConfigError`.
+
+    `source` names the text in errors.
+    """
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -316,21 +326,32 @@ def parse(text: str, source: str) -> NodeConfig:
     unknown = sorted(set(tables) - {"node", "cluster"})
     if unknown:
         raise ConfigError(f"{source}: {unknown[0]}: unknown; a file has the tables [node] and [cluster]")
+    origins = overlay(tables, environment, NodeConfig)
     for name in ("node", "cluster"):
         if not isinstance(tables.get(name), dict):
             raise ConfigError(f"{source}: the table [{name}] is missing")
     if "cluster" in tables["node"]:
         raise ConfigError(f"{source}: node.cluster: unknown key; [cluster] is a table of its own")
-    return validate({**tables["node"], "cluster": tables["cluster"]}, source)
+    return validate({**tables["node"], "cluster": tables["cluster"]}, source, origins)
 
 
-def validate(values: Mapping[str, Any], source: str) -> NodeConfig:
-    """The node configuration made of `values`; raises `ConfigError` with every mistake in them."""
+def validate(
+    values: Mapping[str, Any], source: str, origins: Mapping[str, str] = NO_ENVIRONMENT
+) -> NodeConfig:
+    """The node configuration made of `values`; raises `ConfigError` with every mistake in them.
+
+    `origins`: the variables that values come from, by key path; the others come from `source`.
+    """
     try:
         return NodeConfig.model_validate(values)
     except ValidationError as error:
-        lines = [f"{source}: {_explain(problem)}" for problem in error.errors()]
+        lines = [f"{origins.get(_path(one), source)}: {_explain(one)}" for one in error.errors()]
         raise ConfigError("\n".join(lines)) from None
+
+
+def _path(problem: Any) -> str:
+    location = [str(part) for part in problem["loc"] if part != "[key]"]
+    return ".".join(location if location[:1] == ["cluster"] else ["node", *location])
 
 
 _SECRET = re.compile(r"password|secret")
@@ -338,8 +359,7 @@ _SECRET = re.compile(r"password|secret")
 
 def _explain(problem: Any) -> str:
     """One mistake as key path, value and remedy; never the value of a secret or of a whole table."""
-    location = [str(part) for part in problem["loc"] if part != "[key]"]
-    path = ".".join(location if location[:1] == ["cluster"] else ["node", *location])
+    path = _path(problem)
     message = str(problem["msg"]).removeprefix("Value error, ")
     value = problem["input"]
     if problem["type"] == "extra_forbidden":

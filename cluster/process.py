@@ -24,6 +24,7 @@ from cluster.certificates import Certificates
 from cluster.client_limits import connection_limits, gate
 from cluster.config import NodeConfig
 from cluster.data_directory import DataDirectory
+from cluster.departure import depart
 from cluster.entrance import Entrance
 from cluster.founding import found_users, restore_users
 from cluster.front_end import FrontEnd
@@ -270,8 +271,10 @@ class NodeProcess:
         await answered(partial(self.submit, name, arguments))
 
     async def stop(self) -> None:
-        """Tell clients, give up sockets, let the journal finish what it writes."""
-        self.status.listening = False
+        """Hand over, tell clients, give up sockets, let the journal finish what it writes."""
+        started, self.status.listening = self.status.listening, False
+        if started and self.failure is None:
+            await depart(self)
         self.listener.stop()
         self.broker.link_turns.flush_waiting()
         self.broker.turn(self.clock())

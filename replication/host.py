@@ -13,14 +13,13 @@ Order of one turn, which durability rests on:
 from __future__ import annotations
 
 import struct
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Protocol
 
-from replication.journal import Journal, PartitionLog
+from replication.group import Group, Machine, PendingSnapshot
+from replication.journal import Journal
 from replication.raft import (
-    Entry,
     EntryKind,
     Membership,
     Message,
@@ -47,28 +46,6 @@ SNAPSHOT_TAG = b"S"
 _ENVELOPE = struct.Struct(">cI")
 
 
-class Machine(Protocol):
-    """A replicated state machine, as the host sees it."""
-
-    def apply(self, entries: Sequence[Entry], now: float) -> None:
-        """Apply committed entries in log order; called once for each index."""
-
-    def restore(self, snapshot: Snapshot) -> None:
-        """Replace the whole state by that of a snapshot."""
-
-    def snapshot(self) -> bytes:
-        """The state after the last applied entry, without the contents that live entries hold."""
-
-    def live(self) -> list[tuple[int, int]]:
-        """The log indexes, as closed ranges, of applied entries that still hold something needed."""
-
-    def role_changed(self, leading: bool, term: int, leader: str | None, now: float) -> None:
-        """Called when this replica's role, term or known leader changed."""
-
-    def read_ready(self, context: bytes) -> None:
-        """A read index asked for with `context` was confirmed and is applied here."""
-
-
 class Writer(Protocol):
     """Makes staged journal records durable, one batch at a time (`JournalWriter`)."""
 
@@ -78,28 +55,6 @@ class Writer(Protocol):
 
     def kick(self) -> None:
         """Start writing what is staged, unless a batch is being written already."""
-
-
-@dataclass(slots=True)
-class Group:
-    """One partition's replica on this node."""
-
-    partition: int
-    raft: Raft
-    log: PartitionLog
-    machine: Machine
-    seen: tuple[Role, int, str | None] | None = None
-    pending: PendingSnapshot | None = None
-    waiting_reads: deque[tuple[int, bytes]] = field(default_factory=deque)
-
-
-@dataclass(frozen=True, slots=True)
-class PendingSnapshot:
-    """A snapshot taken of the machine that still waits for lagging followers before it cuts the log."""
-
-    snapshot: Snapshot
-    live: list[tuple[int, int]]
-    cut_after: float
 
 
 class Host:
@@ -226,6 +181,14 @@ class Host:
         if group.raft.leader is None:
             group.raft.campaign(now)
             self._dirty[partition] = group
+
+    def hand_over(self, partition: int, to: str, now: float) -> None:
+        """Have `to` lead the partition as soon as it has the whole log; raises `NotLeaderError`,
+        `UnknownPeerError`.
+        """
+        group = self.groups[partition]
+        group.raft.transfer_leadership(to, now)
+        self._dirty[partition] = group
 
     def peer_up(self, peer: str, now: float) -> None:
         """There is a connection to the peer again."""

@@ -29,7 +29,29 @@ key, its value and what to do. Unknown keys are mistakes.
 
 ```toml
 {example}```
+
+## By environment variables
+
+`quorate node` takes each key from a variable too, which counts more than the file: `QUORATE_`, then the
+key's path with two underscores between its parts, in capitals. Names of nodes and users are written as they
+are. Text needs no quotation marks; numbers, truth values and lists are written as in the file.
+
+```shell
+{variables}```
+
+A mistake names the variable and the key. Secrets are in files that configuration names (`secret_key_file`,
+`password_file`), never in variables. Variables that begin with neither `QUORATE_NODE__` nor
+`QUORATE_CLUSTER__` are not looked at.
 """
+
+VARIABLES = """\
+QUORATE_NODE__NAME=n1
+QUORATE_NODE__LISTEN__AMQP=127.0.0.1:5682
+QUORATE_CLUSTER__NODES__n1__AMQP=127.0.0.1:5682
+QUORATE_CLUSTER__LIMITS__CONNECTIONS=500
+QUORATE_CLUSTER__LOOPBACK_USERS=["guest", "admin"]
+"""
+"""Shown below it, one variable a line; a test reads them too."""
 
 EXAMPLE = """\
 [node]
@@ -54,7 +76,7 @@ connections = 1000
 
 def document() -> str:
     """The text of docs/configuration.md."""
-    parts = [_INTRODUCTION.format(example=EXAMPLE)]
+    parts = [_INTRODUCTION.format(example=EXAMPLE, variables=VARIABLES)]
     parts += _section("node", config.NodeConfig)
     parts += _section("cluster", config.ClusterConfig)
     return "\n".join(parts)

@@ -35,6 +35,11 @@ _url = click.option(
     "--count", "-n", default=1, show_default=True, type=click.IntRange(1), help="Publish so many times."
 )
 @click.option("--size", type=click.IntRange(0), help="Publish random bodies of so many octets.")
+@click.option(
+    "--rate",
+    type=click.FloatRange(0, min_open=True),
+    help="At most so many messages a second; else all at once.",
+)
 @click.option("--transient", is_flag=True, help="Messages that need not survive a restart.")
 @click.argument("message", nargs=-1)
 def publish(
@@ -44,6 +49,7 @@ def publish(
     routing_key: str,
     count: int,
     size: int | None,
+    rate: float | None,
     transient: bool,
     message: tuple[str, ...],
 ) -> None:
@@ -56,7 +62,7 @@ def publish(
     target = Target(exchange, routing_key if queue is None else queue, queue, not transient)
     bodies, total = _bodies(message, size, count)
     with _progress("Publishing", total) as bar, explained(where):
-        publisher = Publisher(where, target, bodies, bar.update)
+        publisher = Publisher(where, target, bodies, bar.update, rate)
         publisher.run()
     _report(publisher, where, target)
 

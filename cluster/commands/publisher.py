@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,9 @@ import pika
 
 WINDOW = 1000
 """Messages that may wait for their confirm."""
+
+PACE_S = 0.02
+"""How often a publisher that has a rate looks how much of it is due."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +35,9 @@ class Publisher:
         target: Target,
         bodies: Iterator[bytes],
         on_progress: Callable[[int], None],
+        rate: float | None = None,
     ) -> None:
+        """`rate`: messages a second at most; None: as many as are confirmed."""
         self.published = 0
         self.confirmed = 0
         self.refused = 0
@@ -40,6 +46,8 @@ class Publisher:
         self._target = target
         self._bodies = bodies
         self._on_progress = on_progress
+        self._rate = rate
+        self._began = 0.0
         self._exhausted = False
         self._unconfirmed: dict[int, None] = {}
         self._properties = pika.BasicProperties(delivery_mode=2 if target.persistent else 1)
@@ -67,12 +75,27 @@ class Publisher:
     def _declare(self) -> None:
         queue = self._target.declare
         if queue is None:
+            self._begin()
+        else:
+            self._channel.queue_declare(queue, durable=True, callback=lambda _frame: self._begin())
+
+    def _begin(self) -> None:
+        self._began = time.monotonic()
+        if self._rate is None:
             self._pump()
         else:
-            self._channel.queue_declare(queue, durable=True, callback=lambda _frame: self._pump())
+            self._pace()
+
+    def _pace(self) -> None:
+        self._pump()
+        if not self._exhausted:
+            self._connection.ioloop.call_later(PACE_S, self._pace)
+
+    def _due(self) -> bool:
+        return self._rate is None or self.published < (time.monotonic() - self._began) * self._rate
 
     def _pump(self) -> None:
-        while not self._exhausted and len(self._unconfirmed) < WINDOW:
+        while not self._exhausted and len(self._unconfirmed) < WINDOW and self._due():
             body = next(self._bodies, None)
             if body is None:
                 self._exhausted = True

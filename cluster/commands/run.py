@@ -119,8 +119,9 @@ def _welcome(nodes: list[LocalNode], pids: dict[str, int]) -> str:
 )
 @click.option("--supervised", is_flag=True, hidden=True)
 def node(config_file: Path, restore_users: bool, supervised: bool) -> None:
-    """Run one node until SIGINT or SIGTERM."""
-    config = load(config_file)
+    """Run one node until SIGINT or SIGTERM. Variables such as QUORATE_NODE__NAME count more than the file."""
+    # The supervisor has planned for its nodes what their files say.
+    config = load(config_file, {} if supervised else os.environ)
     if supervised:
         threading.Thread(target=_stop_with_supervisor, daemon=True).start()
     # Only this command needs the node's code; the others start faster without it.

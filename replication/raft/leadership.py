@@ -436,6 +436,11 @@ class Leadership:
         self._transfer_deadline = now + self._state.config.election_timeout_s
         self._finish_transfer()
 
+    @property
+    def handing_over(self) -> bool:
+        """Whether a transfer is under way."""
+        return self._transfer_to is not None
+
     def _end_transfer(self) -> None:
         self._transfer_to = None
         self._transfer_deadline = math.inf

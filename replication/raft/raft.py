@@ -322,6 +322,12 @@ class Raft:
         return self._state.leader
 
     @property
+    def handing_over(self) -> bool:
+        """Whether this node leads, and has asked another to take over."""
+        leadership = self._state.leadership
+        return leadership is not None and leadership.handing_over
+
+    @property
     def may_vote(self) -> bool:
         """False while this node has not yet got back what it lost with its disk."""
         return self._state.may_vote

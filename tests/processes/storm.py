@@ -8,7 +8,7 @@ from pathlib import Path
 from chaos import faults
 from chaos.checks import check
 from chaos.clients import ClientLoop, Consumer, ConsumerTerms, Place, Publisher, PublisherTerms
-from chaos.history import QueueDeclared, Recorder, to_lines
+from chaos.history import Faulted, QueueDeclared, Recorder, to_lines
 from chaos.recovery import pauses, report
 from tests.processes.nodes import Cluster, Node, until
 
@@ -138,6 +138,16 @@ class Storm:
         target.start()
         self._recover([target])
         self.clients.finish(early)
+
+    def restart(self, target: Node, kind: str) -> None:
+        """SIGTERM, and a start once the process has ended by itself; publishers go on elsewhere meanwhile."""
+        owned = self._owned([target])
+        self.recorder.record(Faulted(self.recorder.clock(), target.name, kind, tuple(sorted(owned))))
+        code = target.terminate()
+        assert code == 0, f"{target.name} ended with {code}"
+        self._settle_among_the_living([target])
+        target.start()
+        self._recover([target])
 
     def _settle_among_the_living(self, hurt: list[Node]) -> None:
         if len(hurt) < len(self.cluster.nodes):

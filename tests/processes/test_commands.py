@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -66,3 +67,12 @@ def test_a_refusal_says_what_was_refused_and_by_whom(cluster: Cluster, name: str
     assert refused.returncode == 1
     assert f"no queue '{name}-absent'" in refused.stderr
     assert "Traceback" not in refused.stderr
+
+
+def test_publish_at_a_rate(cluster: Cluster, name: str) -> None:
+    began = time.monotonic()
+    sent = quorate(
+        "publish", "--url", cluster[0].url, "--queue", name, "--size", "10", "--count", "50", "--rate", "50"
+    )
+    assert "50 of 50 confirmed" in sent.stderr
+    assert time.monotonic() - began >= 0.9

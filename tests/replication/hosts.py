@@ -6,7 +6,8 @@ import random
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from replication.host import Group, Host
+from replication.group import Group
+from replication.host import Host
 from replication.journal import Journal, JournalConfig, WriteBatch
 from replication.raft import Entry, Membership, RaftConfig, Snapshot
 from tests.simulation.disk import SimulatedDisk

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from cluster.catalog import CATALOG
-from replication.host import Group
+from replication.group import Group
 from replication.raft import Role
 from tests.simulation.node import SimulatedNode
 from tests.simulation.world import Violation

@@ -1,0 +1,74 @@
+"""Leaving in order: what this node leads is led by others before it stops.
+
+A partition whose leader just goes away is without one for an election; one that is handed over
+(Raft thesis §3.10) is without one for a message and a vote. Pure: `step` is called until `done`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from replication.group import Group
+from replication.host import Host
+from replication.raft import Role
+
+
+class Handover:
+    """Hands over every partition that this node leads, each to a replica that is there."""
+
+    def __init__(self, host: Host, reachable: Callable[[], Iterable[str]]) -> None:
+        """`reachable`: the other nodes that there is a connection to."""
+        self._host = host
+        self._reachable = reachable
+        self._asked: dict[int, tuple[str, int]] = {}
+        self._given: Counter[str] = Counter()
+
+    def step(self, now: float) -> None:
+        """Ask a replica of each partition that is led here to take it, and another when it did not.
+
+        The core gives a hand-over up after an election time-out; only then is somebody else asked.
+        """
+        for group in list(self._host.groups.values()):
+            if self._to_be_given(group) and not group.raft.handing_over:
+                heir = self._heir(group)
+                if heir is not None:
+                    self._ask(group, heir, now)
+
+    def done(self) -> bool:
+        """Whether nothing is led here that others could lead, and all that others could lead is led."""
+        groups = self._host.groups.values()
+        return not any(
+            self._to_be_given(group) or (group.raft.leader is None and self._heirs(group)) for group in groups
+        )
+
+    def _to_be_given(self, group: Group) -> bool:
+        """Whether it is led here, and could be led elsewhere.
+
+        What comes back after it was given comes from somebody who leaves as well: it is not given again.
+        """
+        if group.raft.role is not Role.LEADER or not self._heirs(group):
+            return False
+        asked = self._asked.get(group.partition)
+        return asked is None or asked[1] == group.raft.term
+
+    def _heirs(self, group: Group) -> list[str]:
+        """The replicas that there is a connection to; none when they are too few to elect anybody."""
+        there, voters = set(self._reachable()), group.raft.membership.voters
+        heirs = sorted(voters & there)
+        return heirs if 2 * (len(heirs) + 1) > len(voters) else []
+
+    def _heir(self, group: Group) -> str | None:
+        """Who was not asked last; of several, who lacks least of the log, then who was given least."""
+        progress = group.raft.progress
+        last = self._asked.get(group.partition, ("", 0))[0]
+        return max(
+            (heir for heir in self._heirs(group) if heir in progress),
+            key=lambda heir: (heir != last, progress[heir].match, -self._given[heir]),
+            default=None,
+        )
+
+    def _ask(self, group: Group, heir: str, now: float) -> None:
+        self._host.hand_over(group.partition, heir, now)
+        self._asked[group.partition] = (heir, group.raft.term)
+        self._given[heir] += 1

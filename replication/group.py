@@ -1,0 +1,55 @@
+"""One partition's replica on a node: its Raft core, its log, and the machine that applies it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from replication.journal import PartitionLog
+from replication.raft import Entry, Raft, Role, Snapshot
+
+
+class Machine(Protocol):
+    """A replicated state machine, as the host sees it."""
+
+    def apply(self, entries: Sequence[Entry], now: float) -> None:
+        """Apply committed entries in log order; called once for each index."""
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Replace the whole state by that of a snapshot."""
+
+    def snapshot(self) -> bytes:
+        """The state after the last applied entry, without the contents that live entries hold."""
+
+    def live(self) -> list[tuple[int, int]]:
+        """The log indexes, as closed ranges, of applied entries that still hold something needed."""
+
+    def role_changed(self, leading: bool, term: int, leader: str | None, now: float) -> None:
+        """Called when this replica's role, term or known leader changed."""
+
+    def read_ready(self, context: bytes) -> None:
+        """A read index asked for with `context` was confirmed and is applied here."""
+
+
+@dataclass(slots=True)
+class Group:
+    """One partition's replica on this node."""
+
+    partition: int
+    raft: Raft
+    log: PartitionLog
+    machine: Machine
+    seen: tuple[Role, int, str | None] | None = None
+    pending: PendingSnapshot | None = None
+    waiting_reads: deque[tuple[int, bytes]] = field(default_factory=deque)
+
+
+@dataclass(frozen=True, slots=True)
+class PendingSnapshot:
+    """A snapshot taken of the machine that still waits for lagging followers before it cuts the log."""
+
+    snapshot: Snapshot
+    live: list[tuple[int, int]]
+    cut_after: float
