@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Writes requirements.txt (running and testing) and requirements-bench.txt (what `make bench` adds)
-# from pyproject.toml: exact versions with the hashes of every file a supported platform may fetch.
+# Writes requirements.txt (running and testing), requirements-bench.txt (what `make bench` adds) and
+# requirements-node.txt (what a node needs, and what installs it) from pyproject.toml: exact versions with the hashes of every file a supported platform may fetch.
 # uv resolves for all platforms and Python versions at once; it lives in a throw-away environment.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -14,3 +14,4 @@ compile() {
 }
 compile pyproject.toml --group test --output-file requirements.txt
 compile --group bench --constraint requirements.txt --output-file requirements-bench.txt
+compile pyproject.toml --group build --constraint requirements.txt --output-file requirements-node.txt
