@@ -49,7 +49,7 @@ class NodeView(Protocol):
         """Cluster as this node sees it, as JSON values.
 
         `nodes`: name, pid, amqp, http, ready. `partitions`: id, owner, term, replicas, lag.
-        `queues`: vhost, name, owner, partition, ready, leased.
+        `queues`: vhost, name, owner, partition, ready, leased, scheduled, duplicates.
         """
 
     def readiness(self) -> list[str]:

@@ -6,12 +6,13 @@ transient message in a durable queue touches neither disk nor other nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cluster.backoff import let_rest
 from cluster.decisions import Annotations, decide
+from cluster.duplicates import duplicates
 from cluster.refusing import await_arrival, pieces, refusals
 from node.engine.operation_format import (
     Buffer,
@@ -23,7 +24,7 @@ from node.engine.operation_format import (
     read_run,
 )
 from node.engine.operations import Discard, Operation, Publish, Return, Semantics, Settle
-from node.engine.ranges import RangeSet
+from node.engine.ranges import Range, RangeSet
 from node.runs import Run
 
 if TYPE_CHECKING:
@@ -89,19 +90,28 @@ class _Taking:
 
     def publish(self, operation: Publish, index: int) -> None:
         """A publish whose first message is the batch's message number `index`."""
-        run, queues = read_run(self.data, operation.position), operation.queues
-        refusing = refusals(self.owner, run, queues)
-        if not refusing:
-            self._take(run, queues)
-            return
+        run = read_run(self.data, operation.position)
+        refusing = refusals(self.owner, run, operation.queues)
+        for parts in refusing.values():
+            self.refused.update((index + first, index + last) for first, last in parts)
+        for piece, taking in self._cut(operation, run, operation.queues, refusing):
+            # What was refused may come again: its ids are not remembered.
+            known = duplicates(self.owner, piece, taking)
+            for fresh, wanting in self._cut(operation, piece, taking, known):
+                self._take(fresh, wanting)
+
+    def _cut(
+        self, operation: Publish, run: Run, queues: tuple[int, ...], without: Mapping[int, list[Range]]
+    ) -> list[tuple[Run, tuple[int, ...]]]:
+        """The run in pieces for the queues that take them. What the log gets is written anew then."""
+        if not without:
+            return [(run, queues)]
         if self.kept is None:
             self.kept = []
             if operation.position:
                 self.keep(memoryview(self.data)[: operation.position])
-        for parts in refusing.values():
-            self.refused.update((index + first, index + last) for first, last in parts)
-        for first, last, taking in pieces(run.count, queues, refusing):
-            self._take(run.slice(first, last - first + 1), taking)
+        cut = pieces(run.count, queues, without)
+        return [(run.slice(first, last - first + 1), taking) for first, last, taking in cut]
 
     def _take(self, run: Run, queues: tuple[int, ...]) -> None:
         owner = self.owner

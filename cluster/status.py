@@ -93,6 +93,8 @@ class NodeStatus:
                         "partition": queue.partition,
                         "ready": len(counts.ready) + len(counts.held),
                         "leased": counts.leased_count,
+                        "scheduled": counts.scheduled_count,
+                        "duplicates": counts.tally.duplicates,
                         "consumers": counts.consumers.count,
                     }
                 )
@@ -162,6 +164,17 @@ class NodeStatus:
             "quorate_messages_leased",
             "Messages delivered by this node's queues and not settled.",
             sum(queue.leased_count for queue in queues),
+        )
+        yield _gauge(
+            "quorate_messages_scheduled",
+            "Messages of this node's queues that are not due yet.",
+            sum(queue.scheduled_count for queue in queues),
+        )
+        yield _counter(
+            "quorate_messages_duplicate_total",
+            "Messages that queues of this node dropped because they had seen their ids.",
+            sum(queue.tally.duplicates for queue in queues)
+            + sum(owner.past.duplicates for owner in self._process.broker.owners.values()),
         )
         yield _counter(
             "quorate_messages_published_total",

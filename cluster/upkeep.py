@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cluster.decisions import expiry_of
+from cluster.duplicates import forget_ids
 from node.engine.dispatch import QueueOwner
 from node.engine.limits import enough, surplus
 from node.engine.operation_format import encode_annotate, encode_remove
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 def before_serving(owner: PartitionOwner, number: int, queue: QueueOwner, now: int) -> None:
     """What is due is ready, and no message is handed out that has expired; `now` is wall clock."""
     queue.let_go(now)
+    forget_ids(owner, number, queue, now)
     if queue.lifetimes:
         queue.lifetimes.step(now)
         remove(owner, number, queue, queue.lifetimes.expired(queue.ready), Reason.EXPIRED)

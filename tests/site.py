@@ -288,15 +288,15 @@ class Client:
     def nack(self, delivery: Delivery, *, requeue: bool) -> None:
         self.send(m.BasicNack(delivery.method.delivery_tag, requeue=requeue))
 
+    def bind(self, queue: str, exchange: str, key: str = "") -> None:
+        self.call(m.QueueBind(queue, exchange, key), m.QueueBindOk)
+
     def purge(self, queue: str) -> int:
         answer: m.QueuePurgeOk = self.call(m.QueuePurge(queue), m.QueuePurgeOk)
         return answer.message_count
 
     def delete(self, queue: str, *, if_empty: bool = False) -> None:
         self.call(m.QueueDelete(queue, if_empty=if_empty), m.QueueDeleteOk)
-
-    def bind(self, queue: str, exchange: str, key: str = "") -> None:
-        self.call(m.QueueBind(queue, exchange, key), m.QueueBindOk)
 
     def depth(self, queue: str) -> int:
         """Ready messages."""

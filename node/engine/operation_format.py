@@ -8,6 +8,7 @@
     remove   kind u8, queue u64, reason u8, range count u32, firsts and lasts u64 each
     refuse   kind u8, front end u64, batch number u64, range count u32, firsts and lasts u64 each
     transfer kind u8, partition u64, `node.engine.transfers.encode_transfer_body`
+    ids      kind u8, queue u64, time u64, count u32, digests of 16 octets each
     others   kind u8, then: a queue u64 and what its structure says, or a front end u64
 
 All numbers are little-endian. `ranges` is a count u32 and pairs of u64, first and last.
@@ -24,6 +25,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final
 
+from node.engine.deduplication import DIGEST_OCTETS
 from node.engine.operations import (
     Annotate,
     Aspect,
@@ -34,6 +36,7 @@ from node.engine.operations import (
     Discard,
     DropQueue,
     Forget,
+    ForgetIds,
     Mark,
     Operation,
     OpKind,
@@ -41,6 +44,7 @@ from node.engine.operations import (
     Purge,
     Reason,
     Refuse,
+    RememberIds,
     Remove,
     Return,
     Semantics,
@@ -68,6 +72,7 @@ _ONE_RANGE = Struct("<BQIQQ")
 _PAIR = Struct("<BQQ")
 _BYTE = Struct("<BQB")
 _ALONE = Struct("<BQ")
+_IDS_SEEN = Struct("<BQQI")
 _COLUMNS = Struct("<BQBI")
 _REFUSE = Struct("<BQQI")
 _IDS = tuple(Struct(f"<{count}Q") for count in range(9))
@@ -177,6 +182,14 @@ def _encode_columns(kind: OpKind, queue: int, what: int, rows: Sequence[tuple[in
 
 def _columns(rows: Sequence[tuple[int, ...]]) -> Iterator[bytes]:
     return (encode_array(array("Q", numbers)) for numbers in zip(*rows, strict=True))
+
+
+def encode_remember_ids(queue: int, time: int, digests: Sequence[bytes]) -> bytes:
+    return b"".join((_IDS_SEEN.pack(OpKind.REMEMBER_IDS, queue, time, len(digests)), *digests))
+
+
+def encode_forget_ids(queue: int, before: int) -> bytes:
+    return _PAIR.pack(OpKind.FORGET_IDS, queue, before)
 
 
 def _encode_ranges(kind: OpKind, queue: int, ranges: Sequence[Range]) -> bytes:
@@ -368,6 +381,18 @@ def _read_transferred(data: Buffer, offset: int) -> tuple[Transferred, int]:
     return Transferred(partition, number), offset + _PAIR.size
 
 
+def _read_remember_ids(data: Buffer, offset: int) -> tuple[RememberIds, int]:
+    _, queue, time, count = _IDS_SEEN.unpack_from(data, offset)
+    start = offset + _IDS_SEEN.size
+    end = start + count * DIGEST_OCTETS
+    return RememberIds(queue, time, bytes(data[start:end])), end
+
+
+def _read_forget_ids(data: Buffer, offset: int) -> tuple[ForgetIds, int]:
+    _, queue, before = _PAIR.unpack_from(data, offset)
+    return ForgetIds(queue, before), offset + _PAIR.size
+
+
 _READERS: Final[dict[int, Callable[[Buffer, int], tuple[Operation, int]]]] = {
     OpKind.PUBLISH: _read_publish,
     OpKind.SETTLE: _read_settle,
@@ -386,4 +411,6 @@ _READERS: Final[dict[int, Callable[[Buffer, int], tuple[Operation, int]]]] = {
     OpKind.REFUSE: _read_refuse,
     OpKind.TRANSFER: _read_transfer,
     OpKind.TRANSFERRED: _read_transferred,
+    OpKind.REMEMBER_IDS: _read_remember_ids,
+    OpKind.FORGET_IDS: _read_forget_ids,
 }

@@ -66,6 +66,8 @@ class OpKind(IntEnum):
     REFUSE = 16
     TRANSFER = 17
     TRANSFERRED = 18
+    REMEMBER_IDS = 30
+    FORGET_IDS = 31
 
 
 @dataclass(slots=True)
@@ -199,6 +201,21 @@ class Transferred(NamedTuple):
     number: int
 
 
+class RememberIds(NamedTuple):
+    """Messages with ids came in at a time, in milliseconds; `digests` are `deduplication.digest_of` each."""
+
+    queue: int
+    time: int
+    digests: bytes
+
+
+class ForgetIds(NamedTuple):
+    """Ids that came before a time are out of the window."""
+
+    queue: int
+    before: int
+
+
 Operation = (
     Publish
     | Settle
@@ -216,4 +233,6 @@ Operation = (
     | Refuse
     | BeginTransfer
     | Transferred
+    | RememberIds
+    | ForgetIds
 )

@@ -27,10 +27,12 @@ from node.engine.operations import (
     Discard,
     DropQueue,
     Forget,
+    ForgetIds,
     Mark,
     Publish,
     Purge,
     Refuse,
+    RememberIds,
     Remove,
     Return,
     Settle,
@@ -41,8 +43,8 @@ from node.engine.ranges import Range, RangeSet, decode_array, encode_array
 from node.engine.refusals import Refusals
 from node.engine.transfers import Transfers
 
-SNAPSHOT_VERSION: Final = 2
-READABLE_VERSIONS: Final = (1, 2)
+SNAPSHOT_VERSION: Final = 3
+READABLE_VERSIONS: Final = (1, 2, 3)
 PRUNE_RECORDS: Final = 1024
 
 _HEAD = Struct("<BQQIII")
@@ -213,6 +215,16 @@ class PartitionMachine:
             state = self.queues.get(queue)
             if state is not None:
                 state.remove(*part)
+
+    def _remember_ids(self, operation: RememberIds, front_end: int, applied: Applied) -> None:
+        state = self.queues.get(operation.queue)
+        if state is not None:
+            state.remember_ids(operation.time, operation.digests)
+
+    def _forget_ids(self, operation: ForgetIds, front_end: int, applied: Applied) -> None:
+        state = self.queues.get(operation.queue)
+        if state is not None:
+            state.forget_ids(operation.before)
 
     def _forget(self, operation: Forget, front_end: int, applied: Applied) -> None:
         self._numbers.pop(operation.front_end, None)
@@ -394,4 +406,6 @@ _APPLIERS: Final[dict[type, Callable[[PartitionMachine, Any, int, Applied], None
     Refuse: PartitionMachine._refuse,
     BeginTransfer: PartitionMachine._transfer,
     Transferred: PartitionMachine._transferred,
+    RememberIds: PartitionMachine._remember_ids,
+    ForgetIds: PartitionMachine._forget_ids,
 }

@@ -26,6 +26,7 @@ from typing import Final
 
 from node.engine.by_group import ReadyByGroup
 from node.engine.by_priority import ReadyByPriority
+from node.engine.deduplication import Window
 from node.engine.grants import Settled
 from node.engine.lifetimes import Lifetimes
 from node.engine.limits import Weights
@@ -54,13 +55,14 @@ class Places:
 
     __slots__ = (
         "_inherited", "_rests", "annotations", "awaited", "granted", "groups", "held", "leases", "lifetimes",
-        "ready", "redelivered", "scheduled", "settings", "soft", "state", "tally", "weights",
+        "ready", "redelivered", "scheduled", "settings", "soft", "state", "tally", "weights", "window",
     )  # fmt: skip
 
     def __init__(self, state: QueueState, settings: QueueSettings, now: int) -> None:
         """`now` is wall clock, in milliseconds."""
         self.state = state
         self.settings = settings
+        self.window = self._window()
         self.soft = SoftMessages()
         self.annotations = Annotations(state.annotations, self.soft.values)
         # Messages that wait for their time are ready in no order.
@@ -89,6 +91,7 @@ class Places:
     def configure(self, settings: QueueSettings) -> None:
         """The queue's settings have become known."""
         self.settings = settings
+        self.window = self._window()
         self.ready = arrange(settings, self.annotations, RangeSet(self.ready.ranges()))
         self.groups = self.ready if isinstance(self.ready, ReadyByGroup) else None
         for front_end, lease in self.leases.items():
@@ -98,6 +101,10 @@ class Places:
             self.weights = Weights()
             for span in self.annotations.logged(Aspect.SIZE).all():
                 self.note_size(*span)
+
+    def _window(self) -> Window | None:
+        length = self.settings.deduplication_window_ms
+        return None if length is None else Window(length, self.state.seen)
 
     @property
     def scheduled_count(self) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
+from node.engine.deduplication import SeenIds
 from node.engine.operations import Annotate, Aspect, Semantics
 from node.engine.range_map import RangeMap, Span
 from node.engine.ranges import Range, RangeSet
@@ -16,6 +17,9 @@ _ASPECTS = Struct("<B")
 WITH_ANNOTATIONS: Final = 2
 """The version of snapshots from which on they have annotations."""
 
+WITH_IDS: Final = 3
+"""The version of snapshots from which on they have the ids that were seen."""
+
 
 class QueueState:
     """Which messages are alive, which came back, and what may have been leased.
@@ -25,9 +29,10 @@ class QueueState:
     maps a count of failed deliveries to the messages that have that count. No message above
     `mark` was ever leased. `attached` are the front ends with consumers or leases on the queue.
     `annotations` holds what owners have decided about messages, by aspect; no map in it is empty.
+    `seen` are the message ids within the queue's window, None where there are none.
     """
 
-    __slots__ = ("alive", "annotations", "attached", "failures", "mark", "returned", "semantics")
+    __slots__ = ("alive", "annotations", "attached", "failures", "mark", "returned", "seen", "semantics")
 
     def __init__(self, semantics: Semantics) -> None:
         self.semantics = semantics
@@ -37,6 +42,7 @@ class QueueState:
         self.mark = 0
         self.attached: set[int] = set()
         self.annotations: dict[Aspect, RangeMap] = {}
+        self.seen: SeenIds | None = None
 
     def append(self, first: int, last: int) -> None:
         """New messages, each above all earlier ones."""
@@ -64,6 +70,19 @@ class QueueState:
                 for part in self.alive.intersection(first, last):
                     held.set(*part, value)
             self._drop_empty_annotations()
+
+    def remember_ids(self, time: int, digests: bytes) -> None:
+        """Ids that came at a time, which is not before that of earlier ones."""
+        if self.seen is None:
+            self.seen = SeenIds()
+        self.seen.remember(time, digests)
+
+    def forget_ids(self, before: int) -> None:
+        """Ids that came before a time are out of the window."""
+        if self.seen is not None:
+            self.seen.forget(before)
+            if not len(self.seen):
+                self.seen = None
 
     def _remove_annotations(self, first: int, last: int) -> None:
         if sum(held.remove(first, last) for held in self.annotations.values()):
@@ -132,6 +151,7 @@ class QueueState:
         parts.append(_ASPECTS.pack(len(self.annotations)))
         for aspect, values in sorted(self.annotations.items()):
             parts += (_ASPECTS.pack(aspect), values.encode())
+        parts.append((self.seen or SeenIds()).encode())
         return b"".join(parts)
 
     @classmethod
@@ -154,6 +174,9 @@ class QueueState:
             state.failures[count], offset = RangeSet.decode(data, offset + 8)
         if version >= WITH_ANNOTATIONS:
             offset = state._decode_annotations(data, offset)
+        if version >= WITH_IDS:
+            seen, offset = SeenIds.decode(data, offset)
+            state.seen = seen if len(seen) else None
         return state, offset
 
     def _decode_annotations(self, data: bytes, offset: int) -> int:

@@ -21,6 +21,8 @@ class Tally:
     acknowledged: int = 0
     got_empty: int = 0
     """Times that basic.get found nothing."""
+    duplicates: int = 0
+    """Messages dropped because their id had been seen (queue argument x-deduplication-window)."""
 
     def add(self, other: Tally) -> None:
         """Take over the counts of a queue that is gone."""

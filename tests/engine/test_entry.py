@@ -19,10 +19,12 @@ from node.engine.operation_format import (
     encode_discard,
     encode_drop_queue,
     encode_forget,
+    encode_forget_ids,
     encode_mark,
     encode_publish,
     encode_purge,
     encode_refuse,
+    encode_remember_ids,
     encode_remove,
     encode_return,
     encode_settle,
@@ -42,6 +44,7 @@ from node.engine.operations import (
     Discard,
     DropQueue,
     Forget,
+    ForgetIds,
     Mark,
     Operation,
     OpKind,
@@ -49,6 +52,7 @@ from node.engine.operations import (
     Purge,
     Reason,
     Refuse,
+    RememberIds,
     Remove,
     Return,
     Semantics,
@@ -76,6 +80,10 @@ ENCODED_BY_TYPE = {
     BeginTransfer: lambda op: encode_transfer(*op),
     Transferred: lambda op: encode_transferred(*op),
     Refuse: lambda op: encode_refuse(*op),
+    ForgetIds: lambda op: encode_forget_ids(*op),
+    RememberIds: lambda op: encode_remember_ids(
+        op.queue, op.time, [op.digests[at : at + 16] for at in range(0, len(op.digests), 16)]
+    ),
     Remove: lambda op: encode_remove(*op),
     Annotate: lambda op: encode_annotate(*op[:2], list(zip(*op[2:], strict=True))),
 }
@@ -100,6 +108,8 @@ OPERATIONS = st.one_of(
     st.builds(CreateQueue, U64, st.sampled_from(Semantics)),
     st.builds(DropQueue, U64),
     st.builds(Forget, U64),
+    st.builds(ForgetIds, U64, U64),
+    st.builds(RememberIds, U64, U64, st.lists(st.binary(min_size=16, max_size=16), max_size=3).map(b"".join)),
     st.builds(Remove, U64, st.sampled_from(Reason), RANGES),
     st.builds(Refuse, U64, U64, RANGES),
     st.builds(Transferred, U64, U64),
@@ -195,6 +205,7 @@ def test_an_entry_of_another_version_is_refused_with_the_remedy() -> None:
         encode_create_queue(1, Semantics.AT_MOST_ONCE)[:-1] + b"\x07",
         encode_annotate(1, Aspect.EXPIRY, [(1, 2, 0)])[:-1],
         encode_annotate(1, Aspect.EXPIRY, [(1, 2, 0), (2, 3, 0)]),
+        encode_remember_ids(1, 2, [bytes(16)])[:-1],
         encode((uniform_run(3), [1]))[:-1],
         encode((Run("", "", 1, True, 0, 0, 0, None, 0, b""), [1])),
         encode((Run("", "", 1, True, 2, 0, 4, None, 4, b"1234567"), [1])),
@@ -207,6 +218,7 @@ def test_an_entry_of_another_version_is_refused_with_the_remedy() -> None:
         "semantics",
         "spans short",
         "spans",
+        "ids short",
         "short body",
         "no message",
         "lengths",
@@ -265,7 +277,7 @@ def test_kinds_in_journals_keep_their_numbers() -> None:
     assert {kind.name: kind.value for kind in OpKind} == {
         "PUBLISH": 1, "SETTLE": 2, "RETURN": 3, "RETURN_FAILED": 4, "DISCARD": 5, "PURGE": 6, "MARK": 7,
         "ATTACH": 8, "DETACH": 9, "CREATE_QUEUE": 10, "DROP_QUEUE": 11, "FORGET": 12, "ANNOTATE": 13,
-        "REMOVE": 14, "REFUSE": 16, "TRANSFER": 17, "TRANSFERRED": 18,
+        "REMOVE": 14, "REFUSE": 16, "TRANSFER": 17, "TRANSFERRED": 18, "REMEMBER_IDS": 30, "FORGET_IDS": 31,
     }  # fmt: skip
 
 

@@ -22,10 +22,12 @@ from node.engine.operation_format import (
     encode_discard,
     encode_drop_queue,
     encode_forget,
+    encode_forget_ids,
     encode_mark,
     encode_publish,
     encode_purge,
     encode_refuse,
+    encode_remember_ids,
     encode_remove,
     encode_return,
     encode_settle,
@@ -62,6 +64,7 @@ class QueueModel:
     counts: dict[int, int] = field(default_factory=dict)
     returned: set[int] = field(default_factory=set)
     values: dict[Aspect, dict[int, int]] = field(default_factory=lambda: {each: {} for each in Aspect})
+    seen: list[tuple[int, bytes]] = field(default_factory=list)
 
 
 def numbers(transfer: Transfer) -> set[int]:
@@ -84,6 +87,7 @@ class PartitionAgainstModel(RuleBasedStateMachine):
         self.entries: dict[int, bytes] = {}
         self.freed: set[int] = set()
         self.under_way: list[tuple[int, Transfer]] = []
+        self.time = 100
         for queue in (1, 2):
             self.create(queue, Semantics.AT_LEAST_ONCE)
         self.publish(OWNER, [(uniform_run(9), [1]), (uniform_run(9), [1, 2])], 0)
@@ -255,6 +259,21 @@ class PartitionAgainstModel(RuleBasedStateMachine):
             for values in model.values.values():
                 values.pop(number, None)
         model.returned.difference_update(gone)
+
+    @rule(queue=QUEUES, count=st.integers(0, 3), passed=st.integers(0, 9), back=st.integers(0, 30))
+    def see_ids(self, queue: int, count: int, passed: int, back: int) -> None:
+        """Ids come, and those that came some time before are forgotten."""
+        self.time += passed
+        digests = [bytes([self.time % 256, each] * 8) for each in range(count)]
+        before = self.time - back
+        steps = [encode_remember_ids(queue, self.time, digests), encode_forget_ids(queue, before)]
+        assert self.apply(one_batch(steps)) == Applied()
+        if queue in self.model:
+            seen = self.model[queue].seen
+            seen += [(self.time, digest) for digest in digests]
+            seen[:] = [one for one in seen if one[0] >= before]
+            held = self.machine.queues[queue].seen
+            assert (list(zip(*held.all(), strict=True)) if held is not None else []) == seen
 
     @rule()
     def snapshot_and_restore(self) -> None:

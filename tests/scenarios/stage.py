@@ -311,11 +311,11 @@ def argument(word: str) -> tuple[str, Any]:
 
 
 def properties_of(words: Iterable[str]) -> dict[str, Any]:
-    """A message's properties, as pika names them: `expiration=100`, `priority=3`, and headers."""
+    """Properties as pika names them, `expiration=100`, `priority=3` or `message_id=x`, and headers."""
     properties: dict[str, Any] = {}
     for word in words:
         name, _, value = word.partition("=")
-        if name == "expiration":
+        if name in ("expiration", "message_id"):
             properties[name] = value
         elif name == "priority":
             properties[name] = int(value)

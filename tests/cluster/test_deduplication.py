@@ -1,0 +1,95 @@
+"""Deduplication by message id (X2), as clients see it, on every kind of queue."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cluster.kinds import KINDS, declare
+from tests.site import Client, Site
+
+every_kind = pytest.mark.parametrize("kind", KINDS)
+persistent_or_not = pytest.mark.parametrize("mode", [1, 2])
+
+
+@pytest.fixture
+def client() -> Client:
+    return Site("n1").client("n1")
+
+
+@every_kind
+@persistent_or_not
+@pytest.mark.requirement("X2")
+def test_a_duplicate_is_confirmed_and_dropped(client: Client, kind: str, mode: int) -> None:
+    queue = declare(client, kind, deduplication_window=1000)
+    for body, name in ((b"a", "1"), (b"b", "2"), (b"c", "1"), (b"d", "3")):
+        tags = client.publish(queue, body, message_id=name, delivery_mode=mode)
+        assert client.confirms(tags) == [True]
+    assert client.depth(queue) == 3
+    assert client.bodies(queue) == [b"a", b"b", b"d"]
+    assert client.confirms(client.publish(queue, b"e", message_id="2", delivery_mode=mode)) == [True]
+    assert client.bodies(queue) == []
+
+
+@every_kind
+@persistent_or_not
+@pytest.mark.requirement("X2")
+def test_duplicates_in_one_piece_of_input_are_told(client: Client, kind: str, mode: int) -> None:
+    queue = declare(client, kind, deduplication_window=1000)
+    client.publish(queue, b"a", b"b", message_id="1", delivery_mode=mode)
+    client.publish(queue, b"c", message_id="2", delivery_mode=mode)
+    client.publish(queue, b"d", b"e", message_id="1", delivery_mode=mode)
+    client.confirms(client.publish(queue, b"f", b"g", message_id="3", delivery_mode=mode))
+    assert client.bodies(queue) == [b"a", b"c", b"f"]
+
+
+@every_kind
+@pytest.mark.requirement("X2")
+def test_the_window_counts_from_the_first_of_them(client: Client, kind: str) -> None:
+    queue = declare(client, kind, deduplication_window=1000)
+    client.confirms(client.publish(queue, b"a", message_id="1"))
+    client.site.run(0.6)
+    client.confirms(client.publish(queue, b"b", message_id="1"))
+    client.site.run(0.6)
+    client.confirms(client.publish(queue, b"c", message_id="1"))
+    assert client.bodies(queue) == [b"a", b"c"]
+
+
+@pytest.mark.requirement("X2")
+def test_messages_without_an_id_are_no_duplicates(client: Client) -> None:
+    queue = declare(client, "replicated", deduplication_window=1000)
+    client.confirms(client.publish(queue, b"a", b"a"))
+    assert client.bodies(queue) == [b"a", b"a"]
+
+
+@pytest.mark.requirement("X2")
+def test_each_queue_has_a_window_of_its_own(client: Client) -> None:
+    for queue, arguments in (("one", {"deduplication_window": 1000}), ("two", {}), ("three", {})):
+        client.declare(queue, **arguments)
+        client.bind(queue, "amq.fanout")
+    client.confirms(client.publish("", b"a", b"b", exchange="amq.fanout", message_id="1"))
+    assert client.bodies("one") == [b"a"]
+    assert client.bodies("two") == [b"a", b"b"]
+    client.confirms(client.publish("three", b"c", message_id="1"))
+    assert client.bodies("three") == [b"a", b"b", b"c"]
+
+
+@pytest.mark.requirement("X2")
+def test_duplicates_are_counted(client: Client) -> None:
+    queue = declare(client, "replicated", deduplication_window=1000)
+    client.confirms(client.publish(queue, *[b"a"] * 5, message_id="1"))
+    (tally,) = [
+        owned.tally for owner in client.node.broker.owners.values() for owned in owner.queues.values()
+    ]
+    assert tally.duplicates == 4
+
+
+@pytest.mark.requirement("X2")
+def test_ids_out_of_the_window_are_forgotten_by_all(client: Client) -> None:
+    queue = declare(client, "replicated", deduplication_window=100)
+    states = [
+        state for owner in client.node.broker.owners.values() for state in owner.machine.queues.values()
+    ]
+    client.confirms(client.publish(queue, b"a", message_id="1"))
+    assert [len(state.seen or ()) for state in states] == [1]
+    client.site.run(1.3)
+    assert [state.seen for state in states] == [None]
