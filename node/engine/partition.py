@@ -43,8 +43,8 @@ from node.engine.ranges import Range, RangeSet, decode_array, encode_array
 from node.engine.refusals import Refusals
 from node.engine.transfers import Transfers
 
-SNAPSHOT_VERSION: Final = 3
-READABLE_VERSIONS: Final = (1, 2, 3)
+SNAPSHOT_VERSION: Final = 2
+READABLE_VERSIONS: Final = (1, 2)
 PRUNE_RECORDS: Final = 1024
 
 _HEAD = Struct("<BQQIII")
@@ -193,10 +193,10 @@ class PartitionMachine:
         if self.queues.pop(operation.queue, None) is not None:
             applied.dropped.append(operation.queue)
 
-    def _annotate(self, operation: Annotate, front_end: int, applied: Applied) -> None:
+    def _note(self, operation: Annotate | RememberIds | ForgetIds, front_end: int, applied: Applied) -> None:
         state = self.queues.get(operation.queue)
         if state is not None:
-            state.annotate(operation)
+            state.note(operation)
 
     def _remove(self, operation: Remove, front_end: int, applied: Applied) -> None:
         state = self.queues.get(operation.queue)
@@ -215,16 +215,6 @@ class PartitionMachine:
             state = self.queues.get(queue)
             if state is not None:
                 state.remove(*part)
-
-    def _remember_ids(self, operation: RememberIds, front_end: int, applied: Applied) -> None:
-        state = self.queues.get(operation.queue)
-        if state is not None:
-            state.remember_ids(operation.time, operation.digests)
-
-    def _forget_ids(self, operation: ForgetIds, front_end: int, applied: Applied) -> None:
-        state = self.queues.get(operation.queue)
-        if state is not None:
-            state.forget_ids(operation.before)
 
     def _forget(self, operation: Forget, front_end: int, applied: Applied) -> None:
         self._numbers.pop(operation.front_end, None)
@@ -248,19 +238,6 @@ class PartitionMachine:
         if record < 0:
             raise KeyError(sequence)
         return self._indexes[record]
-
-    def locate_range(self, first: int, last: int) -> list[tuple[int, int, int]]:
-        """The closed range of live messages cut by entries: (log index, first, last) each."""
-        pieces = []
-        record = bisect_right(self._firsts, first) - 1
-        if record < 0:
-            raise KeyError(first)
-        while first <= last:
-            following = self._firsts[record + 1] if record + 1 < len(self._firsts) else last + 1
-            pieces.append((self._indexes[record], first, min(last, following - 1)))
-            first = following
-            record += 1
-        return pieces
 
     def live_indexes(self) -> list[tuple[int, int]]:
         """Closed ranges of log indexes that hold every entry with a live message.
@@ -401,11 +378,11 @@ _APPLIERS: Final[dict[type, Callable[[PartitionMachine, Any, int, Applied], None
     CreateQueue: PartitionMachine._create_queue,
     DropQueue: PartitionMachine._drop_queue,
     Forget: PartitionMachine._forget,
-    Annotate: PartitionMachine._annotate,
+    Annotate: PartitionMachine._note,
     Remove: PartitionMachine._remove,
     Refuse: PartitionMachine._refuse,
     BeginTransfer: PartitionMachine._transfer,
     Transferred: PartitionMachine._transferred,
-    RememberIds: PartitionMachine._remember_ids,
-    ForgetIds: PartitionMachine._forget_ids,
+    RememberIds: PartitionMachine._note,
+    ForgetIds: PartitionMachine._note,
 }

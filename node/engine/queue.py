@@ -7,7 +7,7 @@ from struct import Struct
 from typing import Final
 
 from node.engine.deduplication import SeenIds
-from node.engine.operations import Annotate, Aspect, Semantics
+from node.engine.operations import Annotate, Aspect, ForgetIds, RememberIds, Semantics
 from node.engine.range_map import RangeMap, Span
 from node.engine.ranges import Range, RangeSet
 
@@ -15,10 +15,7 @@ _HEAD = Struct("<BQII")
 _ASPECTS = Struct("<B")
 
 WITH_ANNOTATIONS: Final = 2
-"""The version of snapshots from which on they have annotations."""
-
-WITH_IDS: Final = 3
-"""The version of snapshots from which on they have the ids that were seen."""
+"""The version of snapshots from which on they have annotations, and the ids that were seen."""
 
 
 class QueueState:
@@ -71,18 +68,21 @@ class QueueState:
                     held.set(*part, value)
             self._drop_empty_annotations()
 
-    def remember_ids(self, time: int, digests: bytes) -> None:
-        """Ids that came at a time, which is not before that of earlier ones."""
-        if self.seen is None:
-            self.seen = SeenIds()
-        self.seen.remember(time, digests)
+    def note(self, operation: Annotate | RememberIds | ForgetIds) -> None:
+        """What an owner has decided about messages, or has seen of their ids."""
+        if isinstance(operation, Annotate):
+            self.annotate(operation)
+        else:
+            self._note_ids(operation)
 
-    def forget_ids(self, before: int) -> None:
-        """Ids that came before a time are out of the window."""
-        if self.seen is not None:
-            self.seen.forget(before)
-            if not len(self.seen):
-                self.seen = None
+    def _note_ids(self, operation: RememberIds | ForgetIds) -> None:
+        """Ids come, at a time that is not before that of earlier ones, or are out of the window."""
+        seen = self.seen or SeenIds()
+        if isinstance(operation, RememberIds):
+            seen.remember(operation.time, operation.digests)
+        else:
+            seen.forget(operation.before)
+        self.seen = seen if len(seen) else None
 
     def _remove_annotations(self, first: int, last: int) -> None:
         if sum(held.remove(first, last) for held in self.annotations.values()):
@@ -174,7 +174,6 @@ class QueueState:
             state.failures[count], offset = RangeSet.decode(data, offset + 8)
         if version >= WITH_ANNOTATIONS:
             offset = state._decode_annotations(data, offset)
-        if version >= WITH_IDS:
             seen, offset = SeenIds.decode(data, offset)
             state.seen = seen if len(seen) else None
         return state, offset

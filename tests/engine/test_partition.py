@@ -370,17 +370,13 @@ def test_live_indexes_never_name_an_entry_that_was_freed_before() -> None:
     assert machine.live_indexes() == [(2, 3), (6, 8)]
 
 
-def test_where_a_range_of_messages_is() -> None:
+def test_where_a_message_is() -> None:
     machine = machine_with(1)
     machine.apply(4, published(10, uniform_run(5), 1))
     machine.apply(6, published(15, uniform_run(5), 1))
-    machine.apply(9, published(30, uniform_run(5), 1))
-    assert machine.locate_range(12, 13) == [(4, 12, 13)]
-    assert machine.locate_range(12, 33) == [(4, 12, 14), (6, 15, 29), (9, 30, 33)]
+    assert [machine.locate(number) for number in (10, 14, 15)] == [4, 4, 6]
     with pytest.raises(KeyError):
         machine.locate(9)
-    with pytest.raises(KeyError):
-        machine.locate_range(9, 12)
 
 
 def test_a_batch_that_is_sent_again_is_dropped_and_acknowledged() -> None:
