@@ -297,39 +297,9 @@ def _checked(firsts: array[int], lasts: array[int]) -> list[Range]:
     return list(zip(firsts, lasts, strict=True))
 
 
-def _read_settle(data: Buffer, offset: int) -> tuple[Settle, int]:
-    queue, ranges, end = _read_ranges(data, offset)
-    return Settle(queue, ranges), end
-
-
 def _read_return(data: Buffer, offset: int) -> tuple[Return, int]:
     queue, ranges, end = _read_ranges(data, offset)
     return Return(queue, ranges, data[offset] == OpKind.RETURN_FAILED), end
-
-
-def _read_discard(data: Buffer, offset: int) -> tuple[Discard, int]:
-    queue, ranges, end = _read_ranges(data, offset)
-    return Discard(queue, ranges), end
-
-
-def _read_purge(data: Buffer, offset: int) -> tuple[Purge, int]:
-    queue, ranges, end = _read_ranges(data, offset)
-    return Purge(queue, ranges), end
-
-
-def _read_mark(data: Buffer, offset: int) -> tuple[Mark, int]:
-    _, queue, sequence = _PAIR.unpack_from(data, offset)
-    return Mark(queue, sequence), offset + _PAIR.size
-
-
-def _read_attach(data: Buffer, offset: int) -> tuple[Attach, int]:
-    _, queue, front_end = _PAIR.unpack_from(data, offset)
-    return Attach(queue, front_end), offset + _PAIR.size
-
-
-def _read_detach(data: Buffer, offset: int) -> tuple[Detach, int]:
-    _, queue, front_end = _PAIR.unpack_from(data, offset)
-    return Detach(queue, front_end), offset + _PAIR.size
 
 
 def _read_create_queue(data: Buffer, offset: int) -> tuple[CreateQueue, int]:
@@ -376,11 +346,6 @@ def _read_transfer(data: Buffer, offset: int) -> tuple[BeginTransfer, int]:
     return BeginTransfer(partition, transfer), end
 
 
-def _read_transferred(data: Buffer, offset: int) -> tuple[Transferred, int]:
-    _, partition, number = _PAIR.unpack_from(data, offset)
-    return Transferred(partition, number), offset + _PAIR.size
-
-
 def _read_remember_ids(data: Buffer, offset: int) -> tuple[RememberIds, int]:
     _, queue, time, count = _IDS_SEEN.unpack_from(data, offset)
     start = offset + _IDS_SEEN.size
@@ -388,21 +353,40 @@ def _read_remember_ids(data: Buffer, offset: int) -> tuple[RememberIds, int]:
     return RememberIds(queue, time, bytes(data[start:end])), end
 
 
-def _read_forget_ids(data: Buffer, offset: int) -> tuple[ForgetIds, int]:
-    _, queue, before = _PAIR.unpack_from(data, offset)
-    return ForgetIds(queue, before), offset + _PAIR.size
+def _ranges_reader(
+    made: Callable[[int, list[Range]], Settle | Discard | Purge],
+) -> Callable[[Buffer, int], tuple[Operation, int]]:
+    """Reads operations that are a queue and ranges."""
+
+    def read(data: Buffer, offset: int) -> tuple[Operation, int]:
+        queue, ranges, end = _read_ranges(data, offset)
+        return made(queue, ranges), end
+
+    return read
+
+
+def _pair_reader(
+    made: Callable[[int, int], Mark | Attach | Detach | Transferred | ForgetIds],
+) -> Callable[[Buffer, int], tuple[Operation, int]]:
+    """Reads operations that are two numbers."""
+
+    def read(data: Buffer, offset: int) -> tuple[Operation, int]:
+        _, first, second = _PAIR.unpack_from(data, offset)
+        return made(first, second), offset + _PAIR.size
+
+    return read
 
 
 _READERS: Final[dict[int, Callable[[Buffer, int], tuple[Operation, int]]]] = {
     OpKind.PUBLISH: _read_publish,
-    OpKind.SETTLE: _read_settle,
+    OpKind.SETTLE: _ranges_reader(Settle),
     OpKind.RETURN: _read_return,
     OpKind.RETURN_FAILED: _read_return,
-    OpKind.DISCARD: _read_discard,
-    OpKind.PURGE: _read_purge,
-    OpKind.MARK: _read_mark,
-    OpKind.ATTACH: _read_attach,
-    OpKind.DETACH: _read_detach,
+    OpKind.DISCARD: _ranges_reader(Discard),
+    OpKind.PURGE: _ranges_reader(Purge),
+    OpKind.MARK: _pair_reader(Mark),
+    OpKind.ATTACH: _pair_reader(Attach),
+    OpKind.DETACH: _pair_reader(Detach),
     OpKind.CREATE_QUEUE: _read_create_queue,
     OpKind.DROP_QUEUE: _read_drop_queue,
     OpKind.FORGET: _read_forget,
@@ -410,7 +394,7 @@ _READERS: Final[dict[int, Callable[[Buffer, int], tuple[Operation, int]]]] = {
     OpKind.REMOVE: _read_remove,
     OpKind.REFUSE: _read_refuse,
     OpKind.TRANSFER: _read_transfer,
-    OpKind.TRANSFERRED: _read_transferred,
+    OpKind.TRANSFERRED: _pair_reader(Transferred),
     OpKind.REMEMBER_IDS: _read_remember_ids,
-    OpKind.FORGET_IDS: _read_forget_ids,
+    OpKind.FORGET_IDS: _pair_reader(ForgetIds),
 }

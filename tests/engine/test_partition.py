@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from node.engine import partition
 from node.engine.applied import Applied
+from node.engine.deduplication import SeenIds
 from node.engine.entry import encode_batch, encode_entry
 from node.engine.operation_format import (
     EntryFormatError,
@@ -262,18 +263,15 @@ class PartitionAgainstModel(RuleBasedStateMachine):
 
     @rule(queue=QUEUES, count=st.integers(0, 3), passed=st.integers(0, 9), back=st.integers(0, 30))
     def see_ids(self, queue: int, count: int, passed: int, back: int) -> None:
-        """Ids come, and those that came some time before are forgotten."""
         self.time += passed
         digests = [bytes([self.time % 256, each] * 8) for each in range(count)]
-        before = self.time - back
-        steps = [encode_remember_ids(queue, self.time, digests), encode_forget_ids(queue, before)]
-        assert self.apply(one_batch(steps)) == Applied()
+        ids = encode_remember_ids(queue, self.time, digests), encode_forget_ids(queue, self.time - back)
+        assert self.apply(one_batch(ids)) == Applied()
         if queue in self.model:
-            seen = self.model[queue].seen
-            seen += [(self.time, digest) for digest in digests]
-            seen[:] = [one for one in seen if one[0] >= before]
-            held = self.machine.queues[queue].seen
-            assert (list(zip(*held.all(), strict=True)) if held is not None else []) == seen
+            seen = self.model[queue].seen + [(self.time, digest) for digest in digests]
+            seen = self.model[queue].seen = [one for one in seen if one[0] >= self.time - back]
+            held = self.machine.queues[queue].seen or SeenIds()
+            assert list(zip(*held.all(), strict=True)) == seen
 
     @rule()
     def snapshot_and_restore(self) -> None:
@@ -462,13 +460,9 @@ def test_an_entry_of_a_newer_release_stops_the_replica() -> None:
 
 def test_annotations_of_messages_of_the_same_entry_count_once_they_are_alive() -> None:
     machine = machine_with(1, 2)
-    operations = [
-        encode_batch(5, 1, 1, encode_publish(uniform_run(3), [1])),
-        encode_batch(
-            OWNER, 0, 0, [encode_annotate(queue, Aspect.EXPIRY, [(1, 9, 7)]) for queue in (1, 2, 3)]
-        ),
-    ]
-    machine.apply(2, encode_entry(operations))
+    notes = [encode_annotate(queue, Aspect.EXPIRY, [(1, 9, 7)]) for queue in (1, 2, 3)]
+    publish = encode_batch(5, 1, 1, encode_publish(uniform_run(3), [1]))
+    machine.apply(2, encode_entry([publish, encode_batch(OWNER, 0, 0, notes)]))
     assert list(machine.queues[1].annotations[Aspect.EXPIRY].all()) == [(1, 3, 7)]
     assert machine.queues[2].annotations == {}
     machine.apply(3, one_batch([encode_settle(1, [(1, 3)])]))
