@@ -10,12 +10,13 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, Protocol
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import choose_encoder
 
 from cluster.addresses import Address
@@ -37,9 +38,12 @@ class Metric:
     """
 
     name: str
-    kind: Literal["counter", "gauge"]
+    kind: Literal["counter", "gauge", "histogram"]
     help: str
     samples: Sequence[tuple[Mapping[str, str], float]]
+    """Of a histogram: the counts up to each bound `le`, the last of them for all."""
+    total: float = 0.0
+    """Of a histogram: the sum of all that was counted."""
 
 
 class NodeView(Protocol):
@@ -55,8 +59,15 @@ class NodeView(Protocol):
     def readiness(self) -> list[str]:
         """Why clients should not be sent here now; empty when the node is ready."""
 
+
+class MetricsView(Protocol):
+    """What the HTTP server shows of a node to Prometheus."""
+
     def metrics(self) -> Iterable[Metric]:
-        """The current value of every counter and gauge."""
+        """The current value of every metric of the node."""
+
+    def queue_metrics(self) -> Iterable[Metric]:
+        """The same of each of its queues, of which there may be very many."""
 
 
 def _blames_the_node(record: logging.LogRecord) -> bool:
@@ -65,12 +76,19 @@ def _blames_the_node(record: logging.LogRecord) -> bool:
     return not isinstance(error, HttpProcessingError | ConnectionError)
 
 
-class _ViewCollector:
-    def __init__(self, view: NodeView) -> None:
-        self._view = view
+Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
 
-    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
-        for metric in self._view.metrics():
+
+class _ViewCollector:
+    def __init__(self, read: Callable[[], Iterable[Metric]]) -> None:
+        self._read = read
+
+    def collect(self) -> Iterator[Family]:
+        for metric in self._read():
+            if metric.kind == "histogram":
+                buckets = [(labels["le"], value) for labels, value in metric.samples]
+                yield HistogramMetricFamily(metric.name, metric.help, buckets=buckets, sum_value=metric.total)
+                continue
             labels = list(metric.samples[0][0]) if metric.samples else []
             kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
             family = kind(metric.name, metric.help, labels=labels)
@@ -78,26 +96,32 @@ class _ViewCollector:
                 family.add_metric([values[label] for label in labels], value)
             yield family
 
-    def describe(self) -> list[CounterMetricFamily | GaugeMetricFamily]:
+    def describe(self) -> list[Family]:
         """Nothing: without this the registry would collect once before the node runs."""
         return []
 
 
 class HttpServer:
-    """Serves `/health/live`, `/health/ready`, `/metrics` and `/api/status` of one node.
+    """Serves `/health/live`, `/health/ready`, `/metrics`, `/metrics/queues` and `/api/status` of one node.
 
     `extend` may add more to what is served.
     """
 
     def __init__(
-        self, view: NodeView, address: Address, extend: Callable[[web.Application], None] | None = None
+        self,
+        view: NodeView,
+        metrics: MetricsView,
+        address: Address,
+        extend: Callable[[web.Application], None] | None = None,
     ) -> None:
         self._view = view
         self._extend = extend
         self._address = address
         self._runner: web.AppRunner | None = None
         self._registry = CollectorRegistry()
-        self._registry.register(_ViewCollector(view))
+        self._registry.register(_ViewCollector(metrics.metrics))
+        self._queue_registry = CollectorRegistry()
+        self._queue_registry.register(_ViewCollector(metrics.queue_metrics))
         ProcessCollector(registry=self._registry)
         PlatformCollector(registry=self._registry)
         GCCollector(registry=self._registry)
@@ -110,7 +134,8 @@ class HttpServer:
                 web.get("/", self._index),
                 web.get("/health/live", self._live),
                 web.get("/health/ready", self._ready),
-                web.get("/metrics", self._metrics),
+                web.get("/metrics", partial(self._metrics, self._registry)),
+                web.get("/metrics/queues", partial(self._metrics, self._queue_registry)),
                 web.get("/api/status", self._status),
             ]
         )
@@ -140,7 +165,7 @@ class HttpServer:
             await runner.cleanup()
 
     async def _index(self, _request: web.Request) -> web.Response:
-        return web.Response(text="/health/live\n/health/ready\n/metrics\n/api/status\n")
+        return web.Response(text="/health/live\n/health/ready\n/metrics\n/metrics/queues\n/api/status\n")
 
     async def _live(self, _request: web.Request) -> web.Response:
         return web.json_response({"live": True})
@@ -149,9 +174,9 @@ class HttpServer:
         reasons = self._view.readiness()
         return web.json_response({"ready": not reasons, "reasons": reasons}, status=503 if reasons else 200)
 
-    async def _metrics(self, request: web.Request) -> web.Response:
+    async def _metrics(self, registry: CollectorRegistry, request: web.Request) -> web.Response:
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-        return web.Response(body=encode(self._registry), headers={"Content-Type": content_type})
+        return web.Response(body=encode(registry), headers={"Content-Type": content_type})
 
     async def _status(self, _request: web.Request) -> web.Response:
         status = self._view.status()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import os
 import random
 import secrets
@@ -37,6 +38,7 @@ from cluster.local_queues import LocalQueues
 from cluster.logs import EventLog, start_logging
 from cluster.management.api import management_of
 from cluster.management.node_report import NodeReport
+from cluster.metrics import NodeMetrics
 from cluster.settings import ConfigError
 from cluster.shortages import TAG as SHORTAGE_TAG
 from cluster.shortages import Shortages
@@ -127,6 +129,7 @@ class NodeProcess:
         self._scheduled = False
         self._next_collection = 0.0
         self._next_look = 0.0
+        self._tick_due = math.inf
         self._rebuilding = config.data_dir / REBUILDING_NAME
         self._timer: asyncio.TimerHandle | None = None
         self.journal = self._open_journal()
@@ -148,9 +151,10 @@ class NodeProcess:
         self.watermarks = Watermarks(config.cluster.alarms, config.data_dir, self.broker.partitions.reclaim)
         self.inquiry = Inquiry(config.name, self._send, lambda: self.broker.connected)
         self.status = NodeStatus(self)
+        self.metrics = NodeMetrics(self)
         self.report = NodeReport(self)
         management = management_of(self, version())
-        self.http = HttpServer(self.status, config.listen.http, management.attach)
+        self.http = HttpServer(self.status, self.metrics, config.listen.http, management.attach)
 
     # -- parts ----------------------------------------------------------------------------------
 
@@ -316,6 +320,7 @@ class NodeProcess:
 
     def _tick(self) -> None:
         now = self.clock()
+        self.metrics.loop_delay.add(max(0.0, now - self._tick_due))
         self.broker.tick(now)
         self.front_end.tick()
         self.listener.tick()
@@ -329,6 +334,7 @@ class NodeProcess:
             self._next_look = now + CERTIFICATES_INTERVAL_S
             if self.certificates.changed:
                 self.reload()
+        self._tick_due = self.clock() + TICK_S
         self._timer = self.loop.call_later(TICK_S, self._tick)
 
     def _held_back(self, reason: str | None) -> None:

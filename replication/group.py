@@ -43,6 +43,8 @@ class Group:
     machine: Machine
     seen: tuple[Role, int, str | None] | None = None
     pending: PendingSnapshot | None = None
+    proposed: deque[tuple[int, float]] = field(default_factory=deque)
+    """Entries proposed here that are not applied, with the time when each was."""
     waiting_reads: deque[tuple[int, bytes]] = field(default_factory=deque)
 
 

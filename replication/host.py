@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from replication.group import Group, Machine, PendingSnapshot
-from replication.journal import Journal
+from replication.journal import Durations, Journal
 from replication.raft import (
     EntryKind,
     Membership,
@@ -88,6 +88,8 @@ class Host:
         self._streams = 0
         self._writer: Writer | None = None
         self.elections = 0
+        self.commits = Durations()
+        """From the proposal of an entry here until it was applied here."""
 
     def withhold_votes(self) -> None:
         """This node lost its disk: no group may count on its votes before it has caught up."""
@@ -139,6 +141,7 @@ class Host:
         """Append `data` to the partition's log and return its index; raises `NotLeaderError`."""
         group = self.groups[partition]
         index = group.raft.propose(data, now)
+        group.proposed.append((index, now))
         self._dirty[partition] = group
         return index
 
@@ -289,6 +292,8 @@ class Host:
         self._report_role(group, now)
         if ready.committed:
             group.machine.apply(entries, now)
+        while group.proposed and group.proposed[0][0] <= group.raft.applied_index:
+            self.commits.add(now - group.proposed.popleft()[1])
         for read in ready.reads:
             group.waiting_reads.append((read.index, read.context))
         while group.waiting_reads and group.waiting_reads[0][0] <= group.raft.applied_index:
@@ -301,6 +306,8 @@ class Host:
             if raft.role is Role.LEADER:
                 self.elections += 1
             group.seen = role
+            if raft.role is not Role.LEADER:
+                group.proposed.clear()
             self._forget_senders(group.partition, raft.term if raft.role is Role.LEADER else None)
             group.machine.role_changed(raft.role is Role.LEADER, raft.term, raft.leader, now)
 

@@ -1,7 +1,7 @@
 """The journal: one set of segment files a node, shared by its partitions."""
 
 from replication.journal.batch import WriteBatch
-from replication.journal.counters import JournalCounters
+from replication.journal.counters import BOUNDS_S, Durations, JournalCounters
 from replication.journal.errors import (
     DamagedJournalError,
     JournalError,
@@ -15,8 +15,10 @@ from replication.journal.log import PartitionLog
 from replication.journal.writer import JournalWriter
 
 __all__ = [
+    "BOUNDS_S",
     "DamagedJournalError",
     "DirectoryFiles",
+    "Durations",
     "File",
     "Files",
     "Journal",

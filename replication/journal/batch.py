@@ -70,7 +70,7 @@ class WriteBatch:
         file.write_at(records[0].offset, encode(segment, records))
         began = time.perf_counter()
         file.sync_data()
-        counters.sync_seconds += time.perf_counter() - began
+        counters.sync_durations.add(time.perf_counter() - began)
         counters.syncs += 1
         counters.records_written += len(records)
         counters.bytes_written += records[-1].end - records[0].offset

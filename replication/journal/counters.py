@@ -2,7 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from typing import Final
+
+BOUNDS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+"""Upper bounds of the classes in which durations are counted, in seconds; one more class has none."""
+
+
+@dataclass(slots=True)
+class Durations:
+    """How often something took how long: once a batch or a turn, never once a message."""
+
+    counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS_S) + 1))
+    total: float = 0.0
+
+    def add(self, seconds: float) -> None:
+        self.counts[bisect_left(BOUNDS_S, seconds)] += 1
+        self.total += seconds
 
 
 @dataclass(slots=True)
@@ -17,7 +34,7 @@ class JournalCounters:
     bytes_written: int = 0
     records_written: int = 0
     syncs: int = 0
-    sync_seconds: float = 0.0
+    sync_durations: Durations = field(default_factory=Durations)
     cache_hits: int = 0
     cache_misses: int = 0
     blocks_read: int = 0

@@ -37,6 +37,11 @@ class View:
         yield Metric("quorate_confirmed_total", "counter", "Messages confirmed.", [({}, self.confirmed)])
         yield Metric("quorate_peer_up", "gauge", "Peers.", [({"peer": "n2"}, 1), ({"peer": 'n"3'}, 0)])
         yield Metric("quorate_nothing", "gauge", "No sample yet.", [])
+        counts: list[tuple[Mapping[str, str], float]] = [({"le": "0.1"}, 2.0), ({"le": "+Inf"}, 3.0)]
+        yield Metric("quorate_wait_seconds", "histogram", "Waits.", counts, total=1.5)
+
+    def queue_metrics(self) -> Iterable[Metric]:
+        yield Metric("quorate_queue_messages_ready", "gauge", "Ready.", [({"vhost": "/", "queue": "q"}, 4)])
 
 
 def free_address() -> Address:
@@ -50,7 +55,7 @@ def serve(view: View, test: Any) -> None:
 
     async def body() -> None:
         address = free_address()
-        server = HttpServer(view, address)
+        server = HttpServer(view, view, address)
         await server.start()
         try:
             async with aiohttp.ClientSession(f"http://{address}") as session:
@@ -91,6 +96,10 @@ def test_metrics_are_read_at_scrape_time() -> None:
         assert "# TYPE quorate_confirmed_total counter\nquorate_confirmed_total 7.0\n" in text
         assert 'quorate_peer_up{peer="n2"} 1.0\nquorate_peer_up{peer="n\\"3"} 0.0\n' in text
         assert "process_resident_memory_bytes" in text
+        assert 'quorate_wait_seconds_bucket{le="+Inf"} 3.0\nquorate_wait_seconds_count 3.0\n' in text
+        assert "quorate_wait_seconds_sum 1.5\n" in text
+        assert "quorate_queue_messages_ready" not in text
+        assert 'quorate_queue_messages_ready{queue="q",vhost="/"} 4.0\n' in (await get("/metrics/queues"))[1]
         view.confirmed = 8
         assert "quorate_confirmed_total 8.0\n" in (await get("/metrics"))[1]
 
@@ -135,6 +144,6 @@ def test_a_taken_port_is_named_with_what_to_do() -> None:
             holder.listen()
             address = Address("127.0.0.1", holder.getsockname()[1])
             with pytest.raises(ListenError, match=f"cannot listen for HTTP on {address}.*node.listen.http"):
-                await HttpServer(View(), address).start()
+                await HttpServer(View(), View(), address).start()
 
     asyncio.run(body())
