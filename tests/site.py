@@ -288,6 +288,9 @@ class Client:
     def nack(self, delivery: Delivery, *, requeue: bool) -> None:
         self.send(m.BasicNack(delivery.method.delivery_tag, requeue=requeue))
 
+    def declare_exchange(self, name: str, type_: str, **arguments: Any) -> None:
+        self.call(m.ExchangeDeclare(name, type_, arguments=arguments), m.ExchangeDeclareOk)
+
     def bind(self, queue: str, exchange: str, key: str = "") -> None:
         self.call(m.QueueBind(queue, exchange, key), m.QueueBindOk)
 

@@ -21,7 +21,7 @@ from cluster.management.services import Services
 from cluster.management.user_views import set_user
 from cluster.management.vhost_views import set_vhost
 from node.engine.errors import Refusal
-from node.engine.exchange import Exchange, ExchangeKind
+from node.engine.exchange import Exchange, asked_kind
 from node.engine.matching import Binding
 from node.frontend.ports import QueueDeclaration
 from node.wire.amqp091 import methods
@@ -108,13 +108,15 @@ class DefinitionImport:
         if any(one.name == method.exchange for one in self._services.state.vhosts[vhost].exchanges):
             return
         alternate = method.arguments.get("alternate-exchange")
+        kind, delayed = asked_kind(method.type_, method.arguments)
         exchange = Exchange(
             method.exchange,
-            ExchangeKind.named(method.type_),
+            kind,
             durable=method.durable,
             auto_delete=method.auto_delete,
             internal=method.internal,
             alternate=alternate if isinstance(alternate, str) else None,
+            delayed=delayed,
         )
         declare = self._services.front_end.declare_exchange
         await decided(lambda answer: declare(vhost, exchange, lambda refusal: answer(None, refusal)))

@@ -66,11 +66,11 @@ def exchange_definition(exchange: Exchange) -> dict[str, Any]:
     """As in RabbitMQ's definitions."""
     return {
         "name": exchange.name,
-        "type": exchange.kind.value,
+        "type": exchange.type,
         "durable": exchange.durable,
         "auto_delete": exchange.auto_delete,
         "internal": exchange.internal,
-        "arguments": {} if exchange.alternate is None else {"alternate-exchange": exchange.alternate},
+        "arguments": exchange.arguments,
     }
 
 

@@ -13,7 +13,7 @@ from cluster.management.rates import with_rates
 from cluster.management.routing import Audience, Endpoints
 from cluster.management.services import Services
 from cluster.shortages import DISK, MEMORY
-from node.engine.exchange import ExchangeKind
+from node.engine.exchange import DELAYED_TYPE, ExchangeKind
 
 endpoints = Endpoints()
 
@@ -73,10 +73,8 @@ def _node_row(services: Services, node: str, facts: dict[str, Any] | None) -> di
 
 
 def exchange_types() -> list[dict[str, Any]]:
-    return [
-        {"name": kind.value, "description": f"AMQP {kind.value} exchange", "enabled": True}
-        for kind in ExchangeKind
-    ]
+    names = [*(kind.value for kind in ExchangeKind), DELAYED_TYPE]
+    return [{"name": name, "description": f"AMQP {name} exchange", "enabled": True} for name in names]
 
 
 def contexts(services: Services, node: str) -> list[dict[str, Any]]:

@@ -28,6 +28,7 @@ from node.engine.matching import (
 CACHED_ROUTES: Final = 8192
 DEFAULT_EXCHANGE: Final = ""
 RESERVED_PREFIX: Final = "amq."
+DELAYED_TYPE: Final = "x-delayed-message"
 
 
 class ExchangeKind(Enum):
@@ -52,7 +53,8 @@ class Exchange:
     """What declares an exchange. Two declarations of one name must be equal.
 
     `auto_delete`: goes with its last binding. `internal`: clients may not publish to it.
-    `alternate` names the exchange that takes what no binding matches.
+    `alternate` names the exchange that takes what no binding matches. `delayed`: declared with the type
+    of RabbitMQ's delayed message plugin; it routes as its kind, and any queue honours `x-delay`.
     """
 
     name: str
@@ -61,6 +63,33 @@ class Exchange:
     auto_delete: bool = False
     internal: bool = False
     alternate: str | None = None
+    delayed: bool = False
+
+    @property
+    def type(self) -> str:
+        """The type as it was declared."""
+        return DELAYED_TYPE if self.delayed else self.kind.value
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments that make it what it is."""
+        delayed = {"x-delayed-type": self.kind.value} if self.delayed else {}
+        return delayed if self.alternate is None else {**delayed, "alternate-exchange": self.alternate}
+
+
+def asked_kind(type_: str, arguments: Mapping[str, Any]) -> tuple[ExchangeKind, bool]:
+    """The kind of exchange that a declare method asks for, and whether by the type for delayed messages.
+
+    Raises CommandInvalidError, and PreconditionFailedError when that type does not say how to route.
+    """
+    if type_ != DELAYED_TYPE:
+        return ExchangeKind.named(type_), False
+    try:
+        return ExchangeKind(arguments.get("x-delayed-type")), True
+    except ValueError:
+        raise PreconditionFailedError(
+            "invalid argument, 'x-delayed-type' must be an existing exchange type"
+        ) from None
 
 
 PREDECLARED: Final = (
@@ -141,10 +170,10 @@ class Exchanges:
                 )
             return False
         what = self._named(name)
-        check_property(what, "type", exchange.kind.value, present.kind.value)
+        check_property(what, "type", exchange.type, present.type)
         for each in _PROPERTIES:
             check_property(what, each, getattr(exchange, each), getattr(present, each))
-        check_arguments(what, _arguments(exchange), _arguments(present), ("alternate-exchange",))
+        check_arguments(what, exchange.arguments, present.arguments, ("alternate-exchange", "x-delayed-type"))
         return True
 
     def declare(self, exchange: Exchange) -> None:
@@ -339,7 +368,3 @@ class Exchanges:
             seen.update(fresh)
             pending += fresh
         return frozenset(queues), fixed
-
-
-def _arguments(exchange: Exchange) -> dict[str, str]:
-    return {} if exchange.alternate is None else {"alternate-exchange": exchange.alternate}

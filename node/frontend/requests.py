@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from node.engine.argument_types import type_name
 from node.engine.errors import NotFoundError, PreconditionFailedError, Refusal
-from node.engine.exchange import Exchange, ExchangeKind, refuse_default
+from node.engine.exchange import Exchange, asked_kind, refuse_default
 from node.engine.matching import Binding, Destination, DestinationKind
 from node.frontend.access_checks import AccessChecks
 from node.frontend.permissions import Scope
@@ -96,13 +96,15 @@ class Requests:
             self._port.exchange(caller.vhost, method.exchange)
             self._answers.reply(caller.channel, methods.ExchangeDeclareOk())
             return
+        kind, delayed = asked_kind(method.type_, method.arguments)
         wanted = Exchange(
             method.exchange,
-            ExchangeKind.named(method.type_),
+            kind,
             durable=method.durable,
             auto_delete=method.auto_delete,
             internal=method.internal,
             alternate=_alternate(caller.vhost, method),
+            delayed=delayed,
         )
         self._port.declare_exchange(
             caller.vhost,

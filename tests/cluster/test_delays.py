@@ -170,3 +170,38 @@ def test_messages_of_a_closed_channel_rest_too(client: Client) -> None:
     other.close()
     assert bodies_of(client, 0.05) == []
     assert bodies_of(client, 0.1) == [b"a"]
+
+
+# -- exchanges of RabbitMQ's plugin ---------------------------------------------------------------
+
+
+@pytest.mark.requirement("X1")
+def test_an_exchange_for_delayed_messages_routes_as_its_type(client: Client) -> None:
+    for _ in range(2):
+        client.declare_exchange("later", "x-delayed-message", **{"x-delayed-type": "topic"})
+    for queue, key in (("one", "a.*"), ("two", "#")):
+        client.declare(queue)
+        client.bind(queue, "later", key)
+    client.publish("a.b", b"ab", exchange="later", **delayed(200))
+    client.confirms(client.publish("c", b"c", exchange="later", **delayed(100)))
+    assert client.depth("one") == client.depth("two") == 0
+    client.site.run(0.3)
+    assert client.bodies("one") == [b"ab"]
+    assert client.bodies("two") == [b"ab", b"c"]
+
+
+@pytest.mark.requirement("X1")
+@pytest.mark.parametrize("type_", [None, "x-delayed-message", 5])
+def test_an_exchange_for_delayed_messages_must_say_how_to_route(client: Client, type_: Any) -> None:
+    with pytest.raises(AssertionError, match="406 PRECONDITION_FAILED - invalid argument, 'x-delayed-type'"):
+        client.declare_exchange("later", "x-delayed-message", **{"x-delayed-type": type_})
+
+
+@pytest.mark.requirement("X1", "A7")
+def test_an_exchange_for_delayed_messages_is_none_of_its_type(client: Client) -> None:
+    client.declare_exchange("later", "x-delayed-message", **{"x-delayed-type": "topic"})
+    with pytest.raises(AssertionError, match="received 'topic' but current is 'x-delayed-message'"):
+        client.declare_exchange("later", "topic")
+    client.open_channel()
+    with pytest.raises(AssertionError, match="received 'direct' but current is 'topic'"):
+        client.declare_exchange("later", "x-delayed-message", **{"x-delayed-type": "direct"})
