@@ -85,7 +85,7 @@ class PartitionOwner:
         self.unserved_octets += len(data)
         applied = self.machine.apply(index, data)
         if self._activation is not None and index >= self._activation:
-            self._activate(now)
+            self._take_over(now)
         if self.active:
             self._follow_up(index, applied)
 
@@ -120,13 +120,22 @@ class PartitionOwner:
         self._waiters.clear()
         self._serving.clear()
 
-    def _activate(self, now: float) -> None:
+    def _take_over(self, now: float) -> None:
+        """Become owner, unless a catalog that is behind does not know what all the queues ask for.
+
+        Who gets which message, and what is a duplicate, could not be decided then.
+        """
+        settings = self._context.queues_of(self.partition)
+        if settings.keys() >= self.machine.queues.keys() or self._context.catalog_fresh():
+            self._activate(settings, now)
+
+    def _activate(self, wanted: dict[int, QueueSettings], now: float) -> None:
         self._activation = None
         self.active = True
         self._hold_until = now + HOLD_S
         self._last_proposed = self.machine.applied_index
         self.next_sequence = max(self.machine.next_sequence, self.term << SEQUENCES_PER_TERM_BITS)
-        for queue, settings in self._context.queues_of(self.partition).items():
+        for queue, settings in wanted.items():
             self._set(queue, settings)
         for queue in self.machine.queues:
             self._own(queue, fresh=False)
@@ -187,7 +196,6 @@ class PartitionOwner:
     # -- queues ---------------------------------------------------------------------------------
 
     def _own(self, queue: int, *, fresh: bool) -> None:
-        # A catalog that is behind may not know the queue yet: `create_queue` says more when it does.
         settings = self.settings_of(queue)
         owner = self.queues[queue] = QueueOwner(
             self.machine.queues[queue], fresh=fresh, settings=settings, now=self.wall_ms()
@@ -198,7 +206,7 @@ class PartitionOwner:
             cover(self, queue, owner, self.wall_ms())
 
     def settings_of(self, queue: int) -> QueueSettings:
-        """PLAIN for a queue that this node's catalog does not know."""
+        """PLAIN for a queue that the catalog does not know any more."""
         return self._settings.get(queue, PLAIN)
 
     def _set(self, queue: int, settings: QueueSettings) -> None:
@@ -221,16 +229,8 @@ class PartitionOwner:
     def create_queue(self, queue: int, settings: QueueSettings) -> None:
         if not self.active:
             return
-        known = self.settings_of(queue)
         self._set(queue, settings)
-        owner = self.queues.get(queue)
-        if owner is not None and owner.settings != known:
-            owner.configure(self.settings_of(queue))
-            self.disuse.watch(queue, settings.expires_ms, self.now)
-            # Behind what came in before, of which nothing was decided.
-            self.after_proposed(partial(cover, self, queue, owner, self.wall_ms()))
-            self._serving.mark(queue)
-        elif queue not in self.machine.queues:
+        if queue not in self.machine.queues:
             self.operation(encode_create_queue(queue, settings.semantics))
 
     def drop_queue(self, queue: int) -> None:
@@ -302,6 +302,8 @@ class PartitionOwner:
     def tick(self, now: float) -> None:
         """Front ends that have not answered in time hold nothing any more."""
         self.now = now
+        if self._activation is not None and self.machine.applied_index >= self._activation:
+            self._take_over(now)
         if self.active and self._hold_until is not None and now >= self._hold_until:
             self._hold_until = None
             for queue, owner in self.queues.items():

@@ -73,14 +73,12 @@ def give_up(owner: PartitionOwner, number: int, durable: Sequence[Range], reason
 
 
 def cover(owner: PartitionOwner, number: int, queue: QueueOwner, now: int) -> None:
-    """Give the messages an expiry that came in while the owner did not know the queue's time to live."""
+    """Give the messages an expiry that came in under a release that did not know of the argument."""
     ttl = queue.settings.message_ttl_ms
     if ttl is None:
         return
-    uncovered = queue.state.alive.copy()
-    known = queue.state.annotations.get(Aspect.EXPIRY)
-    for first, last, _ in known.all() if known is not None else ():
-        uncovered.remove(first, last)
+    known = queue.annotations.logged(Aspect.EXPIRY)
+    uncovered = queue.state.alive.without((first, last) for first, last, _ in known.all())
     if uncovered:
         spans = [(first, last, expiry_of(ttl, now)) for first, last in uncovered.ranges()]
         owner.operation(encode_annotate(number, Aspect.EXPIRY, spans))

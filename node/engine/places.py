@@ -88,20 +88,6 @@ class Places:
             self._rest_again(later)
             self._note_annotations(0, state.alive.last or 0)
 
-    def configure(self, settings: QueueSettings) -> None:
-        """The queue's settings have become known."""
-        self.settings = settings
-        self.window = self._window()
-        self.ready = arrange(settings, self.annotations, RangeSet(self.ready.ranges()))
-        self.groups = self.ready if isinstance(self.ready, ReadyByGroup) else None
-        for front_end, lease in self.leases.items():
-            for part in lease.ranges():
-                self.bind_groups(front_end, *part)
-        if settings.max_length_bytes is not None and self.weights is None:
-            self.weights = Weights()
-            for span in self.annotations.logged(Aspect.SIZE).all():
-                self.note_size(*span)
-
     def _window(self) -> Window | None:
         length = self.settings.deduplication_window_ms
         return None if length is None else Window(length, self.state.seen)

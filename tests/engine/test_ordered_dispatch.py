@@ -6,7 +6,7 @@ import pytest
 
 from node.engine.dispatch import QueueOwner
 from node.engine.operations import Aspect
-from node.engine.settings import PLAIN, QueueSettings
+from node.engine.settings import QueueSettings
 from tests.engine.building import uniform_run
 from tests.engine.owners import A, B, C, attach, got, noted, ordered_owner, state_with
 
@@ -103,16 +103,6 @@ def test_a_high_priority_far_above_the_mark_is_waited_for() -> None:
     assert owner.blocked
     owner.state.mark = owner.wanted_mark(100_001) or 0
     assert numbers(owner) == [100_001]
-
-
-def test_settings_that_come_late_put_things_in_order() -> None:
-    owner = ordered_owner(PRIORITY, [1, 5, 1, 5])
-    owner.configure(PLAIN)
-    attach(owner, A, limit=1)
-    assert numbers(owner) == [1]
-    owner.configure(PRIORITY)
-    owner.consumers.credit(A, 1, 9)
-    assert numbers(owner) == [2, 4, 3]
 
 
 # -- groups -------------------------------------------------------------------------------------
