@@ -10,7 +10,10 @@ from node.engine.partition import PartitionMachine
 from node.runs import Run
 
 CACHED_ENTRIES = 64
-"""Decoded entries kept at hand; their bytes belong to the log's own bounded cache."""
+"""Decoded entries kept at hand."""
+
+CACHED_OCTETS = 8 * 1024 * 1024
+"""Their octets together, one large entry excepted: the log's own cache may have let go of them."""
 
 
 class EntrySource(Protocol):
@@ -27,10 +30,12 @@ class Contents:
         self._machine = machine
         self._source = source
         self._decoded: OrderedDict[int, EntryMessages] = OrderedDict()
+        self._octets = 0
 
     def forget(self) -> None:
         """The log was replaced: nothing that was decoded counts any more."""
         self._decoded.clear()
+        self._octets = 0
 
     def runs(self, first: int, last: int) -> list[tuple[int, Run]]:
         """The messages of a closed range of live sequence numbers, as runs with their first number."""
@@ -47,6 +52,9 @@ class Contents:
         decoded = self._decoded.get(index)
         if decoded is None:
             decoded = self._decoded[index] = EntryMessages(self._source.data(index))
-            if len(self._decoded) > CACHED_ENTRIES:
-                self._decoded.popitem(last=False)
+            self._octets += decoded.size
+            while len(self._decoded) > CACHED_ENTRIES or (
+                self._octets > CACHED_OCTETS and len(self._decoded) > 1
+            ):
+                self._octets -= self._decoded.popitem(last=False)[1].size
         return decoded

@@ -84,6 +84,11 @@ class EntryMessages:
                     self._publishes.append(operation)
                     sequence += operation.count
 
+    @property
+    def size(self) -> int:
+        """Octets of the entry, which this keeps in memory."""
+        return len(self._data)
+
     def runs(self, first: int, last: int) -> list[tuple[int, Run]]:
         """What the entry holds of the closed range: each run with its first sequence number."""
         found = []
