@@ -8,10 +8,10 @@ BIN := .venv/bin
 READY := .venv/.quorate-ready
 BENCH_READY := .venv/.quorate-bench-ready
 
-.PHONY: help up test proof check format types sim bench conformance ratchet lock clean
+.PHONY: help up test test-watch test-compose proof check format types sim bench conformance ratchet lock clean
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
 up: $(READY) ## three nodes on loopback, data in ./data (ARGS="--nodes 1 …" adds options)
 	$(BIN)/quorate up --data data $(ARGS)
@@ -21,6 +21,12 @@ test: $(READY) ## every test but the long simulations and proofs (ARGS="-k word 
 
 proof: $(READY) ## kill and freeze real nodes under load, for minutes; prints the pauses (ARGS="-k killing …" adds options)
 	$(BIN)/python -m pytest -q -s -m proof tests/processes $(ARGS)
+
+test-watch: $(READY) ## dashboards and alerts against a real Prometheus (Debian's package prometheus)
+	$(BIN)/python -m pytest -q -m watch tests/deploy $(ARGS)
+
+test-compose: $(READY) ## deploy/compose.yml with real containers (docker, and its base image or deploy/base-image.sh)
+	$(BIN)/python -m pytest -q -m compose tests/deploy $(ARGS)
 
 check: $(READY) ## style, types, structure of the tree, the snippets of the documents
 	$(BIN)/ruff check .

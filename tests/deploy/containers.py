@@ -1,0 +1,68 @@
+"""The cluster of deploy/compose.yml, driven with docker-compose: images are there, a docker daemon runs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import urllib.request
+from typing import Final
+
+import pika
+
+from tests.processes.nodes import until
+from tests.structure.tree import ROOT
+
+PROJECT: Final = "quorate-test"
+NODES: Final = {"n1": (5672, 15672), "n2": (5673, 15673), "n3": (5674, 15674)}
+"""Ports on loopback, AMQP and HTTP."""
+
+READY_S: Final = 60.0
+
+_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def compose(*arguments: str) -> str:
+    """What docker-compose (or docker compose) prints; fails with what it complains of."""
+    program = ["docker-compose"] if shutil.which("docker-compose") else ["docker", "compose"]
+    command = [
+        *program,
+        "--project-name",
+        PROJECT,
+        "--file",
+        str(ROOT / "deploy" / "compose.yml"),
+        *arguments,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)
+    assert done.returncode == 0, f"{' '.join(command)}:\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def docker(*arguments: str) -> str:
+    done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"docker {' '.join(arguments)}:\n{done.stderr}"
+    return done.stdout
+
+
+def ready(node: str) -> bool:
+    try:
+        with _direct.open(f"http://127.0.0.1:{NODES[node][1]}/health/ready", timeout=2.0) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def wait_ready() -> None:
+    for node in NODES:
+        until(lambda node=node: ready(node), f"{node} is ready", READY_S)  # type: ignore[misc]
+
+
+def password() -> str:
+    return compose("exec", "-T", "n1", "cat", "/run/quorate/shared/password").strip()
+
+
+def connect(node: str, secret: str) -> pika.BlockingConnection:
+    credentials = pika.PlainCredentials("quorate", secret)
+    return pika.BlockingConnection(
+        pika.ConnectionParameters("127.0.0.1", NODES[node][0], credentials=credentials, socket_timeout=10)
+    )

@@ -1,0 +1,20 @@
+"""Whoever stops a node gives it the time to leave in order."""
+
+from __future__ import annotations
+
+import re
+
+from cluster.departure import CLOSING_S, HANDOVER_S, RETURNING_S
+from cluster.supervisor import STOP_GRACE_S
+from tests.structure.tree import ROOT
+
+BOUND_S = HANDOVER_S + CLOSING_S + RETURNING_S
+
+
+def test_the_grace_of_containers_services_and_the_supervisor_is_long_enough() -> None:
+    compose = (ROOT / "deploy" / "compose.yml").read_text(encoding="utf-8")
+    unit = (ROOT / "deploy" / "systemd" / "quorate.service").read_text(encoding="utf-8")
+    grace = re.search(r"x-node:.*?stop_grace_period: (\d+)s", compose, re.DOTALL)
+    timeout = re.search(r"TimeoutStopSec=(\d+)s", unit)
+    assert grace is not None and timeout is not None
+    assert min(float(grace[1]), float(timeout[1]), STOP_GRACE_S) > BOUND_S + 1.0
