@@ -17,6 +17,7 @@ from cluster.admission import TAG as ADMISSION_TAG
 from cluster.admission import Admission, AdmissionDesk
 from cluster.catalog import CATALOG, Catalog
 from cluster.catalog import TAG as CATALOG_TAG
+from cluster.definitions import PartitionKind
 from cluster.link import PartitionLink
 from cluster.link_protocol import (
     TO_FRONT_END,
@@ -28,6 +29,7 @@ from cluster.link_protocol import (
     receive_for_owner,
 )
 from cluster.link_turns import LinkTurns
+from cluster.lost_memory import LostMemory
 from cluster.owner import PartitionOwner
 from cluster.partitions import Partitions
 from cluster.ports import FrontEndPort
@@ -116,6 +118,7 @@ class Broker:
             config.node, config.members, empty=config.empty, rebuilding=config.rebuilding
         )
         self.catalog = Catalog(self.node, self.front_end, config.members, self.host, send, self.partitions)
+        self.lost_memory = LostMemory(self)
 
     def start(self, writer: Writer) -> None:
         """Open the catalog; the partitions follow as the catalog tells of them."""
@@ -197,7 +200,7 @@ class Broker:
                 link.owner_lost()
                 self._announced.pop(link.partition, None)
             if definition is not None and definition.replicas == (peer,):
-                link.sole_replica_lost()
+                link.sole_replica_lost(kept=definition.kind is PartitionKind.REPLICATED)
         self.wanted()
 
     def peer_gap(self, peer: str, now: float) -> None:
@@ -232,6 +235,7 @@ class Broker:
         for owner in self.owners.values():
             owner.tick(now)
         self._give_up_lost_nodes(now)
+        self.lost_memory.tick(now)
         self._nudge(now)
         if now >= self._next_announcement:
             self._next_announcement = now + ANNOUNCE_INTERVAL_S

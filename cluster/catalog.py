@@ -76,6 +76,11 @@ class Catalog:
 
     # -- commands -------------------------------------------------------------------------------
 
+    @property
+    def leads(self) -> bool:
+        """Whether this replica leads, as far as it knows."""
+        return self.leader == self._node
+
     def fresh(self, now: float) -> bool:
         """Whether this replica shows everything that any client has been told of."""
         return self._holder.valid(now)
@@ -89,7 +94,7 @@ class Catalog:
         self._propose(data, now)
 
     def _propose(self, data: bytes, now: float) -> None:
-        if self.leader == self._node:
+        if self.leads:
             try:
                 self._host.propose(CATALOG, data, now)
             except NotLeaderError:

@@ -102,6 +102,7 @@ class CatalogState:
             "delete_exchange": self._delete_exchange,
             "declare_queue": self._declare_queue,
             "delete_queue": self._delete_queue,
+            "delete_queues": self._delete_queues,
             "release_holder": self._release_holder,
             "bind": self._bind,
             "unbind": self._unbind,
@@ -309,6 +310,11 @@ class CatalogState:
             return False
         self._remove_queue(queue)
         return True
+
+    def _delete_queues(self, ids: list[int]) -> None:
+        """Those of the queues that are still there: their node's memory is out of reach."""
+        for id in ids:
+            self._delete_queue(id)
 
     def _release_holder(self, front_end: int, holder: int) -> None:
         """The connection that held exclusive queues is closed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from cluster.access import Access
@@ -99,6 +100,7 @@ class FrontEnd:
 
     def release_holder(self, holder: int) -> None:
         self._entrance.leave(holder)
+        self._broker.lost_memory.release_holder(holder)
         self._local.release_holder(holder)
         state, front_end = self._broker.catalog.state, self._broker.front_end
         if any(q.exclusive and (q.front_end, q.holder) == (front_end, holder) for q in state.queues.values()):
@@ -142,15 +144,21 @@ class FrontEnd:
         route.flow.routed += run.count * route.queues
         confirmation = None
         last_tag = first_tag + run.count - 1
-        if any(link.unreachable for link, _ in route.links):
-            # Nobody could say when such a message will be safe.
-            if first_tag:
+        links = route.links
+        if any(link.unreachable for link, _ in links):
+            links = tuple(target for target in links if not target[0].unreachable)
+            if first_tag and any(link.unreachable and not link.lost for link, _ in route.links):
+                # Nobody could say when such a message will be safe in all its queues.
                 subscriber.reject(channel, first_tag, last_tag)
-            return True
+                first_tag = 0
+            elif first_tag and not links:
+                # Queues in memory that is lost: like one that has lost its messages since.
+                subscriber.confirm(channel, first_tag, last_tag)
+                first_tag = 0
         if first_tag:
-            confirmation = Confirmation(subscriber, channel, first_tag, last_tag, len(route.links))
+            confirmation = Confirmation(subscriber, channel, first_tag, last_tag, len(links))
         going_on = True
-        for link, queues in route.links:
+        for link, queues in links:
             link.publish(run, queues, confirmation)
             if link.full and going_on:
                 going_on = False
@@ -223,6 +231,11 @@ class FrontEnd:
         node: str = "",
     ) -> None:
         """`node` is the one to declare the queue on, if not this one; it must be running."""
+        lost = self._broker.catalog.state.queues.get((vhost, declaration.name))
+        if lost is not None and self._broker.lost_memory.holds(lost):
+            again = partial(self.declare_queue, vhost, declaration, holder, answer)
+            self._broker.lost_memory.wait(lost.id, holder, again)
+            return
         try:
             present = self._declared(vhost, declaration, holder)
             if present is not None:

@@ -50,6 +50,8 @@ class PartitionLink:
         self.owner_node: str | None = None
         self.owner_term = 0
         self.unreachable = False
+        self.lost = False
+        """Unreachable, and what it held was in memory."""
         self.consumers: dict[int, LinkConsumer] = {}
         self.leases: dict[int, RangeSet] = {}
         self.unacknowledged: deque[OperationBatch] = deque()
@@ -164,7 +166,7 @@ class PartitionLink:
         if term < self.owner_term:
             return
         self.owner, self.owner_node, self.owner_term = owner, node, term
-        self.unreachable = False
+        self.unreachable = self.lost = False
         self.resync()
 
     def owner_lost(self) -> None:
@@ -172,13 +174,15 @@ class PartitionLink:
         self.owner = None
         self.owner_node = None
 
-    def sole_replica_lost(self) -> None:
+    def sole_replica_lost(self, *, kept: bool) -> None:
         """The only node that has the partition is down: nobody can answer until it is back.
 
-        What was published before stays here, to be taken up again then.
+        What was published before stays here, to be taken up again then. `kept` says that the
+        partition is on that node's disk, not in its memory.
         """
         self.owner_lost()
         self.unreachable = True
+        self.lost = not kept
         requests, self._requests = self._requests, {}
         for request in requests.values():
             request.answer(UNREACHABLE, None)

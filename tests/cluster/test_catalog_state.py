@@ -183,6 +183,16 @@ def test_a_restarted_node_has_lost_what_was_in_its_memory() -> None:
     assert fresh.kind is PartitionKind.TRANSIENT
 
 
+def test_queues_that_a_node_had_in_memory_are_removed_by_their_numbers() -> None:
+    catalog = Catalog()
+    lost = [catalog.do("declare_queue", **queue(name, transient=True, durable=False))["id"] for name in "ab"]
+    catalog.do("delete_queues", ids=lost)
+    assert catalog.seen.queues_removed == ["a", "b"]
+    again = catalog.do("declare_queue", **queue("a", transient=True, durable=False))
+    catalog.do("delete_queues", ids=lost)
+    assert catalog.state.queue("/", "a").id == again["id"]
+
+
 def test_a_command_that_is_sent_twice_is_carried_out_once() -> None:
     catalog = Catalog()
     command = encode_command(FRONT_END, 500, "declare_queue", queue())

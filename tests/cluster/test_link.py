@@ -261,13 +261,17 @@ def test_a_queue_whose_only_node_is_down_is_not_waited_for() -> None:
     answers: list[Any] = []
     linked.link.request("count", [QUEUE], lambda value, _: answers.append(value))
     linked.publish(1)
-    linked.link.sole_replica_lost()
+    linked.link.sole_replica_lost(kept=True)
     assert answers == [UNREACHABLE]
-    assert linked.link.unreachable
+    assert linked.link.unreachable and not linked.link.lost
     back = RecordedOwner()
     linked.link.owner_elected("n2", 2, back)
     assert not linked.link.unreachable
     assert len(back.named("operations")) == 1
+    linked.link.sole_replica_lost(kept=False)
+    assert linked.link.unreachable and linked.link.lost
+    linked.link.owner_elected("n2", 3, back)
+    assert not linked.link.unreachable and not linked.link.lost
 
 
 def test_a_partition_that_died_with_its_memory_is_waited_for_no_more() -> None:
