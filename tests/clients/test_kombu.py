@@ -92,7 +92,7 @@ def test_kombu_routes_serialises_and_requeues(node: Node, elsewhere: Node, name:
 def test_a_pool_of_connections_and_a_service_that_answers(node: Node, elsewhere: Node, name: str) -> None:
     requests = kombu.Queue(name, auto_delete=True, durable=False)
 
-    class Service(ConsumerProducerMixin):  # type: ignore[misc]
+    class Service(ConsumerProducerMixin):
         """Doubles one number and stops."""
 
         def __init__(self) -> None:
