@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, Final
 
 from cluster.access import Access
@@ -15,12 +14,11 @@ from cluster.entrance import Entrance
 from cluster.link import UNREACHABLE, PartitionLink
 from cluster.link_state import LinkConsumer
 from cluster.local_queues import LocalQueues
-from cluster.placement import Placement, place
 from cluster.ports import ACCESS_REFUSED, FIRST_CONSUMER, NOT_FOUND, Delivery
-from cluster.redeclaration import locked, refuse_reserved
+from cluster.queue_declarations import QueueDeclarations
+from cluster.redeclaration import locked
 from cluster.routes import Routes, Targets
 from cluster.virtual_host import exchange_to_plain
-from node.engine.arguments import check_arguments
 from node.engine.errors import AccessRefusedError, NotFoundError, PreconditionFailedError, Refusal
 from node.engine.exchange import Exchange
 from node.engine.matching import Binding, DestinationKind
@@ -55,7 +53,7 @@ class FrontEnd:
     ) -> None:
         self._broker = broker
         self._local = local
-        self._default_type = default_type
+        self._declarations = QueueDeclarations(broker, local, default_type)
         self._access = access
         self.permissions: Permissions = access
         self._entrance = entrance
@@ -231,68 +229,7 @@ class FrontEnd:
         node: str = "",
     ) -> None:
         """`node` is the one to declare the queue on, if not this one; it must be running."""
-        lost = self._broker.catalog.state.queues.get((vhost, declaration.name))
-        if lost is not None and self._broker.lost_memory.holds(lost):
-            again = partial(self.declare_queue, vhost, declaration, holder, answer)
-            self._broker.lost_memory.wait(lost.id, holder, again)
-            return
-        try:
-            present = self._declared(vhost, declaration, holder)
-            if present is not None:
-                answer(present, None)
-                return
-            settings = check_arguments(declaration.arguments, declaration.name, vhost)
-            placement = self._placement(vhost, declaration, node or self._broker.node)
-        except Refusal as refusal:
-            answer(None, refusal)
-            return
-        arguments = {
-            **self._fields(declaration, holder),
-            **({"front_end": self._broker.catalog.state.nodes[node].front_end} if node else {}),
-            "vhost": vhost,
-            "name": declaration.name or self._local.new_name(),
-            "replicas": list(placement.replicas),
-            "transient": placement.transient,
-            "semantics": int(settings.semantics),
-        }
-
-        def declared(value: Any, refusal: Refusal | None) -> None:
-            if refusal is not None:
-                answer(None, refusal)
-            else:
-                answer(QueueRef(value["name"], value["partition"], value["id"], vhost), None)
-
-        self._submit("declare_queue", arguments, declared)
-
-    def _declared(self, vhost: str, declaration: QueueDeclaration, holder: int) -> QueueRef | None:
-        """The queue, if it is there already or concerns this node alone; None: up to the catalog."""
-        if not declaration.name and declaration.exclusive:
-            return self._local.declare(vhost, declaration, holder)
-        if parse_local_queue_name(declaration.name) is not None:
-            return self._local.redeclare(vhost, declaration, holder)
-        state = self._broker.catalog.state
-        queue = state.queues.get((vhost, declaration.name))
-        if queue is None:
-            return None
-        state.check_redeclared(queue, self._fields(declaration, holder))
-        return QueueRef(queue.name, queue.partition, queue.id, vhost)
-
-    def _fields(self, declaration: QueueDeclaration, holder: int) -> dict[str, Any]:
-        """What a redeclaration is compared by."""
-        return {
-            # An exclusive queue goes with its connection: it cannot outlive the server.
-            "durable": declaration.durable and not declaration.exclusive,
-            "exclusive": declaration.exclusive,
-            "auto_delete": declaration.auto_delete,
-            "arguments": declaration.arguments,
-            "front_end": self._broker.front_end,
-            "holder": holder if declaration.exclusive else 0,
-        }
-
-    def _placement(self, vhost: str, declaration: QueueDeclaration, node: str) -> Placement:
-        refuse_reserved(declaration.name)
-        default = self._broker.catalog.state.access.vhost(vhost).default_queue_type or self._default_type
-        return place(declaration, node, self._broker.config.members, default)
+        self._declarations.declare(vhost, declaration, holder, answer, node)
 
     def delete_queue(
         self,
