@@ -18,11 +18,11 @@ from cluster.admission import Admission, AdmissionDesk
 from cluster.catalog import CATALOG, Catalog
 from cluster.catalog import TAG as CATALOG_TAG
 from cluster.definitions import PartitionKind
+from cluster.known_front_ends import KnownFrontEnds
 from cluster.link import PartitionLink
 from cluster.link_protocol import (
     TO_FRONT_END,
     TO_OWNER,
-    RemoteFrontEnd,
     RemoteOwner,
     address,
     receive_for_front_end,
@@ -32,7 +32,8 @@ from cluster.link_turns import LinkTurns
 from cluster.lost_memory import LostMemory
 from cluster.owner import PartitionOwner
 from cluster.partitions import Partitions
-from cluster.ports import FrontEndPort
+from cluster.transfer_link import FIRST_TRANSIT_ID
+from cluster.transit import Transit
 from node.engine.settings import QueueSettings
 from replication.group import Machine
 from replication.host import RAFT_TAG, SNAPSHOT_TAG, Host, Writer
@@ -48,10 +49,6 @@ FRONT_END_GRACE_S: Final = 1.0
 
 NUDGE_S: Final = 0.15
 """A group without a leader is not left to its time-out: its replicas campaign in this distance."""
-
-DELIVERY_BACKLOG_BYTES: Final = 12 * 1024 * 1024
-"""Octets that may wait for a peer before its consumers are given more: what overflows its queue in the
-transport is dropped."""
 
 LIGHT_OCTETS: Final = 8192
 """Entries applied in a turn, up to which their confirms leave before their deliveries are worked on."""
@@ -95,15 +92,18 @@ class Broker:
         self.owners = self.partitions.owners
         self.replicas = self.partitions.replicas
         self.links: dict[int, PartitionLink] = {}
+        self.transit = Transit(self)
+        self.front_ends = KnownFrontEnds(self)
         self.connected: dict[str, None] = {}
         self.local_queues: dict[int, QueueSettings] = {}
+        self.local_names: dict[int, tuple[str, str]] = {}
         self.backlog: Callable[[str], int] = _none
         self.on_wanted: Callable[[], None] = _nothing
         self.on_decided: Callable[[], None] = _nothing
         self.on_unused: Callable[[int, bool], None] = _nothing
         self.on_rebuilding: Callable[[], None] = _nothing
         self.on_access_removed: Callable[[], None] = _nothing
-        self._send = send
+        self.send = send
         self._wall_ms = wall_ms
         self._transient = self.partitions.transient
         self._transient_entries: list[tuple[PartitionOwner, int, bytes]] = []
@@ -111,7 +111,7 @@ class Broker:
         self.link_turns = LinkTurns(self.wanted)
         self._dirty_owners: dict[int, PartitionOwner] = {}
         self._grown_owners: dict[int, PartitionOwner] = {}
-        self._down_since = {member: now for member in config.members if member != config.node}
+        self.down_since = {member: now for member in config.members if member != config.node}
         self._nudge_at: dict[int, float] = {}
         self._next_announcement = now
         self._desk = AdmissionDesk(
@@ -143,7 +143,7 @@ class Broker:
     def _receive_admission(self, peer: str, parts: Sequence[bytes]) -> None:
         if len(parts) == 1:
             empty = self.config.empty and not self.catalog.applied_index
-            self._send(peer, [ADMISSION_TAG, b"empty" if empty else b"established"])
+            self.send(peer, [ADMISSION_TAG, b"empty" if empty else b"established"])
         else:
             self._desk.told(peer, bytes(parts[1]) == b"empty")
             self._admit()
@@ -167,7 +167,9 @@ class Broker:
         elif tag == TO_FRONT_END:
             partition, front_end = address(parts)
             link = self.links.get(partition)
-            if link is not None and front_end == self.front_end:
+            if front_end >= FIRST_TRANSIT_ID:
+                self.transit.receive(partition, front_end, parts)
+            elif link is not None and front_end == self.front_end:
                 receive_for_front_end(link, parts)
         elif tag == CATALOG_TAG:
             self.catalog.receive(peer, parts, now)
@@ -182,7 +184,7 @@ class Broker:
         """There is a connection to the peer."""
         self.now = now
         self.connected[peer] = None
-        self._down_since.pop(peer, None)
+        self.down_since.pop(peer, None)
         self.host.peer_up(peer, now)
         self._announce([peer])
         self._resync(peer)
@@ -192,8 +194,9 @@ class Broker:
         """The connection to the peer broke; whatever was on its way may be lost."""
         self.now = now
         self.connected.pop(peer, None)
-        self._down_since.setdefault(peer, now)
+        self.down_since.setdefault(peer, now)
         self.host.peer_lost(peer, now)
+        self.transit.peer_down(peer)
         for link in self.links.values():
             definition = self.catalog.state.partitions.get(link.partition)
             if link.owner_node == peer:
@@ -226,7 +229,7 @@ class Broker:
         self.now = now
         if self._desk.ask_due(now):
             for peer in self.connected:
-                self._send(peer, [ADMISSION_TAG])
+                self.send(peer, [ADMISSION_TAG])
         self._desk.tick(now)
         self._admit()
         self.host.tick(now)
@@ -324,25 +327,32 @@ class Broker:
         if node == self.node:
             link.owner_elected(node, term, self.owners[partition].reception)
         else:
-            link.owner_elected(node, term, RemoteOwner(partition, partial(self._send, node)))
+            link.owner_elected(node, term, RemoteOwner(partition, partial(self.send, node)))
+        self.transit.owner_announced(partition, node)
+
+    def announced(self, partition: int) -> str | None:
+        """The node that owns a partition, as far as this one has heard."""
+        known = self._announced.get(partition)
+        return None if known is None else known[0]
 
     def _resync(self, peer: str) -> None:
         for link in self.links.values():
             if link.owner_node == peer:
                 link.resync()
+        self.transit.resync(peer)
 
     def _announce(self, peers: Sequence[str]) -> None:
         owned = [(owner.partition, owner.term) for owner in self.owners.values() if owner.active]
         if owned:
             message = [OWNERS_TAG, msgpack.packb(owned)]
             for peer in peers:
-                self._send(peer, message)
+                self.send(peer, message)
 
     def _give_up_lost_nodes(self, now: float) -> None:
-        for peer, since in list(self._down_since.items()):
+        for peer, since in list(self.down_since.items()):
             if now - since < FRONT_END_GRACE_S:
                 continue
-            del self._down_since[peer]
+            del self.down_since[peer]
             definition = self.catalog.state.nodes.get(peer)
             if definition is not None and definition.front_end:
                 for owner in self.owners.values():
@@ -382,35 +392,6 @@ class Broker:
 
     def may_serve(self, partition: int) -> bool:
         return partition in self._transient or self.host.leads(partition, self.now)
-
-    def front_end_port(self, partition: int, front_end: int) -> FrontEndPort | None:
-        if front_end == self.front_end:
-            return self.links.get(partition)
-        for node in self.catalog.state.nodes.values():
-            if node.front_end == front_end:
-                return RemoteFrontEnd(partition, front_end, partial(self._send, node.name))
-        return None
-
-    def front_end_alive(self, front_end: int) -> bool:
-        if front_end == self.front_end:
-            return True
-        for node in self.catalog.state.nodes.values():
-            if node.front_end == front_end:
-                return node.name in self.connected or node.name in self._down_since
-        return False
-
-    def front_end_dead(self, front_end: int) -> bool:
-        # Only a catalog that shows all that any client was told of knows every front end there is.
-        nodes = self.catalog.state.nodes.values()
-        return self.catalog.fresh(self.now) and all(node.front_end != front_end for node in nodes)
-
-    def room(self, front_end: int) -> int | None:
-        if front_end == self.front_end:
-            return None
-        for node in self.catalog.state.nodes.values():
-            if node.front_end == front_end:
-                return DELIVERY_BACKLOG_BYTES - self.backlog(node.name)
-        return 0
 
     def owner_active(self, partition: int, term: int) -> None:
         self._owner_announced(partition, self.node, term)

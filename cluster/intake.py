@@ -6,25 +6,36 @@ transient message in a durable queue touches neither disk nor other nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cluster.backoff import let_rest
 from cluster.decisions import Annotations, decide
 from cluster.duplicates import duplicates
-from cluster.refusing import await_arrival, pieces, refusals
+from cluster.giving_up import die, discard, may_die
+from cluster.refusing import await_arrival, cut, may_leave_out, refusals
+from cluster.transfer_link import FIRST_TRANSIT_ID
+from node.engine.limits import dead_letters
 from node.engine.operation_format import (
     Buffer,
-    encode_discard,
     encode_publish,
     encode_return,
     encode_settle,
     read_operations,
     read_run,
 )
-from node.engine.operations import Discard, Operation, Publish, Return, Semantics, Settle
-from node.engine.ranges import Range, RangeSet
+from node.engine.operations import (
+    OWNER,
+    Discard,
+    Operation,
+    Publish,
+    Reason,
+    Return,
+    Semantics,
+    Settle,
+)
+from node.engine.ranges import RangeSet
 from node.runs import Run
 
 if TYPE_CHECKING:
@@ -43,8 +54,8 @@ def take_batch(
     """
     first = owner.next_sequence
     operations = list(read_operations(data))
-    soft = owner.durable and any(_is_soft(owner, operation, data) for operation in operations)
-    taking = _Taking(owner, data, tried, [] if soft else None)
+    rewriting = any(_is_rewritten(owner, operation, data) for operation in operations)
+    taking = _Taking(owner, data, tried, [] if rewriting else None, front_end >= FIRST_TRANSIT_ID)
     watched, messages = owner.watched, 0
     for operation in operations:
         if type(operation) is Publish:
@@ -69,13 +80,15 @@ class _Taking:
     """Takes the publishes of a batch that may be soft, or about which something is to be decided.
 
     `kept` is what goes into the log instead of the batch as it came, None while it may stay as it is;
-    `logged`, whether that is anything. `refused` counts messages from the batch's first.
+    `logged`, whether that is anything. `refused` counts messages from the batch's first. `buried`: the
+    messages are dead letters.
     """
 
     owner: PartitionOwner
     data: bytes
     tried: bool
     kept: list[Buffer] | None
+    buried: bool = False
     logged: bool = False
     softened: list[SoftPublish] = field(default_factory=list)
     refused: RangeSet = field(default_factory=RangeSet)
@@ -90,30 +103,32 @@ class _Taking:
 
     def publish(self, operation: Publish, index: int) -> None:
         """A publish whose first message is the batch's message number `index`."""
-        run = read_run(self.data, operation.position)
-        refusing = refusals(self.owner, run, operation.queues)
-        for parts in refusing.values():
-            self.refused.update((index + first, index + last) for first, last in parts)
-        for piece, taking in self._cut(operation, run, operation.queues, refusing):
-            # What was refused may come again: its ids are not remembered.
-            known = duplicates(self.owner, piece, taking)
-            for fresh, wanting in self._cut(operation, piece, taking, known):
-                self._take(fresh, wanting)
-
-    def _cut(
-        self, operation: Publish, run: Run, queues: tuple[int, ...], without: Mapping[int, list[Range]]
-    ) -> list[tuple[Run, tuple[int, ...]]]:
-        """The run in pieces for the queues that take them. What the log gets is written anew then."""
-        if not without:
-            return [(run, queues)]
-        if self.kept is None:
+        if self.kept is None and may_leave_out(self.owner, operation.queues):
             self.kept = []
             if operation.position:
                 self.keep(memoryview(self.data)[: operation.position])
-        cut = pieces(run.count, queues, without)
-        return [(run.slice(first, last - first + 1), taking) for first, last, taking in cut]
+        self.take(read_run(self.data, operation.position), operation.queues, index)
 
-    def _take(self, run: Run, queues: tuple[int, ...]) -> None:
+    def take(self, run: Run, queues: tuple[int, ...], index: int) -> None:
+        """A run whose first message is the batch's message number `index`."""
+        owner = self.owner
+        refusing = refusals(owner, run, queues)
+        for parts in refusing.values():
+            self.refused.update((index + first, index + last) for first, last in parts)
+        for piece, taking in cut(run, queues, refusing):
+            others = [number for number in queues if number not in taking]
+            dying = tuple(number for number in others if dead_letters(owner.settings_of(number)))
+            # What was refused may come again: its ids are not remembered. Dead letters are no duplicates.
+            known = {} if self.buried else duplicates(owner, piece, taking)
+            if dying and known:
+                self._take(piece, (), dying)
+                dying = ()
+            for fresh, wanting in cut(piece, taking, known):
+                if wanting or dying:
+                    self._take(fresh, wanting, dying)
+
+    def _take(self, run: Run, queues: tuple[int, ...], dying: tuple[int, ...] = ()) -> None:
+        """Messages for queues that take them, and for some that are dead-lettered from there at once."""
         owner = self.owner
         first = owner.next_sequence
         owner.next_sequence += run.count
@@ -123,9 +138,13 @@ class _Taking:
             assert self.kept is not None
             self.kept += _placeholder(run.count)
             self.softened.append(SoftPublish(first, queues, _detached(run), notes, self.tried))
+            for number in dying:
+                owner.dead_letters.bury_soft(number, [(first, run)], Reason.MAXLEN)
         else:
-            self.keep(*encode_publish(run, queues))
+            self.keep(*encode_publish(run, (*queues, *dying)))
             owner.annotate(notes)
+            for number in dying:
+                die(owner, number, first, first + run.count - 1, Reason.MAXLEN)
 
     def finish(self, front_end: int, number: int, first: int) -> bool:
         """Put the batch, whose messages are numbered from `first` on, into the next entry; whether
@@ -145,6 +164,20 @@ class _Taking:
         if self.refused:
             owner.reception.refuse(front_end, number, list(self.refused.ranges()), logged=logged)
         return logged
+
+
+def publish_own(
+    owner: PartitionOwner, runs: Sequence[tuple[Run, tuple[int, ...]]], operations: Sequence[bytes]
+) -> None:
+    """Publish runs of the owner's own, and put operations behind them. Nobody hears of what is refused."""
+    taking = _Taking(owner, b"", False, [], buried=True)
+    first = owner.next_sequence
+    for run, queues in runs:
+        owner.awaiting_marks.update(queues)
+        taking.take(run, queues, 0)
+    taking.keep(*operations)
+    taking.refused.clear()
+    taking.finish(OWNER, 0, first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,12 +207,14 @@ def _placeholder(count: int) -> tuple[Buffer, ...]:
     return encode_publish(Run("", "", 0, False, count, 0, 0, None, 0, b""), ())
 
 
-def _is_soft(owner: PartitionOwner, operation: Operation, data: bytes) -> bool:
+def _is_rewritten(owner: PartitionOwner, operation: Operation, data: bytes) -> bool:
+    """Whether the operation concerns messages that are in no log, or becomes another one there."""
     if type(operation) is Publish:
-        return not read_run(data, operation.position).persistent
+        return owner.durable and not read_run(data, operation.position).persistent
     if isinstance(operation, Settle | Return | Discard):
         queue = owner.queues.get(operation.queue)
-        return queue is not None and bool(queue.soft)
+        soft = owner.durable and queue is not None and bool(queue.soft)
+        return soft or (type(operation) is Discard and may_die(owner, operation.queue))
     return False
 
 
@@ -191,7 +226,7 @@ def _detached(run: Run) -> Run:
     )  # fmt: skip
 
 
-def _take_settle(owner: PartitionOwner, front_end: int, operation: Settle | Discard) -> bytes | None:
+def _take_settle(owner: PartitionOwner, front_end: int, operation: Settle) -> bytes | None:
     queue = owner.queues.get(operation.queue)
     durable = list(operation.ranges)
     if queue is not None:
@@ -200,10 +235,8 @@ def _take_settle(owner: PartitionOwner, front_end: int, operation: Settle | Disc
         if queue.groups is not None:
             # Others may have the group now.
             owner.mark(operation.queue)
-        if type(operation) is Settle:
-            queue.tally.acknowledged += sum(one.count for one in settled)
-    encode = encode_settle if type(operation) is Settle else encode_discard
-    return encode(operation.queue, durable) if durable else None
+        queue.tally.acknowledged += sum(one.count for one in settled)
+    return encode_settle(operation.queue, durable) if durable else None
 
 
 def _take_return(owner: PartitionOwner, front_end: int, operation: Return) -> bytes | None:
@@ -224,6 +257,6 @@ def _take_return(owner: PartitionOwner, front_end: int, operation: Return) -> by
 
 _TAKERS: dict[type, Callable[[PartitionOwner, int, Any], bytes | None]] = {
     Settle: _take_settle,
-    Discard: _take_settle,
+    Discard: discard,
     Return: _take_return,
 }

@@ -72,6 +72,7 @@ class LocalQueues:
         id = FIRST_LOCAL_ID | self._random_bits(RANDOM_ID_BITS)
         name = LocalName.of(self._broker.front_end, partition.id, id, vhost).text(prefix)
         self._broker.local_queues[id] = settings
+        self._broker.local_names[id] = (vhost, name)
         self._broker.owners[partition.id].create_queue(id, settings)
         return QueueRef(name, partition.id, id, vhost)
 
@@ -122,7 +123,7 @@ class LocalQueues:
         if queue is None:
             return
         self._queues.pop(ref.name, None)
-        del self._broker.local_queues[ref.id]
+        del self._broker.local_queues[ref.id], self._broker.local_names[ref.id]
         self._broker.owners[ref.partition].drop_queue(ref.id)
         if queue.bound:
             arguments = {"vhost": queue.vhost, "name": ref.name}

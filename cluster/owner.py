@@ -8,13 +8,15 @@ a turn, and after the commit hands messages to consumers. Pure: what it decides 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from cluster.alarms import Alarms
 from cluster.contents import Contents, EntrySource
+from cluster.dead_letters import DeadLetters
 from cluster.decisions import Annotations
 from cluster.disuse import Disuse
+from cluster.intake import publish_own
 from cluster.owner_context import OwnerContext
 from cluster.ports import FIRST_CONSUMER, NOT_FOUND, Delivery
 from cluster.proposal import (
@@ -36,6 +38,7 @@ from node.engine.operations import OWNER
 from node.engine.partition import PartitionMachine
 from node.engine.settings import PLAIN, QueueSettings
 from node.engine.tally import Tally
+from node.runs import Run
 
 
 class PartitionOwner:
@@ -68,6 +71,7 @@ class PartitionOwner:
         self._contents = Contents(self.machine, source)
         self._serving = Serving(self._contents)
         self.reception = Reception(self, context, self._serving)
+        self.dead_letters = DeadLetters(self, context.transit)
         self._activation: int | None = None
         self._hold_until: float | None = None
         self._bury_at = 0.0
@@ -117,6 +121,7 @@ class PartitionOwner:
         self.proposal = Proposal()
         self.awaiting_marks.clear()
         self.reception.clear()
+        self.dead_letters.clear()
         self._waiters.clear()
         self._serving.clear()
 
@@ -140,11 +145,12 @@ class PartitionOwner:
         for queue in self.machine.queues:
             self._own(queue, fresh=False)
             self._serving.mark(queue)
+        self.dead_letters.take_over()
         self.reconcile()
         self._context.owner_active(self.partition, self.term)
         self._bury(now)
         for front_end in {one for state in self.machine.queues.values() for one in state.attached}:
-            if not self._context.front_end_alive(front_end):
+            if not self._context.front_ends.alive(front_end):
                 self.reception.front_end_lost(front_end)
         self._context.owner_dirty(self)
 
@@ -152,7 +158,7 @@ class PartitionOwner:
         """Forget front ends whose process is gone for good, whenever this node learned of it."""
         self._bury_at = now + BURY_INTERVAL_S
         for front_end in self.machine.front_ends() | self.reception.known():
-            if self._context.front_end_dead(front_end):
+            if self._context.front_ends.dead(front_end):
                 self.reception.front_end_dead(front_end)
 
     def _follow_up(self, index: int, applied: Applied) -> None:
@@ -208,6 +214,10 @@ class PartitionOwner:
     def settings_of(self, queue: int) -> QueueSettings:
         """PLAIN for a queue that the catalog does not know any more."""
         return self._settings.get(queue, PLAIN)
+
+    def known_settings(self, queue: int) -> QueueSettings | None:
+        """None for a queue that this node's catalog does not know."""
+        return self._settings.get(queue)
 
     def _set(self, queue: int, settings: QueueSettings) -> None:
         self._settings[queue] = settings = settings.shared()
@@ -273,6 +283,15 @@ class PartitionOwner:
             if not upcoming:
                 del self.upcoming[queue]
 
+    def contents(self, first: int, last: int) -> list[tuple[int, Run]]:
+        """Messages that are kept in the log, as runs with their first number."""
+        return self._contents.runs(first, last)
+
+    def publish(self, runs: Sequence[tuple[Run, tuple[int, ...]]], operations: Sequence[bytes]) -> None:
+        """Publish runs to queues of the partition, and put operations into the same entry behind them."""
+        publish_own(self, runs, operations)
+        self._context.owner_dirty(self)
+
     def annotate(self, notes: Annotations) -> None:
         """Put decisions about messages of the next entry into it."""
         for queue, of_queue in notes.items():
@@ -282,6 +301,10 @@ class PartitionOwner:
     def wall_ms(self) -> int:
         """Milliseconds since the epoch."""
         return self._context.wall_ms()
+
+    def wake(self) -> None:
+        """There is something for the next entry."""
+        self._context.owner_dirty(self)
 
     def operation(self, data: bytes) -> None:
         """Put an operation of the owner's own into the next entry."""
@@ -321,6 +344,7 @@ class PartitionOwner:
             self._context.owner_dirty(self)
         if self.active and now >= self._bury_at:
             self._bury(now)
+            self.dead_letters.retry()
             if not self._reconciled:
                 self.reconcile()
 
@@ -328,6 +352,7 @@ class PartitionOwner:
         """Propose what has been collected, unless it is better to let it grow; whether nothing waits."""
         if not self.active:
             return True
+        self.dead_letters.bury()
         self._add_marks()
         proposal = self.proposal
         if not proposal:
@@ -354,7 +379,7 @@ class PartitionOwner:
 
     def room(self, front_end: int) -> int | None:
         """Octets of deliveries that there is room for on the way to a front end; None: no bound."""
-        return self._context.room(front_end)
+        return self._context.front_ends.room(front_end)
 
     def serve(self) -> None:
         """Hand out what is ready."""

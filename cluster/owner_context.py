@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from cluster.ports import FrontEndPort
 from node.engine.settings import QueueSettings
 
 if TYPE_CHECKING:
+    from cluster.known_front_ends import KnownFrontEnds
     from cluster.owner import PartitionOwner
+    from cluster.transit import Transit
 
 
 class OwnerContext(Protocol):
     """What an owner needs of its node."""
+
+    transit: Transit
+    """Where dead letters go, and the links to there."""
+
+    front_ends: KnownFrontEnds
+    """Who speaks with owners."""
 
     def propose(self, partition: int, data: bytes) -> int | None:
         """Append an entry to the partition's log; its index, or None while that is impossible."""
@@ -22,18 +29,6 @@ class OwnerContext(Protocol):
 
     def may_serve(self, partition: int) -> bool:
         """Whether a majority still takes this node for the leader (leader lease)."""
-
-    def front_end_port(self, partition: int, front_end: int) -> FrontEndPort | None:
-        """Where to reach a front end, None when its node is unknown."""
-
-    def front_end_alive(self, front_end: int) -> bool:
-        """Whether the front end's process can be reached, or could be until just now."""
-
-    def front_end_dead(self, front_end: int) -> bool:
-        """Whether the front end's process is gone for good, and will never send anything again."""
-
-    def room(self, front_end: int) -> int | None:
-        """Octets that may be queued for a front end's node now; None for one in this process."""
 
     def owner_active(self, partition: int, term: int) -> None:
         """This node has become the partition's owner and takes greetings."""

@@ -102,6 +102,6 @@ class Partitions(Observer):
 
     def ask_greeting(self, owner: PartitionOwner, front_end: int) -> None:
         """Have a front end greet an owner of this node anew."""
-        port = self._broker.front_end_port(owner.partition, front_end)
+        port = self._broker.front_ends.port(owner.partition, front_end)
         if port is not None:
             port.resync()

@@ -56,10 +56,10 @@ class Reception:
     def hello(
         self, front_end: int, epoch: int, node: str, consumers: list[ConsumerTerms], tried: int
     ) -> None:
-        port = self._context.front_end_port(self._owner.partition, front_end)
-        if not self._owner.active or port is None:
-            return
+        port = self._context.front_ends.port(self._owner.partition, front_end, node)
         known = self._front_ends.get(front_end)
+        if not self._owner.active or port is None or (known is not None and epoch < known.epoch):
+            return
         state = self._front_ends[front_end] = FrontEndState(front_end, epoch, port, consumers, tried=tried)
         if known is not None:
             state.accepted, state.refused = known.accepted, known.refused

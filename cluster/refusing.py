@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from cluster.owner import PartitionOwner
     from node.engine.dispatch import QueueOwner
 
-Piece = tuple[int, int, tuple[int, ...]]
-"""Messages of a run, first to last, counted from 0, and the queues that take them."""
+
+def may_leave_out(owner: PartitionOwner, queues: Sequence[int]) -> bool:
+    """Whether one of the queues may refuse messages rather than to drop others, or have had them before."""
+    settings = (owner.settings_of(number) for number in queues)
+    return any(each.deduplication_window_ms is not None or refuses(each) for each in settings)
 
 
 def refusals(owner: PartitionOwner, run: Run, queues: Sequence[int]) -> dict[int, list[Range]]:
@@ -43,19 +46,24 @@ def _refused(settings: QueueSettings, queue: QueueOwner, upcoming: Weights | Non
     return refused(settings, messages, octets, sizes)
 
 
-def pieces(count: int, queues: tuple[int, ...], refusing: Mapping[int, list[Range]]) -> list[Piece]:
-    """The run cut where the queues that take its messages change; without those that nobody takes."""
-    cuts = {0, count}
-    for parts in refusing.values():
-        for first, last in parts:
-            cuts |= {first, last + 1}
-    found: list[Piece] = []
-    ordered = sorted(cuts)
-    sets = {number: RangeSet(parts) for number, parts in refusing.items()}
-    for first, behind in pairwise(ordered):
+def cut(
+    run: Run, queues: tuple[int, ...], without: Mapping[int, list[Range]]
+) -> list[tuple[Run, tuple[int, ...]]]:
+    """The run in pieces, each with those of the queues that take it: `without` says who leaves what out,
+    counted from 0.
+    """
+    if not without:
+        return [(run, queues)]
+    edges = {
+        0,
+        run.count,
+        *(edge for parts in without.values() for one in parts for edge in (one[0], one[1] + 1)),
+    }
+    sets = {number: RangeSet(parts) for number, parts in without.items()}
+    found = []
+    for first, behind in pairwise(sorted(edges)):
         taking = tuple(number for number in queues if number not in sets or first not in sets[number])
-        if taking:
-            found.append((first, behind - 1, taking))
+        found.append((run.slice(first, behind - first), taking))
     return found
 
 

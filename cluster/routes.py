@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from cluster.access import Access
 from cluster.broker import Broker
-from cluster.definitions import FIRST_LOCAL_ID, LocalName, parse_local_queue_name
+from cluster.definitions import FIRST_LOCAL_ID, parse_local_queue_name
 from cluster.link import PartitionLink
+from cluster.local_names import may_be_there
 from node.engine.errors import AccessRefusedError, NotFoundError
 from node.engine.exchange import DEFAULT_EXCHANGE, RESERVED_PREFIX, Exchange, ExchangeKind
 from node.frontend.permissions import Right, Scope
@@ -91,7 +92,7 @@ class Routes:
         for name in names:
             local = parse_local_queue_name(name)
             if local is not None:
-                if self._may_be_there(local, vhost):
+                if may_be_there(self._broker, local, vhost):
                     by_partition.setdefault(local.partition, []).append(local.queue)
             elif (vhost, name) in state.queues:
                 queue = state.queues[vhost, name]
@@ -106,21 +107,9 @@ class Routes:
     def find_local(self, vhost: str, name: str) -> QueueRef:
         """Where the queue of a name that tells it is, if it is still there. Raises NotFoundError."""
         local = parse_local_queue_name(name)
-        if local is None or not self._may_be_there(local, vhost):
+        if local is None or not may_be_there(self._broker, local, vhost):
             raise NotFoundError(f"no queue '{name}' in vhost '{vhost}'")
         return QueueRef(name, local.partition, local.queue, vhost)
-
-    def _may_be_there(self, name: LocalName, vhost: str) -> bool:
-        """Whether a queue that is in no catalog has this name, as far as this node can tell.
-
-        A name is what clients make up: it must not lead to what has another, or is in another virtual host.
-        """
-        partition = self._broker.catalog.state.partitions.get(name.partition)
-        if partition is None or not name.front_end or partition.front_end != name.front_end:
-            return False
-        if name != LocalName.of(*name[:3], vhost) or name.queue < FIRST_LOCAL_ID:
-            return False
-        return name.front_end != self._broker.front_end or name.queue in self._broker.local_queues
 
     def still_leads(self, targets: Targets) -> bool:
         """Whether any of the queues is there still."""

@@ -5,16 +5,15 @@ Queues without are never looked at here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cluster.decisions import expiry_of
 from cluster.duplicates import forget_ids
+from cluster.giving_up import give_up
 from node.engine.dispatch import QueueOwner
 from node.engine.limits import enough, surplus
-from node.engine.operation_format import encode_annotate, encode_remove
+from node.engine.operation_format import encode_annotate
 from node.engine.operations import Aspect, Reason
-from node.engine.ranges import Range
 
 if TYPE_CHECKING:
     from cluster.owner import PartitionOwner
@@ -26,7 +25,7 @@ def before_serving(owner: PartitionOwner, number: int, queue: QueueOwner, now: i
     forget_ids(owner, number, queue, now)
     if queue.lifetimes:
         queue.lifetimes.step(now)
-        remove(owner, number, queue, queue.lifetimes.expired(queue.ready), Reason.EXPIRED)
+        give_up(owner, number, queue, queue.lifetimes.expired(queue.ready), Reason.EXPIRED)
 
 
 def after_serving(owner: PartitionOwner, number: int, queue: QueueOwner) -> None:
@@ -34,7 +33,7 @@ def after_serving(owner: PartitionOwner, number: int, queue: QueueOwner) -> None
     if queue.lifetimes:
         # Behind a mark that is on its way to the log consumers may be waiting.
         if not queue.blocked:
-            remove(owner, number, queue, queue.lifetimes.passed_by(queue.ready), Reason.EXPIRED)
+            give_up(owner, number, queue, queue.lifetimes.passed_by(queue.ready), Reason.EXPIRED)
         owner.alarms.set(number, queue.lifetimes.wake)
     if queue.scheduled:
         owner.alarms.set(number, queue.scheduled.wake)
@@ -48,28 +47,13 @@ def _trim(owner: PartitionOwner, number: int, queue: QueueOwner) -> None:
     if settings.max_length is None and settings.max_length_bytes is None:
         return
     messages, octets = surplus(settings, len(queue.ready), queue.ready_octets())
-    durable = []
     while messages or octets:
         victims = queue.victims()
         gone = None if victims is None else enough(queue.sizes(*victims), messages, octets)
         if gone is None:
             break
-        durable += queue.take_out(*gone)
+        give_up(owner, number, queue, [gone], Reason.MAXLEN)
         messages, octets = surplus(settings, len(queue.ready), queue.ready_octets())
-    give_up(owner, number, durable, Reason.MAXLEN)
-
-
-def remove(
-    owner: PartitionOwner, number: int, queue: QueueOwner, ranges: Sequence[Range], reason: Reason
-) -> None:
-    """Ready messages leave the queue for good."""
-    give_up(owner, number, [part for one in ranges for part in queue.take_out(*one)], reason)
-
-
-def give_up(owner: PartitionOwner, number: int, durable: Sequence[Range], reason: Reason) -> None:
-    """Let the log know that messages have left the queue for good."""
-    if durable:
-        owner.operation(encode_remove(number, reason, durable))
 
 
 def cover(owner: PartitionOwner, number: int, queue: QueueOwner, now: int) -> None:

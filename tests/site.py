@@ -195,6 +195,8 @@ class Client:
     def _flush(self) -> None:
         self._flushing = False
         data = self._session.take_output()
+        if self._session.connection.has_output:
+            self.flush_soon()
         for frame, (kind, _, payload) in zip(split(data), frames(data), strict=True):
             if kind == m.FRAME_METHOD:
                 self._method(payload)

@@ -14,10 +14,18 @@ from typing import Final
 from node.engine.operations import Reason
 from node.engine.rewriting import Headers, edit_properties
 from node.wire.amqp091.errors import FieldSyntaxError
-from node.wire.amqp091.fields import join_array, join_table, read_headers, split_array, split_table
+from node.wire.amqp091.fields import (
+    encode_value,
+    join_array,
+    join_table,
+    read_headers,
+    split_array,
+    split_table,
+)
 from node.wire.amqp091.properties import property_places
 
 X_DEATH: Final = b"x-death"
+X_DELAY: Final = b"x-delay"
 EXPIRATION: Final = "expiration"
 
 REASON_NAMES: Final = {
@@ -66,6 +74,8 @@ def dead_properties(properties: bytes, death: Death, *, routed_anew: bool) -> by
         headers = _with_death(headers, death, [death.routing_key, *copied_to(headers)], lived)
         if routed_anew:
             headers.pop(b"CC", None)
+        if X_DELAY in headers:
+            headers[X_DELAY] = _done(headers[X_DELAY])
         return headers
 
     return edit_properties(properties, edit, without=(EXPIRATION,))
@@ -77,6 +87,12 @@ def copied_to(headers: Headers) -> list[str]:
     if value[:1] != b"A":
         return []
     return [_text_of(each) for each in split_array(value, 1) if each[:1] == b"S"]
+
+
+def copied_keys(properties: bytes) -> list[str]:
+    """The routing keys in the header CC of a property list."""
+    place = property_places(properties).get("headers")
+    return [] if place is None else copied_to(dict(split_table(properties, place[0])))
 
 
 def cycles(deaths: bytes | None, queue: str) -> bool:
@@ -145,12 +161,18 @@ def _text_of(value: bytes) -> str:
     return value[_LENGTH.size :].decode("utf-8", "surrogateescape") if value[:1] == b"S" else ""
 
 
+def _done(delay: bytes) -> bytes:
+    """A delay that is over, as the plug-in for delays writes it: below zero."""
+    found = _count_of(delay)
+    return encode_value(-found) if found else delay
+
+
 def _count_of(value: bytes) -> int:
-    """An integer of any size; 0 for what is none."""
+    """An integer above zero; 0 for what is none."""
     if not value:
         return 0
     try:
         found = read_headers(join_table([(b"n", value)]), 0)[0]["n"]
     except FieldSyntaxError:
         return 0
-    return found if isinstance(found, int) and not isinstance(found, bool) and found >= 0 else 0
+    return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else 0

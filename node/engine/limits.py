@@ -15,6 +15,11 @@ def refuses(settings: QueueSettings) -> bool:
     return limited and settings.overflow is not Overflow.DROP_HEAD
 
 
+def dead_letters(settings: QueueSettings) -> bool:
+    """Whether what the queue refuses is a dead letter."""
+    return settings.overflow is Overflow.REJECT_PUBLISH_DLX and settings.dead_letter_exchange is not None
+
+
 def refused(settings: QueueSettings, messages: int, octets: int, sizes: Iterable[Span]) -> list[Range]:
     """Which of new messages a queue refuses that has so many waiting already; fewer than none where
     consumers wait for more.

@@ -68,7 +68,7 @@ class Places:
         # Messages that wait for their time are ready in no order.
         later = self.annotations.logged(Aspect.DUE).where(now + 1, NEVER)
         self.scheduled = Schedule(later) if later else None
-        ready = state.alive.without((first, last) for first, last, _ in later.all())
+        ready = self._living(0, NEVER).without((first, last) for first, last, _ in later.all())
         self.ready: Ready = arrange(settings, self.annotations, ready)
         self.groups = self.ready if isinstance(self.ready, ReadyByGroup) else None
         self.held = RangeSet()
@@ -110,9 +110,15 @@ class Places:
         if self.settings is PLAIN and not self.state.annotations:
             self.ready.add(first, last)
             return
-        for part in self.state.alive.intersection(first, last):
+        for part in self._living(first, last).ranges():
             self._place(*part)
         self._note_annotations(first, last)
+
+    def _living(self, first: int, last: int) -> RangeSet:
+        """Messages that are alive and not about to go elsewhere."""
+        alive = RangeSet(self.state.alive.intersection(first, last))
+        dead = self.annotations.logged(Aspect.DEATH).spans(first, last)
+        return alive.without((start, end) for start, end, _ in dead)
 
     def _place(self, first: int, last: int) -> None:
         """New messages are ready, or scheduled."""

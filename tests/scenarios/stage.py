@@ -232,6 +232,10 @@ class Stage:
         """settle c a b: the client has them for good."""
         self._each(name, contents, lambda client, at: client.link.settle(client.definition.id, at, at))
 
+    def do_reject(self, name: str, *contents: str) -> None:
+        """reject c a b: the client does not want them, and nobody else shall have them."""
+        self._each(name, contents, lambda client, at: client.link.discard(client.definition.id, [(at, at)]))
+
     def do_return(self, name: str, *contents: str) -> None:
         """return c a b: the client gives them back."""
         self._each(

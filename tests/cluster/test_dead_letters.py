@@ -1,0 +1,210 @@
+"""What queues give up goes where their dead-letter exchanges route it (A24)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from node.wire.amqp091 import methods as m
+from tests.cluster.kinds import client, declared
+from tests.site import Client, Delivery, Site
+
+__all__ = ["client", "declared"]
+
+pytestmark = pytest.mark.requirement("A24")
+MODES = pytest.mark.parametrize("mode", [1, 2])
+
+GRAVES: dict[str, dict[str, Any]] = {
+    "same partition": {},
+    "classic": {"queue_type": "classic"},
+    "transient": {"durable": False},
+}
+
+
+@pytest.fixture(params=GRAVES)
+def grave(request: pytest.FixtureRequest, client: Client) -> str:
+    """A queue for dead letters: of the same partition as a replicated queue, or of another."""
+    return client.declare("grave", **GRAVES[request.param]).queue
+
+
+def wait_for(client: Client, queue: str, count: int) -> list[Delivery]:
+    """So many messages of a queue, and no more."""
+    client.site.until(lambda: client.depth(queue) >= count)
+    client.site.run(0.1)
+    found = client.drain(queue)
+    assert len(found) == count
+    return found
+
+
+def dying(declared: Any, **arguments: Any) -> str:
+    return str(declared(dead_letter_exchange="", dead_letter_routing_key="grave", **arguments))
+
+
+@MODES
+def test_rejected_messages_are_dead_letters(client: Client, declared: Any, grave: str, mode: int) -> None:
+    queue = dying(declared)
+    client.confirms(client.publish(queue, b"a", b"b", b"c", delivery_mode=mode, headers={"n": 1}))
+    client.consume(queue, prefetch=3)
+    client.site.until(lambda: len(client.deliveries) == 3)
+    client.nack(client.deliveries[0], requeue=False)
+    client.send(m.BasicReject(client.deliveries[2].method.delivery_tag, False))
+    client.ack(client.deliveries[1])
+    found = wait_for(client, grave, 2)
+    assert [one.body for one in found] == [b"a", b"c"]
+    (death,) = found[0].headers["x-death"]
+    assert death.pop("time").timestamp() > 1_700_000_000
+    assert death == {
+        "count": 1, "reason": "rejected", "queue": queue, "exchange": "", "routing-keys": [queue],
+    }  # fmt: skip
+    headers = found[0].headers
+    assert (headers["n"], headers["x-first-death-reason"], headers["x-first-death-queue"]) == (
+        1,
+        "rejected",
+        queue,
+    )
+    assert (found[0].method.exchange, found[0].method.routing_key) == ("", "grave")
+    assert found[0].properties.delivery_mode == mode
+    assert client.depth(queue) == 0
+
+
+@MODES
+def test_expired_messages_are_dead_letters(client: Client, declared: Any, grave: str, mode: int) -> None:
+    queue = dying(declared, message_ttl=100)
+    client.publish(queue, b"a", delivery_mode=mode)
+    client.confirms(client.publish(queue, b"b", expiration="30", delivery_mode=mode))
+    found = wait_for(client, grave, 2)
+    assert [one.body for one in found] == [b"b", b"a"]
+    assert found[0].properties.expiration is None
+    assert found[0].headers["x-death"][0]["original-expiration"] == "30"
+    assert found[1].headers["x-death"][0]["reason"] == "expired"
+    assert "original-expiration" not in found[1].headers["x-death"][0]
+
+
+@MODES
+def test_what_is_too_much_is_a_dead_letter(client: Client, declared: Any, grave: str, mode: int) -> None:
+    queue = dying(declared, max_length=1)
+    client.confirms(client.publish(queue, b"a", b"b", b"c", delivery_mode=mode))
+    found = wait_for(client, grave, 2)
+    assert [one.body for one in found] == [b"a", b"b"]
+    assert {one.headers["x-death"][0]["reason"] for one in found} == {"maxlen"}
+    assert client.bodies(queue) == [b"c"]
+
+
+@MODES
+def test_what_is_refused_may_be_a_dead_letter(client: Client, declared: Any, grave: str, mode: int) -> None:
+    queue = dying(declared, max_length=1, overflow="reject-publish-dlx")
+    assert client.confirms(client.publish(queue, b"a", b"b", b"c", delivery_mode=mode)) == [
+        True,
+        False,
+        False,
+    ]
+    found = wait_for(client, grave, 2)
+    assert [one.body for one in found] == [b"b", b"c"]
+    assert {one.headers["x-death"][0]["reason"] for one in found} == {"maxlen"}
+    assert client.bodies(queue) == [b"a"]
+
+
+def test_without_a_key_the_keys_that_it_came_with_count(client: Client, declared: Any) -> None:
+    client.declare_exchange("dlx", "direct")
+    queue = declared(dead_letter_exchange="dlx", max_length=0)
+    for name in ("one", "two"):
+        client.declare(name)
+    client.bind("one", "dlx", queue)
+    client.bind("two", "dlx", "other")
+    client.confirms(client.publish(queue, b"a"))
+    (found,) = wait_for(client, "one", 1)
+    assert (found.method.exchange, found.method.routing_key) == ("dlx", queue)
+    client.confirms(client.publish(queue, b"b", headers={"CC": ["other"]}))
+    (found,) = wait_for(client, "two", 1)
+    assert found.headers["x-death"][0]["routing-keys"] == [queue, "other"]
+    assert found.headers["CC"] == ["other"]
+
+
+def test_a_key_of_the_queue_makes_the_copies_count_no_more(client: Client, declared: Any, grave: str) -> None:
+    client.declare("other")
+    queue = dying(declared, max_length=0)
+    client.confirms(client.publish(queue, b"a", headers={"CC": ["unknown"]}))
+    (found,) = wait_for(client, grave, 1)
+    assert "CC" not in found.headers
+
+
+def test_a_headers_exchange_sees_the_death(client: Client, declared: Any, grave: str) -> None:
+    queue = declared(dead_letter_exchange="amq.match", max_length=0)
+    client.call(
+        m.QueueBind(grave, "amq.match", "", arguments={"x-first-death-reason": "maxlen", "n": 1}),
+        m.QueueBindOk,
+    )
+    client.confirms(client.publish(queue, b"a", b"b", headers={"n": 1}))
+    client.confirms(client.publish(queue, b"c", headers={"n": 2}))
+    assert [one.body for one in wait_for(client, grave, 2)] == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("exchange", ["nowhere", "amq.direct"])
+def test_what_leads_nowhere_is_gone(client: Client, declared: Any, exchange: str) -> None:
+    queue = declared(dead_letter_exchange=exchange, max_length=0)
+    client.confirms(client.publish(queue, b"a"))
+    client.site.run(0.1)
+    assert client.depth(queue) == 0
+    owner = next(one for one in client.node.broker.owners.values() if one.queues)
+    assert all(not state.alive for state in owner.machine.queues.values())
+
+
+def test_a_dead_letter_may_go_to_several_queues_in_several_partitions(client: Client, declared: Any) -> None:
+    queue = declared(dead_letter_exchange="amq.fanout", max_length=0)
+    for name, kind in GRAVES.items():
+        client.declare(name, **kind)
+        client.bind(name, "amq.fanout")
+    client.confirms(client.publish(queue, b"a", b"b"))
+    for name in GRAVES:
+        assert [one.body for one in wait_for(client, name, 2)] == [b"a", b"b"]
+
+
+def test_deaths_in_several_queues_are_counted(client: Client, grave: str) -> None:
+    """A queue to wait in, and one to work on: what is rejected comes round until somebody has enough."""
+    client.declare("work", dead_letter_exchange="", dead_letter_routing_key="pause")
+    client.declare("pause", message_ttl=20, dead_letter_exchange="", dead_letter_routing_key="work")
+    client.confirms(client.publish("work", b"a"))
+    client.consume("work", prefetch=1)
+    for round_ in range(3):
+        client.site.until(lambda count=round_ + 1: len(client.deliveries) == count)
+        client.nack(client.deliveries[-1], requeue=False)
+    client.site.until(lambda: len(client.deliveries) == 4)
+    deaths = client.deliveries[-1].headers["x-death"]
+    assert [(one["queue"], one["reason"], one["count"]) for one in deaths] == [
+        ("pause", "expired", 3), ("work", "rejected", 3),
+    ]  # fmt: skip
+
+
+def test_a_cycle_that_nobody_rejects_in_ends(client: Client) -> None:
+    client.declare("a", message_ttl=20, dead_letter_exchange="", dead_letter_routing_key="b")
+    client.declare("b", message_ttl=20, dead_letter_exchange="", dead_letter_routing_key="a")
+    client.confirms(client.publish("a", b"x"))
+    client.site.run(1.0)
+    assert client.depth("a") == client.depth("b") == 0
+
+
+def test_limits_of_the_grave_count(client: Client, declared: Any) -> None:
+    client.declare("grave", max_length=2)
+    queue = dying(declared, max_length=0)
+    client.confirms(client.publish(queue, b"a", b"b", b"c"))
+    assert [one.body for one in wait_for(client, "grave", 2)] == [b"b", b"c"]
+    client.declare("full", max_length=1, overflow="reject-publish")
+    other = client.declare(
+        "other", max_length=0, dead_letter_exchange="", dead_letter_routing_key="full"
+    ).queue
+    client.confirms(client.publish(other, b"a", b"b"))
+    assert [one.body for one in wait_for(client, "full", 1)] == [b"a"]
+
+
+def test_large_numbers_of_dead_letters_come_in_order() -> None:
+    client = Site("n1").client("n1")
+    client.declare("grave", queue_type="classic")
+    client.declare("q", message_ttl=400, dead_letter_exchange="", dead_letter_routing_key="grave")
+    bodies = [b"%d" % n + bytes(500) for n in range(3000)]
+    for at in range(0, 3000, 100):
+        client.publish("q", *bodies[at : at + 100])
+    client.site.until(lambda: client.depth("grave") == 3000)
+    client.consume("grave", no_ack=True)
+    client.site.until(lambda: len(client.deliveries) == 3000)
+    assert [one.body for one in client.deliveries] == bodies
