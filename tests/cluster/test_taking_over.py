@@ -17,7 +17,14 @@ QUEUE = 5
 PRIORITY = QueueSettings(max_priority=9)
 
 
-class Node:
+class Silence:
+    """Answers nothing to whatever it is asked."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: None
+
+
+class Node(Silence):
     """`OwnerContext` of a node whose catalog may be behind."""
 
     def __init__(self) -> None:
@@ -25,6 +32,7 @@ class Node:
         self.fresh = False
         self.owns: list[int] = []
         self.proposed = 1
+        self.transit = self.front_ends = Silence()
 
     def propose(self, partition: int, data: bytes) -> int:
         self.proposed += 1
@@ -41,9 +49,6 @@ class Node:
 
     def wall_ms(self) -> int:
         return 1_800_000_000_000
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *_: None
 
 
 @pytest.fixture
