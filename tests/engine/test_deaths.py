@@ -56,6 +56,9 @@ def decoded(properties: bytes) -> tuple[BasicProperties, dict[str, Any]]:
     return bare, headers
 
 
+LAST_TIMESTAMP = 253_402_300_799
+"""The end of year 9999: pika, which reads what was written, knows no later one."""
+
 VALUES = st.recursive(
     st.none()
     | st.booleans()
@@ -63,7 +66,7 @@ VALUES = st.recursive(
     | st.floats(allow_nan=False)
     | st.text(max_size=9)
     | st.binary(max_size=9)
-    | st.integers(0, 2**40).map(Timestamp)
+    | st.integers(0, LAST_TIMESTAMP).map(Timestamp)
     | st.decimals(allow_nan=False, allow_infinity=False, places=2, min_value=-9999, max_value=9999),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=6,

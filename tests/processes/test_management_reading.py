@@ -168,7 +168,8 @@ def test_the_cluster_and_its_nodes(cluster: Cluster) -> None:
     assert (overview["node"], overview["cluster_name"]) == ("n1", "quorate")
     assert {"queues", "connections", "channels", "consumers", "exchanges"} == overview["object_totals"].keys()
     assert overview["queue_totals"]["messages"] >= 0
-    assert {one["name"] for one in overview["exchange_types"]} == {"direct", "fanout", "topic", "headers"}
+    kinds = {"direct", "fanout", "topic", "headers", "x-delayed-message"}
+    assert {one["name"] for one in overview["exchange_types"]} == kinds
     ports = [one["port"] for one in overview["listeners"] if one["protocol"] == "amqp"]
     assert ports == [node.amqp.port for node in cluster.nodes]
     nodes = api.get("nodes")
