@@ -10,9 +10,14 @@ from typing import Any
 
 import click
 
+from cluster.commands.bindings import bindings
+from cluster.commands.connections import connections
+from cluster.commands.definitions import definitions
 from cluster.commands.errors import CommandError, WrongUsageError
+from cluster.commands.exchanges import exchanges
 from cluster.commands.messages import consume, get, publish
 from cluster.commands.permissions import permissions, topic_permissions
+from cluster.commands.queues import queues
 from cluster.commands.run import node, up
 from cluster.commands.secrets import hash_password, keygen
 from cluster.commands.status import status
@@ -45,6 +50,7 @@ def main() -> None:
 for _command in (
     up, node, status, publish, consume, get, keygen, hash_password,
     vhosts, users, permissions, topic_permissions,
+    queues, exchanges, bindings, connections, definitions,
 ):  # fmt: skip
     main.add_command(_command)
 

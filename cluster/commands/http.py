@@ -22,12 +22,19 @@ UNAUTHORISED: Final = 401
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def request(url: str, method: str = "GET", body: Any = None, authorisation: str = "") -> Any:
-    """The JSON value at a URL; None where the answer has none. Raises `CommandError`."""
+def request(
+    url: str, method: str = "GET", body: Any = None, authorisation: str = "", farewell: str = ""
+) -> Any:
+    """The JSON value at a URL; None where the answer has none. Raises `CommandError`.
+
+    `farewell` is what the client of a connection is told that this closes.
+    """
     if not url.startswith(("http://", "https://")):
         raise WrongUsageError(f"--url {url}: must begin with http://, such as {DEFAULT_URL}")
     octets = None if body is None else json.dumps(body).encode()
     asked = urllib.request.Request(url, octets, {"Content-Type": "application/json"}, method=method)
+    if farewell:
+        asked.add_header("X-Reason", farewell)
     if authorisation:
         asked.add_unredirected_header("Authorization", authorisation)
     try:
@@ -74,14 +81,21 @@ class ManagementClient:
     def put(self, *path: str, body: Any) -> None:
         self._call("PUT", path, body)
 
-    def delete(self, *path: str) -> None:
-        self._call("DELETE", path)
+    def post(self, *path: str, body: Any) -> Any:
+        return self._call("POST", path, body)
 
-    def _call(self, method: str, path: tuple[str, ...], body: Any = None) -> Any:
+    def delete(self, *path: str, reason: str = "", **only_if: bool) -> None:
+        """`only_if` are query parameters, such as `if_empty`, that are given where they are true."""
+        query = "&".join(f"{name.replace('_', '-')}=true" for name, given in only_if.items() if given)
+        self._call("DELETE", path, query=query, reason=reason)
+
+    def _call(
+        self, method: str, path: tuple[str, ...], body: Any = None, query: str = "", reason: str = ""
+    ) -> Any:
         """Names in the path may hold anything. Raises `CommandError`."""
-        encoded = "".join("/" + quote(name, safe="") for name in path)
+        url = f"{self.url.rstrip('/')}/api" + "".join("/" + quote(name, safe="") for name in path)
         credentials = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
-        return request(f"{self.url.rstrip('/')}/api{encoded}", method, body, f"Basic {credentials}")
+        return request(f"{url}?{query}" if query else url, method, body, f"Basic {credentials}", reason)
 
 
 def management_options(command: F) -> F:

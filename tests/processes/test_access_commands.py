@@ -2,39 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 import pika
 import pytest
-from click.testing import CliRunner, Result
 
-from cluster.cli import main
 from cluster.passwords import PasswordHash
 from tests.processes.management_client import Management, path_of
 from tests.processes.nodes import Cluster
+from tests.processes.shell import Shell
 
 pytestmark = [pytest.mark.requirement("F7"), pytest.mark.requirement("A11")]
-
-
-class Shell:
-    """Runs commands against one node, as an administrator unless told otherwise."""
-
-    def __init__(self, cluster: Cluster, place: int = 0) -> None:
-        self._environment = {"QUORATE_URL": cluster[place].http}
-
-    def run(self, *arguments: str, **environment: str) -> Result:
-        """In this process: the machine has better to do than to start interpreters."""
-        return CliRunner().invoke(main, arguments, env=self._environment | environment)
-
-    def do(self, *arguments: str, **environment: str) -> str:
-        done = self.run(*arguments, **environment)
-        assert (done.exit_code, done.stderr) == (0, ""), done.exception
-        return done.stdout
-
-    def rows(self, *arguments: str) -> list[dict[str, Any]]:
-        return list(json.loads(self.do(*arguments, "--json")))
 
 
 @pytest.fixture

@@ -1,0 +1,75 @@
+"""`quorate queues`: declaring, watching, emptying and deleting queues."""
+
+from __future__ import annotations
+
+import click
+
+from cluster.commands.arguments import arguments, as_json, in_vhost, only_vhost, read_arguments, rows_of
+from cluster.commands.http import ManagementClient, management_options
+from cluster.commands.tables import show
+
+_COLUMNS = (
+    "vhost", "name", "type", "state", "node", "messages_ready", "messages_unacknowledged", "consumers",
+)  # fmt: skip
+
+
+@click.group()
+def queues() -> None:
+    """Declare queues, see what is in them, empty and delete them."""
+
+
+@queues.command("list")
+@only_vhost
+@as_json
+@management_options
+def list_queues(client: ManagementClient, vhost: str | None, as_json: bool) -> None:
+    """Show queues with their owner's node and their depth."""
+    show("queues", _COLUMNS, rows_of(client, "queues", vhost), as_json)
+
+
+@queues.command("declare")
+@click.argument("name")
+@click.option(
+    "--type", "kind", type=click.Choice(["quorum", "classic"]),
+    help="Replicated, or on one node; without it, what the virtual host or the cluster is set to.",
+)  # fmt: skip
+@click.option("--transient", is_flag=True, help="In memory only: it ends with the node.")
+@click.option("--auto-delete", is_flag=True, help="Delete it with its last consumer.")
+@arguments
+@in_vhost
+@management_options
+def declare_queue(
+    client: ManagementClient,
+    name: str,
+    kind: str | None,
+    transient: bool,
+    auto_delete: bool,
+    arguments: tuple[str, ...],
+    vhost: str,
+) -> None:
+    """Declare the queue NAME; one that is there must be the same."""
+    given = read_arguments(arguments)
+    if kind is not None:
+        given["x-queue-type"] = kind
+    body = {"durable": not transient, "auto_delete": auto_delete, "arguments": given}
+    client.put("queues", vhost, name, body=body)
+
+
+@queues.command("purge")
+@click.argument("name")
+@in_vhost
+@management_options
+def purge_queue(client: ManagementClient, name: str, vhost: str) -> None:
+    """Remove all messages of the queue NAME that nobody has got."""
+    client.delete("queues", vhost, name, "contents")
+
+
+@queues.command("delete")
+@click.argument("name")
+@click.option("--if-empty", is_flag=True, help="Refuse to delete it while there are messages in it.")
+@click.option("--if-unused", is_flag=True, help="Refuse to delete it while it has consumers.")
+@in_vhost
+@management_options
+def delete_queue(client: ManagementClient, name: str, if_empty: bool, if_unused: bool, vhost: str) -> None:
+    """Delete the queue NAME with the messages in it."""
+    client.delete("queues", vhost, name, if_empty=if_empty, if_unused=if_unused)
