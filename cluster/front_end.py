@@ -22,7 +22,7 @@ from cluster.virtual_host import exchange_to_plain
 from node.engine.errors import AccessRefusedError, NotFoundError, PreconditionFailedError, Refusal
 from node.engine.exchange import Exchange
 from node.engine.matching import Binding, DestinationKind
-from node.engine.operations import Semantics
+from node.engine.settings import PLAIN, QueueSettings
 from node.frontend.logins import Login, PasswordLogin
 from node.frontend.permissions import Permissions, Scope
 from node.frontend.ports import (
@@ -319,8 +319,9 @@ class FrontEnd:
         link = self._broker.link(queue.partition)
         number = self._new_consumer(link, queue.id)
         consumer = LinkConsumer(
-            number, queue.id, subscriber, options.limit, options.no_ack, options.exclusive, options.priority
-        )
+            number, queue.id, subscriber, options.limit, options.no_ack, options.exclusive, options.priority,
+            (self._settings_of(queue) or PLAIN).group_by is not None,
+        )  # fmt: skip
 
         def attached(value: Any, _: Delivery | None) -> None:
             refusal = _refusal(queue, value)
@@ -337,10 +338,12 @@ class FrontEnd:
         return None if attached is None else attached.link.consumers.get(number)
 
     def keeps_until_settled(self, queue: QueueRef) -> bool:
-        local = self._broker.local_queues.get(queue.id)
+        found = self._settings_of(queue)
+        return found is not None and not found.at_most_once
+
+    def _settings_of(self, queue: QueueRef) -> QueueSettings | None:
         defined = self._broker.catalog.state.queues_by_id.get(queue.id)
-        found = local or defined
-        return found is not None and found.semantics is not Semantics.AT_MOST_ONCE
+        return self._broker.local_queues.get(queue.id) if defined is None else defined.settings
 
     def cancel(self, consumer: int) -> None:
         attached = self._consumers.get(consumer)

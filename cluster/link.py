@@ -15,6 +15,7 @@ from cluster.confirmation import Awaiting, Callback, Confirmation
 from cluster.link_state import LinkConsumer, OperationBatch, PendingRequest
 from cluster.ports import GET_LINK, Delivery, OwnerPort, Ranges
 from node.engine.operation_format import encode_discard, encode_publish, encode_return, encode_settle
+from node.engine.range_map import RangeMap
 from node.engine.ranges import RangeSet
 from node.frontend.ports import Subscriber
 from node.runs import Run
@@ -69,6 +70,8 @@ class PartitionLink:
         self._messages = 0
         self._awaiting: list[Awaiting] = []
         self._offsets: list[int] = []
+        # Which consumer has what, of queues that keep order by key.
+        self._holders: dict[int, RangeMap] = {}
         self._settled: dict[int, Ranges] = {}
         self._settled_count = 0
         self._credits: dict[int, LinkConsumer] = {}
@@ -208,7 +211,8 @@ class PartitionLink:
             owner.operations(self._front_end, self._epoch, batch.number, batch.data)
         self._take_batch()
         leases = {queue: list(leased.ranges()) for queue, leased in self.leases.items() if leased}
-        owner.held(self._front_end, self._epoch, leases)
+        holders = {queue: list(held.all()) for queue, held in self._holders.items() if held}
+        owner.held(self._front_end, self._epoch, leases, holders)
         self._credits.clear()
         self._credit_urgent = False
         for number, request in list(self._requests.items()):
@@ -284,6 +288,8 @@ class PartitionLink:
         leased = self.leases.get(queue)
         if leased is not None:
             leased.remove(first, last)
+        if queue in self._holders:
+            self._holders[queue].remove(first, last)
 
     def _ask(self, request: PendingRequest) -> None:
         # What the same client did before must have its effect on the answer (0-9-1 §4.7).
@@ -335,6 +341,9 @@ class PartitionLink:
             consumer.delivered += delivery.run.count
             if not consumer.no_ack:
                 self._hold(delivery.queue, delivery.first, last)
+                if consumer.grouped:
+                    holders = self._holders.setdefault(delivery.queue, RangeMap())
+                    holders.set(delivery.first, last, consumer.id)
             consumer.subscriber.deliver(consumer.id, delivery.run, delivery.first, delivery.redelivered)
 
     def _hold(self, queue: int, first: int, last: int) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgpack
 
-from cluster.ports import ConsumerTerms, Delivery, FrontEndPort, OwnerPort, Ranges
+from cluster.ports import ConsumerTerms, Delivery, FrontEndPort, Holders, OwnerPort, Ranges
 from node.runs import Run
 
 TO_OWNER = b"L"
@@ -69,8 +69,9 @@ class RemoteOwner:
     def operations(self, front_end: int, epoch: int, number: int, data: bytes) -> None:
         self._call(OwnerCall.OPERATIONS, front_end, epoch, number, data)
 
-    def held(self, front_end: int, epoch: int, leases: dict[int, Ranges]) -> None:
-        self._call(OwnerCall.HELD, front_end, epoch, list(leases.items()))
+    def held(self, front_end: int, epoch: int, leases: dict[int, Ranges], holders: Holders) -> None:
+        plain = [list(leases.items()), list(holders.items())]
+        self._call(OwnerCall.HELD, front_end, epoch, plain)
 
     def attach(self, front_end: int, epoch: int, request: int, terms: ConsumerTerms) -> None:
         self._call(OwnerCall.ATTACH, front_end, epoch, [request, _terms_to_plain(terms)])
@@ -83,6 +84,10 @@ class RemoteOwner:
 
     def request(self, front_end: int, epoch: int, request: int, name: str, arguments: list[Any]) -> None:
         self._call(OwnerCall.REQUEST, front_end, epoch, [request, name, arguments])
+
+
+def _by_queue(plain: list[Any]) -> dict[int, list[Any]]:
+    return {queue: [tuple(part) for part in parts] for queue, parts in plain}
 
 
 def receive_for_owner(owner: OwnerPort, parts: Sequence[bytes]) -> None:
@@ -98,8 +103,8 @@ def receive_for_owner(owner: OwnerPort, parts: Sequence[bytes]) -> None:
             node, consumers, tried = arguments
             owner.hello(front_end, epoch, node, [ConsumerTerms(*plain) for plain in consumers], tried)
         case OwnerCall.HELD:
-            leases = {queue: [(first, last) for first, last in ranges] for queue, ranges in arguments}
-            owner.held(front_end, epoch, leases)
+            leases, holders = arguments
+            owner.held(front_end, epoch, _by_queue(leases), _by_queue(holders))
         case OwnerCall.ATTACH:
             owner.attach(front_end, epoch, arguments[0], ConsumerTerms(*arguments[1]))
         case OwnerCall.DETACH:

@@ -22,6 +22,8 @@ class LinkConsumer:
     no_ack: bool
     exclusive: bool
     priority: int
+    grouped: bool = False
+    """Whether its queue keeps order by key: a new owner must know which consumer has which messages."""
     delivered: int = 0
     told: int = 0
     """The limit that the owner knows."""

@@ -16,6 +16,9 @@ from node.runs import Run
 Ranges = list[tuple[int, int]]
 """Closed ranges of sequence numbers, ascending."""
 
+Holders = dict[int, list[tuple[int, int, int]]]
+"""By queue: first and last message, and the consumer that has them, ascending."""
+
 
 GET_LINK: Final = 1
 GET_LINK_NO_ACK: Final = 2
@@ -70,8 +73,10 @@ class OwnerPort(Protocol):
     def operations(self, front_end: int, epoch: int, number: int, data: bytes) -> None:
         """One numbered batch of operations (`node.engine.operation_format`)."""
 
-    def held(self, front_end: int, epoch: int, leases: dict[int, Ranges]) -> None:
-        """End of the greeting: the leases, by queue, that the front end still holds."""
+    def held(self, front_end: int, epoch: int, leases: dict[int, Ranges], holders: Holders) -> None:
+        """End of the greeting: the leases, by queue, that the front end still holds, and for queues that
+        keep order by key which of its consumers holds what.
+        """
 
     def attach(self, front_end: int, epoch: int, request: int, terms: ConsumerTerms) -> None:
         """Add a consumer; answered by `result(request)`."""

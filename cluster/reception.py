@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cluster.backoff import let_rest
 from cluster.intake import take_batch
 from cluster.owner_context import OwnerContext
-from cluster.ports import ACCESS_REFUSED, NOT_FOUND, ConsumerTerms, Delivery, Ranges
+from cluster.ports import ACCESS_REFUSED, NOT_FOUND, ConsumerTerms, Delivery, Holders, Ranges
 from cluster.proposal import HOLD_S, NO_EPOCH, FrontEndState
 from cluster.serving import Serving, regrant
 from node.engine.consumers import ExclusiveConsumerError
@@ -82,15 +82,15 @@ class Reception:
             owner.consumers.detach_all(front_end)
         self._serving.forget_gets(front_end)
 
-    def held(self, front_end: int, epoch: int, leases: dict[int, Ranges]) -> None:
+    def held(self, front_end: int, epoch: int, leases: dict[int, Ranges], holders: Holders) -> None:
         if self._state(front_end, epoch) is None:
             return
         # What the front end has given back is in no lease of its, but must not be taken for
         # undelivered before its RETURN is applied.
-        self._owner.after_proposed(partial(self._resume, front_end, epoch, leases))
+        self._owner.after_proposed(partial(self._resume, front_end, epoch, leases, holders))
         self._context.owner_dirty(self._owner)
 
-    def _resume(self, front_end: int, epoch: int, leases: dict[int, Ranges]) -> None:
+    def _resume(self, front_end: int, epoch: int, leases: dict[int, Ranges], holders: Holders) -> None:
         """Take over the leases of a front end that has greeted, then its consumers."""
         state = self._state(front_end, epoch)
         if state is None:
@@ -98,7 +98,7 @@ class Reception:
         for queue, owner in self._owner.queues.items():
             mine = leases.get(queue, [])
             owner.release_unheld(front_end, mine)
-            owner.reattached(front_end, mine)
+            owner.reattached(front_end, mine, holders.get(queue, ()))
             self._serving.mark(queue)
         greeted, state.greeted = state.greeted, []
         for terms in greeted:

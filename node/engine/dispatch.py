@@ -10,10 +10,14 @@ from node.engine.grants import Fit, Grant
 from node.engine.operations import OWNER, Semantics
 from node.engine.places import Places
 from node.engine.queue import QueueState
+from node.engine.range_map import RangeMap, Span
 from node.engine.ranges import Range
 from node.engine.settings import PLAIN, QueueSettings
 
 MARK_AHEAD: Final = 20_000
+
+UNKNOWN: Final = 0
+"""The number of no consumer."""
 
 
 class QueueOwner(Places):
@@ -223,18 +227,24 @@ class QueueOwner(Places):
             self._answered(front_end)
         return ranges
 
-    def reattached(self, front_end: int, ranges: Iterable[Range]) -> list[Range]:
+    def reattached(
+        self, front_end: int, ranges: Iterable[Range], holders: Iterable[Span] = ()
+    ) -> list[Range]:
         """The front end says what it holds: what it has not settled, and what it has settled in
         batches that were not acknowledged yet. Returns the ranges that are leased to it from now on.
+        `holders` tells, of a queue that keeps order by key, which of its consumers has what.
 
         When all that were awaited have answered, what nobody holds is ready.
         """
         accepted: list[Range] = []
+        consumers = RangeMap(holders)
         for first, last in ranges:
             for part in self.find_waiting(first, last):
                 self.lease_of(front_end).add(*part)
-                self.bind_groups(front_end, *part)
                 accepted.append(part)
+                if self.groups is not None:
+                    for start, end, consumer in consumers.cover(*part, UNKNOWN):
+                        self.groups.take((front_end, consumer), start, end)
         self._answered(front_end)
         return sorted(accepted)
 

@@ -41,9 +41,6 @@ from node.engine.soft import SoftMessages
 from node.engine.tally import Tally
 from node.runs import Run
 
-UNKNOWN: Final = 0
-"""The number of no consumer."""
-
 NOTHING: Final[Mapping[Aspect, Sequence[Span]]] = MappingProxyType({})
 """What is decided about most messages."""
 
@@ -244,11 +241,6 @@ class Places:
             self.ready.remove(*part)
             self._unschedule(*part)
         return found
-
-    def bind_groups(self, front_end: int, first: int, last: int) -> None:
-        """Messages are with a front end, which does not say with which of its consumers."""
-        if self.groups is not None:
-            self.groups.take((front_end, UNKNOWN), first, last)
 
     def lease_of(self, front_end: int) -> RangeSet:
         lease = self.leases.get(front_end)

@@ -52,6 +52,11 @@ class QueueSettings:
     deduplication_window_ms: int | None = None
     redelivery_backoff: RedeliveryBackoff | None = None
 
+    @property
+    def at_most_once(self) -> bool:
+        """Whether messages are removed before they are delivered."""
+        return self.semantics is Semantics.AT_MOST_ONCE
+
     def shared(self) -> QueueSettings:
         """PLAIN itself where nothing was asked for, so that `is` tells."""
         return PLAIN if self == PLAIN else self

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cluster.ports import ConsumerTerms, Delivery, Ranges
+from cluster.ports import ConsumerTerms, Delivery, Holders, Ranges
 from node.runs import Run
 
 
@@ -26,8 +26,8 @@ class RecordedOwner:
     def operations(self, front_end: int, epoch: int, number: int, data: bytes) -> None:
         self.calls.append(("operations", epoch, number, data))
 
-    def held(self, front_end: int, epoch: int, leases: dict[int, Ranges]) -> None:
-        self.calls.append(("held", epoch, leases))
+    def held(self, front_end: int, epoch: int, leases: dict[int, Ranges], holders: Holders) -> None:
+        self.calls.append(("held", epoch, leases, holders))
 
     def attach(self, front_end: int, epoch: int, request: int, terms: ConsumerTerms) -> None:
         self.calls.append(("attach", epoch, request, terms))

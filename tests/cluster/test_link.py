@@ -52,9 +52,9 @@ class Linked:
         self.link.publish(run_of(count), [QUEUE], confirmation)
         self.link.flush()
 
-    def consume(self, limit: int = 10, *, no_ack: bool = False) -> list[Any]:
+    def consume(self, limit: int = 10, *, no_ack: bool = False, grouped: bool = False) -> list[Any]:
         answers: list[Any] = []
-        consumer = LinkConsumer(CONSUMER, QUEUE, self.session, limit, no_ack, False, 0)
+        consumer = LinkConsumer(CONSUMER, QUEUE, self.session, limit, no_ack, False, 0, grouped)
         self.link.attach(consumer, lambda value, _: answers.append(value))
         request = self.owner.named("attach")[-1][1]
         self.link.result(self.epoch, request, None, None)
@@ -117,7 +117,7 @@ def test_a_new_owner_gets_what_is_not_committed_in_order_and_before_the_leases()
     names = [call[0] for call in successor.calls]
     assert names == ["hello", "operations", "operations", "operations", "held"]
     assert [number for _, number, _ in successor.named("operations")] == [2, 3, 4]
-    ((_, leases),) = successor.named("held")
+    ((_, leases, _),) = successor.named("held")
     assert leases == {QUEUE: [(102, 103)]}
     ((epoch, _, consumers, tried),) = successor.named("hello")
     assert tried == 3, "another owner may have what was sent to it"
@@ -326,3 +326,17 @@ def test_calls_survive_the_way_between_nodes() -> None:
     assert far_link.named("result")[0][:3] == (3, 5, [1, "x"])
     assert far_link.named("consumer_cancelled") == [(3, CONSUMER)]
     assert far_link.named("resync") == [()]
+
+
+@pytest.mark.requirement("X3")
+def test_a_new_owner_is_told_which_consumer_has_what_of_a_queue_with_groups() -> None:
+    linked = Linked()
+    linked.consume(grouped=True)
+    linked.deliver(100, 4)
+    linked.link.settle(QUEUE, 101, 101)
+    linked.link.give_back(QUEUE, [(103, 103)], failed=True)
+    successor = RecordedOwner()
+    linked.link.owner_elected("n3", 2, successor)
+    ((_, leases, holders),) = successor.named("held")
+    assert leases == {QUEUE: [(100, 100), (102, 102)]}
+    assert holders == {QUEUE: [(100, 100, CONSUMER), (102, 102, CONSUMER)]}

@@ -209,6 +209,18 @@ def test_a_new_owner_hands_out_no_group_that_somebody_may_hold() -> None:
 
 
 @pytest.mark.requirement("X3")
+def test_a_consumer_keeps_its_groups_over_a_change_of_owner() -> None:
+    """Else one that acknowledges many at once would wait for the rest for ever."""
+    owner = ordered_owner(GROUPS, [1, 2, 1, 2], mark=2, attached=(A,))
+    owner.reattached(A, [(1, 2)], [(1, 1, 16), (2, 2, 17)])
+    attach(owner, B)
+    attach(owner, A, 16)
+    attach(owner, A, 17)
+    owner.state.mark = 9
+    assert got(owner.dispatch(99)) == [(A, 16, 3, 3), (A, 17, 4, 4)]
+
+
+@pytest.mark.requirement("X3")
 def test_a_turn_is_not_long_however_much_waits_for_a_busy_group() -> None:
     owner = ordered_owner(GROUPS, [1, 2] * 5000 + [3])
     attach(owner, A, limit=1)

@@ -217,7 +217,8 @@ class Stage:
         self._consumers += 1
         client.consumer = self._consumers
         consumer = LinkConsumer(
-            self._consumers, client.definition.id, client, int(limit), False, False, 0
+            self._consumers, client.definition.id, client, int(limit), False, False, 0,
+            client.definition.settings.group_by is not None,
         )  # fmt: skip
         client.link.attach(
             consumer, lambda value, _: self.tell(f"{name} consumes") if value is None else None
