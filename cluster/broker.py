@@ -13,14 +13,16 @@ from typing import Any, Final
 
 import msgpack
 
-from cluster.admission import TAG as ADMISSION_TAG
-from cluster.admission import Admission, AdmissionDesk
-from cluster.catalog import CATALOG, Catalog
-from cluster.catalog import TAG as CATALOG_TAG
-from cluster.definitions import PartitionKind
-from cluster.known_front_ends import KnownFrontEnds
-from cluster.link import PartitionLink
-from cluster.link_protocol import (
+from cluster.catalog.admission import TAG as ADMISSION_TAG
+from cluster.catalog.admission import Admission, AdmissionDesk
+from cluster.catalog.definitions import PartitionKind
+from cluster.catalog.partitions import Partitions
+from cluster.catalog.replica import CATALOG, Catalog
+from cluster.catalog.replica import TAG as CATALOG_TAG
+from cluster.front_end.lost_memory import LostMemory
+from cluster.links.known_front_ends import KnownFrontEnds
+from cluster.links.link import PartitionLink
+from cluster.links.protocol import (
     TO_FRONT_END,
     TO_OWNER,
     RemoteOwner,
@@ -28,12 +30,10 @@ from cluster.link_protocol import (
     receive_for_front_end,
     receive_for_owner,
 )
-from cluster.link_turns import LinkTurns
-from cluster.lost_memory import LostMemory
-from cluster.owner import PartitionOwner
-from cluster.partitions import Partitions
-from cluster.transfer_link import FIRST_TRANSIT_ID
-from cluster.transit import Transit
+from cluster.links.transfers import FIRST_TRANSIT_ID
+from cluster.links.transit import Transit
+from cluster.links.turns import LinkTurns
+from cluster.owner.partition import PartitionOwner
 from node.engine.settings import QueueSettings
 from replication.group import Machine
 from replication.host import RAFT_TAG, SNAPSHOT_TAG, Host, Writer

@@ -23,9 +23,9 @@ from cluster.commands.secrets import hash_password, keygen
 from cluster.commands.status import status
 from cluster.commands.users import users
 from cluster.commands.vhosts import vhosts
-from cluster.data_directory import DataDirectoryError
-from cluster.local_cluster import PortInUseError
-from cluster.settings import ConfigError
+from cluster.config.tables import ConfigError
+from cluster.local.layout import PortInUseError
+from cluster.process.data_directory import DataDirectoryError
 from replication.transport import ListenError
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from pika import BasicProperties
 
-from cluster.access import Access
-from cluster.entrance import Entrance
-from cluster.front_end import FrontEnd
-from cluster.local_queues import LocalQueues
-from cluster.usage import Usage
+from cluster.access.control import Access
+from cluster.access.entrance import Entrance
+from cluster.access.usage import Usage
+from cluster.front_end.broker_port import FrontEnd
+from cluster.front_end.local_queues import LocalQueues
 from node.engine.errors import Refusal
 from node.frontend.session import Session
 from node.wire.amqp091 import methods as m

@@ -14,10 +14,10 @@ from typing import Any
 import click
 
 from cluster.commands.errors import CommandError
-from cluster.config import load
-from cluster.local_cluster import LocalNode, plan, prepare
-from cluster.settings import ConfigError
-from cluster.supervisor import Supervisor
+from cluster.config.models import load
+from cluster.config.tables import ConfigError
+from cluster.local.layout import LocalNode, plan, prepare
+from cluster.local.supervisor import Supervisor
 from replication.journal import JournalError
 
 
@@ -125,7 +125,7 @@ def node(config_file: Path, restore_users: bool, supervised: bool) -> None:
     if supervised:
         threading.Thread(target=_stop_with_supervisor, daemon=True).start()
     # Only this command needs the node's code; the others start faster without it.
-    from cluster.process import run
+    from cluster.process.node import run
 
     try:
         run(config, restores_users=restore_users)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
+from cluster.access.passwords import PasswordHash
 from cluster.commands.errors import CommandError
-from cluster.data_directory import write_private
-from cluster.passwords import PasswordHash
+from cluster.process.data_directory import write_private
 from replication.transport import CurveKeys
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
+from cluster.access.passwords import SCRYPT, PasswordHash
 from cluster.commands.errors import WrongUsageError
 from cluster.commands.http import ManagementClient, management_options
 from cluster.commands.tables import show
-from cluster.passwords import SCRYPT, PasswordHash
 
 TAGS = ("administrator", "monitoring", "policymaker", "management", "impersonator")
 

@@ -26,7 +26,7 @@ from cluster.management.server import ManagementServer
 from cluster.management.services import Services
 
 if TYPE_CHECKING:
-    from cluster.process import NodeProcess
+    from cluster.process.node import NodeProcess
 
 _MODULES: Final = (
     channel_views, cluster_views, connection_views, declaration_views, definition_views,

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cluster.certificates import distinguished_name
-from cluster.link_state import LinkConsumer
+from cluster.access.certificates import distinguished_name
+from cluster.links.state import LinkConsumer
 from cluster.management.rates import message_stats, with_rates
 from cluster.management.sampling import Sampler
 from node.frontend.listener import Client

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from cluster.identity import DIALECT_VERSION
 from cluster.management import survey
 from cluster.management.answers import Rows
 from cluster.management.call import Call
@@ -18,6 +17,7 @@ from cluster.management.routing import Audience, Endpoints
 from cluster.management.sampling import INTERVAL_S
 from cluster.management.services import Services
 from cluster.management.survey import OwnedQueue
+from cluster.process.identity import DIALECT_VERSION
 
 endpoints = Endpoints()
 

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from cluster.awaiting import Answer, answered
 from cluster.management.errors import ApiError
+from cluster.process.awaiting import Answer, answered
 
 TIMEOUT_S: Final = 30.0
 

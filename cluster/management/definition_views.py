@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from cluster.definitions import parse_local_queue_name
-from cluster.identity import DIALECT_VERSION
+from cluster.catalog.definitions import parse_local_queue_name
 from cluster.management.answers import DONE, Status
 from cluster.management.call import Call
 from cluster.management.definition_format import VHOST_LIMITS, DefinitionReader
@@ -20,6 +19,7 @@ from cluster.management.routing import Audience, Endpoints
 from cluster.management.services import Services
 from cluster.management.user_views import user_definition
 from cluster.management.vhost_views import vhost_definition
+from cluster.process.identity import DIALECT_VERSION
 from node.engine.exchange import DEFAULT_EXCHANGE, RESERVED_PREFIX
 
 endpoints = Endpoints()

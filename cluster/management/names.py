@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import quote_plus
 
-from cluster.access import DEFAULT_EXCHANGE_ALIAS
+from cluster.access.control import DEFAULT_EXCHANGE_ALIAS
 from cluster.management.call import Call
 from cluster.management.errors import no_such_object
 from cluster.management.services import Services

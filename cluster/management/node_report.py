@@ -34,7 +34,7 @@ from cluster.management.sampling import Counts, Sampler
 from node.frontend.listener import Client
 
 if TYPE_CHECKING:
-    from cluster.process import NodeProcess
+    from cluster.process.node import NodeProcess
 
 NODE: Final = "management.node"
 CONNECTIONS: Final = "management.connections"

@@ -12,7 +12,7 @@ from cluster.management.node_report import CHURN_NAMES
 from cluster.management.rates import with_rates
 from cluster.management.routing import Audience, Endpoints
 from cluster.management.services import Services
-from cluster.shortages import DISK, MEMORY
+from cluster.process.shortages import DISK, MEMORY
 from node.engine.exchange import DELAYED_TYPE, ExchangeKind
 
 endpoints = Endpoints()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster.broker import Broker
-from cluster.local_queues import LocalQueue, LocalQueues
+from cluster.front_end.local_queues import LocalQueue, LocalQueues
 from cluster.management.rates import QUEUE_WIDTH, queue_counts
 from cluster.management.sampling import Sampler
 from node.engine.dispatch import QueueOwner

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from cluster.config import QueueType
-from cluster.definitions import PartitionKind, QueueDefinition, parse_local_queue_name
+from cluster.catalog.definitions import PartitionKind, QueueDefinition, parse_local_queue_name
+from cluster.config.models import QueueType
 from cluster.management import survey
 from cluster.management.answers import Rows
 from cluster.management.call import Call

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes
 
-from cluster.access_records import ADMINISTRATOR
+from cluster.access.records import ADMINISTRATOR
 from cluster.management.errors import bad_request
 
 if TYPE_CHECKING:

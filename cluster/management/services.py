@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cluster.access import Access
+from cluster.access.control import Access
 from cluster.broker import Broker
-from cluster.catalog_state import CatalogState
-from cluster.config import NodeConfig
-from cluster.front_end import FrontEnd
-from cluster.inquiry import Inquiry
-from cluster.logs import EventLog
+from cluster.catalog.state import CatalogState
+from cluster.config.models import NodeConfig
+from cluster.front_end.broker_port import FrontEnd
+from cluster.process.logs import EventLog
+from cluster.watch.inquiry import Inquiry
 
 
 @dataclass(frozen=True, slots=True)

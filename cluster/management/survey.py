@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.inquiry import Inquiry
 from cluster.management import node_report
 from cluster.management.queue_rows import QueueKey, QueueState
 from cluster.management.rates import FLOW_NAMES, added
+from cluster.watch.inquiry import Inquiry
 
 
 @dataclass(frozen=True, slots=True)

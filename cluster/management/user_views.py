@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from cluster.access_records import User
+from cluster.access.passwords import exported_hash, imported_hash
+from cluster.access.records import User
 from cluster.management.answers import CREATED, DONE, Rows, Status
 from cluster.management.call import Call
 from cluster.management.deciding import decided
@@ -16,7 +17,6 @@ from cluster.management.permission_views import permission_rows, topic_permissio
 from cluster.management.routing import Audience, Endpoints
 from cluster.management.services import Services
 from cluster.management.vhost_views import tags_in
-from cluster.passwords import exported_hash, imported_hash
 from node.engine.errors import NotFoundError
 
 endpoints = Endpoints()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from cluster.access_records import VhostProperties
+from cluster.access.records import VhostProperties
 from cluster.management import survey
 from cluster.management.answers import CREATED, DONE, Rows, Status
 from cluster.management.call import Call

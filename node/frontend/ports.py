@@ -1,4 +1,4 @@
-"""What the front end needs of the broker behind it. `cluster.front_end` implements it.
+"""What the front end needs of the broker behind it. `cluster.front_end.broker_port` implements it.
 
 Calls that need an answer of other nodes take a callback; it is called in a later turn, or at once,
 with the result or the refusal. Nothing here blocks.

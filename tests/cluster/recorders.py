@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cluster.ports import ConsumerTerms, Delivery, Holders, Ranges
+from cluster.links.ports import ConsumerTerms, Delivery, Holders, Ranges
 from node.runs import Run
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from cluster.access import Access, is_loopback
-from cluster.access_records import Permission, User
-from cluster.access_state import AccessState
-from cluster.catalog_state import CatalogState, Observer, encode_command
-from cluster.packing import pack, unpack
-from cluster.passwords import PasswordHash, parse_hash
+from cluster.access.control import Access, is_loopback
+from cluster.access.passwords import PasswordHash, parse_hash
+from cluster.access.records import Permission, User
+from cluster.access.state import AccessState
+from cluster.catalog.packing import pack, unpack
+from cluster.catalog.state import CatalogState, Observer, encode_command
 from node.engine.errors import AccessRefusedError, NotFoundError, PreconditionFailedError, Refusal
 from node.frontend.permissions import Right
 from node.frontend.ports import Identity

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.catalog_state import CatalogState, Observer, encode_command
+from cluster.catalog.state import CatalogState, Observer, encode_command
 
 FRONT_END = 7
 

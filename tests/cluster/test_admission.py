@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.admission import ASK_INTERVAL_S, PATIENCE_S, Admission, AdmissionDesk
+from cluster.catalog.admission import ASK_INTERVAL_S, PATIENCE_S, Admission, AdmissionDesk
 
 MEMBERS = ("n1", "n2", "n3")
 

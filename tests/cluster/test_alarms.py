@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.alarms import Alarms
+from cluster.owner.alarms import Alarms
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 20)) | st.integers(0, 20), max_size=40))

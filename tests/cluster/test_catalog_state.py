@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster.catalog_state import CatalogState, Observer, Outcome, encode_command
-from cluster.definitions import (
+from cluster.catalog.definitions import (
     FIRST_LOCAL_ID,
     REPLY_QUEUE_PREFIX,
     LocalName,
@@ -16,7 +15,8 @@ from cluster.definitions import (
     QueueDefinition,
     parse_local_queue_name,
 )
-from cluster.redeclaration import ResourceLockedError
+from cluster.catalog.redeclaration import ResourceLockedError
+from cluster.catalog.state import CatalogState, Observer, Outcome, encode_command
 from node.engine.errors import NotFoundError, PreconditionFailedError
 
 FRONT_END = 77

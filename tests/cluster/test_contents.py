@@ -1,4 +1,4 @@
-"""Reading messages back (`cluster.contents`)."""
+"""Reading messages back (`cluster.owner.contents`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import weakref
 
 import pytest
 
-from cluster.contents import CACHED_ENTRIES, CACHED_OCTETS, Contents
+from cluster.owner.contents import CACHED_ENTRIES, CACHED_OCTETS, Contents
 from node.engine.entry import encode_batch, encode_entry
 from node.engine.operation_format import encode_create_queue, encode_publish
 from node.engine.operations import OWNER, Semantics

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.disuse import Disuse
+from cluster.owner.disuse import Disuse
 
 STEPS = st.lists(
     st.tuples(st.sampled_from(("use", "take", "leave", "look")), st.floats(0.0, 0.6)), max_size=30

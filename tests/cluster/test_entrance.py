@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from cluster.access import Access
-from cluster.catalog_state import CatalogState, Observer, encode_command
-from cluster.entrance import Entrance
-from cluster.usage import Usage
+from cluster.access.control import Access
+from cluster.access.entrance import Entrance
+from cluster.access.usage import Usage
+from cluster.catalog.state import CatalogState, Observer, encode_command
 from node.engine.errors import EntryRefusedError
 from node.frontend.ports import Entry
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from cluster import inquiry
-from cluster.inquiry import Inquiry
+from cluster.watch import inquiry
+from cluster.watch.inquiry import Inquiry
 
 
 class Wire:

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from cluster.confirmation import Confirmation
-from cluster.link import SETTLED_AT_ONCE, UNREACHABLE, WINDOW_BYTES, PartitionLink
-from cluster.link_protocol import (
+from cluster.links.confirmation import Confirmation
+from cluster.links.link import SETTLED_AT_ONCE, UNREACHABLE, WINDOW_BYTES, PartitionLink
+from cluster.links.ports import GET_LINK, Delivery
+from cluster.links.protocol import (
     RemoteFrontEnd,
     RemoteOwner,
     address,
     receive_for_front_end,
     receive_for_owner,
 )
-from cluster.link_state import LinkConsumer
-from cluster.ports import GET_LINK, Delivery
+from cluster.links.state import LinkConsumer
 from node.engine.operation_format import read_operations
 from node.engine.operations import Publish, Settle
 from tests.cluster.recorders import RecordedFrontEnd, RecordedOwner, RecordedSubscriber, run_of

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster.placement import place
+from cluster.catalog.placement import place
 from node.engine.errors import PreconditionFailedError
 from node.frontend.ports import QueueDeclaration
 

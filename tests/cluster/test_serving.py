@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.contents import Contents
-from cluster.serving import Room, Serving, fitting_messages
+from cluster.owner.contents import Contents
+from cluster.owner.serving import Room, Serving, fitting_messages
 from node.engine.dispatch import QueueOwner
 from node.engine.operations import Semantics
 from node.engine.partition import PartitionMachine

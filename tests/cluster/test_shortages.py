@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.shortages import DISK, MEMORY, TELL_INTERVAL_S, Shortages
+from cluster.process.shortages import DISK, MEMORY, TELL_INTERVAL_S, Shortages
 
 NODES = ("n1", "n2", "n3")
 NOTHING: frozenset[str] = frozenset()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster.owner import PartitionOwner
+from cluster.owner.partition import PartitionOwner
 from node.engine.entry import encode_batch, encode_entry
 from node.engine.operation_format import encode_create_queue
 from node.engine.operations import OWNER, Semantics

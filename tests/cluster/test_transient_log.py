@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.transient_log import TransientLog
+from cluster.owner.transient_log import TransientLog
 
 
 @given(st.integers(0, 30), st.data())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.visibility import DRIFT_S, LEASE_S, PING_INTERVAL_S, LeaseGrantor, LeaseHolder
+from cluster.catalog.visibility import DRIFT_S, LEASE_S, PING_INTERVAL_S, LeaseGrantor, LeaseHolder
 
 NODES = ("n1", "n2", "n3")
 

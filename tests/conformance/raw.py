@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from pika import amqp_object, frame, spec
 
-from cluster.addresses import Address
+from cluster.config.addresses import Address
 
 PATIENCE_S = 20.0
 """For what has to come; nothing here waits for what must not."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from cluster.departure import CLOSING_S, HANDOVER_S, RETURNING_S
-from cluster.supervisor import STOP_GRACE_S
+from cluster.local.supervisor import STOP_GRACE_S
+from cluster.process.departure import CLOSING_S, HANDOVER_S, RETURNING_S
 from tests.structure.tree import ROOT
 
 BOUND_S = HANDOVER_S + CLOSING_S + RETURNING_S

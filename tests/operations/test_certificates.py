@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from cluster.certificates import Certificates, name_in
-from cluster.settings import ConfigError, TlsSettings
+from cluster.access.certificates import Certificates, name_in
+from cluster.config.tables import ConfigError, TlsSettings
 from tests.processes.certificates import Authority
 
 CERTIFICATE: dict[str, Any] = {

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from cluster.access.passwords import PasswordHash
 from cluster.cli import main
-from cluster.passwords import PasswordHash
-from cluster.settings import ConfigError, read_secret
+from cluster.config.tables import ConfigError, read_secret
 from replication.transport import CurveKeys
 from tests.operations.test_http import free_address
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.addresses import Address
-from cluster.config import load, parse
-from cluster.passwords import PasswordHash
-from cluster.settings import ConfigError
+from cluster.access.passwords import PasswordHash
+from cluster.config.addresses import Address
+from cluster.config.models import load, parse
+from cluster.config.tables import ConfigError
 from replication.transport import CurveKeys
 
 NODE = """

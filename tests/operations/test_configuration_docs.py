@@ -1,6 +1,6 @@
 """docs/configuration.md says what the models say."""
 
-from cluster.config import parse
+from cluster.config.models import parse
 from scripts.generate_configuration import EXAMPLE, OUTPUT, VARIABLES, document
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.config import NodeConfig, parse
-from cluster.settings import ConfigError
+from cluster.config.models import NodeConfig, parse
+from cluster.config.tables import ConfigError
 from tests.operations.test_config import config_text
 
 

@@ -8,9 +8,9 @@ import threading
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster import hashing
-from cluster.hashing import HashingThreads, Turns
-from cluster.passwords import PasswordHash
+from cluster.access import hashing
+from cluster.access.hashing import HashingThreads, Turns
+from cluster.access.passwords import PasswordHash
 
 HASH = str(PasswordHash.of("wonder"))
 

@@ -10,9 +10,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from cluster import http
-from cluster.addresses import Address
-from cluster.http import HttpServer, Metric
+from cluster.config.addresses import Address
+from cluster.watch import http
+from cluster.watch.http import HttpServer, Metric
 from replication.transport import ListenError
 
 

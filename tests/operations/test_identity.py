@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.identity import server_properties, version
+from cluster.process.identity import server_properties, version
 
 
 @pytest.mark.requirement("A23")

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from cluster.commands.errors import CommandError
 from cluster.commands.status import fetch
-from cluster.config import Member, NodeConfig, validate
-from cluster.data_directory import write_private
-from cluster.toml_text import Table, toml_text
+from cluster.config.models import Member, NodeConfig, validate
+from cluster.config.toml_text import Table, toml_text
+from cluster.process.data_directory import write_private
 from replication.transport import CurveKeys
 from tests.operations.test_commands import quorate
 from tests.operations.test_local_cluster import free_plan

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.config import load
-from cluster.data_directory import DataDirectory, DataDirectoryError
-from cluster.local_cluster import LocalNode, PortInUseError, is_free, plan, prepare
-from cluster.settings import ConfigError
+from cluster.config.models import load
+from cluster.config.tables import ConfigError
+from cluster.local.layout import LocalNode, PortInUseError, is_free, plan, prepare
+from cluster.process.data_directory import DataDirectory, DataDirectoryError
 
 _SLOTS = range(10_000, 12_700, 16)
 """Base ports below those that the system gives to outgoing connections, like their peers' ports."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cluster.logs import LONGEST_VALUE, EventLog, start_logging
+from cluster.process.logs import LONGEST_VALUE, EventLog, start_logging
 
 
 @pytest.fixture

@@ -5,7 +5,14 @@ import hashlib
 
 import pytest
 
-from cluster.passwords import SCRYPT, PasswordHash, Remembered, exported_hash, imported_hash, parse_hash
+from cluster.access.passwords import (
+    SCRYPT,
+    PasswordHash,
+    Remembered,
+    exported_hash,
+    imported_hash,
+    parse_hash,
+)
 
 HASH = PasswordHash.of("wonder")
 

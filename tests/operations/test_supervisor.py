@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from cluster.local_cluster import LocalNode, prepare
-from cluster.supervisor import LOG_BYTES, Supervisor
+from cluster.local.layout import LocalNode, prepare
+from cluster.local.supervisor import LOG_BYTES, Supervisor
 from tests.operations.test_local_cluster import free_plan
 
 FAKE = Path(__file__).with_name("fake_node.py")
@@ -126,7 +126,7 @@ def test_a_wrong_configuration_ends_all_with_the_end_of_the_log(tmp_path: Path) 
 
 
 def test_a_node_that_never_gets_ready_is_given_up(tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr("cluster.supervisor.LONGEST_PAUSE_S", 0.01)
+    monkeypatch.setattr("cluster.local.supervisor.LONGEST_PAUSE_S", 0.01)
 
     async def body() -> None:
         cluster = Cluster(tmp_path, n1="failing")
@@ -195,7 +195,7 @@ def test_stopping_while_nodes_are_not_ready_yet(tmp_path: Path) -> None:
 
 
 def test_why_a_node_is_not_ready_is_reported_now_and_then(tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr("cluster.supervisor.WAITING_REPORT_S", 0.05)
+    monkeypatch.setattr("cluster.local.supervisor.WAITING_REPORT_S", 0.05)
 
     async def body() -> None:
         cluster = Cluster(tmp_path, 1, n1="waiting")

@@ -1,4 +1,4 @@
-"""The request for short time slices (`cluster.time_slice`)."""
+"""The request for short time slices (`cluster.process.time_slice`)."""
 
 import ctypes
 import os
@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from cluster.time_slice import ask_for_time_slice
+from cluster.process.time_slice import ask_for_time_slice
 
-ASK = "import os; from cluster.time_slice import ask_for_time_slice as ask; "
+ASK = "import os; from cluster.process.time_slice import ask_for_time_slice as ask; "
 
 
 def _run(text: str) -> str:

@@ -5,7 +5,7 @@ import tomllib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.toml_text import toml_text
+from cluster.config.toml_text import toml_text
 
 keys = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
 scalars = st.one_of(

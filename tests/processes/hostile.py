@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from cluster.addresses import Address
+from cluster.config.addresses import Address
 
 UNREAD: Final = "deliveries that nobody reads"
 ENDLESS: Final = "a body without end"

@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 
 import pika
 
-from cluster.addresses import Address
-from cluster.local_cluster import LocalNode, PortInUseError, plan, prepare
-from cluster.settings import ConfigError
-from cluster.supervisor import node_command
+from cluster.config.addresses import Address
+from cluster.config.tables import ConfigError
+from cluster.local.layout import LocalNode, PortInUseError, plan, prepare
+from cluster.local.supervisor import node_command
 
 START_S = 30.0
 """A node that is not ready after this time will never be."""

@@ -19,7 +19,7 @@ PAUSE_S = 0.8
 """Less than an election time-out, which is what a frozen node costs; a hand-over takes milliseconds."""
 
 STOP_S = 8.0
-"""All bounds of `cluster.departure` together."""
+"""All bounds of `cluster.process.departure` together."""
 
 
 @pytest.fixture

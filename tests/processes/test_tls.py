@@ -14,10 +14,10 @@ import pika
 import pytest
 from pika.exceptions import AMQPConnectionError, AuthenticationError
 
-from cluster.addresses import Address
-from cluster.config import parse
-from cluster.local_cluster import is_free
-from cluster.passwords import PasswordHash
+from cluster.access.passwords import PasswordHash
+from cluster.config.addresses import Address
+from cluster.config.models import parse
+from cluster.local.layout import is_free
 from tests.processes.certificates import Authority, KeyPair
 from tests.processes.management_client import Management
 from tests.processes.nodes import Cluster, Node, until

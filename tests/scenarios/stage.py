@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from cluster.confirmation import Confirmation
-from cluster.link import PartitionLink
-from cluster.link_state import LinkConsumer
-from cluster.ports import FIRST_CONSUMER, Delivery
+from cluster.links.confirmation import Confirmation
+from cluster.links.link import PartitionLink
+from cluster.links.ports import FIRST_CONSUMER, Delivery
+from cluster.links.state import LinkConsumer
 from node.engine.errors import Refusal
 from node.engine.operations import Semantics
 from node.runs import Run

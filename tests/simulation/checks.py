@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from cluster.catalog import CATALOG
+from cluster.catalog.replica import CATALOG
 from replication.group import Group
 from replication.raft import Role
 from tests.simulation.node import SimulatedNode

@@ -9,11 +9,11 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
-from cluster.confirmation import Confirmation
-from cluster.definitions import QueueDefinition
-from cluster.link import PartitionLink
-from cluster.link_state import LinkConsumer
-from cluster.ports import Delivery
+from cluster.catalog.definitions import QueueDefinition
+from cluster.links.confirmation import Confirmation
+from cluster.links.link import PartitionLink
+from cluster.links.ports import Delivery
+from cluster.links.state import LinkConsumer
 from node.runs import Run
 from tests.simulation.history import History, Outcome, QueueTerms, Receipt
 from tests.simulation.node import SimulatedNode
@@ -24,7 +24,7 @@ _NAME = struct.Struct(">II")
 
 
 class Session:
-    """What a client session of a node is to a link (`cluster.link.Subscriber`)."""
+    """What a client session of a node is to a link (`cluster.links.link.Subscriber`)."""
 
     def __init__(self, node: SimulatedNode, history: History, chance: random.Random) -> None:
         self.id = history.number()

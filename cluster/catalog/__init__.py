@@ -1,0 +1,1 @@
+"""What all nodes agree on: members, virtual hosts, exchanges, bindings, queues, and where each lives."""

@@ -1,0 +1,107 @@
+"""Follows the catalog: opens and closes this node's replicas, and tells owners of their queues."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cluster.catalog.definitions import NodeDefinition, PartitionDefinition, PartitionKind, QueueDefinition
+from cluster.catalog.state import Observer
+from cluster.owner.partition import PartitionOwner
+from cluster.owner.replica import JournalEntries, Replica
+from cluster.owner.transient_log import TransientLog
+from replication.journal import Journal
+from replication.raft import Membership
+
+if TYPE_CHECKING:
+    from cluster.broker import Broker
+
+
+class Partitions(Observer):
+    """The partitions that this node has a replica of, by id."""
+
+    def __init__(self, broker: Broker, journal: Journal) -> None:
+        self.owners: dict[int, PartitionOwner] = {}
+        self.replicas: dict[int, Replica] = {}
+        self.transient: dict[int, TransientLog] = {}
+        self._broker = broker
+        self._journal = journal
+
+    def partition_added(self, partition: PartitionDefinition) -> None:
+        """The catalog has a partition that this node may be a replica of."""
+        if partition.id in self.owners:
+            return
+        self._broker.link(partition.id)
+        if partition.kind is PartitionKind.TRANSIENT:
+            if partition.front_end == self._broker.front_end:
+                self._open_transient(partition)
+        elif self._broker.node in partition.replicas:
+            source = JournalEntries(self._journal.log(partition.id))
+            owner = self.owners[partition.id] = PartitionOwner(
+                partition.id, self._broker, source, durable=True
+            )
+            replica = self.replicas[partition.id] = Replica(owner)
+            members = Membership(voters=frozenset(partition.replicas))
+            self._broker.open_group(partition.id, members, partition.replicas, replica)
+        self._broker.wanted()
+
+    def reclaim(self) -> None:
+        """Drop entries in memory that hold nothing alive: otherwise that is done once in a while."""
+        for partition, log in self.transient.items():
+            machine = self.owners[partition].machine
+            log.collect(machine.live_indexes(), machine.applied_index)
+
+    def _open_transient(self, partition: PartitionDefinition) -> None:
+        log = self.transient[partition.id] = TransientLog()
+        owner = self.owners[partition.id] = PartitionOwner(partition.id, self._broker, log, durable=False)
+        owner.leading(1)
+
+    def partition_removed(self, partition: PartitionDefinition) -> None:
+        self.owners.pop(partition.id, None)
+        self.replicas.pop(partition.id, None)
+        self.transient.pop(partition.id, None)
+        link = self._broker.links.pop(partition.id, None)
+        if link is not None:
+            link.abandon()
+        self._broker.host.close(partition.id)
+
+    def replaced(self) -> None:
+        """The catalog was restored from a snapshot: open what it has, drop what it has not."""
+        state = self._broker.catalog.state
+        self._broker.on_access_removed()
+        for partition in state.partitions.values():
+            self.partition_added(partition)
+        for id in [id for id in self._broker.links if id not in state.partitions]:
+            self.partition_removed(PartitionDefinition(id, PartitionKind.REPLICATED, ()))
+        for owner in self.owners.values():
+            owner.reconcile()
+
+    def queue_added(self, queue: QueueDefinition) -> None:
+        owner = self.owners.get(queue.partition)
+        if owner is not None:
+            owner.create_queue(queue.id, queue.settings)
+
+    def queue_removed(self, queue: QueueDefinition) -> None:
+        owner = self.owners.get(queue.partition)
+        if owner is not None:
+            owner.drop_queue(queue.id)
+
+    def vhost_removed(self, vhost: str) -> None:
+        self._broker.on_access_removed()
+
+    def user_removed(self, user: str) -> None:
+        self._broker.on_access_removed()
+
+    def node_started(self, node: NodeDefinition, previous: int) -> None:
+        """A node runs anew: what its former process held is nobody's."""
+        for owner in self.owners.values():
+            if previous:
+                owner.reception.front_end_dead(previous)
+            if owner.active:
+                # It may have greeted this owner before the owner could know of it.
+                self.ask_greeting(owner, node.front_end)
+
+    def ask_greeting(self, owner: PartitionOwner, front_end: int) -> None:
+        """Have a front end greet an owner of this node anew."""
+        port = self._broker.front_ends.port(owner.partition, front_end)
+        if port is not None:
+            port.resync()

@@ -1,0 +1,70 @@
+"""Whether a queue may be declared again, or at all (0-9-1, queue.declare), in RabbitMQ's words. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from cluster.catalog.definitions import PartitionDefinition, PartitionKind, QueueDefinition
+from cluster.catalog.placement import CLASSIC, QUORUM
+from node.engine.arguments import ARGUMENTS
+from node.engine.equivalence import check_arguments, check_property
+from node.engine.errors import AccessRefusedError, Refusal
+from node.engine.exchange import RESERVED_PREFIX
+
+TYPE_ARGUMENT: Final = "x-queue-type"
+
+COMPARED_ARGUMENTS: Final = frozenset(
+    {"x-quorum-initial-group-size", *(name for name, argument in ARGUMENTS.items() if argument.field)}
+)
+"""Arguments that mean something to a queue. RabbitMQ compares no others, and neither must we: its clients
+declare the same queue with and without arguments of plugins, tools and former versions."""
+
+
+class ResourceLockedError(Refusal):
+    """The queue is exclusive to another connection."""
+
+    code = 405
+
+
+def check_redeclared(
+    existing: QueueDefinition, fields: Mapping[str, Any], partition: PartitionDefinition
+) -> None:
+    """A declaration of an existing queue must describe the same queue (0-9-1, queue.declare).
+
+    `partition` is the queue's. Raises ResourceLockedError and PreconditionFailedError.
+    """
+    what = f"queue '{existing.name}' in vhost '{existing.vhost}'"
+    mine = (existing.front_end, existing.holder) == (fields["front_end"], fields["holder"])
+    if existing.exclusive != fields["exclusive"] or (existing.exclusive and not mine):
+        raise locked(existing.vhost, existing.name)
+    for name in ("durable", "auto_delete"):
+        check_property(what, name, fields[name], getattr(existing, name))
+    wanted, present = fields["arguments"], existing.arguments
+    names = set(COMPARED_ARGUMENTS)
+    if not _same_type(wanted.get(TYPE_ARGUMENT), present.get(TYPE_ARGUMENT), partition):
+        names.add(TYPE_ARGUMENT)
+    check_arguments(what, wanted, present, sorted(names))
+
+
+def _same_type(wanted: object, present: object, partition: PartitionDefinition) -> bool:
+    """A declaration that names no type takes the queue as it is; one that does may name what it is."""
+    if present is None and wanted is not None:
+        one_node = partition.kind is PartitionKind.TRANSIENT or len(partition.replicas) == 1
+        return wanted == CLASSIC if one_node else wanted == QUORUM
+    return wanted is None or wanted == present
+
+
+def refuse_reserved(name: str) -> None:
+    """Raises AccessRefusedError for the name of a new queue that only the broker may give (§3.1.10)."""
+    if name.startswith(RESERVED_PREFIX):
+        raise AccessRefusedError(f"queue name '{name}' contains reserved prefix '{RESERVED_PREFIX}*'")
+
+
+def locked(vhost: str, queue: str) -> ResourceLockedError:
+    """What a connection is told that has no access to an exclusive queue."""
+    return ResourceLockedError(
+        f"cannot obtain exclusive access to locked queue '{queue}' in vhost '{vhost}'. It could be "
+        "originally declared on another connection or the exclusive property value does not match that of "
+        "the original declaration."
+    )

@@ -1,0 +1,230 @@
+"""A node's replica of the catalog: proposes commands, answers them once every node sees them.
+
+Pure but for the callbacks it is given. Messages to other nodes are `[TAG, msgpack]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final
+
+from cluster.catalog.packing import pack, unpack
+from cluster.catalog.state import CatalogState, Observer, Outcome, RestartedError, encode_command
+from cluster.catalog.visibility import LeaseGrantor, LeaseHolder
+from node.engine.errors import Refusal
+from replication.host import Host
+from replication.raft import Entry, NotLeaderError, Snapshot
+
+CATALOG: Final = 0
+"""The catalog's partition."""
+
+TAG: Final = b"C"
+RETRY_S: Final = 0.3
+"""A question that is not answered for so long is asked again: messages and leaders may be lost."""
+
+Answer = Callable[[Any, Refusal | None], None]
+
+
+class Kind(IntEnum):
+    PROPOSE = 1
+    PING = 2
+    PONG = 3
+    APPLIED = 4
+    BARRIER = 5
+    VISIBLE = 6
+
+
+@dataclass(slots=True)
+class PendingCommand:
+    """A command of this node. `index` is set once it is applied here and waits for the other nodes."""
+
+    data: bytes
+    answer: Answer
+    asked: float
+    index: int = 0
+    value: Any = None
+
+
+class Catalog:
+    """Implements `replication.host.Machine` for the catalog's partition."""
+
+    def __init__(
+        self,
+        node: str,
+        front_end: int,
+        members: Sequence[str],
+        host: Host,
+        send: Callable[[str, Sequence[bytes | memoryview]], object],
+        observer: Observer,
+    ) -> None:
+        self.state = CatalogState(observer)
+        self.version = 0
+        self.applied_index = 0
+        self.leader: str | None = None
+        self._node = node
+        self._front_end = front_end
+        self._members = members
+        self._host = host
+        self._send = send
+        self._pending: dict[int, PendingCommand] = {}
+        self._last_request = 0
+        self._holder = LeaseHolder()
+        self._grantor: LeaseGrantor | None = None
+        self._told = 0
+
+    # -- commands -------------------------------------------------------------------------------
+
+    @property
+    def leads(self) -> bool:
+        """Whether this replica leads, as far as it knows."""
+        return self.leader == self._node
+
+    def fresh(self, now: float) -> bool:
+        """Whether this replica shows everything that any client has been told of."""
+        return self._holder.valid(now)
+
+    def submit(self, name: str, arguments: dict[str, Any], answer: Answer, now: float) -> None:
+        """Have a command carried out; `answer(value, refusal)` once its effect is visible everywhere."""
+        self._last_request += 1
+        request = self._last_request
+        data = encode_command(self._front_end, request, name, arguments)
+        self._pending[request] = PendingCommand(data, answer, now)
+        self._propose(data, now)
+
+    def _propose(self, data: bytes, now: float) -> None:
+        if self.leads:
+            try:
+                self._host.propose(CATALOG, data, now)
+            except NotLeaderError:
+                return
+        else:
+            self._tell_leader(Kind.PROPOSE, data)
+
+    def _outcome(self, index: int, outcome: Outcome, now: float) -> None:
+        if outcome.origin != self._front_end:
+            return
+        pending = self._pending.get(outcome.request)
+        if pending is None:
+            return
+        if outcome.error is not None:
+            del self._pending[outcome.request]
+            pending.answer(None, outcome.error)
+            return
+        pending.index, pending.value, pending.asked = index, outcome.value, now
+        self._ask_barrier(outcome.request, pending, now)
+
+    def _ask_barrier(self, request: int, pending: PendingCommand, now: float) -> None:
+        if self._grantor is not None:
+            self._grantor.barrier(pending.index, lambda: self._visible(request), now)
+        else:
+            self._tell_leader(Kind.BARRIER, [pending.index, self._front_end, request])
+
+    def _visible(self, request: int) -> None:
+        pending = self._pending.pop(request, None)
+        if pending is not None:
+            pending.answer(pending.value, None)
+
+    # -- messages -------------------------------------------------------------------------------
+
+    def _tell(self, node: str, kind: Kind, argument: Any) -> None:
+        self._send(node, [TAG, pack([kind, argument])])
+
+    def _tell_leader(self, kind: Kind, argument: Any) -> None:
+        if self.leader is not None and self.leader != self._node:
+            self._tell(self.leader, kind, argument)
+
+    def receive(self, peer: str, parts: Sequence[bytes], now: float) -> None:
+        kind, argument = unpack(parts[1])
+        grantor = self._grantor
+        if kind == Kind.PONG:
+            if peer == self.leader:
+                self._holder.granted(argument)
+        elif kind == Kind.VISIBLE:
+            # The answer to a former process of this node is none to this one.
+            front_end, request = argument
+            if front_end == self._front_end:
+                self._visible(request)
+        elif grantor is None:
+            return
+        elif kind == Kind.PROPOSE:
+            self._propose(argument, now)
+        elif kind == Kind.PING:
+            sent, applied = argument
+            if grantor.ping(peer, applied, now):
+                self._tell(peer, Kind.PONG, sent)
+        elif kind == Kind.APPLIED:
+            grantor.applied(peer, argument, now)
+        elif kind == Kind.BARRIER:
+            index, *asker = argument
+            grantor.barrier(index, lambda: self._tell(peer, Kind.VISIBLE, asker), now)
+
+    def tick(self, now: float) -> None:
+        """Renew the lease, and ask again what was not answered."""
+        grantor = self._grantor
+        if grantor is not None:
+            leads = self._host.leads(CATALOG, now)
+            if leads and grantor.ping(self._node, self.applied_index, now):
+                self._holder.granted(now)
+            grantor.tick(now)
+        elif self._holder.ping_due(now) and self.leader is not None:
+            self._holder.pinged(now)
+            self._tell_leader(Kind.PING, [now, self.applied_index])
+        for request, pending in list(self._pending.items()):
+            if now - pending.asked >= RETRY_S:
+                pending.asked = now
+                if pending.index:
+                    self._ask_barrier(request, pending, now)
+                else:
+                    self._propose(pending.data, now)
+
+    # -- replica (replication.host.Machine) -----------------------------------------------------
+
+    def apply(self, entries: Sequence[Entry], now: float) -> None:
+        for entry in entries:
+            self.version += 1
+            self.applied_index = entry.index
+            outcome = self.state.apply(entry.data)
+            if outcome is not None:
+                self._outcome(entry.index, outcome, now)
+        # Entries that only concern the group come to no machine, but count as applied.
+        self.applied_index = self._host.groups[CATALOG].raft.applied_index
+        if self._grantor is not None:
+            self._grantor.applied(self._node, self.applied_index, now)
+        elif self._told != self.applied_index:
+            self._told = self.applied_index
+            self._tell_leader(Kind.APPLIED, self.applied_index)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        self.version += 1
+        self.applied_index = snapshot.index
+        self.state.restore(snapshot.data)
+        # Whether these were carried out is in the snapshot, but what they answered is not.
+        pending, self._pending = self._pending, {}
+        for command in pending.values():
+            command.answer(None, RestartedError("this node fell behind; declare again"))
+
+    def snapshot(self) -> bytes:
+        return self.state.snapshot()
+
+    def live(self) -> list[tuple[int, int]]:
+        return []
+
+    def role_changed(self, leading: bool, term: int, leader: str | None, now: float) -> None:
+        self.leader = leader
+        if not leading:
+            self._grantor = None
+        elif self._grantor is None:
+            # A former leader may have shown anything that is committed, so at most what is in the log.
+            visible = self._host.groups[CATALOG].raft.last_index
+            self._grantor = LeaseGrantor(self._members, visible, now)
+        if leader is not None:
+            for request, pending in self._pending.items():
+                if pending.index:
+                    self._ask_barrier(request, pending, now)
+                else:
+                    self._propose(pending.data, now)
+
+    def read_ready(self, context: bytes) -> None:
+        """The catalog is read under its lease; no read index is asked for."""

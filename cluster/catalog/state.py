@@ -1,0 +1,374 @@
+"""The catalog's replicated state and the commands that change it. Pure and deterministic.
+
+A command is a msgpack array `[version, origin, request, name, arguments]`: `origin` (a front end)
+and `request` let the proposing node find the answer when its own replica applies the command.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cluster.access.state import AccessState
+from cluster.catalog.definitions import (
+    NodeDefinition,
+    PartitionDefinition,
+    PartitionKind,
+    QueueDefinition,
+    parse_local_queue_name,
+    partition_from_plain,
+    queue_from_plain,
+    to_plain,
+)
+from cluster.catalog.packing import pack, unpack
+from cluster.catalog.redeclaration import check_redeclared
+from cluster.catalog.virtual_host import VirtualHost, exchange_from_plain, vhost_to_plain
+from node.engine.errors import NotFoundError, PreconditionFailedError, Refusal
+from node.engine.exchange import Exchanges
+from node.engine.matching import Binding, Destination, DestinationKind
+from node.engine.operations import Semantics
+
+VERSION: Final = 1
+"""Of commands."""
+
+SNAPSHOT_VERSION: Final = 2
+"""1 had no `access`: there were no users in the catalog."""
+
+FIRST_QUEUE_PARTITION: Final = 1
+RECENT_REQUESTS: Final = 1024
+RETIRED_FRONT_ENDS: Final = 1024
+"""Dead incarnations of nodes whose late commands are recognised."""
+
+
+class RestartedError(Refusal):
+    """The node that asked has restarted since."""
+
+    code = 541
+    ends_connection = True
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a command: `error` or `value`."""
+
+    origin: int
+    request: int
+    value: Any = None
+    error: Refusal | None = None
+
+
+def encode_command(origin: int, request: int, name: str, arguments: dict[str, Any]) -> bytes:
+    return pack([VERSION, origin, request, name, arguments])
+
+
+class Observer:
+    """What a node wants to hear of its catalog; every method may be left as it is."""
+
+    def partition_added(self, partition: PartitionDefinition) -> None: ...
+    def partition_removed(self, partition: PartitionDefinition) -> None: ...
+    def queue_added(self, queue: QueueDefinition) -> None: ...
+    def queue_removed(self, queue: QueueDefinition) -> None: ...
+    def node_started(self, node: NodeDefinition, previous: int) -> None: ...
+    def vhost_removed(self, vhost: str) -> None: ...
+    def user_removed(self, user: str) -> None: ...
+    def replaced(self) -> None: ...
+
+
+class CatalogState:
+    """Members, virtual hosts, exchanges, bindings, queues, which partition holds which queue, and users."""
+
+    def __init__(self, observer: Observer) -> None:
+        self.access = AccessState(observer.user_removed)
+        self.nodes: dict[str, NodeDefinition] = {}
+        self.partitions: dict[int, PartitionDefinition] = {}
+        self.queues: dict[tuple[str, str], QueueDefinition] = {}
+        self.queues_by_id: dict[int, QueueDefinition] = {}
+        self.vhosts: dict[str, VirtualHost] = {}
+        self._queue_counts: Counter[str] = Counter()
+        self.last_queue = 0
+        self.last_partition = FIRST_QUEUE_PARTITION - 1
+        # The latest requests of each front end, so that one sent twice is carried out once.
+        self._recent: dict[int, list[int]] = {}
+        self._retired: list[int] = []
+        self._observer = observer
+        self._commands: dict[str, Callable[..., Any]] = {
+            "start_node": self._start_node,
+            "found_access": self._found_access,
+            "declare_vhost": self._declare_vhost,
+            "delete_vhost": self._delete_vhost,
+            "declare_exchange": self._declare_exchange,
+            "delete_exchange": self._delete_exchange,
+            "declare_queue": self._declare_queue,
+            "delete_queue": self._delete_queue,
+            "delete_queues": self._delete_queues,
+            "release_holder": self._release_holder,
+            "bind": self._bind,
+            "unbind": self._unbind,
+            "forget_local_queue": self._forget_local_queue,
+            **self.access.commands,
+        }
+
+    def apply(self, data: bytes) -> Outcome | None:
+        """Carry out one committed command; refusals are outcomes like any other.
+
+        None when the command had been carried out before: a proposer that gets no answer asks again.
+        """
+        _version, origin, request, name, arguments = unpack(data)
+        recent = self._recent.setdefault(origin, [])
+        if request in recent:
+            return None
+        recent.append(request)
+        del recent[:-RECENT_REQUESTS]
+        try:
+            return Outcome(origin, request, value=self._commands[name](**arguments))
+        except Refusal as error:
+            return Outcome(origin, request, error=error)
+
+    # -- look-ups -------------------------------------------------------------------------------
+
+    def vhost(self, name: str) -> VirtualHost:
+        """Raises NotFoundError."""
+        try:
+            return self.vhosts[name]
+        except KeyError:
+            raise NotFoundError(f"no virtual host '{name}'") from None
+
+    def queue(self, vhost: str, name: str) -> QueueDefinition:
+        """Raises NotFoundError."""
+        try:
+            return self.queues[vhost, name]
+        except KeyError:
+            raise NotFoundError(f"no queue '{name}' in vhost '{vhost}'") from None
+
+    def transient_partition(self, front_end: int) -> PartitionDefinition | None:
+        """The partition in the memory of one incarnation of a node."""
+        for partition in self.partitions.values():
+            if partition.kind is PartitionKind.TRANSIENT and partition.front_end == front_end:
+                return partition
+        return None
+
+    # -- members --------------------------------------------------------------------------------
+
+    def _start_node(self, name: str, front_end: int) -> None:
+        previous = self.nodes.get(name, NodeDefinition(name)).front_end
+        if previous == front_end:
+            return
+        if previous:
+            self._forget_incarnation(previous)
+        node = self.nodes[name] = NodeDefinition(name, front_end)
+        self._add_partition(PartitionKind.TRANSIENT, (name,), front_end)
+        self._observer.node_started(node, previous)
+
+    def _forget_incarnation(self, front_end: int) -> None:
+        """What lived in a node's memory, or belonged to its connections, is gone with the process."""
+        self._retired.append(front_end)
+        del self._retired[:-RETIRED_FRONT_ENDS]
+        for queue in list(self.queues.values()):
+            transient = self.partitions[queue.partition].kind is PartitionKind.TRANSIENT
+            if queue.front_end == front_end and (queue.exclusive or transient):
+                self._remove_queue(queue)
+        for vhost in self.vhosts.values():
+            for name in {binding.destination.name for binding in vhost.exchanges.bindings()}:
+                local = parse_local_queue_name(name)
+                if local is not None and local[0] == front_end:
+                    self._unbind_queue(vhost, name)
+        self._recent.pop(front_end, None)
+        partition = self.transient_partition(front_end)
+        if partition is not None:
+            del self.partitions[partition.id]
+            self._observer.partition_removed(partition)
+
+    def _add_partition(
+        self, kind: PartitionKind, replicas: tuple[str, ...], front_end: int = 0
+    ) -> PartitionDefinition:
+        self.last_partition += 1
+        partition = PartitionDefinition(self.last_partition, kind, replicas, front_end)
+        self.partitions[partition.id] = partition
+        self._observer.partition_added(partition)
+        return partition
+
+    # -- virtual hosts, exchanges, bindings -----------------------------------------------------
+
+    def _found_access(self, vhost: str, users: dict[str, Any]) -> bool:
+        """The first start of a cluster: its virtual host, and the users of its configuration."""
+        if self.access.founded:
+            return False
+        self._declare_vhost(vhost)
+        return self.access.found(users, vhost)
+
+    def _declare_vhost(self, vhost: str, creator: str = "", **changes: Any) -> bool:
+        """Add a virtual host, in which its creator may do everything, or change what is said of one.
+
+        Returns whether it is new.
+        """
+        new = vhost not in self.vhosts
+        if new:
+            self.vhosts[vhost] = VirtualHost(Exchanges(vhost), {})
+        self.access.put_vhost(vhost, changes, creator if new else "")
+        return new
+
+    def _delete_vhost(self, vhost: str) -> None:
+        self.vhost(vhost)
+        for queue in [queue for queue in self.queues.values() if queue.vhost == vhost]:
+            self._remove_queue(queue)
+        del self.vhosts[vhost]
+        del self._queue_counts[vhost]
+        self.access.forget_vhost(vhost)
+        self._observer.vhost_removed(vhost)
+
+    def _declare_exchange(self, vhost: str, exchange: dict[str, Any]) -> None:
+        self.vhost(vhost).exchanges.declare(exchange_from_plain(exchange))
+
+    def _delete_exchange(self, vhost: str, name: str, if_unused: bool) -> None:
+        self.vhost(vhost).exchanges.delete(name, if_unused)
+
+    def _bind(
+        self, vhost: str, source: str, kind: str, destination: str, key: str, arguments: dict[str, Any]
+    ) -> None:
+        host = self.vhost(vhost)
+        if kind == DestinationKind.QUEUE.value and parse_local_queue_name(destination) is not None:
+            host.exchanges.add_queue(destination)
+        binding = Binding.of(source, Destination(DestinationKind(kind), destination), key, arguments)
+        if host.exchanges.bind(binding):
+            host.arguments[binding] = arguments
+
+    def _unbind(
+        self, vhost: str, source: str, kind: str, destination: str, key: str, arguments: dict[str, Any]
+    ) -> None:
+        host = self.vhost(vhost)
+        binding = Binding.of(source, Destination(DestinationKind(kind), destination), key, arguments)
+        host.exchanges.unbind(binding)
+        host.arguments.pop(binding, None)
+
+    def _forget_local_queue(self, vhost: str, name: str) -> None:
+        """A server-named queue that was bound is gone."""
+        self._unbind_queue(self.vhost(vhost), name)
+
+    def _unbind_queue(self, vhost: VirtualHost, name: str) -> None:
+        """Bindings die with their queue (0-9-1 §3.1.10)."""
+        destination = Destination(DestinationKind.QUEUE, name)
+        for binding in vhost.exchanges.bindings(destination=destination):
+            vhost.arguments.pop(binding, None)
+        vhost.exchanges.remove_queue(name)
+
+    # -- queues ---------------------------------------------------------------------------------
+
+    def _declare_queue(
+        self, *, vhost: str, name: str, replicas: list[str], transient: bool, **fields: Any
+    ) -> dict[str, Any]:
+        host = self.vhost(vhost)
+        existing = self.queues.get((vhost, name))
+        if existing is not None:
+            self.check_redeclared(existing, fields)
+            return to_plain(existing)
+        self.check_queue_limit(vhost, name)
+        partition = self._place(tuple(replicas), transient, fields["front_end"])
+        self.last_queue += 1
+        fields["semantics"] = Semantics(fields["semantics"])
+        queue = QueueDefinition(
+            id=self.last_queue, vhost=vhost, name=name, partition=partition.id, **fields
+        )  # fmt: skip
+        self.queues[vhost, name] = queue
+        self.queues_by_id[queue.id] = queue
+        self._queue_counts[vhost] += 1
+        host.exchanges.add_queue(name)
+        self._observer.queue_added(queue)
+        return to_plain(queue)
+
+    def check_queue_limit(self, vhost: str, name: str, others: int = 0) -> None:
+        """Whether there may be one more queue, besides `others` that the catalog does not know.
+
+        Raises PreconditionFailedError.
+        """
+        limit = self.access.vhost(vhost).limits.get("max-queues")
+        if limit is not None and self._queue_counts[vhost] + others >= limit:
+            raise PreconditionFailedError(
+                f"cannot declare queue '{name}': queue limit in vhost '{vhost}' ({limit}) is reached"
+            )
+
+    def check_redeclared(self, existing: QueueDefinition, fields: Mapping[str, Any]) -> None:
+        """Raises ResourceLockedError and PreconditionFailedError where `fields` tell of another queue."""
+        check_redeclared(existing, fields, self.partitions[existing.partition])
+
+    def _place(self, replicas: tuple[str, ...], transient: bool, front_end: int) -> PartitionDefinition:
+        """The partition for a new queue: one for each list of replicas in order of preference."""
+        if transient:
+            partition = self.transient_partition(front_end)
+            if partition is None:
+                raise RestartedError("the declaring node has restarted")
+            return partition
+        for partition in self.partitions.values():
+            if partition.kind is PartitionKind.REPLICATED and partition.replicas == replicas:
+                return partition
+        return self._add_partition(PartitionKind.REPLICATED, replicas)
+
+    def _delete_queue(self, id: int) -> bool:
+        queue = self.queues_by_id.get(id)
+        if queue is None:
+            return False
+        self._remove_queue(queue)
+        return True
+
+    def _delete_queues(self, ids: list[int]) -> None:
+        """Those of the queues that are still there: their node's memory is out of reach."""
+        for id in ids:
+            self._delete_queue(id)
+
+    def _release_holder(self, front_end: int, holder: int) -> None:
+        """The connection that held exclusive queues is closed."""
+        for queue in list(self.queues.values()):
+            if queue.exclusive and (queue.front_end, queue.holder) == (front_end, holder):
+                self._remove_queue(queue)
+
+    def _remove_queue(self, queue: QueueDefinition) -> None:
+        del self.queues[queue.vhost, queue.name]
+        del self.queues_by_id[queue.id]
+        self._queue_counts[queue.vhost] -= 1
+        self._unbind_queue(self.vhosts[queue.vhost], queue.name)
+        self._observer.queue_removed(queue)
+
+    # -- snapshots ------------------------------------------------------------------------------
+
+    def snapshot(self) -> bytes:
+        """The whole state; equal states give equal bytes."""
+        plain = {
+            "version": SNAPSHOT_VERSION,
+            "nodes": [to_plain(self.nodes[name]) for name in sorted(self.nodes)],
+            "partitions": [to_plain(partition) for partition in self.partitions.values()],
+            "queues": [to_plain(queue) for queue in self.queues.values()],
+            "vhosts": {name: vhost_to_plain(vhost) for name, vhost in self.vhosts.items()},
+            "access": self.access.to_plain(),
+            "recent": sorted(self._recent.items()),
+            "retired": self._retired,
+            "last_queue": self.last_queue,
+            "last_partition": self.last_partition,
+        }
+        return pack(plain)
+
+    def restore(self, data: bytes) -> None:
+        plain = unpack(data)
+        self.nodes = {node["name"]: NodeDefinition(**node) for node in plain["nodes"]}
+        partitions = [partition_from_plain(partition) for partition in plain["partitions"]]
+        self.partitions = {partition.id: partition for partition in partitions}
+        queues = [queue_from_plain(queue) for queue in plain["queues"]]
+        self.queues = {(queue.vhost, queue.name): queue for queue in queues}
+        self.queues_by_id = {queue.id: queue for queue in queues}
+        self._queue_counts = Counter(queue.vhost for queue in queues)
+        self.access.restore(plain.get("access"), list(plain["vhosts"]))
+        self.vhosts = {}
+        for name, host in plain["vhosts"].items():
+            self.vhosts[name] = VirtualHost(Exchanges(name), {})
+            for queue in queues:
+                if queue.vhost == name:
+                    self.vhosts[name].exchanges.add_queue(queue.name)
+            for exchange in host["exchanges"]:
+                self._declare_exchange(name, exchange)
+            for binding in host["bindings"]:
+                self._bind(name, **binding)
+        self._recent = {origin: list(requests) for origin, requests in plain["recent"]}
+        self._retired = plain["retired"]
+        self.last_queue = plain["last_queue"]
+        self.last_partition = plain["last_partition"]
+        self._observer.replaced()

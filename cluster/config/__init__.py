@@ -1,0 +1,1 @@
+"""Configuration: files and environment into frozen, validated objects."""

@@ -1,0 +1,40 @@
+"""What a node's configuration allows its clients, as their connections and the listener take it."""
+
+from __future__ import annotations
+
+from cluster.config.models import NodeConfig
+from cluster.process.identity import server_properties
+from node.frontend.gate import Gate, GateLimits
+from node.wire.amqp091.limits import ConnectionLimits
+
+
+def gate(config: NodeConfig) -> Gate:
+    """Who is let in before anybody is known."""
+    strangers = config.cluster.strangers
+    return Gate(
+        GateLimits(
+            sockets=config.cluster.limits.connections + strangers.connections,
+            strangers=strangers.connections,
+            strangers_per_address=strangers.connections_per_address,
+            failures=strangers.failures,
+            window=strangers.window_s,
+            block=strangers.block_s,
+        )
+    )
+
+
+def connection_limits(config: NodeConfig) -> ConnectionLimits:
+    """The node's side of every negotiation."""
+    cluster = config.cluster
+    limits = cluster.limits
+    return ConnectionLimits(
+        channel_max=limits.channels,
+        frame_max=limits.frame_max_bytes,
+        heartbeat=limits.heartbeat_s,
+        handshake_timeout=limits.handshake_timeout_s,
+        negotiation_pause=cluster.strangers.pause_s,
+        message_size=limits.message_max_bytes,
+        transaction_bytes=limits.transaction_bytes,
+        transaction_operations=limits.transaction_operations,
+        server_properties=server_properties(cluster.server_product, cluster.name, config.name),
+    )

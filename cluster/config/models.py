@@ -1,0 +1,371 @@
+"""Configuration of a node and of the cluster: TOML into frozen models.
+
+A file has two tables: `[node]` is this process's own (`NodeConfig`), `[cluster]` must read the same
+on every node (`ClusterConfig`). docs/configuration.md is generated from the field descriptions here.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import BaseModel, Field, StringConstraints, ValidationError, model_validator
+
+from cluster.access.passwords import PasswordHash
+from cluster.config.addresses import Address, AddressField
+from cluster.config.environment import overlay
+from cluster.config.tables import (
+    ConfigError,
+    Founder,
+    PathField,
+    ResourceAlarms,
+    Section,
+    Strangers,
+    TlsSettings,
+    UserSettings,
+    read_secret,
+)
+from replication.transport import CurveKeys, InvalidKeyError, public_key
+
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")]
+QueueType = Literal["quorum", "classic"]
+ServerProduct = Literal["RabbitMQ", "quorate"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+
+class Limits(Section):
+    """What clients may use. Protects a node from its clients."""
+
+    connections: int = Field(
+        default=10_000, ge=1, le=1_000_000, description="Open connections to one node; more are refused."
+    )
+    channels: int = Field(default=2047, ge=1, le=65535, description="Channels of one connection.")
+    frame_max_bytes: int = Field(
+        default=131_072, ge=4096, le=64 * MIB, description="Largest AMQP frame offered to clients, in octets."
+    )
+    message_max_bytes: int = Field(
+        default=128 * MIB, ge=KIB, le=512 * MIB, description="Largest message body accepted, in octets."
+    )
+    transaction_bytes: int = Field(
+        default=64 * MIB, ge=MIB, le=256 * MIB, description="Octets of messages in the open transactions "
+        "of one connection; beyond it is closed. A transaction of a single message may be of any size."
+    )  # fmt: skip
+    transaction_operations: int = Field(
+        default=250_000, ge=1000, le=10_000_000, description="Publishes and acknowledgements in them; "
+        "beyond the connection is closed. Those in a row that differ only in content count as one."
+    )  # fmt: skip
+    handshake_timeout_s: float = Field(
+        default=10.0,
+        gt=0,
+        le=600,
+        description="Seconds that a client has from connecting to an opened connection, and for a TLS "
+        "handshake before.",
+    )
+    heartbeat_s: int = Field(
+        default=60,
+        ge=0,
+        le=3600,
+        description="Heartbeat interval suggested to clients, in seconds; 0 turns it off.",
+    )
+
+
+class Replication(Section):
+    """Timing and flow control of the Raft groups."""
+
+    election_timeout_ms: int = Field(
+        default=1000,
+        ge=50,
+        le=60_000,
+        description="Milliseconds without word from a leader after which another node stands for election. "
+        "A leader whose connection breaks is suspected at once; this bounds the case of one that hangs.",
+    )
+    heartbeat_interval_ms: int = Field(
+        default=100,
+        ge=5,
+        le=20_000,
+        description="Milliseconds between a leader's heartbeats. At most a third of `election_timeout_ms`.",
+    )
+    max_append_bytes: int = Field(
+        default=1 * MIB, ge=4 * KIB, le=64 * MIB, description="Entries sent in one append message, in octets."
+    )
+    max_inflight_bytes: int = Field(
+        default=8 * MIB,
+        ge=4 * KIB,
+        le=GIB,
+        description="Octets of entries on their way to one follower that it has not acknowledged.",
+    )
+
+    @model_validator(mode="after")
+    def _heartbeats_fit(self) -> Self:
+        if self.heartbeat_interval_ms * 3 > self.election_timeout_ms:
+            raise ValueError(
+                f"heartbeat_interval_ms ({self.heartbeat_interval_ms}) must be at most a third of "
+                f"election_timeout_ms ({self.election_timeout_ms})"
+            )
+        return self
+
+
+class JournalSettings(Section):
+    """The journal that the partitions of a node share."""
+
+    segment_bytes: int = Field(
+        default=64 * MIB, ge=MIB, le=4 * GIB, description="Size of one segment file, in octets; preallocated."
+    )
+    cache_bytes: int = Field(
+        default=128 * MIB,
+        ge=0,
+        le=256 * GIB,
+        description="Memory for recent entries, in octets, over all partitions of a node. "
+        "Older messages are read back from disk.",
+    )
+    snapshot_bytes: int = Field(
+        default=64 * MIB,
+        ge=64 * KIB,
+        le=64 * GIB,
+        description="Octets of log of a partition after which a snapshot of its state is taken.",
+    )
+
+
+class Member(Section):
+    """A node of the cluster, as the others and its clients reach it."""
+
+    peers: AddressField = Field(description="host:port where the other nodes reach it.")
+    amqp: AddressField = Field(description="host:port where AMQP clients reach it.")
+    http: AddressField = Field(description="host:port of its health, metrics and status pages.")
+    public_key: str | None = Field(
+        default=None,
+        description="Its CURVE public key (40 characters), printed by `quorate keygen`. "
+        "Either all nodes have one or none.",
+    )
+
+    @model_validator(mode="after")
+    def _key_is_valid(self) -> Self:
+        if self.public_key is not None:
+            public_key(self.public_key)
+        return self
+
+
+class ClusterConfig(Section):
+    """What must read the same on every node."""
+
+    name: Name = Field(
+        default="quorate", description="Name of the cluster. Nodes drop what a node of another cluster sends."
+    )
+    nodes: dict[Name, Member] = Field(min_length=1, description="The nodes, by name.")
+    default_queue_type: QueueType = Field(
+        default="quorum",
+        description='What a durable queue declared without `x-queue-type` is: "quorum" is replicated on '
+        'three nodes, "classic" lives on one.',
+    )
+    server_product: ServerProduct = Field(
+        default="RabbitMQ",
+        description="What nodes call themselves to AMQP clients. Some take their reading of the protocol "
+        'from it: Celery, told "quorate", would get no more tasks while some wait for their time.',
+    )
+    users: dict[Annotated[str, StringConstraints(min_length=1, max_length=255)], UserSettings] = Field(
+        default_factory=dict,
+        description="The users that a new cluster begins with, by name, each with every permission in the "
+        "virtual host `/`. Without any there is `guest` with password `guest`, and nodes listen on loopback "
+        "only. They are read when the cluster is founded: from then on users are in its catalog, and are "
+        "changed there (`quorate users`).",
+    )
+    loopback_users: tuple[str, ...] = Field(
+        default=("guest",),
+        strict=False,
+        description="Users who may only log in from the node's own machine.",
+    )
+    limits: Limits = Limits()
+    alarms: ResourceAlarms = ResourceAlarms()
+    strangers: Strangers = Strangers()
+    replication: Replication = Replication()
+    journal: JournalSettings = JournalSettings()
+
+    @model_validator(mode="after")
+    def _keys_agree(self) -> Self:
+        keyless = sorted(name for name, member in self.nodes.items() if member.public_key is None)
+        if keyless and len(keyless) < len(self.nodes):
+            raise ValueError(f"nodes.{keyless[0]}.public_key is missing: either all nodes have one or none")
+        return self
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether nodes prove to each other who they are, and encrypt what they send."""
+        return all(member.public_key is not None for member in self.nodes.values())
+
+    def founders(self) -> dict[str, Founder]:
+        """The users that a new cluster begins with; the default user alone when none is configured.
+
+        Hashes passwords, which takes some 50 ms each. Raises `ConfigError`.
+        """
+        if not self.users:
+            return {"guest": Founder(PasswordHash.of("guest"), ("administrator",))}
+        return {name: Founder(user.hashed(), user.tags) for name, user in self.users.items()}
+
+
+class Listen(Section):
+    """Where the node listens."""
+
+    amqp: AddressField = Field(default=Address("127.0.0.1", 5672), description="host:port for AMQP clients.")
+    amqps: AddressField = Field(
+        default=Address("127.0.0.1", 5671),
+        description="host:port for AMQP clients that speak TLS; only with a table `[node.tls]`.",
+    )
+    http: AddressField = Field(
+        default=Address("127.0.0.1", 15672), description="host:port for health, metrics and status."
+    )
+    peers: AddressField = Field(
+        default=Address("127.0.0.1", 25672), description="host:port for the other nodes."
+    )
+
+
+class NodeConfig(Section):
+    """What belongs to one process."""
+
+    name: Name = Field(description="Name of this node; a key of `cluster.nodes`.")
+    data_dir: PathField = Field(
+        description="Directory of its journal, taken from the current directory when relative. "
+        "Created when absent, readable by its owner only."
+    )
+    log_level: LogLevel = Field(default="info", description="The least serious events that are logged.")
+    time_slice_us: int = Field(
+        default=100,
+        ge=0,
+        le=100_000,
+        description="Microseconds that Linux (6.12 or newer) should run the node for at a time; 0: at will.",
+    )
+    secret_key_file: PathField | None = Field(
+        default=None,
+        description="File with the node's CURVE secret key, written by `quorate keygen`. "
+        "Needed if `cluster.nodes` have public keys.",
+    )
+    listen: Listen = Listen()
+    tls: TlsSettings | None = None
+    cluster: ClusterConfig
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.name not in self.cluster.nodes:
+            known = ", ".join(sorted(self.cluster.nodes))
+            raise ValueError(f'name "{self.name}" is not among cluster.nodes ({known})')
+        if self.cluster.encrypted and self.secret_key_file is None:
+            raise ValueError("secret_key_file is missing, but cluster.nodes have public keys")
+        if not self.cluster.encrypted and self.secret_key_file is not None:
+            raise ValueError("secret_key_file is set, but cluster.nodes have no public_key")
+        return self
+
+    @model_validator(mode="after")
+    def _safe_listeners(self) -> Self:
+        listen = self.listen
+        open_to_clients = {"amqp": listen.amqp, "http": listen.http}
+        if self.tls is not None:
+            open_to_clients["amqps"] = listen.amqps
+        for key, address in open_to_clients.items():
+            if not address.is_loopback and not self.cluster.users:
+                raise ValueError(
+                    f'listen.{key} "{address}" is open to other machines while guest/guest is the only '
+                    "user: add a user under [cluster.users], or listen on 127.0.0.1"
+                )
+        if not self.listen.peers.is_loopback and not self.cluster.encrypted:
+            raise ValueError(
+                f'listen.peers "{self.listen.peers}" is open to other machines without keys: give every '
+                "node a public_key and a secret_key_file (`quorate keygen`), or listen on 127.0.0.1"
+            )
+        return self
+
+    def curve_keys(self) -> CurveKeys | None:
+        """This node's key pair, read from `secret_key_file`; raises `ConfigError` if it is not usable."""
+        if self.secret_key_file is None:
+            return None
+        try:
+            keys = CurveKeys.from_secret(read_secret(self.secret_key_file, "secret key"))
+        except InvalidKeyError as error:
+            raise ConfigError(f"node.secret_key_file {self.secret_key_file}: {error}") from None
+        expected = self.cluster.nodes[self.name].public_key
+        if keys.public.decode() != expected:
+            raise ConfigError(
+                f"node.secret_key_file {self.secret_key_file}: belongs to another public key than "
+                f"cluster.nodes.{self.name}.public_key"
+            )
+        return keys
+
+
+# -- reading ------------------------------------------------------------------------------------
+
+
+NO_ENVIRONMENT: Final[Mapping[str, str]] = {}
+
+
+def load(path: Path, environment: Mapping[str, str] = NO_ENVIRONMENT) -> NodeConfig:
+    """Read a node's configuration file; raises `ConfigError`. Relative paths in it stay as they are.
+
+    What `environment` says (`cluster.config.environment`) counts more than the file.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from error
+    return parse(text, str(path), environment)
+
+
+def parse(text: str, source: str, environment: Mapping[str, str] = NO_ENVIRONMENT) -> NodeConfig:
+    """The configuration in a TOML text and in the environment's variables. Raises `ConfigError`.
+
+    `source` names the text in errors.
+    """
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{source}: not valid TOML: {error}") from error
+    unknown = sorted(set(tables) - {"node", "cluster"})
+    if unknown:
+        raise ConfigError(f"{source}: {unknown[0]}: unknown; a file has the tables [node] and [cluster]")
+    origins = overlay(tables, environment, NodeConfig)
+    for name in ("node", "cluster"):
+        if not isinstance(tables.get(name), dict):
+            raise ConfigError(f"{source}: the table [{name}] is missing")
+    if "cluster" in tables["node"]:
+        raise ConfigError(f"{source}: node.cluster: unknown key; [cluster] is a table of its own")
+    return validate({**tables["node"], "cluster": tables["cluster"]}, source, origins)
+
+
+def validate(
+    values: Mapping[str, Any], source: str, origins: Mapping[str, str] = NO_ENVIRONMENT
+) -> NodeConfig:
+    """The node configuration made of `values`; raises `ConfigError` with every mistake in them.
+
+    `origins`: the variables that values come from, by key path; the others come from `source`.
+    """
+    try:
+        return NodeConfig.model_validate(values)
+    except ValidationError as error:
+        lines = [f"{origins.get(_path(one), source)}: {_explain(one)}" for one in error.errors()]
+        raise ConfigError("\n".join(lines)) from None
+
+
+def _path(problem: Any) -> str:
+    location = [str(part) for part in problem["loc"] if part != "[key]"]
+    return ".".join(location if location[:1] == ["cluster"] else ["node", *location])
+
+
+_SECRET = re.compile(r"password|secret")
+
+
+def _explain(problem: Any) -> str:
+    """One mistake as key path, value and remedy; never the value of a secret or of a whole table."""
+    path = _path(problem)
+    message = str(problem["msg"]).removeprefix("Value error, ")
+    value = problem["input"]
+    if problem["type"] == "extra_forbidden":
+        return f"{path}: unknown key: correct or remove it (docs/configuration.md lists all keys)"
+    if problem["type"] == "missing":
+        return f"{path}: missing: set it (docs/configuration.md explains it)"
+    if isinstance(value, Mapping | BaseModel) or _SECRET.search(path):
+        return f"{path}: {message}"
+    return f"{path}: {message}; the value is {value!r}"

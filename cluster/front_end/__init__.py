@@ -1,0 +1,1 @@
+"""The broker as the sessions of a node's clients see it."""

@@ -1,0 +1,407 @@
+"""The broker as client sessions see it: names to queues, publishes to links, requests to owners."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from cluster.access.control import Access
+from cluster.access.entrance import Entrance
+from cluster.broker import Broker
+from cluster.catalog.definitions import parse_local_queue_name
+from cluster.catalog.redeclaration import locked
+from cluster.catalog.virtual_host import exchange_to_plain
+from cluster.front_end.commits import Attached, Commits, shares_of
+from cluster.front_end.local_queues import LocalQueues
+from cluster.front_end.queue_declarations import QueueDeclarations
+from cluster.front_end.routes import Routes, Targets
+from cluster.links.confirmation import Confirmation
+from cluster.links.link import UNREACHABLE, PartitionLink
+from cluster.links.ports import ACCESS_REFUSED, FIRST_CONSUMER, NOT_FOUND, Delivery
+from cluster.links.state import LinkConsumer
+from node.engine.errors import AccessRefusedError, NotFoundError, PreconditionFailedError, Refusal
+from node.engine.exchange import Exchange
+from node.engine.matching import Binding, DestinationKind
+from node.engine.settings import PLAIN, QueueSettings
+from node.frontend.logins import Login, PasswordLogin
+from node.frontend.permissions import Permissions, Scope
+from node.frontend.ports import (
+    Authenticated,
+    ConsumerOptions,
+    Done,
+    Entry,
+    Got,
+    QueueCounts,
+    QueueDeclaration,
+    QueueRef,
+    Route,
+    Settlement,
+    Subscriber,
+)
+from node.frontend.traffic import ExchangeFlow
+from node.runs import Run
+
+GET_LINKS: Final = 1024
+"""Queues that were read with basic.get, from which on those that are gone are forgotten."""
+
+
+class FrontEnd:
+    """Implements `node.frontend.ports.BrokerPort` on a node's broker."""
+
+    def __init__(
+        self, broker: Broker, local: LocalQueues, access: Access, entrance: Entrance, default_type: str
+    ) -> None:
+        self._broker = broker
+        self._local = local
+        self._declarations = QueueDeclarations(broker, local, default_type)
+        self._access = access
+        self.permissions: Permissions = access
+        self._entrance = entrance
+        self._routes = Routes(broker, access)
+        self._commits = Commits()
+        self._consumers: dict[int, Attached] = {}
+        self._get_links: dict[tuple[int, int], int] = {}
+        self._get_links_limit = GET_LINKS
+        self._last_consumer = FIRST_CONSUMER
+        self._waiting: list[Subscriber] = []
+        broker.on_access_removed = self._entrance.access_removed
+
+    # -- readiness ------------------------------------------------------------------------------
+
+    def ready(self) -> bool:
+        return self._broker.catalog.fresh(self._broker.now)
+
+    def wait_ready(self, subscriber: Subscriber) -> None:
+        self._waiting.append(subscriber)
+
+    def tick(self) -> None:
+        """Let waiting sessions go on once the catalog may be relied upon again; close those cast out."""
+        self._entrance.tick(self._broker.now)
+        if self._waiting and self.ready():
+            waiting, self._waiting = self._waiting, []
+            for subscriber in waiting:
+                subscriber.unblocked()
+
+    # -- connections ----------------------------------------------------------------------------
+
+    def authenticate(self, login: Login, remote: str, answer: Authenticated) -> None:
+        if isinstance(login, PasswordLogin):
+            self._access.authenticate(login.user, login.password, remote, answer)
+        else:
+            self._access.admit(login.user, remote, answer)
+
+    def enter(self, subscriber: Subscriber, user: str, vhost: str) -> Entry:
+        return self._entrance.enter(subscriber, user, vhost)
+
+    def channel_opened(self, user: str) -> None:
+        self._entrance.check_channels(user)
+
+    def release_holder(self, holder: int) -> None:
+        self._entrance.leave(holder)
+        self._broker.lost_memory.release_holder(holder)
+        self._local.release_holder(holder)
+        state, front_end = self._broker.catalog.state, self._broker.front_end
+        if any(q.exclusive and (q.front_end, q.holder) == (front_end, holder) for q in state.queues.values()):
+            self._submit("release_holder", {"front_end": front_end, "holder": holder}, _ignore)
+
+    # -- routing --------------------------------------------------------------------------------
+
+    @property
+    def flows(self) -> Mapping[tuple[str, str], ExchangeFlow]:
+        """What came to exchanges on this node, by virtual host and name."""
+        return self._routes.flows
+
+    def exchange(self, vhost: str, name: str) -> Exchange:
+        return self._routes.exchange(vhost, name)
+
+    def queue(self, vhost: str, name: str, holder: int) -> QueueRef:
+        if parse_local_queue_name(name) is not None:
+            return self._local.find(vhost, name, holder)
+        queue = self._broker.catalog.state.queue(vhost, name)
+        if queue.exclusive and (queue.front_end, queue.holder) != (self._broker.front_end, holder):
+            raise locked(vhost, name)
+        ref = QueueRef(name, queue.partition, queue.id, vhost)
+        if self._broker.link(queue.partition).unreachable:
+            raise _unreachable(ref)
+        return ref
+
+    def reply_queue(self, vhost: str, holder: int) -> QueueRef:
+        return self._local.declare_reply(vhost, holder)
+
+    def find_reply_queue(self, vhost: str, name: str) -> QueueRef:
+        return self._routes.find_local(vhost, name)
+
+    def needs_headers(self, scope: Scope, exchange: str) -> bool:
+        return self._routes.needs_headers(scope, exchange)
+
+    def route(self, scope: Scope, exchange: str, key: str, headers: Mapping[str, Any] | None = None) -> Route:
+        return self._routes.find(scope, exchange, key, headers)
+
+    def publish(self, subscriber: Subscriber, channel: int, run: Run, route: Route, first_tag: int) -> bool:
+        assert isinstance(route, Targets)
+        route.flow.routed += run.count * route.queues
+        confirmation = None
+        last_tag = first_tag + run.count - 1
+        links = route.links
+        if any(link.unreachable for link, _ in links):
+            links = tuple(target for target in links if not target[0].unreachable)
+            if first_tag and any(link.unreachable and not link.lost for link, _ in route.links):
+                # Nobody could say when such a message will be safe in all its queues.
+                subscriber.reject(channel, first_tag, last_tag)
+                first_tag = 0
+            elif first_tag and not links:
+                # Queues in memory that is lost: like one that has lost its messages since.
+                subscriber.confirm(channel, first_tag, last_tag)
+                first_tag = 0
+        if first_tag:
+            confirmation = Confirmation(subscriber, channel, first_tag, last_tag, len(links))
+        going_on = True
+        for link, queues in links:
+            link.publish(run, queues, confirmation)
+            if link.full and going_on:
+                going_on = False
+                link.wait(subscriber)
+        return going_on
+
+    def commit(
+        self, publishes: Sequence[tuple[Run, Route]], settled: Sequence[Settlement], answer: Done
+    ) -> None:
+        self._commits.commit(shares_of(publishes, settled, self._consumers), answer)
+
+    def still_leads(self, route: Route) -> bool:
+        assert isinstance(route, Targets)
+        return self._routes.still_leads(route)
+
+    # -- the catalog ----------------------------------------------------------------------------
+
+    def _submit(
+        self, name: str, arguments: dict[str, Any], answer: Callable[[Any, Refusal | None], None]
+    ) -> None:
+        self._broker.catalog.submit(name, arguments, answer, self._broker.now)
+        self._broker.wanted()
+
+    def declare_exchange(self, vhost: str, exchange: Exchange, answer: Done) -> None:
+        try:
+            if self._broker.catalog.state.vhost(vhost).exchanges.declared(exchange):
+                answer(None)
+                return
+        except Refusal as refusal:
+            answer(refusal)
+            return
+        arguments = {"vhost": vhost, "exchange": exchange_to_plain(exchange)}
+        self._submit("declare_exchange", arguments, lambda _, refusal: answer(refusal))
+
+    def delete_exchange(self, vhost: str, name: str, if_unused: bool, answer: Done) -> None:
+        arguments = {"vhost": vhost, "name": name, "if_unused": if_unused}
+        self._submit("delete_exchange", arguments, lambda _, refusal: answer(refusal))
+
+    def bind(self, vhost: str, binding: Binding, arguments: dict[str, Any], answer: Done) -> None:
+        self._change_binding("bind", vhost, binding, arguments, answer)
+
+    def unbind(self, vhost: str, binding: Binding, arguments: dict[str, Any], answer: Done) -> None:
+        self._change_binding("unbind", vhost, binding, arguments, answer)
+
+    def _change_binding(
+        self, change: str, vhost: str, binding: Binding, arguments: dict[str, Any], answer: Done
+    ) -> None:
+        kind, name = binding.destination
+        if kind is DestinationKind.QUEUE and parse_local_queue_name(name) is not None:
+            # The catalog knows of such a queue only while it is bound.
+            self._local.bound(name)
+        else:
+            try:
+                bound = self._broker.catalog.state.vhost(vhost).exchanges.bound(binding)
+            except Refusal as refusal:
+                answer(refusal)
+                return
+            if bound is (change == "bind"):
+                answer(None)
+                return
+        plain = _binding_to_plain(vhost, binding, arguments)
+        self._submit(change, plain, lambda _, refusal: answer(refusal))
+
+    def declare_queue(
+        self,
+        vhost: str,
+        declaration: QueueDeclaration,
+        holder: int,
+        answer: Callable[[QueueRef | None, Refusal | None], None],
+        node: str = "",
+    ) -> None:
+        """`node` is the one to declare the queue on, if not this one; it must be running."""
+        self._declarations.declare(vhost, declaration, holder, answer, node)
+
+    def delete_queue(
+        self,
+        queue: QueueRef,
+        if_unused: bool,
+        if_empty: bool,
+        answer: Callable[[int, Refusal | None], None],
+    ) -> None:
+        def counted(counts: QueueCounts, refusal: Refusal | None) -> None:
+            if refusal is not None:
+                answer(0, refusal)
+            elif if_unused and counts.consumers:
+                answer(0, PreconditionFailedError(f"{queue} in use"))
+            elif if_empty and (counts.ready or counts.scheduled):
+                answer(0, PreconditionFailedError(f"{queue} not empty"))
+            elif self._local.owns(queue):
+                self._local.delete(queue)
+                answer(counts.ready, None)
+            else:
+                self._submit(
+                    "delete_queue", {"id": queue.id}, lambda _, refusal: answer(counts.ready, refusal)
+                )
+
+        self.count(queue, counted)
+
+    # -- owners ---------------------------------------------------------------------------------
+
+    def _ask(
+        self,
+        queue: QueueRef,
+        name: str,
+        arguments: list[Any],
+        answer: Callable[[Any, Delivery | None, Refusal | None], None],
+    ) -> None:
+        def answered(value: Any, delivery: Delivery | None) -> None:
+            answer(value, delivery, _refusal(queue, value))
+
+        self._broker.link(queue.partition).request(name, [queue.id, *arguments], answered)
+        self._broker.wanted()
+
+    def purge(self, queue: QueueRef, answer: Callable[[int, Refusal | None], None]) -> None:
+        self._ask(queue, "purge", [], lambda count, _, refusal: answer(0 if refusal else count, refusal))
+
+    def count(self, queue: QueueRef, answer: Callable[[QueueCounts, Refusal | None], None]) -> None:
+        def counted(value: Any, _: Delivery | None, refusal: Refusal | None) -> None:
+            counts = QueueCounts(0, 0, 0) if refusal or value is None else QueueCounts(*value)
+            answer(counts, refusal)
+
+        self._ask(queue, "count", [], counted)
+
+    def get(
+        self, queue: QueueRef, no_ack: bool, answer: Callable[[Got | None, Refusal | None], None]
+    ) -> None:
+        link = self._broker.link(queue.partition)
+        key = (queue.partition, queue.id)
+        number = self._get_links.get(key)
+        if number is None:
+            if len(self._get_links) >= self._get_links_limit:
+                self._prune_get_links()
+            number = self._get_links[key] = self._new_consumer(link, queue.id)
+
+        def got(value: Any, delivery: Delivery | None, refusal: Refusal | None) -> None:
+            if delivery is None:
+                answer(None, refusal)
+            else:
+                answer(Got(number, delivery.run, delivery.first, delivery.redelivered, value), None)
+
+        self._ask(queue, "get", [no_ack], got)
+
+    def _prune_get_links(self) -> None:
+        """Forget the numbers under which messages of queues were got that are gone by now."""
+        state = self._broker.catalog.state
+        for key, number in list(self._get_links.items()):
+            if key[1] not in state.queues_by_id and key[1] not in self._broker.local_queues:
+                del self._get_links[key], self._consumers[number]
+        self._get_links_limit = max(GET_LINKS, 2 * len(self._get_links))
+
+    def _new_consumer(self, link: PartitionLink, queue: int) -> int:
+        self._last_consumer += 1
+        self._consumers[self._last_consumer] = Attached(link, queue)
+        return self._last_consumer
+
+    def consume(
+        self, subscriber: Subscriber, queue: QueueRef, options: ConsumerOptions,
+        answer: Callable[[int, Refusal | None], None],
+    ) -> None:  # fmt: skip
+        link = self._broker.link(queue.partition)
+        number = self._new_consumer(link, queue.id)
+        consumer = LinkConsumer(
+            number, queue.id, subscriber, options.limit, options.no_ack, options.exclusive, options.priority,
+            (self._settings_of(queue) or PLAIN).group_by is not None,
+        )  # fmt: skip
+
+        def attached(value: Any, _: Delivery | None) -> None:
+            refusal = _refusal(queue, value)
+            if refusal is not None:
+                del self._consumers[number]
+            answer(number, refusal)
+
+        link.attach(consumer, attached)
+        self._broker.wanted()
+
+    def consumer(self, number: int) -> LinkConsumer | None:
+        """What a consumer of this front end asked for; None for one that is gone."""
+        attached = self._consumers.get(number)
+        return None if attached is None else attached.link.consumers.get(number)
+
+    def keeps_until_settled(self, queue: QueueRef) -> bool:
+        found = self._settings_of(queue)
+        return found is not None and not found.at_most_once
+
+    def _settings_of(self, queue: QueueRef) -> QueueSettings | None:
+        defined = self._broker.catalog.state.queues_by_id.get(queue.id)
+        return self._broker.local_queues.get(queue.id) if defined is None else defined.settings
+
+    def cancel(self, consumer: int) -> None:
+        attached = self._consumers.get(consumer)
+        if attached is not None:
+            attached.link.detach(consumer)
+
+    def forget(self, consumer: int) -> None:
+        self._consumers.pop(consumer, None)
+
+    def credit(self, consumer: int, limit: int) -> None:
+        attached = self._consumers.get(consumer)
+        if attached is not None:
+            attached.link.credit(consumer, limit)
+
+    def settle(self, consumer: int, first: int, last: int) -> None:
+        attached = self._consumers.get(consumer)
+        if attached is not None:
+            attached.link.settle(attached.queue, first, last)
+
+    def give_back(self, consumer: int, first: int, last: int, failed: bool) -> None:
+        attached = self._consumers.get(consumer)
+        if attached is not None:
+            attached.link.give_back(attached.queue, [(first, last)], failed=failed)
+
+    def redeliver(self, consumer: int, first: int, last: int) -> None:
+        attached = self._consumers.get(consumer)
+        if attached is not None:
+            attached.link.redeliver(attached.queue, consumer, (first, last))
+
+    def discard(self, consumer: int, first: int, last: int) -> None:
+        attached = self._consumers.get(consumer)
+        if attached is not None:
+            attached.link.discard(attached.queue, [(first, last)])
+
+
+def _binding_to_plain(vhost: str, binding: Binding, arguments: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "vhost": vhost,
+        "source": binding.source,
+        "kind": binding.destination.kind.value,
+        "destination": binding.destination.name,
+        "key": binding.key,
+        "arguments": arguments,
+    }
+
+
+def _unreachable(queue: QueueRef) -> NotFoundError:
+    return NotFoundError(f"home node of {queue} is down or inaccessible")
+
+
+def _refusal(queue: QueueRef, value: Any) -> Refusal | None:
+    """What a client is told where an owner answers with a reply code; None where it answers anything else."""
+    if value == UNREACHABLE:
+        return _unreachable(queue)
+    if value == ACCESS_REFUSED:
+        return AccessRefusedError(f"{queue} in exclusive use")
+    return NotFoundError(f"no {queue}") if value == NOT_FOUND else None
+
+
+def _ignore(value: Any, refusal: Refusal | None) -> None:
+    """The next start of this node removes what a lost command did not."""

@@ -1,0 +1,145 @@
+"""Server-named exclusive queues, and those behind direct reply-to: on no disk and in no catalog.
+
+Their names tell other nodes where they are (`cluster.catalog.definitions.LocalName`). Only a binding to a
+server-named queue is in the catalog, because publishers on other nodes route by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cluster.broker import Broker
+from cluster.catalog.definitions import FIRST_LOCAL_ID, LOCAL_QUEUE_PREFIX, REPLY_QUEUE_PREFIX, LocalName
+from cluster.catalog.redeclaration import locked, refuse_reserved
+from cluster.catalog.state import RestartedError
+from node.engine.arguments import check_arguments
+from node.engine.equivalence import check_property
+from node.engine.errors import NotFoundError
+from node.engine.settings import PLAIN, QueueSettings
+from node.frontend.ports import QueueDeclaration, QueueRef
+
+RANDOM_ID_BITS: Final = 62
+"""Of a queue's id: whoever knows the name of one queue knows nothing of another's."""
+
+
+@dataclass(slots=True)
+class LocalQueue:
+    ref: QueueRef
+    vhost: str
+    holder: int
+    auto_delete: bool
+    arguments: dict[str, Any]
+    bound: bool = False
+
+
+class LocalQueues:
+    """The server-named exclusive queues of this node's connections."""
+
+    def __init__(self, broker: Broker, random_bits: Callable[[int], int]) -> None:
+        self._broker = broker
+        self._random_bits = random_bits
+        self._queues: dict[str, LocalQueue] = {}
+        self._by_id: dict[int, LocalQueue] = {}
+        self._replies: dict[int, LocalQueue] = {}
+        broker.on_unused = self._unused
+
+    def declare(self, vhost: str, declaration: QueueDeclaration, holder: int) -> QueueRef:
+        """Raises PreconditionFailedError for arguments that make no sense."""
+        settings = check_arguments(declaration.arguments, declaration.name, vhost)
+        state = self._broker.catalog.state
+        if "max-queues" in state.access.vhost(vhost).limits:
+            here = sum(queue.vhost == vhost for queue in self._queues.values())
+            state.check_queue_limit(vhost, declaration.name, here)
+        ref = self._create(vhost, LOCAL_QUEUE_PREFIX, settings)
+        queue = LocalQueue(ref, vhost, holder, declaration.auto_delete, declaration.arguments)
+        self._queues[ref.name] = self._by_id[ref.id] = queue
+        return ref
+
+    def declare_reply(self, vhost: str, holder: int) -> QueueRef:
+        """A queue for the replies to one channel; it goes with its consumer. No client can name it but to
+        publish to it.
+        """
+        ref = self._create(vhost, REPLY_QUEUE_PREFIX, PLAIN)
+        self._replies[ref.id] = LocalQueue(ref, vhost, holder, True, {})
+        return ref
+
+    def _create(self, vhost: str, prefix: str, settings: QueueSettings) -> QueueRef:
+        partition = self._broker.catalog.state.transient_partition(self._broker.front_end)
+        if partition is None:
+            raise RestartedError("this node is not part of the cluster yet")
+        id = FIRST_LOCAL_ID | self._random_bits(RANDOM_ID_BITS)
+        name = LocalName.of(self._broker.front_end, partition.id, id, vhost).text(prefix)
+        self._broker.local_queues[id] = settings
+        self._broker.local_names[id] = (vhost, name)
+        self._broker.owners[partition.id].create_queue(id, settings)
+        return QueueRef(name, partition.id, id, vhost)
+
+    def redeclare(self, vhost: str, declaration: QueueDeclaration, holder: int) -> QueueRef:
+        """A client that was given the name declares it again.
+
+        Raises AccessRefusedError where it was given none, ResourceLockedError, PreconditionFailedError.
+        """
+        queue = self._queues.get(declaration.name)
+        if queue is None or queue.vhost != vhost:
+            refuse_reserved(declaration.name)
+        ref = self.find(vhost, declaration.name, holder)
+        if not declaration.exclusive:
+            raise locked(vhost, ref.name)
+        check_property(str(ref), "auto_delete", declaration.auto_delete, self._by_id[ref.id].auto_delete)
+        return ref
+
+    def new_name(self) -> str:
+        """A name for a server-named queue that is not exclusive and so is in the catalog."""
+        return f"amq.gen-{self._random_bits(96):x}"
+
+    def find(self, vhost: str, name: str, holder: int) -> QueueRef:
+        """Raises NotFoundError, ResourceLockedError."""
+        queue = self._queues.get(name)
+        if queue is None or queue.vhost != vhost:
+            raise NotFoundError(f"no queue '{name}' in vhost '{vhost}'")
+        if queue.holder != holder:
+            raise locked(vhost, name)
+        return queue.ref
+
+    def named(self, name: str) -> LocalQueue | None:
+        return self._queues.get(name)
+
+    def by_id(self, id: int) -> LocalQueue | None:
+        return self._by_id.get(id)
+
+    def owns(self, queue: QueueRef) -> bool:
+        return queue.id in self._by_id
+
+    def bound(self, name: str) -> None:
+        """The queue is the destination of a binding: the catalog must forget it when it goes."""
+        queue = self._queues.get(name)
+        if queue is not None:
+            queue.bound = True
+
+    def delete(self, ref: QueueRef) -> None:
+        queue = self._by_id.pop(ref.id, None) or self._replies.pop(ref.id, None)
+        if queue is None:
+            return
+        self._queues.pop(ref.name, None)
+        del self._broker.local_queues[ref.id], self._broker.local_names[ref.id]
+        self._broker.owners[ref.partition].drop_queue(ref.id)
+        if queue.bound:
+            arguments = {"vhost": queue.vhost, "name": ref.name}
+            self._broker.catalog.submit("forget_local_queue", arguments, _ignore, self._broker.now)
+
+    def release_holder(self, holder: int) -> None:
+        """A connection is closed: its queues go."""
+        for queue in [*self._queues.values(), *self._replies.values()]:
+            if queue.holder == holder:
+                self.delete(queue.ref)
+
+    def _unused(self, id: int, expired: bool) -> None:
+        queue = self._by_id.get(id) or self._replies.get(id)
+        if queue is not None and (queue.auto_delete or expired):
+            self.delete(queue.ref)
+
+
+def _ignore(value: object, refusal: object) -> None:
+    """The next start of this node removes what a lost command did not."""

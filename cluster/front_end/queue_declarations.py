@@ -1,0 +1,111 @@
+"""Declarations of queues on a node: compared with what is there, placed, and put to the catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from cluster.broker import Broker
+from cluster.catalog.definitions import parse_local_queue_name
+from cluster.catalog.placement import Placement, place
+from cluster.catalog.redeclaration import refuse_reserved
+from cluster.front_end.local_queues import LocalQueues
+from node.engine.arguments import check_arguments
+from node.engine.errors import Refusal
+from node.engine.operations import Semantics
+from node.frontend.ports import QueueDeclaration, QueueRef
+
+Declared = Callable[[QueueRef | None, Refusal | None], None]
+
+
+class QueueDeclarations:
+    """What the connections of one node declare. `default_type` is that of durable queues."""
+
+    def __init__(self, broker: Broker, local: LocalQueues, default_type: str) -> None:
+        self._broker = broker
+        self._local = local
+        self._default_type = default_type
+
+    def declare(
+        self,
+        vhost: str,
+        declaration: QueueDeclaration,
+        holder: int,
+        answer: Declared,
+        node: str = "",
+    ) -> None:
+        """Answers at once where the queue is there; later where the catalog must take it up.
+
+        A name that a lost queue has is waited for.
+        """
+        lost = self._broker.catalog.state.queues.get((vhost, declaration.name))
+        if lost is not None and self._broker.lost_memory.holds(lost):
+            again = partial(self.declare, vhost, declaration, holder, answer, node)
+            self._broker.lost_memory.wait(lost.id, holder, again)
+            return
+        try:
+            present = self._declared(vhost, declaration, holder)
+            if present is not None:
+                answer(present, None)
+                return
+            settings = check_arguments(declaration.arguments, declaration.name, vhost)
+            placement = self._placement(vhost, declaration, node or self._broker.node)
+        except Refusal as refusal:
+            answer(None, refusal)
+            return
+        self._submit(vhost, declaration, holder, answer, placement, settings.semantics, node)
+
+    def _submit(
+        self, vhost: str, declaration: QueueDeclaration, holder: int, answer: Declared,
+        placement: Placement, semantics: Semantics, node: str,
+    ) -> None:  # fmt: skip
+        broker = self._broker
+        arguments = {
+            **self._fields(declaration, holder),
+            **({"front_end": broker.catalog.state.nodes[node].front_end} if node else {}),
+            "vhost": vhost,
+            "name": declaration.name or self._local.new_name(),
+            "replicas": list(placement.replicas),
+            "transient": placement.transient,
+            "semantics": int(semantics),
+        }
+
+        def declared(value: Any, refusal: Refusal | None) -> None:
+            if refusal is not None:
+                answer(None, refusal)
+            else:
+                answer(QueueRef(value["name"], value["partition"], value["id"], vhost), None)
+
+        broker.catalog.submit("declare_queue", arguments, declared, broker.now)
+        broker.wanted()
+
+    def _declared(self, vhost: str, declaration: QueueDeclaration, holder: int) -> QueueRef | None:
+        """The queue, if it is there already or concerns this node alone; None: up to the catalog."""
+        if not declaration.name and declaration.exclusive:
+            return self._local.declare(vhost, declaration, holder)
+        if parse_local_queue_name(declaration.name) is not None:
+            return self._local.redeclare(vhost, declaration, holder)
+        state = self._broker.catalog.state
+        queue = state.queues.get((vhost, declaration.name))
+        if queue is None:
+            return None
+        state.check_redeclared(queue, self._fields(declaration, holder))
+        return QueueRef(queue.name, queue.partition, queue.id, vhost)
+
+    def _fields(self, declaration: QueueDeclaration, holder: int) -> dict[str, Any]:
+        """What a redeclaration is compared by."""
+        return {
+            # An exclusive queue goes with its connection: it cannot outlive the server.
+            "durable": declaration.durable and not declaration.exclusive,
+            "exclusive": declaration.exclusive,
+            "auto_delete": declaration.auto_delete,
+            "arguments": declaration.arguments,
+            "front_end": self._broker.front_end,
+            "holder": holder if declaration.exclusive else 0,
+        }
+
+    def _placement(self, vhost: str, declaration: QueueDeclaration, node: str) -> Placement:
+        refuse_reserved(declaration.name)
+        default = self._broker.catalog.state.access.vhost(vhost).default_queue_type or self._default_type
+        return place(declaration, node, self._broker.config.members, default)

@@ -1,0 +1,69 @@
+"""What waits for the commit of an operation batch: confirms of publishes, and whoever wants to be told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from cluster.links.ports import Ranges
+from node.engine.ranges import RangeSet
+from node.frontend.ports import Subscriber
+
+
+class Awaiting(Protocol):
+    """What waits for an operation batch."""
+
+    def committed(self) -> None: ...
+
+    def refused(self, offset: int, messages: Ranges) -> None:
+        """Before `committed`: queues have not taken these messages of the batch, counted from 0.
+
+        `offset` is the number of the first message that came behind the last of this one's in the batch.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Callback:
+    """Somebody to be told once the batch is committed."""
+
+    committed: Callable[[], None]
+
+    def refused(self, offset: int, messages: Ranges) -> None:
+        """A commit is one whatever the queues take."""
+
+
+@dataclass(slots=True)
+class Confirmation:
+    """Publishes of one channel that wait for `waiting` partitions to commit them."""
+
+    subscriber: Subscriber
+    channel: int
+    first: int
+    last: int
+    waiting: int
+    refusals: RangeSet | None = field(default=None, init=False)
+
+    def refused(self, offset: int, messages: Ranges) -> None:
+        start = offset - (self.last - self.first + 1)
+        for first, last in messages:
+            low, high = max(first, start), min(last, offset - 1)
+            if low <= high:
+                self.refusals = self.refusals or RangeSet()
+                self.refusals.add(self.first + low - start, self.first + high - start)
+
+    def committed(self) -> None:
+        self.waiting -= 1
+        if self.waiting:
+            return
+        if self.refusals is None:
+            self.subscriber.confirm(self.channel, self.first, self.last)
+            return
+        next_tag = self.first
+        for first, last in self.refusals.ranges():
+            if next_tag < first:
+                self.subscriber.confirm(self.channel, next_tag, first - 1)
+            self.subscriber.reject(self.channel, first, last)
+            next_tag = last + 1
+        if next_tag <= self.last:
+            self.subscriber.confirm(self.channel, next_tag, self.last)

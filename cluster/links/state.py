@@ -1,0 +1,62 @@
+"""What a link keeps: operation batches until they are committed, consumers, questions without an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from cluster.links.confirmation import Awaiting
+from cluster.links.ports import ConsumerTerms, Delivery
+from node.frontend.ports import Subscriber
+
+
+@dataclass(slots=True)
+class LinkConsumer:
+    """A consumer of one of the partition's queues."""
+
+    id: int
+    queue: int
+    subscriber: Subscriber
+    limit: int
+    no_ack: bool
+    exclusive: bool
+    priority: int
+    grouped: bool = False
+    """Whether its queue keeps order by key: a new owner must know which consumer has which messages."""
+    delivered: int = 0
+    told: int = 0
+    """The limit that the owner knows."""
+
+    @property
+    def credit_urgent(self) -> bool:
+        """Whether the owner should know the limit now: it was lowered, or half of what it knew is used up."""
+        return self.limit < self.told or 2 * (self.told - self.delivered) <= self.limit - self.delivered
+
+    def terms(self) -> ConsumerTerms:
+        return ConsumerTerms(
+            self.id, self.queue, self.limit, self.delivered, self.no_ack, self.exclusive, self.priority
+        )
+
+
+@dataclass(slots=True)
+class OperationBatch:
+    """Operations of one turn, kept until they are committed."""
+
+    number: int
+    data: bytes
+    sent: bool
+    """Whether it was given to an owner, which may have taken it."""
+    awaiting: list[Awaiting] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+    """How many messages stand in the batch up to each of those who wait."""
+
+
+@dataclass(slots=True)
+class PendingRequest:
+    """A question that the owner has not answered yet; asked again of a new owner."""
+
+    name: str
+    arguments: list[Any]
+    consumer: LinkConsumer | None
+    answer: Callable[[Any, Delivery | None], None]

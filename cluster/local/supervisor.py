@@ -1,0 +1,234 @@
+"""Runs the nodes of a local cluster as child processes and keeps them running."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import aiohttp
+
+from cluster.local.layout import LocalNode
+from cluster.process.data_directory import PRIVATE_FILE
+
+CONFIG_EXIT = 2
+"""Exit code of a node whose configuration is wrong: starting it again would not help."""
+
+STOP_GRACE_S = 10.0
+"""How long nodes have to end after SIGTERM before they are killed."""
+FAILED_STARTS = 5
+"""A node that ends this many times without having been ready is given up."""
+READY_POLL_S = 0.1
+WAITING_REPORT_S = 10.0
+LONGEST_PAUSE_S = 5.0
+LOG_BYTES = 64 << 20
+"""A log file larger than this is set aside when the node starts."""
+
+Report = Callable[[str], None]
+
+
+class Child:
+    """One node: its process now, and how its starts went."""
+
+    def __init__(self, node: LocalNode, command: Sequence[str]) -> None:
+        self.node = node
+        self.process: Process | None = None
+        self.ready = False
+        self.starts = 0
+        self.failed_starts = 0
+        self._command = command
+
+    async def start(self) -> Process:
+        self.ready = False
+        self.starts += 1
+        log = _open_log(self.node.log_file)
+        try:
+            # A session of its own keeps a terminal's SIGINT from the nodes: the supervisor stops them
+            # in order. The pipe to standard input tells them when the supervisor has gone.
+            self.process = await asyncio.create_subprocess_exec(
+                *self._command, stdin=PIPE, stdout=log, stderr=log, start_new_session=True
+            )
+        finally:
+            os.close(log)
+        return self.process
+
+    def signal(self, number: signal.Signals) -> None:
+        if self.process is not None and self.process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self.process.send_signal(number)
+
+    def ended(self) -> int:
+        """Count the end of the process; returns its exit code, negative for a signal."""
+        assert self.process is not None
+        assert self.process.returncode is not None
+        self.failed_starts = 0 if self.ready else self.failed_starts + 1
+        self.ready = False
+        return self.process.returncode
+
+    def pause(self) -> float:
+        """Seconds to wait before the next start: none after a run that had been ready."""
+        return min(0.2 * 2**self.failed_starts, LONGEST_PAUSE_S) if self.failed_starts else 0.0
+
+
+class Supervisor:
+    """Starts all nodes, reports when they are ready or end, restarts them, and stops them together."""
+
+    def __init__(
+        self,
+        nodes: Sequence[LocalNode],
+        *,
+        restart: bool,
+        report: Report,
+        on_all_ready: Callable[[dict[str, int]], None],
+        command: Callable[[LocalNode], Sequence[str]] | None = None,
+        stop_grace_s: float = STOP_GRACE_S,
+    ) -> None:
+        """`on_all_ready` gets the process ids by name, once. `command` starts a node's process."""
+        make = command or node_command
+        self.children = [Child(node, make(node)) for node in nodes]
+        self._restart = restart
+        self._report = report
+        self._on_all_ready = on_all_ready
+        self._stop_grace_s = stop_grace_s
+        self._announced = False
+        self._stopping = asyncio.Event()
+        self._failed = False
+
+    def stop(self) -> None:
+        """Begin to stop the nodes; a second call kills them."""
+        if self._stopping.is_set():
+            for child in self.children:
+                child.signal(signal.SIGKILL)
+        self._stopping.set()
+
+    async def run(self) -> int:
+        """Run until stopped, or until no node is left to run. Returns the exit code: 0 after a clean stop."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self.stop)
+        try:
+            watches = [asyncio.create_task(self._keep_running(child)) for child in self.children]
+            everything = asyncio.gather(*watches)
+            stop = asyncio.create_task(self._stopping.wait())
+            await asyncio.wait((everything, stop), return_when=asyncio.FIRST_COMPLETED)
+            stop.cancel()
+            clean = await self._stop_all(everything)
+        finally:
+            for child in self.children:
+                child.signal(signal.SIGKILL)
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
+        return 0 if clean and not self._failed else 1
+
+    async def _stop_all(self, everything: asyncio.Future[list[None]]) -> bool:
+        self._stopping.set()
+        for child in self.children:
+            child.signal(signal.SIGTERM)
+        done, _ = await asyncio.wait((everything,), timeout=self._stop_grace_s)
+        if not done:
+            for child in self.children:
+                if child.process is not None and child.process.returncode is None:
+                    self._report(f"{child.node.name} did not stop within {self._stop_grace_s:g} s: killed")
+                child.signal(signal.SIGKILL)
+        await everything
+        return bool(done)
+
+    async def _keep_running(self, child: Child) -> None:
+        while not self._stopping.is_set():
+            process = await child.start()
+            if self._stopping.is_set():
+                child.signal(signal.SIGTERM)
+            watch = asyncio.create_task(self._watch_ready(child))
+            await process.wait()
+            watch.cancel()
+            await asyncio.gather(watch, return_exceptions=True)
+            was_ready = child.ready
+            code = child.ended()
+            if self._stopping.is_set():
+                return
+            self._report_end(child, code, was_ready)
+            if not self._restart or self._given_up(child, code):
+                self._failed = True
+                return
+            self._report(f"{child.node.name} is started again")
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), child.pause())
+
+    def _given_up(self, child: Child, code: int) -> bool:
+        """Whether to leave the node down. Before all were ready once, that ends the others too."""
+        if code == CONFIG_EXIT:
+            why = f"{child.node.name} cannot run with its configuration"
+        elif child.failed_starts >= FAILED_STARTS:
+            why = f"{child.node.name} ended {FAILED_STARTS} times before it was ready"
+        else:
+            return False
+        if self._announced:
+            self._report(f"{why}: it stays down, the others go on")
+        else:
+            self._report(f"{why}: stopping all nodes")
+            self._stopping.set()
+        return True
+
+    def _report_end(self, child: Child, code: int, was_ready: bool) -> None:
+        assert child.process is not None
+        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        self._report(f"{child.node.name} (pid {child.process.pid}) {how}")
+        if not was_ready:
+            self._report(f"  its log, {child.node.log_file}, ends with:")
+            for line in _tail(child.node.log_file):
+                self._report(f"    {line}")
+
+    async def _watch_ready(self, child: Child) -> None:
+        url = f"http://{child.node.config.listen.http}/health/ready"
+        reported = time.monotonic()
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2.0)) as session:
+            while (reasons := await _reasons(session, url)) is not None:
+                if time.monotonic() - reported > WAITING_REPORT_S:
+                    reported = time.monotonic()
+                    self._report(f"{child.node.name} is not ready yet: {'; '.join(reasons)}")
+                await asyncio.sleep(READY_POLL_S)
+        child.ready = True
+        assert child.process is not None
+        if self._announced:
+            self._report(f"{child.node.name} is ready again (pid {child.process.pid})")
+        elif all(other.ready for other in self.children):
+            self._announced = True
+            self._on_all_ready(
+                {other.node.name: other.process.pid for other in self.children if other.process is not None}
+            )
+
+
+async def _reasons(session: aiohttp.ClientSession, url: str) -> list[str] | None:
+    """Why the node is not ready; None when it is."""
+    try:
+        async with session.get(url) as response:
+            if response.status == 200:
+                return None
+            return [str(reason) for reason in (await response.json())["reasons"]]
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError, KeyError) as error:
+        return [f"{url} does not answer ({error or type(error).__name__})"]
+
+
+def node_command(node: LocalNode) -> list[str]:
+    """The command line of a supervised node."""
+    return [sys.executable, "-m", "cluster.cli", "node", "--config", str(node.file), "--supervised"]
+
+
+def _open_log(path: Path) -> int:
+    with contextlib.suppress(FileNotFoundError):
+        if path.stat().st_size > LOG_BYTES:
+            path.replace(path.with_name(path.name + ".1"))
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, PRIVATE_FILE)
+
+
+def _tail(path: Path, lines: int = 8) -> list[str]:
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 8192))
+        return file.read().decode(errors="replace").splitlines()[-lines:]

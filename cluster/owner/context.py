@@ -1,0 +1,55 @@
+"""What a partition's owner needs of the node that it runs on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from node.engine.settings import QueueSettings
+
+if TYPE_CHECKING:
+    from cluster.links.known_front_ends import KnownFrontEnds
+    from cluster.links.transit import Transit
+    from cluster.owner.partition import PartitionOwner
+
+
+class OwnerContext(Protocol):
+    """What an owner needs of its node."""
+
+    transit: Transit
+    """Where dead letters go, and the links to there."""
+
+    front_ends: KnownFrontEnds
+    """Who speaks with owners."""
+
+    def propose(self, partition: int, data: bytes) -> int | None:
+        """Append an entry to the partition's log; its index, or None while that is impossible."""
+
+    def disk_idle(self) -> bool:
+        """Whether an entry proposed now would be written at once."""
+
+    def may_serve(self, partition: int) -> bool:
+        """Whether a majority still takes this node for the leader (leader lease)."""
+
+    def owner_active(self, partition: int, term: int) -> None:
+        """This node has become the partition's owner and takes greetings."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since the epoch, for times that the next owner must understand.
+
+        It may jump; timers run by `now`, which does not.
+        """
+
+    def queues_of(self, partition: int) -> dict[int, QueueSettings]:
+        """The queues that the catalog places on the partition."""
+
+    def catalog_fresh(self) -> bool:
+        """Whether the catalog here shows everything that any client has been told of."""
+
+    def queue_unused(self, queue: int) -> None:
+        """The last consumer of a queue is gone."""
+
+    def queue_expired(self, queue: int) -> None:
+        """Nobody has used a queue for as long as it asked to live without (x-expires)."""
+
+    def owner_dirty(self, owner: PartitionOwner) -> None:
+        """Have `propose` and `serve` called in this turn."""

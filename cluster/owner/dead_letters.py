@@ -1,0 +1,273 @@
+"""Moves what a partition's queues have given up to where their dead-letter exchanges route it.
+
+A message that is given up stays alive, annotated with its death, until it is where it belongs: in the entry
+that brings it to another queue of the partition, or once another partition has committed it. So it is
+neither lost nor doubled, whoever dies when: see `node.engine.transfers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from cluster.links.ports import Ranges
+from cluster.links.transfers import TransferLink
+from cluster.owner.undertaker import DeadRun, Undertaker
+from node.engine.deaths import decode_death
+from node.engine.operation_format import (
+    encode_publish,
+    encode_remove,
+    encode_transfer,
+    encode_transferred,
+)
+from node.engine.operations import Aspect, Reason
+from node.engine.ranges import Range, RangeSet
+from node.engine.transfers import Transfer
+from node.runs import Run
+
+if TYPE_CHECKING:
+    from cluster.links.transit import Transit
+    from cluster.owner.partition import PartitionOwner
+
+MESSAGES_AT_ONCE: Final = 1024
+OCTETS_AT_ONCE: Final = 512 * 1024
+"""Dead letters moved with one entry, about, so that the living need not wait for them."""
+
+STEP: Final = 64
+"""Messages looked at before the octets are counted again."""
+
+TRANSFERS_UNDER_WAY: Final = 64
+"""Operation batches on their way to one partition."""
+
+
+class SoftDeath(NamedTuple):
+    """Messages of a queue, from number `first` on, that are in no log."""
+
+    queue: int
+    first: int
+    run: Run
+    reason: Reason
+    time_ms: int
+
+
+class DeadLetters:
+    """The dead letters of one partition, while this node owns it."""
+
+    def __init__(self, owner: PartitionOwner, transit: Transit) -> None:
+        self._owner = owner
+        self._transit = transit
+        # What is dead, as the log knows, and neither moved nor on its way.
+        self._waiting: dict[int, RangeSet] = {}
+        self._links: dict[int, TransferLink] = {}
+        self._numbers: dict[int, int] = {}
+        self._soft: list[SoftDeath] = []
+        self._moving = False
+
+    def clear(self) -> None:
+        """This node owns the partition no more."""
+        self._transit.close(self._owner.partition)
+        self._waiting, self._links, self._numbers, self._soft = {}, {}, {}, []
+        self._moving = False
+
+    def take_over(self) -> None:
+        """A new owner: what is dead waits, and what former owners have sent is sent again."""
+        machine = self._owner.machine
+        for number, state in machine.queues.items():
+            dead = state.annotations.get(Aspect.DEATH)
+            if dead is not None:
+                waiting = dead.coverage()
+                waiting.remove_all(machine.transfers.of(number).ranges())
+                self._wait(number, waiting.ranges())
+        for partition in machine.transfers.partitions():
+            self._link(partition).resume(machine.transfers.to(partition))
+        self.move()
+
+    def died(self, number: int, ranges: Ranges) -> None:
+        """Messages of a queue are dead, and the log knows."""
+        self._wait(number, ranges)
+        self.move()
+
+    def _wait(self, number: int, ranges: Iterable[Range]) -> None:
+        self._waiting.setdefault(number, RangeSet()).update(ranges)
+
+    def retry(self) -> None:
+        """The catalog may show what was not known, and partitions may be gone."""
+        transfers = self._owner.machine.transfers
+        for partition in transfers.partitions():
+            if self._transit.gone(partition):
+                last = transfers.last_number(partition)
+                self._owner.operation(encode_transferred(partition, last))
+        for link in self._links.values():
+            if link.stalled:
+                link.resync()
+        self.move()
+
+    # -- making dead letters --------------------------------------------------------------------
+
+    def _undertaker(self, number: int) -> Undertaker | None:
+        """None while the catalog here does not know the queue."""
+        named, settings = self._transit.queue_name(number), self._owner.known_settings(number)
+        if named is None or settings is None:
+            return None
+        return Undertaker(self._transit, *named, settings)
+
+    def _dead_runs(self, number: int, first: int, last: int, undertaker: Undertaker) -> Iterator[DeadRun]:
+        """Messages of a queue, those of them that are dead, as dead letters."""
+        deaths = self._owner.machine.queues[number].annotations.get(Aspect.DEATH)
+        for start, end, value in deaths.spans(first, last) if deaths is not None else ():
+            for position, run in self._owner.contents(start, end):
+                yield from undertaker.dead_runs(position, run, *decode_death(value))
+
+    def bury_soft(self, number: int, runs: Iterable[tuple[int, Run]], reason: Reason) -> None:
+        """Messages that no log knows go in this turn: at most once, as transient messages do anyway."""
+        now = self._owner.wall_ms()
+        soft = [SoftDeath(number, first, run, reason, now) for first, run in runs]
+        if soft:
+            self._soft += soft
+            self._owner.wake()
+
+    def bury(self) -> None:
+        """Publish what died since the last entry and is in no log."""
+        soft, self._soft = self._soft, []
+        for number, first, run, reason, time_ms in soft:
+            undertaker = self._undertaker(number)
+            for dead in () if undertaker is None else undertaker.dead_runs(first, run, reason, time_ms):
+                for partition, queues in by_partition(dead).items():
+                    if partition == self._owner.partition:
+                        self._owner.publish([(dead.run, queues)], [])
+                    else:
+                        self._transit.publish_soft(partition, dead.run, queues)
+
+    # -- moving ---------------------------------------------------------------------------------
+
+    def move(self) -> None:
+        """Put some of what waits into the next entry, unless the last of that is not committed yet."""
+        crowded = any(len(link) >= TRANSFERS_UNDER_WAY for link in self._links.values())
+        if self._moving or crowded:
+            return
+        for number in list(self._waiting):
+            if number not in self._owner.machine.queues:
+                # Gone, and its messages with it.
+                del self._waiting[number]
+            elif self._move_some(number):
+                return
+
+    def _move_some(self, number: int) -> bool:
+        """Whether there is anything to move now."""
+        settings = self._owner.known_settings(number)
+        if settings is not None and settings.dead_letter_exchange is None:
+            # It was not known whether there is one.
+            self._forget(number)
+            return True
+        undertaker = self._undertaker(number)
+        if undertaker is None:
+            return False
+        some, publishes = self._some(number, undertaker), []
+        for dead in some:
+            local = by_partition(dead).get(self._owner.partition)
+            if local is not None:
+                publishes.append((dead.run, local))
+        begun = self._begin(number, some)
+        removed = RangeSet((dead.first, dead.last) for dead in some)
+        for _, transfer in begun:
+            removed.remove_all(transfer.ranges)
+        operations = [encode_transfer(partition, transfer) for partition, transfer in begun]
+        for reason in sorted({dead.reason for dead in some}):
+            parts = [
+                part
+                for dead in some
+                if dead.reason is reason
+                for part in removed.intersection(dead.first, dead.last)
+            ]
+            if parts:
+                operations.append(encode_remove(number, reason, parts))
+        if operations:
+            self._moving = True
+            self._owner.publish(publishes, operations)
+            self._owner.proposal.committed.append(partial(self._moved, begun))
+        return bool(operations)
+
+    def _some(self, number: int, undertaker: Undertaker) -> list[DeadRun]:
+        """Take as much from what waits in a queue as is good for one entry."""
+        waiting, found = self._waiting[number], list[DeadRun]()
+        messages = octets = 0
+        while waiting and messages < MESSAGES_AT_ONCE and octets < OCTETS_AT_ONCE:
+            for part in waiting.take(STEP):
+                for dead in self._dead_runs(number, *part, undertaker):
+                    found.append(dead)
+                    messages += dead.run.count
+                    octets += len(dead.run.raw)
+        if not waiting:
+            del self._waiting[number]
+        return found
+
+    def _begin(self, number: int, some: list[DeadRun]) -> list[tuple[int, Transfer]]:
+        """The transfers by which dead letters go to other partitions: one for each set of queues there."""
+        going: dict[tuple[int, tuple[int, ...]], list[Range]] = {}
+        for dead in some:
+            for partition, queues in by_partition(dead).items():
+                if partition != self._owner.partition:
+                    going.setdefault((partition, queues), []).append((dead.first, dead.last))
+        begun = []
+        for (partition, queues), ranges in going.items():
+            last = self._owner.machine.transfers.last_number(partition)
+            self._numbers[partition] = max(self._numbers.get(partition, 0), last) + 1
+            begun.append((partition, Transfer(number, self._numbers[partition], queues, tuple(ranges))))
+        return begun
+
+    def _moved(self, begun: list[tuple[int, Transfer]]) -> None:
+        """What was moved within the partition is committed, and so is where the rest is to go."""
+        self._moving = False
+        for partition, transfer in begun:
+            self._link(partition).send(transfer)
+        self.move()
+
+    def _forget(self, number: int) -> None:
+        """Messages of a queue that turns out to have no dead-letter exchange."""
+        deaths = self._owner.machine.queues[number].annotations.get(Aspect.DEATH)
+        for part in self._waiting.pop(number).ranges():
+            for first, last, value in deaths.spans(*part) if deaths is not None else ():
+                self._owner.operation(encode_remove(number, decode_death(value)[0], [(first, last)]))
+
+    # -- other partitions -----------------------------------------------------------------------
+
+    def _link(self, partition: int) -> TransferLink:
+        link = self._links.get(partition)
+        if link is None:
+            owner = self._owner
+            link = self._links[partition] = self._transit.link(
+                owner.partition, partition, owner.term, self._contents, partial(self._arrived, partition)
+            )
+        return link
+
+    def _contents(self, transfer: Transfer) -> bytes | None:
+        """The operations that a transfer consists of; None while they cannot be told.
+
+        What has been settled after all, or has gone with its queue, goes nowhere.
+        """
+        state = self._owner.machine.queues.get(transfer.queue)
+        if state is None:
+            return b""
+        undertaker = self._undertaker(transfer.queue)
+        if undertaker is None:
+            return None
+        parts = [
+            part
+            for one in transfer.ranges
+            for dead in self._dead_runs(transfer.queue, *one, undertaker)
+            for part in encode_publish(dead.run, transfer.targets)
+        ]
+        return b"".join(parts)
+
+    def _arrived(self, partition: int, number: int) -> None:
+        self._owner.operation(encode_transferred(partition, number))
+        self.move()
+
+
+def by_partition(dead: DeadRun) -> dict[int, tuple[int, ...]]:
+    """The queues that dead letters go to."""
+    found: dict[int, tuple[int, ...]] = {}
+    for target in dead.targets:
+        found[target.partition] = (*found.get(target.partition, ()), target.queue)
+    return found

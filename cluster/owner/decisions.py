@@ -1,0 +1,87 @@
+"""What an owner decides about messages when they come in, for the queues and properties that ask for it.
+
+The decisions stand in the entry that brings the messages, behind them, so that every replica and the
+next owner know them. Soft messages are in no log; what is decided about them goes to their queues alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from node.engine.content import properties_in, read_delay, read_expiration, read_priority, size_spans
+from node.engine.grouping import ROUTING_KEY, group_named, group_of, named
+from node.engine.lifetimes import AT_ONCE
+from node.engine.operations import Aspect
+from node.engine.range_map import Span
+from node.engine.settings import QueueSettings
+from node.runs import Run
+
+if TYPE_CHECKING:
+    from cluster.owner.partition import PartitionOwner
+
+Notes = dict[Aspect, list[Span]]
+"""What is to be noted of messages of one queue."""
+
+Annotations = dict[int, Notes]
+"""By queue."""
+
+
+def decide(owner: PartitionOwner, run: Run, queues: Sequence[int], first: int, now: int) -> Annotations:
+    """What is to be noted of a run whose messages are numbered from `first` on; `now` is wall clock."""
+    found = {queue: _notes(owner.settings_of(queue), run, first, now) for queue in queues}
+    return {queue: notes for queue, notes in found.items() if notes}
+
+
+def _notes(settings: QueueSettings, run: Run, first: int, now: int) -> Notes:
+    notes: Notes = {}
+    last = first + run.count - 1
+    if not run.special:
+        if settings.message_ttl_ms is not None:
+            notes[Aspect.EXPIRY] = [(first, last, expiry_of(settings.message_ttl_ms, now))]
+        if settings.max_priority:
+            notes[Aspect.PRIORITY] = [(first, last, 0)]
+    else:
+        for index, count, properties in properties_in(run):
+            _note_properties(notes, settings, (first + index, first + index + count - 1), properties, now)
+    if settings.group_by is not None:
+        groups = _groups(named(settings.group_by), run, first)
+        if groups:
+            notes[Aspect.GROUP] = groups
+    if settings.max_length_bytes is not None:
+        notes[Aspect.SIZE] = [(first + start, first + end, size) for start, end, size in size_spans(run)]
+    return notes
+
+
+def _note_properties(
+    notes: Notes, settings: QueueSettings, messages: tuple[int, int], properties: bytes, now: int
+) -> None:
+    """What special properties ask for, in a queue with such settings."""
+    delay = read_delay(properties)
+    if delay:
+        notes.setdefault(Aspect.DUE, []).append((*messages, now + delay))
+    if settings.max_priority:
+        priority = min(read_priority(properties), settings.max_priority)
+        notes.setdefault(Aspect.PRIORITY, []).append((*messages, priority))
+    # The least of the queue's time to live and the message's own counts, once it may be delivered.
+    own = read_expiration(properties)
+    lives = min((ttl for ttl in (own, settings.message_ttl_ms) if ttl is not None), default=None)
+    if lives is not None:
+        notes.setdefault(Aspect.EXPIRY, []).append((*messages, expiry_of(lives, now + delay)))
+
+
+def _groups(name: str, run: Run, first: int) -> list[Span]:
+    """The groups of the messages that have one."""
+    if name == ROUTING_KEY:
+        key = run.routing_key.encode("utf-8", "surrogateescape")
+        return [(first, first + run.count - 1, group_named(key))]
+    stretches = (
+        (first + index, first + index + count - 1, group_of(properties, name))
+        for index, count, properties in properties_in(run)
+    )
+    return [span for span in stretches if span[2]]
+
+
+def expiry_of(ttl: int, now: int) -> int:
+    """The time at which a message expires that may wait for `ttl` milliseconds from now on."""
+    return now + ttl if ttl else AT_ONCE

@@ -1,0 +1,70 @@
+"""Drops messages whose id a queue has seen lately (queue argument x-deduplication-window, X2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from node.engine.content import properties_in, read_short_string
+from node.engine.deduplication import digest_of
+from node.engine.dispatch import QueueOwner
+from node.engine.operation_format import encode_forget_ids, encode_remember_ids
+from node.engine.ranges import Range, RangeSet
+from node.runs import Run
+
+if TYPE_CHECKING:
+    from cluster.owner.partition import PartitionOwner
+
+FORGET_INTERVAL_MS: Final = 1000
+"""How long ids that are out of the window may stay, so that they are forgotten many at a time."""
+
+
+def duplicates(owner: PartitionOwner, run: Run, queues: Sequence[int]) -> dict[int, list[Range]]:
+    """Which messages of the run, counted from 0, each of the queues has had. Empty for most.
+
+    The ids of the others stand in the next entry and are known from now on: a duplicate may come right
+    behind. It is confirmed with its batch, which is not before the message that it repeats is safe.
+    """
+    found: dict[int, list[Range]] = {}
+    ids: list[tuple[int, bytes]] | None = None
+    for number in queues:
+        queue = owner.queues.get(number)
+        if queue is None or queue.window is None:
+            continue
+        if ids is None:
+            ids = _ids(run)
+        seen_at = queue.window.now(owner.wall_ms())
+        fresh = queue.window.fresh([digest for _, digest in ids], seen_at)
+        remembered = [digest for (_, digest), new in zip(ids, fresh, strict=True) if new]
+        if remembered:
+            owner.proposal.add_decision(encode_remember_ids(number, seen_at, remembered))
+        if len(remembered) < len(ids):
+            again = RangeSet((at, at) for (at, _), new in zip(ids, fresh, strict=True) if not new)
+            found[number] = list(again.ranges())
+            queue.tally.duplicates += len(again)
+    return found
+
+
+def _ids(run: Run) -> list[tuple[int, bytes]]:
+    """Index and digest of each message that has an id."""
+    found = []
+    for index, count, properties in properties_in(run):
+        name = read_short_string(properties, "message_id")
+        if name is not None:
+            digest = digest_of(name)
+            found += [(at, digest) for at in range(index, index + count)]
+    return found
+
+
+def forget_ids(owner: PartitionOwner, number: int, queue: QueueOwner, now: int) -> None:
+    """Let replicas forget what is out of the window, now and then."""
+    window, seen = queue.window, queue.state.seen
+    if window is None or seen is None:
+        return
+    before = window.slide(now)
+    due = max(seen.first, window.forgotten) + FORGET_INTERVAL_MS
+    if before > due:
+        window.forgotten = before
+        owner.operation(encode_forget_ids(number, before))
+    else:
+        owner.alarms.set(number, due + window.length)

@@ -1,0 +1,77 @@
+"""What an owner does with messages that a queue gives up: they are dead letters, or gone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from node.engine.deaths import encode_death
+from node.engine.dispatch import QueueOwner
+from node.engine.operation_format import encode_annotate, encode_discard, encode_remove
+from node.engine.operations import Aspect, Discard, Reason
+from node.engine.ranges import Range
+from node.runs import Run
+
+if TYPE_CHECKING:
+    from cluster.owner.partition import PartitionOwner
+
+
+def may_die(owner: PartitionOwner, number: int) -> bool:
+    """Whether what the queue gives up is to be moved elsewhere. While its settings are not known, it is."""
+    settings = owner.known_settings(number)
+    return settings is None or settings.dead_letter_exchange is not None
+
+
+def give_up(
+    owner: PartitionOwner, number: int, queue: QueueOwner, ranges: Sequence[Range], reason: Reason
+) -> None:
+    """Ready messages leave the queue for good."""
+    if not ranges:
+        return
+    dying = may_die(owner, number)
+    soft = _soft(queue, ranges) if dying else []
+    durable = [part for one in ranges for part in queue.take_out(*one)]
+    if durable and dying:
+        spans = _deaths(durable, reason, owner.wall_ms())
+        owner.operation(encode_annotate(number, Aspect.DEATH, spans))
+        owner.proposal.committed.append(partial(owner.dead_letters.died, number, durable))
+    elif durable:
+        owner.operation(encode_remove(number, reason, durable))
+    owner.dead_letters.bury_soft(number, soft, reason)
+
+
+def die(owner: PartitionOwner, number: int, first: int, last: int, reason: Reason) -> None:
+    """Messages that the next entry brings to a queue are dead letters from the start."""
+    owner.proposal.annotate(number, Aspect.DEATH, _deaths([(first, last)], reason, owner.wall_ms()))
+    owner.proposal.committed.append(partial(owner.dead_letters.died, number, [(first, last)]))
+
+
+def discard(owner: PartitionOwner, front_end: int, operation: Discard) -> bytes | None:
+    """A front end rejects messages without requeue. Returns what the log must hear of, None for nothing."""
+    queue = owner.queues.get(operation.queue)
+    dying = may_die(owner, operation.queue)
+    durable, soft = list(operation.ranges), list[tuple[int, Run]]()
+    if queue is not None:
+        soft = _soft(queue, durable) if dying else soft
+        durable = [part for one in operation.ranges for part in queue.settle(front_end, *one).durable]
+        if queue.groups is not None:
+            # Others may have the group now.
+            owner.mark(operation.queue)
+    owner.dead_letters.bury_soft(operation.queue, soft, Reason.REJECTED)
+    if not durable:
+        return None
+    if not dying:
+        return encode_discard(operation.queue, durable)
+    owner.proposal.committed.append(partial(owner.dead_letters.died, operation.queue, durable))
+    spans = _deaths(durable, Reason.REJECTED, owner.wall_ms())
+    return encode_annotate(operation.queue, Aspect.DEATH, spans)
+
+
+def _deaths(ranges: Sequence[Range], reason: Reason, now: int) -> list[tuple[int, int, int]]:
+    value = encode_death(reason, now)
+    return [(first, last, value) for first, last in sorted(ranges)]
+
+
+def _soft(queue: QueueOwner, ranges: Sequence[Range]) -> list[tuple[int, Run]]:
+    return [each for one in ranges for each in queue.soft.runs(*one)] if queue.soft else []

@@ -1,0 +1,262 @@
+"""Takes a front end's operation batch into an owner's next entry.
+
+Most batches go into the log byte for byte. Only those with soft messages are written anew: a
+transient message in a durable queue touches neither disk nor other nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from cluster.links.transfers import FIRST_TRANSIT_ID
+from cluster.owner.backoff import let_rest
+from cluster.owner.decisions import Annotations, decide
+from cluster.owner.duplicates import duplicates
+from cluster.owner.giving_up import die, discard, may_die
+from cluster.owner.refusing import await_arrival, cut, may_leave_out, refusals
+from node.engine.limits import dead_letters
+from node.engine.operation_format import (
+    Buffer,
+    encode_publish,
+    encode_return,
+    encode_settle,
+    read_operations,
+    read_run,
+)
+from node.engine.operations import (
+    OWNER,
+    Discard,
+    Operation,
+    Publish,
+    Reason,
+    Return,
+    Semantics,
+    Settle,
+)
+from node.engine.ranges import RangeSet
+from node.runs import Run
+
+if TYPE_CHECKING:
+    from cluster.owner.partition import PartitionOwner
+
+
+def take_batch(
+    owner: PartitionOwner, front_end: int, number: int, data: bytes, *, tried: bool = False
+) -> bool:
+    """Act on what an owner decides at once, and put the rest into the next entry.
+
+    `tried`: the batch may have reached an owner before. What went into the log is known by the batch's
+    number; of soft messages nothing is known, so that an at-most-once queue takes none again (D2).
+    Returns True when nothing of the batch went into the log, so that it is acknowledged as soon as
+    what came before it is.
+    """
+    first = owner.next_sequence
+    operations = list(read_operations(data))
+    rewriting = any(_is_rewritten(owner, operation, data) for operation in operations)
+    taking = _Taking(owner, data, tried, [] if rewriting else None, front_end >= FIRST_TRANSIT_ID)
+    watched, messages = owner.watched, 0
+    for operation in operations:
+        if type(operation) is Publish:
+            owner.awaiting_marks.update(operation.queues)
+            if taking.kept is not None or operation.special or not watched.isdisjoint(operation.queues):
+                taking.publish(operation, messages)
+            else:
+                owner.next_sequence += operation.count
+            messages += operation.count
+            owner.published += operation.count
+        elif type(operation) in _TAKERS:
+            part = _TAKERS[type(operation)](owner, front_end, operation)
+            if part is not None:
+                taking.keep(part)
+                if type(operation) is Return:
+                    taking.returned.append(operation.queue)
+    return not taking.finish(front_end, number, first)
+
+
+@dataclass(slots=True)
+class _Taking:
+    """Takes the publishes of a batch that may be soft, or about which something is to be decided.
+
+    `kept` is what goes into the log instead of the batch as it came, None while it may stay as it is;
+    `logged`, whether that is anything. `refused` counts messages from the batch's first. `buried`: the
+    messages are dead letters.
+    """
+
+    owner: PartitionOwner
+    data: bytes
+    tried: bool
+    kept: list[Buffer] | None
+    buried: bool = False
+    logged: bool = False
+    softened: list[SoftPublish] = field(default_factory=list)
+    refused: RangeSet = field(default_factory=RangeSet)
+    returned: list[int] = field(default_factory=list)
+    """The queues that something is given back to."""
+
+    def keep(self, *parts: Buffer) -> None:
+        """An operation that has its place in the log."""
+        if self.kept is not None:
+            self.kept += parts
+            self.logged = True
+
+    def publish(self, operation: Publish, index: int) -> None:
+        """A publish whose first message is the batch's message number `index`."""
+        if self.kept is None and may_leave_out(self.owner, operation.queues):
+            self.kept = []
+            if operation.position:
+                self.keep(memoryview(self.data)[: operation.position])
+        self.take(read_run(self.data, operation.position), operation.queues, index)
+
+    def take(self, run: Run, queues: tuple[int, ...], index: int) -> None:
+        """A run whose first message is the batch's message number `index`."""
+        owner = self.owner
+        refusing = refusals(owner, run, queues)
+        for parts in refusing.values():
+            self.refused.update((index + first, index + last) for first, last in parts)
+        for piece, taking in cut(run, queues, refusing):
+            others = [number for number in queues if number not in taking]
+            dying = tuple(number for number in others if dead_letters(owner.settings_of(number)))
+            # What was refused may come again: its ids are not remembered. Dead letters are no duplicates.
+            known = {} if self.buried else duplicates(owner, piece, taking)
+            if dying and known:
+                self._take(piece, (), dying)
+                dying = ()
+            for fresh, wanting in cut(piece, taking, known):
+                if wanting or dying:
+                    self._take(fresh, wanting, dying)
+
+    def _take(self, run: Run, queues: tuple[int, ...], dying: tuple[int, ...] = ()) -> None:
+        """Messages for queues that take them, and for some that are dead-lettered from there at once."""
+        owner = self.owner
+        first = owner.next_sequence
+        owner.next_sequence += run.count
+        notes = decide(owner, run, queues, first, owner.wall_ms())
+        await_arrival(owner, run, first, queues)
+        if owner.durable and not run.persistent:
+            assert self.kept is not None
+            self.kept += _placeholder(run.count)
+            self.softened.append(SoftPublish(first, queues, _detached(run), notes, self.tried))
+            for number in dying:
+                owner.dead_letters.bury_soft(number, [(first, run)], Reason.MAXLEN)
+        else:
+            self.keep(*encode_publish(run, (*queues, *dying)))
+            owner.annotate(notes)
+            for number in dying:
+                die(owner, number, first, first + run.count - 1, Reason.MAXLEN)
+
+    def finish(self, front_end: int, number: int, first: int) -> bool:
+        """Put the batch, whose messages are numbered from `first` on, into the next entry; whether
+        anything of it goes there.
+        """
+        owner = self.owner
+        logged = self.kept is None or self.logged
+        if logged:
+            owner.proposal.add_batch(
+                front_end, number, first, [self.data] if self.kept is None else self.kept
+            )
+        for publish in self.softened:
+            # Not before what was taken earlier is committed: order within a queue.
+            owner.after_proposed(publish.enqueuer(owner))
+        for queue in self.returned:
+            owner.reception.await_return(queue)
+        if self.refused:
+            owner.reception.refuse(front_end, number, list(self.refused.ranges()), logged=logged)
+        return logged
+
+
+def publish_own(
+    owner: PartitionOwner, runs: Sequence[tuple[Run, tuple[int, ...]]], operations: Sequence[bytes]
+) -> None:
+    """Publish runs of the owner's own, and put operations behind them. Nobody hears of what is refused."""
+    taking = _Taking(owner, b"", False, [], buried=True)
+    first = owner.next_sequence
+    for run, queues in runs:
+        owner.awaiting_marks.update(queues)
+        taking.take(run, queues, 0)
+    taking.keep(*operations)
+    taking.refused.clear()
+    taking.finish(OWNER, 0, first)
+
+
+@dataclass(frozen=True, slots=True)
+class SoftPublish:
+    """Transient messages for durable queues, numbered from `first` on."""
+
+    first: int
+    queues: tuple[int, ...]
+    run: Run
+    notes: Annotations
+    tried: bool
+
+    def enqueuer(self, owner: PartitionOwner) -> Callable[[], None]:
+        def enqueue() -> None:
+            for number in self.queues:
+                queue = owner.queues.get(number)
+                if queue is not None and not (self.tried and queue.state.semantics is Semantics.AT_MOST_ONCE):
+                    queue.add_soft(self.first, self.run, self.notes.get(number, {}))
+                    owner.mark(number)
+                    owner.arrived(number, self.first, self.first + self.run.count - 1)
+
+        return enqueue
+
+
+def _placeholder(count: int) -> tuple[Buffer, ...]:
+    """A publish for no queue, without content: it only uses up sequence numbers."""
+    return encode_publish(Run("", "", 0, False, count, 0, 0, None, 0, b""), ())
+
+
+def _is_rewritten(owner: PartitionOwner, operation: Operation, data: bytes) -> bool:
+    """Whether the operation concerns messages that are in no log, or becomes another one there."""
+    if type(operation) is Publish:
+        return owner.durable and not read_run(data, operation.position).persistent
+    if isinstance(operation, Settle | Return | Discard):
+        queue = owner.queues.get(operation.queue)
+        soft = owner.durable and queue is not None and bool(queue.soft)
+        return soft or (type(operation) is Discard and may_die(owner, operation.queue))
+    return False
+
+
+def _detached(run: Run) -> Run:
+    """The run with bytes of its own, which do not keep the whole batch in memory."""
+    return Run(
+        run.exchange, run.routing_key, run.channel, run.persistent, run.count, run.skip, run.stride,
+        run.lengths, run.largest_frame, bytes(run.raw), run.special,
+    )  # fmt: skip
+
+
+def _take_settle(owner: PartitionOwner, front_end: int, operation: Settle) -> bytes | None:
+    queue = owner.queues.get(operation.queue)
+    durable = list(operation.ranges)
+    if queue is not None:
+        settled = [queue.settle(front_end, *one) for one in operation.ranges]
+        durable = [part for one in settled for part in one.durable]
+        if queue.groups is not None:
+            # Others may have the group now.
+            owner.mark(operation.queue)
+        queue.tally.acknowledged += sum(one.count for one in settled)
+    return encode_settle(operation.queue, durable) if durable else None
+
+
+def _take_return(owner: PartitionOwner, front_end: int, operation: Return) -> bytes | None:
+    """Durable messages are ready again once the return is applied; soft ones at once."""
+    if operation.failed:
+        let_rest(owner, operation.queue, front_end, operation.ranges)
+    queue = owner.queues.get(operation.queue)
+    durable = list(operation.ranges)
+    if queue is not None:
+        durable = []
+        for first, last in operation.ranges:
+            durable += queue.state.alive.intersection(first, last)
+            for part in queue.soft.numbers.intersection(first, last):
+                queue.release(front_end, *part)
+                owner.mark(operation.queue)
+    return encode_return(operation.queue, durable, operation.failed) if durable else None
+
+
+_TAKERS: dict[type, Callable[[PartitionOwner, int, Any], bytes | None]] = {
+    Settle: _take_settle,
+    Discard: discard,
+    Return: _take_return,
+}

@@ -1,0 +1,115 @@
+"""What an owner collects between two entries, and what it knows of each front end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from cluster.links.ports import ConsumerTerms, FrontEndPort, Ranges
+from node.engine.entry import encode_batch, encode_entry
+from node.engine.operation_format import Buffer, encode_annotate, encode_return
+from node.engine.operations import OWNER, Aspect
+from node.engine.queue import QueueState
+from node.engine.range_map import Span
+from node.engine.refusals import Refusals
+
+SEQUENCES_PER_TERM_BITS: Final = 36
+"""Each term numbers from its own base: a number that a soft message of an earlier owner had is
+never given to another message, whose settlement a late acknowledgement could then be taken for."""
+
+BURY_INTERVAL_S: Final = 1.0
+"""How often an owner looks for front ends that the catalog knows no more."""
+
+HOLD_S: Final = 3.0
+"""How long a new owner waits for front ends to say which leases they hold."""
+
+PROPOSE_AT_BYTES: Final = 256 * 1024
+"""An entry this large is proposed even while the disk is busy with the one before."""
+
+SPAN_SIZE: Final = 24
+"""Octets of a span in an entry."""
+
+NO_EPOCH: Final = 0
+"""Front ends count their epochs from 1."""
+
+
+@dataclass(slots=True)
+class FrontEndState:
+    """A front end that has greeted this owner.
+
+    `next_number` is the operation batch that must come next in this epoch (0: any, it is the
+    first); `accepted` the highest that this owner has taken, whether committed or not; `tried` the
+    highest that may have reached an owner before this epoch; `told` the highest of which the front end
+    knows that it is committed. `refused` has what of batches without a place in the log was refused.
+    """
+
+    front_end: int
+    epoch: int
+    port: FrontEndPort
+    greeted: list[ConsumerTerms]
+    next_number: int = 0
+    accepted: int = 0
+    tried: int = 0
+    told: int = 0
+    refused: Refusals = field(default_factory=Refusals)
+
+
+@dataclass(slots=True)
+class Proposal:
+    """The entry that is being put together."""
+
+    batches: list[Sequence[Buffer]] = field(default_factory=list)
+    operations: list[bytes] = field(default_factory=list)
+    decisions: list[bytes] = field(default_factory=list)
+    annotations: dict[tuple[int, Aspect], list[Span]] = field(default_factory=dict)
+    committed: list[Callable[[], None]] = field(default_factory=list)
+    size: int = 0
+
+    def add_batch(self, front_end: int, number: int, first: int, operations: Sequence[Buffer]) -> None:
+        """A front end's operations, the messages in them numbered from `first` on."""
+        parts = encode_batch(front_end, number, first, operations)
+        self.batches.append(parts)
+        self.size += sum(map(len, parts))
+
+    def add_operation(self, operation: bytes) -> None:
+        """An operation of the owner's own."""
+        self.operations.append(operation)
+        self.size += len(operation)
+
+    def annotate(self, queue: int, aspect: Aspect, spans: Sequence[Span]) -> None:
+        """What is decided about messages of this entry, which come in ascending order."""
+        held = self.annotations.setdefault((queue, aspect), [])
+        for first, last, value in spans:
+            if held and held[-1][1] + 1 == first and held[-1][2] == value:
+                held[-1] = (held[-1][0], last, value)
+            else:
+                held.append((first, last, value))
+                self.size += SPAN_SIZE
+
+    def add_decision(self, operation: bytes) -> None:
+        """An operation of the owner's own about messages that the same entry may bring."""
+        self.decisions.append(operation)
+        self.size += len(operation)
+
+    def add_return(self, queue: int, state: QueueState, ranges: Ranges, *, failed: bool) -> None:
+        """Let later owners know that messages may have reached a consumer."""
+        alive = [part for one in ranges for part in state.alive.intersection(*one)]
+        if alive:
+            self.add_operation(encode_return(queue, alive, failed))
+
+    def __bool__(self) -> bool:
+        return self.size > 0
+
+    def encode(self) -> bytes:
+        """The entry. The owner's own operations stand first: what they create, the others may use.
+
+        Its decisions stand last, behind the messages that they are about.
+        """
+        batches = self.batches
+        if self.operations:
+            batches = [encode_batch(OWNER, 0, 0, self.operations), *batches]
+        if self.annotations or self.decisions:
+            annotations = (encode_annotate(*key, spans) for key, spans in self.annotations.items())
+            batches = [*batches, encode_batch(OWNER, 0, 0, [*annotations, *self.decisions])]
+        return encode_entry(batches)

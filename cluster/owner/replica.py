@@ -1,0 +1,53 @@
+"""Ties a queue partition's state machine to the replication host, and to the log it reads back from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cluster.owner.partition import PartitionOwner
+from replication.journal import PartitionLog
+from replication.raft import Entry, Snapshot
+
+
+class JournalEntries:
+    """`cluster.owner.contents.EntrySource` over the shared journal."""
+
+    def __init__(self, log: PartitionLog) -> None:
+        self._log = log
+
+    def data(self, index: int) -> bytes:
+        return self._log.entry(index).data
+
+
+class Replica:
+    """Implements `replication.host.Machine` for a queue partition."""
+
+    def __init__(self, owner: PartitionOwner) -> None:
+        self.owner = owner
+        self.term = 0
+        self.leader: str | None = None
+        self._leading = False
+
+    def apply(self, entries: Sequence[Entry], now: float) -> None:
+        for entry in entries:
+            self.owner.apply(entry.index, entry.data, now)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        self.owner.machine.restore(snapshot.data)
+        self.owner.restored()
+
+    def snapshot(self) -> bytes:
+        return self.owner.machine.snapshot()
+
+    def live(self) -> list[tuple[int, int]]:
+        return self.owner.machine.live_indexes()
+
+    def role_changed(self, leading: bool, term: int, leader: str | None, now: float) -> None:
+        if leading and (not self._leading or term != self.term):
+            self.owner.leading(term)
+        elif self._leading and not leading:
+            self.owner.following()
+        self._leading, self.term, self.leader = leading, term, leader
+
+    def read_ready(self, context: bytes) -> None:
+        """Queues are read at their owner, under its lease."""

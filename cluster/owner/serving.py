@@ -1,0 +1,269 @@
+"""Gives an owner's ready messages to consumers, and answers basic.get. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import accumulate, islice, repeat, takewhile
+from typing import TYPE_CHECKING, Final
+
+from cluster.links.ports import FIRST_CONSUMER, GET_LINK, GET_LINK_NO_ACK, Delivery
+from cluster.owner.contents import Contents
+from cluster.owner.upkeep import after_serving, before_serving
+from node.engine.consumers import ConsumerKey
+from node.engine.dispatch import QueueOwner
+from node.engine.grants import Grant
+from node.engine.operation_format import encode_settle
+from node.engine.operations import OWNER
+from node.engine.ranges import Range
+from node.runs import Run
+
+if TYPE_CHECKING:
+    from cluster.owner.partition import PartitionOwner
+
+DISPATCH_BUDGET: Final = 4096
+"""Messages of one queue handed out in one turn, so that queues take turns."""
+
+
+@dataclass(slots=True)
+class Handout:
+    """Granted messages whose contents have been fetched; `removal`: not to be sent before the commit."""
+
+    grant: Grant
+    queue: int
+    deliveries: list[Delivery]
+
+
+Outgoing = dict[int, list[Delivery]]
+"""Deliveries by front end."""
+
+
+class Serving:
+    """Which queues have something to hand out, and who waits for a basic.get."""
+
+    def __init__(self, contents: Contents) -> None:
+        self._contents = contents
+        self._dirty: dict[int, None] = {}
+        self._gets: dict[tuple[int, int, int], deque[int]] = {}
+        self._crowded: set[int] = set()
+
+    def clear(self) -> None:
+        self._dirty.clear()
+        self._crowded.clear()
+        self._gets.clear()
+
+    def mark(self, queue: int) -> None:
+        """Something changed that may let the queue hand out messages."""
+        self._dirty[queue] = None
+
+    def retry_crowded(self) -> None:
+        """There may be room again on the way to front ends."""
+        crowded, self._crowded = sorted(self._crowded), set()
+        self._dirty.update(dict.fromkeys(crowded))
+
+    @property
+    def dirty(self) -> bool:
+        return bool(self._dirty)
+
+    def take_dirty(self) -> list[int]:
+        dirty, self._dirty = self._dirty, {}
+        return list(dirty)
+
+    # -- basic.get ------------------------------------------------------------------------------
+
+    def ask(self, owner: QueueOwner, queue: int, front_end: int, request: int, no_ack: bool) -> None:
+        """A front end asks for one message; the front end's ATTACH is applied."""
+        link = GET_LINK_NO_ACK if no_ack else GET_LINK
+        waiting = self._gets.setdefault((queue, front_end, link), deque())
+        consumer = owner.consumers.get(front_end, link)
+        if consumer is None:
+            consumer = owner.consumers.attach(front_end, link, no_ack=no_ack, counted=False)
+        waiting.append(request)
+        owner.consumers.credit(front_end, link, consumer.sent + len(waiting))
+        self.mark(queue)
+
+    def forget_gets(self, front_end: int) -> None:
+        """The front end asks again, or is gone."""
+        for key in [key for key in self._gets if key[1] == front_end]:
+            del self._gets[key]
+
+    def served(self, queue: int, grant: Grant) -> list[int]:
+        """The requests that a grant to a get link answers; fewer if the front end has asked anew since.
+
+        What was removed for a request that is gone goes with it, as on any way to an at-most-once
+        consumer that breaks.
+        """
+        waiting = self._gets.get((queue, grant.front_end, grant.consumer)) or deque()
+        return [waiting.popleft() for _ in range(min(len(waiting), grant.last - grant.first + 1))]
+
+    def refused(self, owner: QueueOwner, queue: int) -> list[tuple[int, int]]:
+        """The (front end, request) pairs of gets for which the queue has nothing."""
+        found: list[tuple[int, int]] = []
+        for (of, front_end, link), waiting in self._gets.items():
+            if of == queue and waiting and owner.drain(front_end, link):
+                found.extend((front_end, request) for request in waiting)
+                owner.tally.got_empty += len(waiting)
+                waiting.clear()
+        return found
+
+    # -- contents -------------------------------------------------------------------------------
+
+    def hand_out(self, owner: QueueOwner, queue: int, room: Room) -> list[Handout]:
+        """Grant what can be granted now, with contents."""
+        fitting = Fitting(owner, self._contents, room)
+        handouts = self.filled(owner, queue, owner.dispatch(DISPATCH_BUDGET, fitting))
+        if owner.crowded:
+            self._crowded.add(queue)
+        return handouts
+
+    def hand_out_again(
+        self, owner: QueueOwner, queue: int, consumer: ConsumerKey, messages: Range, room: Room
+    ) -> list[Handout]:
+        """Grant a consumer messages that it had before and that are ready again, with contents."""
+        fitting = Fitting(owner, self._contents, room)
+        return self.filled(owner, queue, owner.regrant(*consumer, *messages, fitting))
+
+    def filled(self, owner: QueueOwner, queue: int, grants: list[Grant]) -> list[Handout]:
+        """Grants with the contents of their messages."""
+        handouts = []
+        for grant in grants:
+            owner.tally.served(
+                grant.last - grant.first + 1,
+                by_get=grant.consumer < FIRST_CONSUMER,
+                no_ack=grant.removal,
+                redelivered=grant.redelivered,
+            )
+            source = owner.soft if grant.soft else self._contents
+            deliveries = [
+                Delivery(grant.consumer, queue, first, grant.redelivered, run)
+                for first, run in source.runs(grant.first, grant.last)
+            ]
+            handouts.append(Handout(grant, queue, deliveries))
+        return handouts
+
+
+Room = Callable[[int], int | None]
+"""Octets that may be sent to a front end now; None: as many as its consumers have credit for."""
+
+
+class Fitting:
+    """Bounds what one dispatch grants by the room on the way to each front end (`dispatch.Fit`).
+
+    Consumers' credit counts messages, whose size an owner learns only from their contents. What did not
+    fit would be dropped, and is gone where its removal was committed before.
+    """
+
+    def __init__(self, owner: QueueOwner, contents: Contents, room: Room) -> None:
+        self._owner = owner
+        self._contents = contents
+        self._room = room
+        self._left: dict[int, int] = {}
+
+    def __call__(self, front_end: int, first: int, last: int, soft: bool) -> int:
+        left = self._left.get(front_end)
+        if left is None:
+            room = self._room(front_end)
+            if room is None:
+                return last
+            left = room
+        fitting = first - 1
+        source = self._owner.soft if soft else self._contents
+        for start, run in source.runs(first, last) if left > 0 else ():
+            count = fitting_messages(run, left)
+            left -= len(run.raw) if count == run.count else sum(islice(lengths_of(run), count))
+            fitting = start + count - 1
+            if count < run.count:
+                left = 0
+                break
+        self._left[front_end] = left
+        return fitting
+
+
+def lengths_of(run: Run) -> Iterable[int]:
+    return run.lengths if run.lengths is not None else repeat(run.stride, run.count)
+
+
+def fitting_messages(run: Run, octets: int) -> int:
+    """How many messages of the run fit into `octets`, of which one fits always if any is left."""
+    if len(run.raw) <= octets:
+        return run.count
+    count = sum(1 for _ in takewhile(octets.__ge__, accumulate(lengths_of(run))))
+    return max(count, 1) if octets > 0 else 0
+
+
+def serve(owner: PartitionOwner, serving: Serving) -> None:
+    """Hand out what the owner's queues have ready."""
+    outgoing: Outgoing = {}
+    for number in serving.take_dirty():
+        queue = owner.queues.get(number)
+        if queue is None:
+            continue
+        if queue.attended:
+            before_serving(owner, number, queue, owner.wall_ms())
+        for handout in serving.hand_out(queue, number, owner.room):
+            if not handout.grant.removal:
+                _hand_over(owner, serving, handout, outgoing)
+            elif handout.grant.soft:
+                _removed(serving, queue, handout)
+                _hand_over(owner, serving, handout, outgoing)
+            else:
+                _remove_first(owner, serving, queue, handout)
+        if queue.attended:
+            after_serving(owner, number, queue)
+        for front_end, request in serving.refused(queue, number):
+            owner.reception.answer(front_end, request, None)
+        if queue.blocked:
+            owner.await_mark(number)
+        if queue.unfinished:
+            owner.serve_again(number)
+    owner.send(outgoing)
+
+
+def regrant(
+    owner: PartitionOwner, serving: Serving, number: int, consumer: ConsumerKey, messages: Range
+) -> None:
+    """Give a consumer what it had before and gave back (0-9-1, basic.recover without requeue)."""
+    queue = owner.queues[number]
+    outgoing: Outgoing = {}
+    if owner.active:
+        for handout in serving.hand_out_again(queue, number, consumer, messages, owner.room):
+            _hand_over(owner, serving, handout, outgoing)
+    owner.send(outgoing)
+
+
+def _remove_first(owner: PartitionOwner, serving: Serving, queue: QueueOwner, handout: Handout) -> None:
+    """The removal must be committed before an at-most-once delivery leaves (design rule 4)."""
+
+    def committed() -> None:
+        _removed(serving, queue, handout)
+        outgoing: Outgoing = {}
+        _hand_over(owner, serving, handout, outgoing)
+        owner.send(outgoing)
+
+    owner.proposal.committed.append(committed)
+    owner.operation(encode_settle(handout.queue, [(handout.grant.first, handout.grant.last)]))
+
+
+def _removed(serving: Serving, queue: QueueOwner, handout: Handout) -> None:
+    """The removal is committed, or was of messages that no log knows."""
+    queue.settle(OWNER, handout.grant.first, handout.grant.last)
+    if queue.groups is not None:
+        # Others may have the group now.
+        serving.mark(handout.queue)
+
+
+def _hand_over(owner: PartitionOwner, serving: Serving, handout: Handout, outgoing: Outgoing) -> None:
+    grant = handout.grant
+    if grant.consumer >= FIRST_CONSUMER:
+        outgoing.setdefault(grant.front_end, []).extend(handout.deliveries)
+        return
+    queue = owner.queues.get(handout.queue)
+    left = 0 if queue is None else len(queue.ready)
+    ones = (
+        Delivery(grant.consumer, one.queue, one.first + i, one.redelivered, one.run.slice(i, 1))
+        for one in handout.deliveries
+        for i in range(one.run.count)
+    )
+    for request, one in zip(serving.served(handout.queue, grant), ones, strict=False):
+        owner.reception.answer(grant.front_end, request, left, one)

@@ -1,0 +1,45 @@
+"""The log of a transient partition: entries in memory, committed as soon as they are appended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class TransientLog:
+    """Holds the bytes of entries that still have live messages (see `cluster.owner.contents.EntrySource`)."""
+
+    COLLECT_EVERY = 256
+    """Entries between two collections of dead ones."""
+
+    def __init__(self) -> None:
+        self.last_index = 0
+        self._entries: dict[int, bytes] = {}
+        self._until_collection = self.COLLECT_EVERY
+
+    def append(self, data: bytes) -> int:
+        self.last_index += 1
+        self._entries[self.last_index] = data
+        self._until_collection -= 1
+        return self.last_index
+
+    def data(self, index: int) -> bytes:
+        return self._entries[index]
+
+    @property
+    def collection_due(self) -> bool:
+        return self._until_collection <= 0
+
+    def collect(self, live: Iterable[tuple[int, int]], applied: int) -> None:
+        """Drop every entry up to index `applied` that is in none of the closed index ranges `live`."""
+        entries = self._entries
+        kept: dict[int, bytes] = {}
+        for low, high in (*live, (applied + 1, self.last_index)):
+            if high - low + 1 > len(entries):
+                kept.update((index, data) for index, data in entries.items() if low <= index <= high)
+            else:
+                kept.update((index, entries[index]) for index in range(low, high + 1) if index in entries)
+        self._entries = kept
+        self._until_collection = max(self.COLLECT_EVERY, len(kept) // 4)
+
+    def __len__(self) -> int:
+        return len(self._entries)

@@ -1,0 +1,1 @@
+"""What makes a node a process: sockets, timers, signals, directories."""

@@ -1,0 +1,35 @@
+"""What a node says of itself to AMQP clients (server-properties of connection.start)."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed_version
+from typing import Final
+
+from cluster.config.models import ServerProduct
+
+RABBITMQ: Final = "RabbitMQ"
+DIALECT_VERSION: Final = "3.13.7"
+"""The RabbitMQ whose reading of 0-9-1 is followed: the last one before basic.qos lost its global flag."""
+
+
+def version() -> str:
+    """This package's; "0" where it runs from a source tree that was never installed."""
+    try:
+        return installed_version("quorate")
+    except PackageNotFoundError:
+        return "0"
+
+
+def server_properties(product: ServerProduct, cluster: str, node: str) -> dict[str, str]:
+    """Name and version as configured; what this really is stands in the other fields."""
+    return {
+        "product": product,
+        "version": DIALECT_VERSION if product == RABBITMQ else version(),
+        "platform": f"quorate {version()}, Python {platform.python_version()}",
+        "cluster_name": cluster,
+        "node": node,
+        "copyright": "the authors of quorate",
+        "information": "Licensed under the Apache License 2.0",
+    }

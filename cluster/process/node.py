@@ -1,0 +1,389 @@
+"""One node as a process: event loop, journal thread, sockets, timers around `cluster.broker.Broker`."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import math
+import os
+import random
+import secrets
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final
+
+import uvloop
+
+from cluster.access.certificates import Certificates
+from cluster.access.control import Access
+from cluster.access.entrance import Entrance
+from cluster.access.founding import found_users, restore_users
+from cluster.access.hashing import HashingThreads
+from cluster.access.usage import TAG as USAGE_TAG
+from cluster.access.usage import Usage
+from cluster.broker import Broker, BrokerConfig
+from cluster.catalog.replica import Answer
+from cluster.config.client_limits import connection_limits, gate
+from cluster.config.models import NodeConfig
+from cluster.config.tables import ConfigError
+from cluster.front_end.broker_port import FrontEnd
+from cluster.front_end.local_queues import LocalQueues
+from cluster.management.api import management_of
+from cluster.management.node_report import NodeReport
+from cluster.process.awaiting import answered
+from cluster.process.data_directory import DataDirectory
+from cluster.process.departure import depart
+from cluster.process.identity import version
+from cluster.process.logs import EventLog, start_logging
+from cluster.process.shortages import TAG as SHORTAGE_TAG
+from cluster.process.shortages import Shortages
+from cluster.process.time_slice import ask_for_time_slice
+from cluster.process.watermarks import Watermarks
+from cluster.watch.http import HttpServer
+from cluster.watch.inquiry import TAG as INQUIRY_TAG
+from cluster.watch.inquiry import Inquiry
+from cluster.watch.metrics import NodeMetrics
+from cluster.watch.status import NodeStatus
+from node.frontend.listener import Listener
+from replication.journal import DirectoryFiles, Journal, JournalConfig, JournalWriter
+from replication.raft import Entry, RaftConfig
+from replication.transport import PeerTransport, TransportConfig
+
+TICK_S: Final = 0.02
+SETTLE_WAIT_S: Final = 0.005
+"""How long what is settled may wait for a publish to ride with; it comes again if the node dies meanwhile."""
+
+COLLECT_INTERVAL_S: Final = 0.25
+COLLECT_BYTES: Final = 1024 * 1024
+"""Stragglers copied forward in one go, so that collection never holds up a turn for long."""
+
+CERTIFICATES_INTERVAL_S: Final = 5.0
+"""How often the certificate's files are looked at: whoever renews them need not tell the node."""
+
+REBUILDING_NAME: Final = "rebuilding"
+"""A file that says that this node's disk is not whole yet: until then it gives no votes."""
+
+SWITCH_INTERVAL_S: Final = 0.0005
+"""How long the journal's thread may wait for the interpreter after its fdatasync returned."""
+
+GC_THRESHOLDS: Final = (100_000, 50, 100)
+"""The hot path makes no cycles: the collector need not look after every few hundred objects."""
+
+
+def run(config: NodeConfig, *, restores_users: bool = False) -> None:
+    """Run a node until SIGTERM or SIGINT. Raises ConfigError, JournalError, OSError.
+
+    `restores_users`: put the users of the configuration into the catalog, whatever is there.
+    """
+    start_logging(config.name, config.log_level)
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    if config.time_slice_us and not ask_for_time_slice(config.time_slice_us):
+        EventLog("node").warning("time_slice_refused", microseconds=config.time_slice_us)
+    with DataDirectory(config.data_dir):
+        uvloop.run(_serve(config, restores_users))
+
+
+async def _serve(config: NodeConfig, restores_users: bool) -> None:
+    process = NodeProcess(config, asyncio.get_running_loop(), restores_users)
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        process.loop.add_signal_handler(number, stopped.set)
+    process.on_fatal = stopped.set
+    process.loop.add_signal_handler(signal.SIGHUP, process.reload)
+    starting = asyncio.ensure_future(process.start())
+    stopping = asyncio.ensure_future(stopped.wait())
+    try:
+        # A node without a quorum does not get through its start, and must stop all the same.
+        await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            starting.result()
+            gc.collect()
+            gc.freeze()
+            gc.set_threshold(*GC_THRESHOLDS)
+            await stopping
+    finally:
+        starting.cancel()
+        stopping.cancel()
+        await process.stop()
+    if process.failure is not None:
+        raise process.failure
+
+
+class NodeProcess:
+    """The sockets, the journal's thread and the timers of one node."""
+
+    def __init__(
+        self, config: NodeConfig, loop: asyncio.AbstractEventLoop, restores_users: bool = False
+    ) -> None:
+        self.config = config
+        self._restores_users = restores_users
+        self.loop = loop
+        self.clock: Callable[[], float] = time.monotonic
+        self.log = EventLog("node")
+        self.failure: OSError | None = None
+        self.on_fatal: Callable[[], None] = _nothing
+        self.front_end_id = secrets.randbits(62) + 1
+        self._scheduled = False
+        self._next_collection = 0.0
+        self._next_look = 0.0
+        self._tick_due = math.inf
+        self._rebuilding = config.data_dir / REBUILDING_NAME
+        self._timer: asyncio.TimerHandle | None = None
+        self.journal = self._open_journal()
+        self.transport = self._make_transport()
+        self.broker = self._make_broker()
+        self.writer = JournalWriter(self.journal, loop.call_soon_threadsafe, self._durable, self._disk_failed)
+        self.local_queues = LocalQueues(self.broker, secrets.randbits)
+        self.hashing = HashingThreads(loop)
+        self.access = Access(
+            self.broker.catalog.state.access, self.submit, self.hashing, config.cluster.loopback_users
+        )
+        self.usage = Usage(self.access.state, self._send, lambda: self.broker.connected)
+        self.front_end = self._make_front_end()
+        self.listener = Listener(
+            self.front_end, connection_limits(config), gate(config), self.log, self.clock, self.wanted
+        )
+        self.certificates = None if config.tls is None else Certificates(config.tls)
+        self.shortages = Shortages(config.name, self._send, lambda: self.broker.connected, self._held_back)
+        self.watermarks = Watermarks(config.cluster.alarms, config.data_dir, self.broker.partitions.reclaim)
+        self.inquiry = Inquiry(config.name, self._send, lambda: self.broker.connected)
+        self.status = NodeStatus(self)
+        self.metrics = NodeMetrics(self)
+        self.report = NodeReport(self)
+        management = management_of(self, version())
+        self.http = HttpServer(self.status, self.metrics, config.listen.http, management.attach)
+
+    # -- parts ----------------------------------------------------------------------------------
+
+    def _make_front_end(self) -> FrontEnd:
+        settings = self.config.cluster
+        entrance = Entrance(self.broker.catalog.state, self.access, self.usage, settings.limits.connections)
+        return FrontEnd(self.broker, self.local_queues, self.access, entrance, settings.default_queue_type)
+
+    def _open_journal(self) -> Journal:
+        settings = self.config.cluster.journal
+        files = DirectoryFiles(self.config.data_dir / "journal")
+        config = JournalConfig(segment_bytes=settings.segment_bytes, cache_bytes=settings.cache_bytes)
+        journal = Journal.open(files, config, self._rewrite)
+        self.log.info(
+            "journal_opened",
+            bytes=journal.counters.bytes_recovered,
+            seconds=round(journal.counters.recovery_seconds, 3),
+        )
+        return journal
+
+    def _make_transport(self) -> PeerTransport:
+        config = self.config
+        settings = TransportConfig(
+            config.name, config.cluster.name, str(config.listen.peers), keys=config.curve_keys()
+        )
+        return PeerTransport(
+            settings,
+            self.front_end_id,
+            on_message=self._receive,
+            on_up=lambda peer: self.broker.peer_up(peer, self.clock()),
+            on_down=lambda peer: self.broker.peer_down(peer, self.clock()),
+            on_gap=lambda peer: self.broker.peer_gap(peer, self.clock()),
+        )
+
+    def _make_broker(self) -> Broker:
+        replication = self.config.cluster.replication
+        raft = RaftConfig(
+            node=self.config.name,
+            election_timeout_s=replication.election_timeout_ms / 1000,
+            heartbeat_interval_s=replication.heartbeat_interval_ms / 1000,
+            max_append_bytes=replication.max_append_bytes,
+            max_inflight_bytes=replication.max_inflight_bytes,
+        )
+        members = tuple(sorted(self.config.cluster.nodes))
+        snapshot_bytes = self.config.cluster.journal.snapshot_bytes
+        config = BrokerConfig(
+            self.config.name,
+            self.front_end_id,
+            members,
+            raft,
+            snapshot_bytes,
+            empty=self.journal.fresh,
+            rebuilding=self._rebuilding.exists(),
+        )
+        broker = Broker(config, self.journal, self.transport.send, random.random, wall_ms, self.clock())
+        broker.on_wanted = self.wanted
+        broker.on_decided = self._flush
+        broker.link_turns.on_waiting = self._settle_soon
+        broker.backlog = self.transport.backlog
+        broker.on_rebuilding = self._begin_rebuilding
+        return broker
+
+    def _rewrite(self, partition: int, entry: Entry) -> bytes | None:
+        return self.broker.rewrite(partition, entry)
+
+    def _send(self, peer: str, parts: Sequence[bytes]) -> None:
+        """Send what no turn of the broker sends."""
+        self.transport.send(peer, parts)
+        self.wanted()
+
+    def _receive(self, peer: str, parts: list[bytes]) -> None:
+        if parts[0] == INQUIRY_TAG:
+            self.inquiry.receive(peer, parts)
+        elif parts[0] == USAGE_TAG:
+            self.usage.receive(peer, parts)
+        elif parts[0] == SHORTAGE_TAG:
+            self.shortages.receive(peer, parts)
+        else:
+            self.broker.receive(peer, parts, self.clock())
+
+    # -- life -----------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Join the cluster and listen; returns once clients may connect."""
+        self.transport.start(self.loop)
+        for name, member in self.config.cluster.nodes.items():
+            if name != self.config.name:
+                key = None if member.public_key is None else member.public_key.encode()
+                self.transport.add_peer(name, str(member.peers), key)
+        await self.http.start()
+        self.broker.start(self.writer)
+        self._tick()
+        await self._join()
+        address = self.config.listen.amqp
+        await self.listener.start(address.host, address.port)
+        ports = {"amqp": str(address), "http": str(self.config.listen.http)}
+        if self.certificates is not None:
+            encrypted = self.config.listen.amqps
+            await self.listener.start_tls(encrypted.host, encrypted.port, self.certificates)
+            ports["amqps"] = str(encrypted)
+        self.log.info("listening", **ports, pid=os.getpid())
+        self.status.listening = True
+
+    async def _join(self) -> None:
+        """Tell the catalog of this incarnation, and wait until every node knows."""
+        await self._submitted("start_node", {"name": self.config.name, "front_end": self.front_end_id})
+        users, access = self.config.cluster, self.broker.catalog.state.access
+        await found_users(users, access, self._submitted, self.log)
+        if self._restores_users:
+            await restore_users(users, self._submitted, self.log)
+
+    def submit(self, name: str, arguments: dict[str, Any], answer: Answer) -> None:
+        """Have a command of the catalog carried out, from outside a turn."""
+        self.broker.catalog.submit(name, arguments, answer, self.clock())
+        self.wanted()
+
+    async def _submitted(self, name: str, arguments: dict[str, Any]) -> None:
+        await answered(partial(self.submit, name, arguments))
+
+    async def stop(self) -> None:
+        """Hand over, tell clients, give up sockets, let the journal finish what it writes."""
+        started, self.status.listening = self.status.listening, False
+        if started and self.failure is None:
+            await depart(self)
+        self.listener.stop()
+        self.broker.link_turns.flush_waiting()
+        self.broker.turn(self.clock())
+        await self.http.stop()
+        if self._timer is not None:
+            self._timer.cancel()
+        self.transport.flush()
+        self.transport.close()
+        self.writer.close()
+        self.journal.close()
+        self.hashing.close()
+        self.log.info("stopped")
+
+    # -- the turn -------------------------------------------------------------------------------
+
+    def wanted(self) -> None:
+        """Have a turn after what the event loop has at hand."""
+        if not self._scheduled:
+            self._scheduled = True
+            self.loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._scheduled = False
+        if self.broker.turn(self.clock()):
+            self.wanted()
+        self._flush()
+
+    def _settle_soon(self) -> None:
+        self.loop.call_later(SETTLE_WAIT_S, self._settle)
+
+    def _settle(self) -> None:
+        self.broker.link_turns.flush_waiting()
+        self.wanted()
+
+    def _flush(self) -> None:
+        # Appends first: followers should be writing while confirms and deliveries go out.
+        self.transport.flush()
+        self.listener.flush()
+
+    def _tick(self) -> None:
+        now = self.clock()
+        self.metrics.loop_delay.add(max(0.0, now - self._tick_due))
+        self.broker.tick(now)
+        self.front_end.tick()
+        self.listener.tick()
+        self.report.sampler.tick(now)
+        if now >= self._next_collection:
+            self._next_collection = now + COLLECT_INTERVAL_S
+            self.journal.collect(COLLECT_BYTES)
+            self._end_rebuilding()
+            self.shortages.noticed(self.watermarks.crossed(), now)
+        if self.certificates is not None and now >= self._next_look:
+            self._next_look = now + CERTIFICATES_INTERVAL_S
+            if self.certificates.changed:
+                self.reload()
+        self._tick_due = self.clock() + TICK_S
+        self._timer = self.loop.call_later(TICK_S, self._tick)
+
+    def _held_back(self, reason: str | None) -> None:
+        """Hold publishers back, or let them go on."""
+        self.log.warning("resource_alarm", reason=reason, nodes=self.shortages.plain())
+        self.listener.alarm(reason)
+
+    def reload(self) -> None:
+        """Read the certificate's files again; connections that are there keep theirs."""
+        if self.certificates is None:
+            return
+        try:
+            self.certificates.reload()
+        except ConfigError as error:
+            self.log.error("certificates_unusable", reason=str(error))
+        else:
+            self.log.info("certificates_loaded")
+
+    def _begin_rebuilding(self) -> None:
+        """Before anything is written: a restart must not take the new journal for the lost one."""
+        self.log.warning("rebuilding", reason="this node's disk is empty, but the cluster is not new")
+        self._rebuilding.touch()
+        directory = os.open(self._rebuilding.parent, os.O_RDONLY)
+        os.fsync(directory)
+        os.close(directory)
+
+    def _end_rebuilding(self) -> None:
+        """Once everything lost is back this node votes again, also after a restart."""
+        host = self.broker.host
+        if host.rebuilding and self.status.listening and host.whole:
+            host.rebuilt()
+            self._rebuilding.unlink()
+            self.log.info("rebuilt")
+
+    def _durable(self, results: list[tuple[int, int, int]]) -> None:
+        self.broker.durable(results, self.clock())
+
+    def _disk_failed(self, error: OSError) -> None:
+        """After a failed write or fsync nothing that this node says about its log can be trusted."""
+        self.log.error("journal_failed", error)
+        self.failure = error
+        self.broker.host.disk_failed(error)
+        self.on_fatal()
+
+
+def wall_ms() -> int:
+    """The time of day."""
+    return time.time_ns() // 1_000_000
+
+
+def _nothing() -> None:
+    """Nobody waits for a failure yet."""

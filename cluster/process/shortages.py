@@ -1,0 +1,74 @@
+"""Which nodes are short of memory or disk (F6). Pure.
+
+A message that is published on one node may be stored on any other, so that publishers are held back
+everywhere while any node is short. Nodes tell each other, at once when something changes and again
+every second, since a message may be lost. One that cannot be reached holds nobody up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from cluster.catalog.packing import pack, unpack
+
+TAG: Final = b"W"
+TELL_INTERVAL_S: Final = 1.0
+
+MEMORY: Final = "memory"
+DISK: Final = "disk"
+
+Send = Callable[[str, Sequence[bytes]], object]
+
+
+class Shortages:
+    """What this node and the others are short of; `changed(reason)` is told of every other outcome."""
+
+    def __init__(
+        self,
+        node: str,
+        send: Send,
+        reachable: Callable[[], Iterable[str]],
+        changed: Callable[[str | None], None],
+    ) -> None:
+        self.by_node: dict[str, frozenset[str]] = {}
+        self.reason: str | None = None
+        """Why publishers are held back, None while they are not."""
+        self._node = node
+        self._send = send
+        self._reachable = reachable
+        self._changed = changed
+        self._tell_at = 0.0
+
+    @property
+    def own(self) -> frozenset[str]:
+        return self.by_node.get(self._node, frozenset())
+
+    def plain(self) -> dict[str, list[str]]:
+        """What each node that is short of something is short of."""
+        return {node: sorted(resources) for node, resources in sorted(self.by_node.items())}
+
+    def noticed(self, resources: frozenset[str], now: float) -> None:
+        """What this node is short of now. To be called every second or more often."""
+        reachable = set(self._reachable())
+        for peer in self.by_node.keys() - reachable - {self._node}:
+            self._note(peer, frozenset())
+        if resources != self.own or now >= self._tell_at:
+            self._tell_at = now + TELL_INTERVAL_S
+            self._note(self._node, resources)
+            for peer in sorted(reachable):
+                self._send(peer, [TAG, pack(sorted(resources))])
+
+    def receive(self, peer: str, parts: Sequence[bytes]) -> None:
+        """Another node says what it is short of."""
+        self._note(peer, frozenset(unpack(parts[1])))
+
+    def _note(self, node: str, resources: frozenset[str]) -> None:
+        self.by_node[node] = resources
+        if not resources:
+            del self.by_node[node]
+        short = frozenset().union(*self.by_node.values())
+        reason = f"low on {' & '.join(one for one in (MEMORY, DISK) if one in short)}" if short else None
+        if reason != self.reason:
+            self.reason = reason
+            self._changed(reason)

@@ -1,0 +1,42 @@
+"""Measures whether this node is short of memory or disk."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from pathlib import Path
+
+from cluster.config.tables import ResourceAlarms
+from cluster.management import machine
+from cluster.process.shortages import DISK, MEMORY
+
+
+class Watermarks:
+    """The limits of the configuration in octets, for this machine and the data directory."""
+
+    def __init__(self, settings: ResourceAlarms, directory: Path, reclaim: Callable[[], None]) -> None:
+        """`reclaim` frees what is not needed any more and would be freed later."""
+        share = int(settings.memory_high_watermark * machine.memory_total())
+        self.memory = settings.memory_high_watermark_bytes or share
+        self.disk_free = settings.disk_free_limit_bytes
+        self._directory = directory
+        self._reclaim = reclaim
+
+    def crossed(self) -> frozenset[str]:
+        """What this node is short of now."""
+        short = set()
+        if machine.memory_used() > self.memory:
+            self._reclaim()
+            # What Python has given back, the C library may still keep.
+            _trim()
+            if machine.memory_used() > self.memory:
+                short.add(MEMORY)
+        if machine.disk_free(self._directory) < self.disk_free:
+            short.add(DISK)
+        return frozenset(short)
+
+
+def _trim() -> None:
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)

@@ -1,0 +1,189 @@
+"""A node's HTTP port: health, metrics and status.
+
+Everything is read when it is asked for: the hot path only counts in plain integers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, Protocol
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.exposition import choose_encoder
+
+from cluster.config.addresses import Address
+from replication.transport import ListenError
+
+LINGERING_S = 2.0
+"""How long the rest of a request that was refused is read, so that its client sees the answer."""
+
+STATUS_TIMEOUT_S = 5.0
+"""How long `/api/status` waits for the other nodes' part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric with its samples, each a set of labels and a value.
+
+    Names follow https://prometheus.io/docs/practices/naming/: base units, and `_total` at the end of
+    a counter's.
+    """
+
+    name: str
+    kind: Literal["counter", "gauge", "histogram"]
+    help: str
+    samples: Sequence[tuple[Mapping[str, str], float]]
+    """Of a histogram: the counts up to each bound `le`, the last of them for all."""
+    total: float = 0.0
+    """Of a histogram: the sum of all that was counted."""
+
+
+class NodeView(Protocol):
+    """What the HTTP server shows of a node."""
+
+    def status(self) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]:
+        """Cluster as this node sees it, as JSON values.
+
+        `nodes`: name, pid, amqp, http, ready. `partitions`: id, owner, term, replicas, lag.
+        `queues`: vhost, name, owner, partition, ready, leased, scheduled, duplicates.
+        """
+
+    def readiness(self) -> list[str]:
+        """Why clients should not be sent here now; empty when the node is ready."""
+
+
+class MetricsView(Protocol):
+    """What the HTTP server shows of a node to Prometheus."""
+
+    def metrics(self) -> Iterable[Metric]:
+        """The current value of every metric of the node."""
+
+    def queue_metrics(self) -> Iterable[Metric]:
+        """The same of each of its queues, of which there may be very many."""
+
+
+def _blames_the_node(record: logging.LogRecord) -> bool:
+    """What a client sends that is no HTTP, or stops sending, is no error of this node's."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, HttpProcessingError | ConnectionError)
+
+
+Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
+
+
+class _ViewCollector:
+    def __init__(self, read: Callable[[], Iterable[Metric]]) -> None:
+        self._read = read
+
+    def collect(self) -> Iterator[Family]:
+        for metric in self._read():
+            if metric.kind == "histogram":
+                buckets = [(labels["le"], value) for labels, value in metric.samples]
+                yield HistogramMetricFamily(metric.name, metric.help, buckets=buckets, sum_value=metric.total)
+                continue
+            labels = list(metric.samples[0][0]) if metric.samples else []
+            kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+            family = kind(metric.name, metric.help, labels=labels)
+            for values, value in metric.samples:
+                family.add_metric([values[label] for label in labels], value)
+            yield family
+
+    def describe(self) -> list[Family]:
+        """Nothing: without this the registry would collect once before the node runs."""
+        return []
+
+
+class HttpServer:
+    """Serves `/health/live`, `/health/ready`, `/metrics`, `/metrics/queues` and `/api/status` of one node.
+
+    `extend` may add more to what is served.
+    """
+
+    def __init__(
+        self,
+        view: NodeView,
+        metrics: MetricsView,
+        address: Address,
+        extend: Callable[[web.Application], None] | None = None,
+    ) -> None:
+        self._view = view
+        self._extend = extend
+        self._address = address
+        self._runner: web.AppRunner | None = None
+        self._registry = CollectorRegistry()
+        self._registry.register(_ViewCollector(metrics.metrics))
+        self._queue_registry = CollectorRegistry()
+        self._queue_registry.register(_ViewCollector(metrics.queue_metrics))
+        ProcessCollector(registry=self._registry)
+        PlatformCollector(registry=self._registry)
+        GCCollector(registry=self._registry)
+
+    async def start(self) -> None:
+        """Listen; raises `ListenError`."""
+        app = web.Application(client_max_size=4096)
+        app.add_routes(
+            [
+                web.get("/", self._index),
+                web.get("/health/live", self._live),
+                web.get("/health/ready", self._ready),
+                web.get("/metrics", partial(self._metrics, self._registry)),
+                web.get("/metrics/queues", partial(self._metrics, self._queue_registry)),
+                web.get("/api/status", self._status),
+            ]
+        )
+        if self._extend is not None:
+            self._extend(app)
+        logger = logging.getLogger("quorate.http")
+        logger.addFilter(_blames_the_node)
+        runner = web.AppRunner(
+            app, access_log=None, handle_signals=False, shutdown_timeout=1.0, lingering_time=LINGERING_S,
+            logger=logger,
+        )  # fmt: skip
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, self._address.host, self._address.port).start()
+        except OSError as error:
+            await runner.cleanup()
+            raise ListenError(
+                f"cannot listen for HTTP on {self._address}: {error.strerror or error}; "
+                "stop what uses the port or set node.listen.http to another address"
+            ) from error
+        self._runner = runner
+
+    async def stop(self) -> None:
+        """Stop listening and close connections, within about a second."""
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            await runner.cleanup()
+
+    async def _index(self, _request: web.Request) -> web.Response:
+        return web.Response(text="/health/live\n/health/ready\n/metrics\n/metrics/queues\n/api/status\n")
+
+    async def _live(self, _request: web.Request) -> web.Response:
+        return web.json_response({"live": True})
+
+    async def _ready(self, _request: web.Request) -> web.Response:
+        reasons = self._view.readiness()
+        return web.json_response({"ready": not reasons, "reasons": reasons}, status=503 if reasons else 200)
+
+    async def _metrics(self, registry: CollectorRegistry, request: web.Request) -> web.Response:
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        return web.Response(body=encode(registry), headers={"Content-Type": content_type})
+
+    async def _status(self, _request: web.Request) -> web.Response:
+        status = self._view.status()
+        if inspect.isawaitable(status):
+            try:
+                status = await asyncio.wait_for(status, STATUS_TIMEOUT_S)
+            except TimeoutError:
+                text = f"the other nodes did not answer within {STATUS_TIMEOUT_S:.0f} s"
+                return web.json_response({"error": text}, status=504)
+        return web.json_response(status)

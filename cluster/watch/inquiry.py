@@ -1,0 +1,74 @@
+"""What nodes ask of each other for those who look from outside: a name, an argument, one answer.
+
+A question is `[TAG, msgpack [ASK, number, [name, argument]]]`, its answer
+`[TAG, msgpack [TELL, number, value]]`. Nothing that the broker decides goes this way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from cluster.catalog.packing import pack, unpack
+
+TAG: Final = b"Q"
+ANSWER_TIMEOUT_S: Final = 1.0
+"""How long another node may take to answer; after that it counts as one that is not there."""
+
+ASK: Final = 1
+TELL: Final = 2
+
+Send = Callable[[str, Sequence[bytes]], object]
+Answerer = Callable[[Any], Any]
+
+
+class Inquiry:
+    """This node's questions to the others, and its answers to theirs."""
+
+    def __init__(self, node: str, send: Send, reachable: Callable[[], Iterable[str]]) -> None:
+        """`reachable` tells which other nodes there is a connection to."""
+        self._node = node
+        self._send = send
+        self._reachable = reachable
+        self._answerers: dict[str, Answerer] = {}
+        self._asked: dict[int, asyncio.Future[Any]] = {}
+        self._last_question = 0
+
+    def answer(self, name: str, answerer: Answerer) -> None:
+        """Answer questions of this name with what `answerer(argument)` returns: plain values."""
+        self._answerers[name] = answerer
+
+    async def ask(self, node: str, name: str, argument: Any = None) -> Any:
+        """One node's answer, this one's included; None when it does not come in time."""
+        if node == self._node:
+            return self._answerers[name](argument)
+        self._last_question += 1
+        question = self._last_question
+        answer = self._asked[question] = asyncio.get_running_loop().create_future()
+        self._send(node, [TAG, pack([ASK, question, [name, argument]])])
+        try:
+            return await asyncio.wait_for(answer, ANSWER_TIMEOUT_S)
+        except TimeoutError:
+            return None
+        finally:
+            del self._asked[question]
+
+    async def ask_all(self, name: str, argument: Any = None) -> dict[str, Any]:
+        """The answers of this node and of all others that gave one in time, by node."""
+        nodes = [self._node, *self._reachable()]
+        answers = await asyncio.gather(*(self.ask(node, name, argument) for node in nodes))
+        return {node: one for node, one in zip(nodes, answers, strict=True) if one is not None}
+
+    def receive(self, peer: str, parts: Sequence[bytes]) -> None:
+        """A question or an answer of another node."""
+        kind, question, value = unpack(parts[1])
+        if kind == ASK:
+            name, argument = value
+            answerer = self._answerers.get(name)
+            answer = None if answerer is None else answerer(argument)
+            self._send(peer, [TAG, pack([TELL, question, answer])])
+        else:
+            future = self._asked.get(question)
+            if future is not None and not future.done():
+                future.set_result(value)

@@ -1,0 +1,128 @@
+"""What a node shows of itself and of the cluster over HTTP: status and readiness.
+
+A node answers for its own partitions; `status` asks the others for theirs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from cluster.catalog.definitions import PartitionKind
+
+if TYPE_CHECKING:
+    from cluster.process.node import NodeProcess
+
+QUESTION: Final = "status"
+
+
+class NodeStatus:
+    """The first half of `cluster.watch.http.NodeView`."""
+
+    def __init__(self, process: NodeProcess) -> None:
+        self.listening = False
+        self._process = process
+        process.inquiry.answer(QUESTION, lambda _: self._own_part())
+
+    # -- status ---------------------------------------------------------------------------------
+
+    async def status(self) -> Mapping[str, Any]:
+        process = self._process
+        told = await process.inquiry.ask_all(QUESTION)
+        nodes: list[dict[str, Any]] = []
+        partitions: dict[int, dict[str, Any]] = {}
+        queues: list[dict[str, Any]] = []
+        for name, member in process.config.cluster.nodes.items():
+            part = told.get(name)
+            if part is None:
+                node: dict[str, Any] = {"name": name, "pid": None, "ready": False}
+            else:
+                node = {"name": name, "pid": part["pid"], "ready": part["ready"]}
+                for partition in part["partitions"]:
+                    known = partitions.get(partition["id"])
+                    if known is None or known["term"] < partition["term"]:
+                        partitions[partition["id"]] = partition
+                queues += part["queues"]
+            nodes.append({**node, "amqp": str(member.amqp), "http": str(member.http)})
+        return {
+            "nodes": nodes,
+            "partitions": [partitions[id] for id in sorted(partitions)],
+            "queues": sorted(queues, key=lambda queue: (queue["vhost"], queue["name"])),
+        }
+
+    def _own_part(self) -> dict[str, Any]:
+        return {
+            "pid": os.getpid(),
+            "ready": not self.readiness(),
+            "partitions": self._own_partitions(),
+            "queues": self._own_queues(),
+        }
+
+    def _own_partitions(self) -> list[dict[str, Any]]:
+        broker = self._process.broker
+        shown = []
+        for group in broker.host.groups.values():
+            raft = group.raft
+            if broker.host.leads(group.partition, broker.now):
+                matches = [progress.match for progress in raft.progress.values()]
+                shown.append(
+                    {
+                        "id": group.partition,
+                        "owner": broker.node,
+                        "term": raft.term,
+                        "replicas": sorted(raft.membership.members),
+                        "lag": raft.last_index - min(matches, default=raft.last_index),
+                    }
+                )
+        return shown
+
+    def _own_queues(self) -> list[dict[str, Any]]:
+        broker = self._process.broker
+        shown = []
+        for queue in broker.catalog.state.queues.values():
+            owner = broker.owners.get(queue.partition)
+            if owner is not None and owner.active and queue.id in owner.queues:
+                counts = owner.queues[queue.id]
+                shown.append(
+                    {
+                        "vhost": queue.vhost,
+                        "name": queue.name,
+                        "owner": broker.node,
+                        "partition": queue.partition,
+                        "ready": len(counts.ready) + len(counts.held),
+                        "leased": counts.leased_count,
+                        "scheduled": counts.scheduled_count,
+                        "duplicates": counts.tally.duplicates,
+                        "consumers": counts.consumers.count,
+                    }
+                )
+        return shown
+
+    # -- health ---------------------------------------------------------------------------------
+
+    def readiness(self) -> list[str]:
+        process = self._process
+        reasons = []
+        if process.failure is not None:
+            reasons.append(f"the journal failed: {process.failure}")
+        if not self.listening:
+            reasons.append("not listening for clients yet")
+        if process.broker.host.rebuilding:
+            reasons.append("getting back what its lost disk had")
+        if not process.front_end.ready():
+            reasons.append("no word from the catalog's leader: is a majority of the nodes up?")
+        reasons.extend(
+            f"partition {link.partition} has no owner"
+            for link in process.broker.links.values()
+            if link.owner is None and self._is_replicated(link.partition)
+        )
+        return reasons
+
+    def _is_replicated(self, partition: int) -> bool:
+        definition = self._process.broker.catalog.state.partitions.get(partition)
+        return (
+            definition is not None
+            and definition.kind is PartitionKind.REPLICATED
+            and len(definition.replicas) > 1
+        )
