@@ -49,23 +49,34 @@ def die(owner: PartitionOwner, number: int, first: int, last: int, reason: Reaso
 
 def discard(owner: PartitionOwner, front_end: int, operation: Discard) -> bytes | None:
     """A front end rejects messages without requeue. Returns what the log must hear of, None for nothing."""
-    queue = owner.queues.get(operation.queue)
-    dying = may_die(owner, operation.queue)
-    durable, soft = list(operation.ranges), list[tuple[int, Run]]()
+    return give_up_leased(owner, operation.queue, front_end, operation.ranges, Reason.REJECTED)
+
+
+def give_up_leased(
+    owner: PartitionOwner, number: int, front_end: int, ranges: Sequence[Range], reason: Reason
+) -> bytes | None:
+    """What a front end has been given leaves the queue for good.
+
+    Returns what the log must hear of, None for nothing.
+    """
+    queue = owner.queues.get(number)
+    dying = may_die(owner, number)
+    durable, soft = list(ranges), list[tuple[int, Run]]()
     if queue is not None:
         soft = _soft(queue, durable) if dying else soft
-        durable = [part for one in operation.ranges for part in queue.settle(front_end, *one).durable]
+        durable = [part for one in ranges for part in queue.settle(front_end, *one).durable]
         if queue.groups is not None:
             # Others may have the group now.
-            owner.mark(operation.queue)
-    owner.dead_letters.bury_soft(operation.queue, soft, Reason.REJECTED)
+            owner.mark(number)
+    owner.dead_letters.bury_soft(number, soft, reason)
     if not durable:
         return None
-    if not dying:
-        return encode_discard(operation.queue, durable)
-    owner.proposal.committed.append(partial(owner.dead_letters.died, operation.queue, durable))
-    spans = _deaths(durable, Reason.REJECTED, owner.wall_ms())
-    return encode_annotate(operation.queue, Aspect.DEATH, spans)
+    if dying:
+        owner.proposal.committed.append(partial(owner.dead_letters.died, number, durable))
+        return encode_annotate(number, Aspect.DEATH, _deaths(durable, reason, owner.wall_ms()))
+    if reason is Reason.REJECTED:
+        return encode_discard(number, durable)
+    return encode_remove(number, reason, durable)
 
 
 def _deaths(ranges: Sequence[Range], reason: Reason, now: int) -> list[tuple[int, int, int]]:

@@ -14,6 +14,7 @@ from cluster.links.transfers import FIRST_TRANSIT_ID
 from cluster.owner.backoff import let_rest
 from cluster.owner.decisions import Annotations, decide
 from cluster.owner.duplicates import duplicates
+from cluster.owner.failures import give_up_exhausted
 from cluster.owner.giving_up import die, discard, may_die
 from cluster.owner.refusing import await_arrival, cut, may_leave_out, refusals
 from node.engine.limits import dead_letters
@@ -214,6 +215,10 @@ def _is_rewritten(owner: PartitionOwner, operation: Operation, data: bytes) -> b
     if isinstance(operation, Settle | Return | Discard):
         queue = owner.queues.get(operation.queue)
         soft = owner.durable and queue is not None and bool(queue.soft)
+        if type(operation) is Return:
+            return soft or (
+                operation.failed and owner.settings_of(operation.queue).delivery_limit is not None
+            )
         return soft or (type(operation) is Discard and may_die(owner, operation.queue))
     return False
 
@@ -241,18 +246,23 @@ def _take_settle(owner: PartitionOwner, front_end: int, operation: Settle) -> by
 
 def _take_return(owner: PartitionOwner, front_end: int, operation: Return) -> bytes | None:
     """Durable messages are ready again once the return is applied; soft ones at once."""
+    spent, ranges = b"", operation.ranges
     if operation.failed:
-        let_rest(owner, operation.queue, front_end, operation.ranges)
+        spent, ranges = give_up_exhausted(owner, operation.queue, front_end, ranges)
+        let_rest(owner, operation.queue, front_end, ranges)
     queue = owner.queues.get(operation.queue)
-    durable = list(operation.ranges)
+    durable = list(ranges)
     if queue is not None:
         durable = []
-        for first, last in operation.ranges:
+        for first, last in ranges:
             durable += queue.state.alive.intersection(first, last)
             for part in queue.soft.numbers.intersection(first, last):
+                if operation.failed:
+                    queue.soft.count_failure(*part)
                 queue.release(front_end, *part)
                 owner.mark(operation.queue)
-    return encode_return(operation.queue, durable, operation.failed) if durable else None
+    returned = encode_return(operation.queue, durable, operation.failed) if durable else b""
+    return spent + returned or None
 
 
 _TAKERS: dict[type, Callable[[PartitionOwner, int, Any], bytes | None]] = {

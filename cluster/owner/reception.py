@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cluster.links.ports import ACCESS_REFUSED, NOT_FOUND, ConsumerTerms, Delivery, Holders, Ranges
 from cluster.owner.backoff import let_rest
 from cluster.owner.context import OwnerContext
+from cluster.owner.failures import give_up_exhausted
 from cluster.owner.intake import take_batch
 from cluster.owner.proposal import HOLD_S, NO_EPOCH, FrontEndState
 from cluster.owner.serving import Serving, regrant
@@ -116,15 +117,31 @@ class Reception:
         self._serving.forget_gets(front_end)
         for queue, owner in self._owner.queues.items():
             consumers = owner.consumers.count
-            if front_end in owner.leases:
-                let_rest(self._owner, queue, front_end, list(owner.leases[front_end].ranges()))
-            unsure = list(owner.held.ranges()) if front_end in owner.awaited else []
-            self._owner.proposal.add_return(queue, owner.state, owner.lost_front_end(front_end), failed=True)
-            self._owner.proposal.add_return(queue, owner.state, unsure, failed=False)
-            self._serving.mark(queue)
+            owner.consumers.detach_all(front_end)
+            self._return_leased(queue, owner, front_end)
             if consumers and not owner.consumers.count:
                 self._owner.used(queue)
                 self._context.queue_unused(queue)
+        self._owner.after_proposed(partial(self._leases_lost, front_end))
+        self._context.owner_dirty(self._owner)
+
+    def _return_leased(self, queue: int, owner: QueueOwner, front_end: int) -> None:
+        """Let later owners know of what a lost front end had, or may have had."""
+        leased = list(owner.leases[front_end].ranges()) if front_end in owner.leases else []
+        if leased:
+            spent, leased = give_up_exhausted(self._owner, queue, front_end, leased)
+            if spent:
+                self._owner.operation(spent)
+            let_rest(self._owner, queue, front_end, leased)
+        unsure = list(owner.held.ranges()) if front_end in owner.awaited else []
+        self._owner.proposal.add_return(queue, owner.state, leased, failed=True)
+        self._owner.proposal.add_return(queue, owner.state, unsure, failed=False)
+
+    def _leases_lost(self, front_end: int) -> None:
+        """The log knows which deliveries have failed: the messages are ready."""
+        for queue, owner in self._owner.queues.items():
+            owner.lost_front_end(front_end)
+            self._serving.mark(queue)
         self._context.owner_dirty(self._owner)
 
     def front_end_dead(self, front_end: int) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from cluster.links.ports import FIRST_CONSUMER, GET_LINK, GET_LINK_NO_ACK, Delivery
 from cluster.owner.contents import Contents
+from cluster.owner.failures import told_failures
 from cluster.owner.upkeep import after_serving, before_serving
 from node.engine.consumers import ConsumerKey
 from node.engine.dispatch import QueueOwner
@@ -135,9 +136,11 @@ class Serving:
                 redelivered=grant.redelivered,
             )
             source = owner.soft if grant.soft else self._contents
+            runs = source.runs(grant.first, grant.last)
+            if grant.redelivered and (owner.state.failures or owner.soft.failures):
+                runs = [each for one in runs for each in told_failures(owner, *one)]
             deliveries = [
-                Delivery(grant.consumer, queue, first, grant.redelivered, run)
-                for first, run in source.runs(grant.first, grant.last)
+                Delivery(grant.consumer, queue, first, grant.redelivered, run) for first, run in runs
             ]
             handouts.append(Handout(grant, queue, deliveries))
         return handouts

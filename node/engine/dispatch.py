@@ -212,20 +212,21 @@ class QueueOwner(Places):
 
     # -- front ends lost and owners changed -----------------------------------------------------
 
-    def lost_front_end(self, front_end: int) -> list[Range]:
+    def lost_front_end(self, front_end: int) -> None:
         """The front end is dead: its consumers are gone, its leases ready again, marked redelivered.
 
-        Returns what it had leased, for a RETURN that makes the next owner know, too.
+        A RETURN that counts a failed delivery of what it had leased must have been applied before.
         """
         self.consumers.detach_all(front_end)
         lease = self.leases.pop(front_end, None)
-        ranges = list(lease.ranges()) if lease is not None else []
         if lease is not None:
+            ranges = list(lease.ranges())
+            for part in ranges if self.soft else ():
+                self.soft.count_failure(*part)
             self.give_back(lease, ranges, redelivered=True)
         if front_end in self.awaited:
             self._lost = True
             self._answered(front_end)
-        return ranges
 
     def reattached(
         self, front_end: int, ranges: Iterable[Range], holders: Iterable[Span] = ()

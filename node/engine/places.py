@@ -200,7 +200,7 @@ class Places:
         """
         spans = []
         for start, end in self._leased(front_end, first, last):
-            for low, high, failures in self._failures(start, end):
+            for low, high, failures in self.failures(start, end):
                 span = low, high, now + backoff.delay_ms(failures + 1)
                 self._rests.set(*span)
                 spans.append(span)
@@ -211,14 +211,25 @@ class Places:
         lease = self.leases.get(front_end)
         return (lease.intersection(first, last) if lease else []) + self.held.intersection(first, last)
 
-    def _failures(self, first: int, last: int) -> list[Span]:
-        """How often delivery of messages has failed."""
-        if not self.soft.numbers.intersection(first, last):
-            return self.state.failure_spans(first, last)
-        spans = self.soft.failures.cover(first, last)
-        for low, high, failures in spans:
-            self.soft.failures.set(low, high, failures + 1)
-        return spans
+    # -- failed deliveries ----------------------------------------------------------------------
+
+    def failures(self, first: int, last: int) -> list[Span]:
+        """How often delivery of the messages has failed; of a range that is soft throughout, or nowhere."""
+        if self.soft.numbers.intersection(first, last):
+            return self.soft.failures.cover(first, last)
+        return self.state.failure_spans(first, last)
+
+    def exhausted(self, front_end: int, first: int, last: int) -> list[Range]:
+        """Of what the front end has of the range, having failed once more: what has failed too often."""
+        limit = self.settings.delivery_limit
+        if limit is None:
+            return []
+        return [
+            (low, high)
+            for start, end in self._leased(front_end, first, last)
+            for low, high, failures in self.failures(start, end)
+            if failures >= limit
+        ]
 
     # -- leases ---------------------------------------------------------------------------------
 

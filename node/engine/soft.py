@@ -47,6 +47,12 @@ class SoftMessages:
         for span in spans:
             held.set(*span)
 
+    def count_failure(self, first: int, last: int) -> None:
+        """Delivery of those of the range that are here has failed once more."""
+        for part in self.numbers.intersection(first, last):
+            for low, high, failures in self.failures.cover(*part):
+                self.failures.set(low, high, failures + 1)
+
     def remove(self, first: int, last: int) -> list[Range]:
         """The messages are done with; return those of the closed range that were there."""
         for held in (self.failures, *self.values.values()):

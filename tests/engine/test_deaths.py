@@ -63,7 +63,7 @@ VALUES = st.recursive(
     st.none()
     | st.booleans()
     | st.integers(-(2**63), 2**63 - 1)
-    | st.floats(allow_nan=False)
+    | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(max_size=9)
     | st.binary(max_size=9)
     | st.integers(0, LAST_TIMESTAMP).map(Timestamp)

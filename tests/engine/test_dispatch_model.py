@@ -287,7 +287,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
     @rule(front_end=FRONT_ENDS)
     def lose_front_end(self, front_end: int) -> None:
         given = self.at(front_end)
-        assert self.owner.lost_front_end(front_end) == ranges_of(given)
+        self.owner.lost_front_end(front_end)
         self.state.attached.discard(front_end)
         self.consumers = {key: each for key, each in self.consumers.items() if key[0] != front_end}
         for number in given:
@@ -317,7 +317,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
         self.check_places()
         for front_end in sorted(attached):
             if front_end in lost:
-                assert self.owner.lost_front_end(front_end) == []
+                self.owner.lost_front_end(front_end)
                 self.state.attached.discard(front_end)
             elif not forgets:
                 mine = [number for number in leased[front_end] if not self.messages[number].soft]

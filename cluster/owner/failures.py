@@ -1,0 +1,60 @@
+"""Deliveries that have failed: consumers are told how many, and queues have a limit (x-delivery-limit).
+
+A delivery fails when a message that a consumer was given comes back: it was rejected with requeue, or its
+channel, connection or node is gone. What comes back because no client ever had it counts nothing. As on
+RabbitMQ's quorum queues, a message is given up when more deliveries than the limit have failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+from cluster.links.ports import Ranges
+from cluster.owner.giving_up import give_up_leased
+from node.engine.dispatch import QueueOwner
+from node.engine.operations import Reason
+from node.engine.ranges import RangeSet
+from node.engine.rewriting import Headers, edit_properties, with_properties
+from node.runs import Run
+
+if TYPE_CHECKING:
+    from cluster.owner.partition import PartitionOwner
+
+DELIVERY_COUNT: Final = b"x-delivery-count"
+"""The header that tells a consumer how many deliveries of a message have failed; without it none has."""
+
+_COUNT: Final = Struct(">cq")
+
+
+def give_up_exhausted(
+    owner: PartitionOwner, number: int, front_end: int, ranges: Ranges
+) -> tuple[bytes, Ranges]:
+    """A front end gives back messages whose delivery failed: those for which it was one too many are given
+    up. Returns what the log must hear of them, and the others.
+    """
+    queue = owner.queues.get(number)
+    spent = [] if queue is None else [part for one in ranges for part in queue.exhausted(front_end, *one)]
+    if not spent:
+        return b"", ranges
+    left = RangeSet(ranges)
+    left.remove_all(spent)
+    told = give_up_leased(owner, number, front_end, spent, Reason.DELIVERY_LIMIT)
+    return told or b"", list(left.ranges())
+
+
+def told_failures(queue: QueueOwner, first: int, run: Run) -> Iterator[tuple[int, Run]]:
+    """Messages that are delivered again, numbered from `first` on: they say how often delivery failed."""
+    for start, end, failures in queue.failures(first, first + run.count - 1):
+        part = run.slice(start - first, end - start + 1)
+        yield start, with_delivery_count(part, failures) if failures else part
+
+
+def with_delivery_count(run: Run, failures: int) -> Run:
+    """The messages with the header that tells consumers of failed deliveries."""
+
+    def edit(headers: Headers) -> Headers:
+        return {**headers, DELIVERY_COUNT: _COUNT.pack(b"l", failures)}
+
+    return with_properties(run, lambda properties: edit_properties(properties, edit))
