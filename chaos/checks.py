@@ -41,7 +41,11 @@ class Violation:
 
 def check(events: Iterable[Event], allowances: Allowances | None = None) -> list[Violation]:
     """Every promise broken in a history that ends with drained queues. Raises BrokenHistoryError."""
-    ledger = Ledger.of(events)
+    return judge(Ledger.of(events), allowances)
+
+
+def judge(ledger: Ledger, allowances: Allowances | None = None) -> list[Violation]:
+    """The same of a history that is sorted already."""
     return [violation for rule in RULES for violation in rule(ledger, allowances or Allowances())]
 
 
@@ -187,6 +191,15 @@ def disturbed(ledger: Ledger, allowances: Allowances) -> Iterator[Violation]:
             yield Violation("disturbed", f"{message} was refused on {client.node}, which is well")
 
 
+def unrecovered(ledger: Ledger, _: Allowances) -> Iterator[Violation]:
+    """No node ends by itself, and each one that was hurt takes clients again when the cause is gone."""
+    for event in ledger.ended:
+        yield Violation("ended by itself", f"{event.node} at {event.time:.3f}, with {event.code}")
+    for fault in ledger.faults:
+        if fault.end == inf:
+            yield Violation("not recovered", f"{fault.node}, {fault.kind} at {fault.start:.3f}")
+
+
 def _hurt(ledger: Ledger, client: Client, allowances: Allowances) -> bool:
     """Whether the client's node was hurt in its time, or so shortly before that it shows."""
     return any(
@@ -203,4 +216,5 @@ RULES: Final[tuple[Callable[[Ledger, Allowances], Iterator[Violation]], ...]] = 
     disordered,
     redelivered,
     disturbed,
+    unrecovered,
 )

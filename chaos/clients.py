@@ -52,6 +52,8 @@ class Place:
     name: str
     host: str
     port: int
+    user: str = "guest"
+    password: str = "guest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +172,12 @@ class Client:
             return
         place = self.place
         parameters = pika.ConnectionParameters(
-            place.host, place.port, connection_attempts=1, socket_timeout=CONNECT_S, stack_timeout=CONNECT_S
+            place.host,
+            place.port,
+            credentials=pika.PlainCredentials(place.user, place.password),
+            connection_attempts=1,
+            socket_timeout=CONNECT_S,
+            stack_timeout=CONNECT_S,
         )
         connection = AsyncioConnection(
             parameters,

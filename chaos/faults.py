@@ -1,54 +1,298 @@
-"""Faults done to running nodes, written into the history before they happen."""
+"""Faults: what is done to which nodes, and how it is taken away again. A target knows the means.
+
+A fault is injected and healed once. `nodes` are those whose clients may notice; a fault that is not
+`excused` must go unnoticed by clients, and the checkers allow nothing for it.
+"""
 
 from __future__ import annotations
 
-import os
-import signal
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import permutations
+from typing import ClassVar, Protocol
 
-from chaos.history import Faulted, Recorder, Recovered
+Link = tuple[str, str]
+"""From the first node to the second; the other direction is another link."""
 
 
-class Target(Protocol):
-    """A process that runs a node."""
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """Of every packet between two nodes. Times in seconds, the others shares from 0 to 1.
+
+    A packet that is reordered waits for `reorder_s` while later ones pass.
+    """
+
+    delay_s: float = 0.0
+    jitter_s: float = 0.0
+    loss: float = 0.0
+    duplicate: float = 0.0
+    reorder: float = 0.0
+    reorder_s: float = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Fsync:
+    """What becomes of each fsync and fdatasync: it takes longer, or fails with this errno (0: none)."""
+
+    delay_s: float = 0.0
+    errno: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Skew:
+    """What a node's clocks show: the time of day is off by `offset_s`; all run faster by the share `rate`."""
+
+    offset_s: float = 0.0
+    rate: float = 0.0
+
+
+class Means(Protocol):
+    """What a target can do to its nodes."""
 
     @property
-    def name(self) -> str: ...
+    def nodes(self) -> tuple[str, ...]: ...
+
+    def kill(self, node: str) -> None:
+        """SIGKILL; returns when the process is gone."""
+
+    def terminate(self, node: str) -> None:
+        """SIGTERM; returns when the process has ended by itself."""
+
+    def start_again(self, node: str) -> None:
+        """Start the node on the data that it has, if it does not run."""
+
+    def pause(self, node: str) -> None:
+        """SIGSTOP: connections stay open and say nothing."""
+
+    def resume(self, node: str) -> None: ...
+
+    def cut(self, links: Iterable[Link]) -> None:
+        """These links carry nothing any more."""
+
+    def mend(self, links: Iterable[Link]) -> None: ...
+
+    def degrade(self, conditions: Conditions) -> None:
+        """All links between nodes are like this from now on."""
+
+    def sync(self, node: str, how: Fsync) -> None: ...
+
+    def fill(self, node: str) -> None:
+        """Leave no room on the node's disk."""
+
+    def free(self, node: str) -> None: ...
+
+    def skew(self, node: str, by: Skew) -> None: ...
+
+    def squeeze(self, node: str) -> None:
+        """The node may have little more memory than it has."""
+
+    def relax(self, node: str) -> None: ...
+
+
+class Fault(Protocol):
+    """See the module."""
+
+    kind: ClassVar[str]
+    excused: ClassVar[bool]
 
     @property
-    def pid(self) -> int: ...
+    def nodes(self) -> tuple[str, ...]: ...
+
+    def inject(self, target: Means) -> None: ...
+
+    def heal(self, target: Means) -> None: ...
 
 
-def kill(recorder: Recorder, kind: str, targets: Sequence[Target], queues: Iterable[str]) -> None:
-    """SIGKILL to all targets at once. `queues`: those that they own."""
-    _hurt(recorder, kind, targets, queues, signal.SIGKILL)
+@dataclass(frozen=True, slots=True)
+class Killed:
+    """Nodes end at once and are started again on what their disks have."""
+
+    kind: ClassVar[str] = "killed"
+    excused: ClassVar[bool] = True
+    nodes: tuple[str, ...]
+
+    def inject(self, target: Means) -> None:
+        for node in self.nodes:
+            target.kill(node)
+
+    def heal(self, target: Means) -> None:
+        for node in self.nodes:
+            target.start_again(node)
 
 
-def freeze(recorder: Recorder, kind: str, targets: Sequence[Target], queues: Iterable[str]) -> None:
-    """SIGSTOP to all targets: their connections stay open and say nothing."""
-    _hurt(recorder, kind, targets, queues, signal.SIGSTOP)
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """Nodes hang, as a machine that is suspended, and go on."""
+
+    kind: ClassVar[str] = "paused"
+    excused: ClassVar[bool] = True
+    nodes: tuple[str, ...]
+
+    def inject(self, target: Means) -> None:
+        for node in self.nodes:
+            target.pause(node)
+
+    def heal(self, target: Means) -> None:
+        for node in self.nodes:
+            target.resume(node)
 
 
-def thaw(targets: Sequence[Target]) -> None:
-    """SIGCONT to all targets."""
-    for target in targets:
-        os.kill(target.pid, signal.SIGCONT)
+@dataclass(frozen=True, slots=True)
+class Restarted:
+    """Nodes are stopped in order and started again."""
+
+    kind: ClassVar[str] = "stopped"
+    excused: ClassVar[bool] = True
+    nodes: tuple[str, ...]
+
+    def inject(self, target: Means) -> None:
+        for node in self.nodes:
+            target.terminate(node)
+
+    def heal(self, target: Means) -> None:
+        for node in self.nodes:
+            target.start_again(node)
 
 
-def recovered(recorder: Recorder, targets: Sequence[Target]) -> None:
-    """The targets take clients again."""
-    for target in targets:
-        recorder.record(Recovered(recorder.clock(), target.name))
+@dataclass(frozen=True, slots=True)
+class Partitioned:
+    """Some links between nodes carry nothing. Clients still reach every node."""
+
+    kind: ClassVar[str] = "partitioned"
+    excused: ClassVar[bool] = True
+    nodes: tuple[str, ...]
+    links: tuple[Link, ...]
+
+    def inject(self, target: Means) -> None:
+        target.cut(self.links)
+
+    def heal(self, target: Means) -> None:
+        target.mend(self.links)
 
 
-def _hurt(
-    recorder: Recorder, kind: str, targets: Sequence[Target], queues: Iterable[str], number: signal.Signals
-) -> None:
-    names = tuple(sorted(queues))
-    now = recorder.clock()
-    for place, target in enumerate(targets):
-        # The pause of a queue is counted once, however many nodes were hurt together.
-        recorder.record(Faulted(now, target.name, kind, () if place else names))
-    for target in targets:
-        os.kill(target.pid, number)
+@dataclass(frozen=True, slots=True)
+class Degraded:
+    """Packets between all nodes are late, lost, doubled or out of order."""
+
+    kind: ClassVar[str] = "network degraded"
+    excused: ClassVar[bool] = True
+    nodes: tuple[str, ...]
+    conditions: Conditions
+
+    def inject(self, target: Means) -> None:
+        target.degrade(self.conditions)
+
+    def heal(self, target: Means) -> None:
+        target.degrade(Conditions())
+
+
+@dataclass(frozen=True, slots=True)
+class SlowDisk:
+    """Each fsync takes longer. Nobody's connection may break for it."""
+
+    kind: ClassVar[str] = "fsync slow"
+    excused: ClassVar[bool] = False
+    nodes: tuple[str, ...]
+    delay_s: float
+
+    def inject(self, target: Means) -> None:
+        for node in self.nodes:
+            target.sync(node, Fsync(delay_s=self.delay_s))
+
+    def heal(self, target: Means) -> None:
+        for node in self.nodes:
+            target.sync(node, Fsync())
+
+
+@dataclass(frozen=True, slots=True)
+class BadDisk:
+    """Each fsync fails. A node that ends for it is started again once its disk is well."""
+
+    kind: ClassVar[str] = "fsync fails"
+    excused: ClassVar[bool] = True
+    nodes: tuple[str, ...]
+    errno: int
+
+    def inject(self, target: Means) -> None:
+        for node in self.nodes:
+            target.sync(node, Fsync(errno=self.errno))
+
+    def heal(self, target: Means) -> None:
+        for node in self.nodes:
+            target.sync(node, Fsync())
+            target.start_again(node)
+
+
+@dataclass(frozen=True, slots=True)
+class FullDisk:
+    """No room is left. A node that ends for it is started again once there is."""
+
+    kind: ClassVar[str] = "disk full"
+    excused: ClassVar[bool] = True
+    nodes: tuple[str, ...]
+
+    def inject(self, target: Means) -> None:
+        for node in self.nodes:
+            target.fill(node)
+
+    def heal(self, target: Means) -> None:
+        for node in self.nodes:
+            target.free(node)
+            target.start_again(node)
+
+
+@dataclass(frozen=True, slots=True)
+class WrongClock:
+    """Clocks jump or run at another pace. Nobody may notice."""
+
+    kind: ClassVar[str] = "clock wrong"
+    excused: ClassVar[bool] = False
+    nodes: tuple[str, ...]
+    skew: Skew
+
+    def inject(self, target: Means) -> None:
+        for node in self.nodes:
+            target.skew(node, self.skew)
+
+    def heal(self, target: Means) -> None:
+        for node in self.nodes:
+            target.skew(node, Skew())
+
+
+@dataclass(frozen=True, slots=True)
+class LittleMemory:
+    """Nodes get hardly any more memory. One that the system kills for it is started again."""
+
+    kind: ClassVar[str] = "memory short"
+    excused: ClassVar[bool] = True
+    nodes: tuple[str, ...]
+
+    def inject(self, target: Means) -> None:
+        for node in self.nodes:
+            target.squeeze(node)
+
+    def heal(self, target: Means) -> None:
+        for node in self.nodes:
+            target.relax(node)
+            target.start_again(node)
+
+
+def between(some: Iterable[str], others: Iterable[str]) -> tuple[Link, ...]:
+    """Both directions of every link between the two groups."""
+    others = tuple(others)
+    return tuple(link for one in some for other in others for link in ((one, other), (other, one)))
+
+
+def not_in_ring(nodes: tuple[str, ...]) -> tuple[Link, ...]:
+    """The links that a ring of the nodes, in their order, does not have.
+
+    Of three nodes, where a ring would have all, those between the first and the last.
+    """
+    if len(nodes) <= 3:
+        return between(nodes[:1], nodes[-1:])
+    near = {1, len(nodes) - 1}
+    return tuple(
+        (one, other)
+        for one, other in permutations(nodes, 2)
+        if abs(nodes.index(one) - nodes.index(other)) not in near
+    )

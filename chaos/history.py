@@ -10,8 +10,28 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Final
+
+
+@dataclass(frozen=True, slots=True)
+class RunBegan:
+    """What a history is of: the first event of a run. `seconds` of load, `rate` in messages a second."""
+
+    time: float
+    scenario: str
+    broker: str
+    target: str
+    seed: int
+    seconds: float
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class LoadEnded:
+    """Publishers are told to stop: from here on queues are drained."""
+
+    time: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +130,33 @@ class Returned:
 
 @dataclass(frozen=True, slots=True)
 class Faulted:
-    """A node is about to be hurt. `kind` groups faults in reports; `queues` are those it owns."""
+    """A node is about to be hurt. `kind` groups faults in reports; `queues` are those it owns.
+
+    `excused`: the node's clients may notice, as connections that break and messages that come again.
+    """
 
     time: float
     node: str
     kind: str
     queues: tuple[str, ...]
+    excused: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Healed:
+    """What hurt the nodes is taken away; they may take a while to recover."""
+
+    time: float
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A node's process ended and nobody had told it to. `code`: its exit code, negative for a signal."""
+
+    time: float
+    node: str
+    code: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,15 +168,15 @@ class Recovered:
 
 
 Event = (
-    QueueDeclared | PublisherOpened | ConsumerOpened | Closed | Published | Confirmed | Refused
-    | Delivered | Settled | Returned | Faulted | Recovered
+    RunBegan | QueueDeclared | PublisherOpened | ConsumerOpened | Closed | Published | Confirmed | Refused
+    | Delivered | Settled | Returned | Faulted | Healed | Ended | Recovered | LoadEnded
 )  # fmt: skip
 
 _KINDS: Final[dict[str, type[Any]]] = {
     kind.__name__: kind
     for kind in (
-        QueueDeclared, PublisherOpened, ConsumerOpened, Closed, Published, Confirmed, Refused,
-        Delivered, Settled, Returned, Faulted, Recovered,
+        RunBegan, QueueDeclared, PublisherOpened, ConsumerOpened, Closed, Published, Confirmed, Refused,
+        Delivered, Settled, Returned, Faulted, Healed, Ended, Recovered, LoadEnded,
     )
 }  # fmt: skip
 
@@ -154,7 +195,8 @@ class Recorder:
 def to_lines(events: Iterable[Event]) -> Iterator[str]:
     """One JSON object a line."""
     for event in events:
-        yield json.dumps({"event": type(event).__name__, **asdict(event)}) + "\n"
+        fields = {name: getattr(event, name) for name in event.__slots__}
+        yield json.dumps({"event": type(event).__name__, **fields}) + "\n"
 
 
 def from_lines(lines: Iterable[str]) -> list[Event]:

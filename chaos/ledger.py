@@ -13,14 +13,18 @@ from chaos.history import (
     Confirmed,
     ConsumerOpened,
     Delivered,
+    Ended,
     Event,
     Faulted,
+    Healed,
+    LoadEnded,
     Published,
     PublisherOpened,
     QueueDeclared,
     Recovered,
     Refused,
     Returned,
+    RunBegan,
     Settled,
 )
 
@@ -67,6 +71,9 @@ class Fault:
     queues: tuple[str, ...]
     start: float
     end: float = inf
+    excused: bool = True
+    healed: float = inf
+    """When its cause was taken away."""
 
 
 class BrokenHistoryError(ValueError):
@@ -90,6 +97,11 @@ class Ledger:
     """Deliveries of what was never published to that queue."""
 
     faults: list[Fault] = field(default_factory=list)
+    ended: list[Ended] = field(default_factory=list)
+    """Nodes that ended by themselves."""
+
+    began: RunBegan | None = None
+    load_ended: float = inf
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> Ledger:
@@ -107,7 +119,11 @@ class Ledger:
             Settled: ledger._settled,
             Returned: ledger._returned,
             Faulted: ledger._faulted,
+            Healed: ledger._healed,
+            Ended: ledger.ended.append,
             Recovered: ledger._recovered,
+            RunBegan: ledger._run_began,
+            LoadEnded: ledger._load_ended,
         }
         for event in events:
             try:
@@ -120,7 +136,8 @@ class Ledger:
         return self.publishers[message.publisher].queue
 
     def faults_of(self, node: str) -> Iterator[Fault]:
-        return (fault for fault in self.faults if fault.node == node)
+        """The faults that excuse what clients of the node see."""
+        return (fault for fault in self.faults if fault.node == node and fault.excused)
 
     # -- events ---------------------------------------------------------------------------------
 
@@ -169,8 +186,20 @@ class Ledger:
         self._at(event).returned = event.time
 
     def _faulted(self, event: Faulted) -> None:
-        self.faults.append(Fault(event.kind, event.node, event.queues, event.time))
+        self.faults.append(Fault(event.kind, event.node, event.queues, event.time, excused=event.excused))
+
+    def _healed(self, event: Healed) -> None:
+        for fault in self.faults:
+            if fault.kind == event.kind:
+                fault.healed = min(fault.healed, event.time)
 
     def _recovered(self, event: Recovered) -> None:
-        for fault in self.faults_of(event.node):
-            fault.end = min(fault.end, event.time)
+        for fault in self.faults:
+            if fault.node == event.node:
+                fault.end = min(fault.end, event.time)
+
+    def _run_began(self, event: RunBegan) -> None:
+        self.began = event
+
+    def _load_ended(self, event: LoadEnded) -> None:
+        self.load_ended = event.time

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from chaos import faults
+from chaos import signals
 from chaos.checks import check
 from chaos.clients import ClientLoop, Consumer, ConsumerTerms, Place, Publisher, PublisherTerms
 from chaos.history import Faulted, QueueDeclared, Recorder, to_lines
@@ -105,7 +105,7 @@ class Storm:
     def kill(self, targets: list[Node], kind: str) -> None:
         """SIGKILL; publishers that were not there before go on at the living nodes at once."""
         owned = self._owned(targets)
-        faults.kill(self.recorder, kind, targets, owned)
+        signals.kill(self.recorder, kind, targets, owned)
         early = self._publish_early(targets, owned)
         for node in targets:
             node.reap()
@@ -119,18 +119,18 @@ class Storm:
         """SIGSTOP for so long."""
         owned = self._owned(targets)
         until_then = self.recorder.clock() + seconds
-        faults.freeze(self.recorder, kind, targets, owned)
+        signals.freeze(self.recorder, kind, targets, owned)
         early = self._publish_early(targets, owned)
         self._settle_among_the_living(targets)
         until(lambda: self.recorder.clock() >= until_then, "the end of the freeze", seconds + 1)
-        faults.thaw(targets)
+        signals.thaw(targets)
         self._recover(targets)
         self.clients.finish(early)
 
     def lose_disk(self, target: Node, kind: str) -> None:
         """SIGKILL, and everything that the node had stored is gone."""
         owned = self._owned([target])
-        faults.kill(self.recorder, kind, [target], owned)
+        signals.kill(self.recorder, kind, [target], owned)
         early = self._publish_early([target], owned)
         target.reap()
         self._settle_among_the_living([target])
@@ -155,7 +155,7 @@ class Storm:
 
     def _recover(self, targets: list[Node]) -> None:
         self.cluster.wait_ready()
-        faults.recovered(self.recorder, targets)
+        signals.recovered(self.recorder, targets)
         self.settle()
 
     def _owned(self, targets: list[Node]) -> list[str]:

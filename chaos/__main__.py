@@ -1,0 +1,139 @@
+"""`python -m chaos`: hurt a cluster under load and judge what its clients saw."""
+
+from __future__ import annotations
+
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from chaos.report import DIRECTORY, HISTORY, Verdict, read_history, write_history
+from chaos.run import Run, Terms
+from chaos.scenarios import SCENARIOS, Scenario
+from chaos.targets.local import LocalTarget
+from chaos.targets.quorate import Quorate
+from chaos.targets.target import Target, TargetError
+
+BROKEN_EXIT = 1
+UNABLE_EXIT = 2
+LINE_S = 10.0
+"""How often progress is printed where there is no terminal."""
+
+
+@click.group()
+def main() -> None:
+    """Hurt a cluster of three nodes under load and judge what its clients saw.
+
+    Exit codes: 0 every promise kept, 1 a promise broken, 2 the run was not possible.
+    """
+
+
+@main.command("list")
+def list_scenarios() -> None:
+    """Name the scenarios."""
+    for scenario in SCENARIOS.values():
+        click.echo(f"{scenario.name:20}{scenario.about}")
+
+
+@main.command()
+@click.option("--scenario", type=click.Choice(list(SCENARIOS)), required=True)
+@click.option("--target", type=click.Choice(["local", "compose"]), default="local", show_default=True)
+@click.option("--broker", type=click.Choice(["quorate", "rabbitmq"]), default="quorate", show_default=True)
+@click.option("--seconds", type=click.FloatRange(min=2), default=60.0, show_default=True, help="Of load.")
+@click.option(
+    "--rate", type=click.FloatRange(min=8), default=300.0, show_default=True, help="Messages a second."
+)
+@click.option("--nodes", type=click.IntRange(3, 9), default=3, show_default=True, help="Local nodes.")
+@click.option("--seed", type=int, help="Chooses nodes and faults.  [default: another one each time]")
+@click.option("--reports", type=click.Path(path_type=Path), default=DIRECTORY, help="Where reports go.")
+def run(
+    scenario: str,
+    target: str,
+    broker: str,
+    seconds: float,
+    rate: float,
+    nodes: int,
+    seed: int | None,
+    reports: Path,
+) -> None:
+    """Run a scenario: start the target, load it, hurt it, judge, and remove it again."""
+    chosen = SCENARIOS[scenario]
+    seed = random.SystemRandom().randrange(1 << 31) if seed is None else seed
+    directory = reports / f"{time.strftime('%Y%m%d-%H%M%S')}-{scenario}-{broker}-{target}-{seed}"
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(UNABLE_EXIT))
+    click.echo(f"{scenario} ({chosen.about}), {broker}, {target}, {seconds:.0f} s, seed {seed}")
+    try:
+        started = _target(chosen, target, broker, nodes, seed)
+        verdict = _carry_out(chosen, started, Terms(target, seconds, rate, seed), directory)
+    except TargetError as error:
+        raise UnableError(str(error)) from error
+    _tell(verdict, directory)
+
+
+@main.command()
+@click.argument("history", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def judge(history: Path) -> None:
+    """Judge the history of an earlier run again, and write its page anew."""
+    try:
+        verdict = Verdict.of(read_history(history))
+    except ValueError as error:
+        raise UnableError(f"{history}: {error}") from error
+    _tell(verdict, history.parent)
+
+
+def _carry_out(scenario: Scenario, target: Target, terms: Terms, directory: Path) -> Verdict:
+    try:
+        target.start()
+        directory.mkdir(parents=True)
+        run = Run(scenario, target, terms, _progress())
+        try:
+            run.execute()
+        finally:
+            target.keep_logs(directory)
+            write_history(directory, run.recorder.events)
+    finally:
+        target.stop()
+    if sys.stderr.isatty():
+        click.echo(err=True)
+    return Verdict.of(run.recorder.events)
+
+
+def _target(scenario: Scenario, target: str, broker: str, nodes: int, seed: int) -> Target:
+    return LocalTarget(Quorate(), scenario.needs, nodes, seed)
+
+
+def _tell(verdict: Verdict, directory: Path) -> None:
+    file = verdict.write(directory)
+    click.echo(verdict.text)
+    click.echo(f"{file}\n{directory / HISTORY}")
+    if verdict.violations:
+        sys.exit(BROKEN_EXIT)
+
+
+def _progress() -> Callable[[str], None]:
+    """Shows a line in its place on a terminal, and now and then elsewhere."""
+    terminal = sys.stderr.isatty()
+    last = [0.0]
+
+    def show(text: str) -> None:
+        if terminal:
+            click.echo(f"\r\x1b[K{text}", err=True, nl=False)
+        elif time.monotonic() - last[0] >= LINE_S:
+            last[0] = time.monotonic()
+            click.echo(text, err=True)
+
+    return show
+
+
+class UnableError(click.ClickException):
+    """The run was not possible."""
+
+    exit_code = UNABLE_EXIT
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""One run: a load on a target, faults as the scenario has them, and the history of both."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from typing import Final
+
+from chaos.faults import Fault
+from chaos.history import Ended, Faulted, Healed, Recorder, Recovered, RunBegan
+from chaos.load import REPLICATED, Load
+from chaos.scenarios import Scenario, Situation
+from chaos.targets.target import Target, until
+
+RECOVER_S: Final = 90.0
+STEP_S: Final = 0.1
+SHARE: Final = 0.35
+"""A fault of a short run lasts no longer than this share of it."""
+
+OWNER_S: Final = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How long, how much, and by which seed."""
+
+    target: str
+    seconds: float
+    rate: float
+    seed: int
+
+
+class Run:
+    """`progress` gets a line of text several times a second."""
+
+    def __init__(
+        self, scenario: Scenario, target: Target, terms: Terms, progress: Callable[[str], None]
+    ) -> None:
+        self.recorder = Recorder()
+        self._scenario = scenario
+        self._target = target
+        self._terms = terms
+        self._progress = progress
+        self._chance = random.Random(terms.seed)
+        self._load = Load(target, self.recorder, terms.rate)
+        self._began = 0.0
+        self._hurt: frozenset[str] = frozenset()
+        self._doing = ""
+
+    def execute(self) -> None:
+        """The whole run; `recorder` has its history, also when this raises TargetError."""
+        terms = self._terms
+        what = (self._scenario.name, self._target.broker, terms.target)
+        began = RunBegan(self._now, *what, terms.seed, terms.seconds, terms.rate)
+        self.recorder.record(began)
+        try:
+            self._load.start()
+            self._began = self._now
+            self._wait(min(self._scenario.peace, terms.seconds * SHARE / 2))
+            for turn in count():
+                if not self._turn(turn) or self._now - self._began >= terms.seconds:
+                    break
+            self._doing = "draining"
+            self._show()
+            self._load.finish()
+        finally:
+            self._load.clients.abandon()
+
+    @property
+    def _now(self) -> float:
+        return self.recorder.clock()
+
+    def _turn(self, turn: int) -> bool:
+        """Whether all nodes are well again."""
+        fault = self._scenario.choose(self._situation(turn))
+        self._hurt = frozenset(fault.nodes)
+        self._doing = f"{', '.join(fault.nodes)} {fault.kind}"
+        self._record_fault(fault)
+        fault.inject(self._target)
+        self._wait(min(self._scenario.lasts, self._terms.seconds * SHARE))
+        fault.heal(self._target)
+        self.recorder.record(Healed(self._now, fault.kind))
+        if not self._recover(fault):
+            return False
+        self._hurt = frozenset()
+        self._doing = "peace"
+        left = self._terms.seconds - (self._now - self._began)
+        self._wait(min(self._scenario.peace, max(left, self._terms.seconds * SHARE / 2)))
+        return True
+
+    def _situation(self, turn: int) -> Situation:
+        queue = REPLICATED[turn % len(REPLICATED)]
+        owner: list[str] = []
+
+        def owned() -> bool:
+            found = self._target.owner(queue)
+            owner[:] = [] if found is None else [found]
+            return bool(owner)
+
+        until(owned, f"{queue} has an owner", OWNER_S)
+        return Situation(self._target.nodes, owner[0], turn, self._chance)
+
+    def _record_fault(self, fault: Fault) -> None:
+        owned = {queue: self._target.owner(queue) for queue in REPLICATED}
+        now = self._now
+        for node in fault.nodes:
+            queues = tuple(queue for queue, owner in owned.items() if owner == node)
+            self.recorder.record(Faulted(now, node, fault.kind, queues, fault.excused))
+
+    def _recover(self, fault: Fault) -> bool:
+        """Whether all nodes take clients again; one that does not is left unrecovered in the history."""
+        waiting = set(fault.nodes)
+        deadline = self._now + RECOVER_S
+        while waiting and self._now < deadline:
+            for node in sorted(waiting):
+                if self._target.ended(node) is None and self._target.ready(node):
+                    self.recorder.record(Recovered(self._now, node))
+                    waiting.discard(node)
+            self._hurt = frozenset(waiting)
+            self._watch()
+            time.sleep(STEP_S / 2)
+        return not waiting
+
+    def _wait(self, seconds: float) -> None:
+        until_then = self._now + seconds
+        while (left := until_then - self._now) > 0:
+            self._watch()
+            time.sleep(min(STEP_S, left))
+
+    def _watch(self) -> None:
+        """Start what ended by itself again, as a supervisor would, and remember that it did."""
+        for node in self._target.nodes:
+            code = self._target.ended(node)
+            if code is not None and node not in self._hurt:
+                self.recorder.record(Ended(self._now, node, code))
+                self._target.start_again(node)
+        self._show()
+
+    def _show(self) -> None:
+        at = f"{self._now - self._began:4.0f} of {self._terms.seconds:.0f} s"
+        self._progress(f"{at}  {self._load.confirmed:>9,} confirmed  {self._doing}")

@@ -1,0 +1,68 @@
+"""What a local target has to know of a broker: its files, its commands, its owners."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from chaos.clients import Place
+
+_direct: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """Where a node runs. `prefix`: words before each command that is to see the node's network."""
+
+    name: str
+    host: str
+    amqp: int
+    http: int
+    peers: int
+    directory: Path
+    prefix: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    small_disk: bool = False
+
+    @property
+    def place(self) -> Place:
+        return Place(self.name, self.host, self.amqp)
+
+
+class Broker(Protocol):
+    """A broker that runs as one process, or one group of processes, a node."""
+
+    name: str
+    at_most_once: dict[str, Any] | None
+
+    def prepare(self, spots: Sequence[Spot]) -> None:
+        """Write what the nodes need into their directories."""
+
+    def command(self, spot: Spot) -> list[str]: ...
+
+    def environment(self, spot: Spot) -> dict[str, str]: ...
+
+    def found(self, spots: Sequence[Spot]) -> None:
+        """Make a cluster of nodes that run."""
+
+    def ready(self, spot: Spot) -> bool: ...
+
+    def owner(self, spots: Sequence[Spot], queue: str) -> str | None: ...
+
+
+def fetch(url: str, seconds: float = 2.0) -> bytes | None:
+    """The answer if it is 200 and comes in time."""
+    try:
+        with _direct.open(url, timeout=seconds) as response:
+            return bytes(response.read()) if response.status == 200 else None
+    except OSError:
+        return None
+
+
+def fetch_json(url: str, seconds: float = 3.0) -> dict[str, Any] | None:
+    answer = fetch(url, seconds)
+    return None if answer is None else dict(json.loads(answer))

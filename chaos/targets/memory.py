@@ -1,0 +1,66 @@
+"""A control group of the kernel for each node, whose memory can be limited while the node runs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from chaos.targets.leftovers import GROUPS
+from chaos.targets.target import TargetError, until
+
+MARGIN_BYTES: Final = 4 << 20
+"""What a squeezed node gets beyond what it has, apart from files that the kernel keeps for it."""
+
+
+class Groups:
+    """Needs root, and control groups for memory, of version 1 or 2."""
+
+    def __init__(self, label: str, nodes: Sequence[str]) -> None:
+        first, second = GROUPS
+        self._old = first.is_dir()
+        controllers = second / "cgroup.controllers"
+        if not self._old and "memory" not in (controllers.read_text() if controllers.exists() else ""):
+            raise TargetError("this machine has no control groups for memory (/sys/fs/cgroup)")
+        place = first if self._old else second
+        self._groups = {node: place / f"{label}-{node}" for node in nodes}
+
+    def make(self) -> None:
+        for group in self._groups.values():
+            try:
+                group.mkdir()
+            except OSError as error:
+                raise TargetError(f"{group}: {error}: control groups are made by root only") from error
+
+    def prefix(self, node: str) -> list[str]:
+        """Runs what follows in the node's group."""
+        return ["sh", "-c", 'echo $$ >"$0" && exec "$@"', str(self._groups[node] / "cgroup.procs")]
+
+    def squeeze(self, node: str) -> None:
+        """The limit is what the node has that is in no file, and a little."""
+        anonymous = "rss" if self._old else "anon"
+        lines = (self._groups[node] / "memory.stat").read_text(encoding="ascii").splitlines()
+        has = next(int(line.split()[1]) for line in lines if line.split()[0] == anonymous)
+        self._limit(node, str(has + MARGIN_BYTES))
+
+    def relax(self, node: str) -> None:
+        self._limit(node, "-1" if self._old else "max")
+
+    def remove(self) -> None:
+        for group in self._groups.values():
+            if group.is_dir():
+                until(lambda group=group: _removed(group), f"{group} is empty", 5.0)  # type: ignore[misc]
+
+    def _limit(self, node: str, text: str) -> None:
+        name = "memory.limit_in_bytes" if self._old else "memory.max"
+        try:
+            (self._groups[node] / name).write_text(text, encoding="ascii")
+        except OSError as error:
+            raise TargetError(f"limit of {text} octets for {node}: {error}") from error
+
+
+def _removed(group: Path) -> bool:
+    with contextlib.suppress(OSError):
+        group.rmdir()
+    return not group.exists()

@@ -1,0 +1,70 @@
+"""What becomes of each packet between nodes. Pure."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from chaos.faults import Conditions, Link
+
+
+@dataclass(slots=True)
+class Fabric:
+    """All links: those that are cut, what the others are like, and the packets on their way.
+
+    Conditions and cuts are for nodes; a client's packets pass as they come. `now` is in seconds.
+    """
+
+    nodes: frozenset[str]
+    chance: random.Random
+    cut: set[Link] = field(default_factory=set)
+    conditions: Conditions = field(default_factory=Conditions)
+    _late: list[tuple[float, int, str, bytes]] = field(default_factory=list)
+    _last: dict[Link, float] = field(default_factory=dict)
+    _number: int = 0
+
+    def send(self, source: str, destination: str, packet: bytes, now: float) -> Iterable[bytes]:
+        """What the destination gets at once; what is late is in `due`."""
+        link = (source, destination)
+        if source not in self.nodes or destination not in self.nodes:
+            return (packet,)
+        if link in self.cut or self._happens(self.conditions.loss):
+            return ()
+        times = 2 if self._happens(self.conditions.duplicate) else 1
+        arrival = now + self._delay(link, now)
+        if arrival <= now:
+            return (packet,) * times
+        for _ in range(times):
+            self._number += 1
+            heapq.heappush(self._late, (arrival, self._number, destination, packet))
+        return ()
+
+    def due(self, now: float) -> Iterator[tuple[str, bytes]]:
+        """Destination and packet of those whose time has come."""
+        while self._late and self._late[0][0] <= now:
+            _, _, destination, packet = heapq.heappop(self._late)
+            yield destination, packet
+
+    @property
+    def next_due(self) -> float | None:
+        return self._late[0][0] if self._late else None
+
+    def _happens(self, share: float) -> bool:
+        return share > 0 and self.chance.random() < share
+
+    def _delay(self, link: Link, now: float) -> float:
+        """A late packet holds up those behind it on its link, unless it is one to be reordered."""
+        now_is = self.conditions
+        if self._happens(now_is.reorder):
+            return now_is.delay_s + now_is.reorder_s
+        if now_is.delay_s == 0 and link not in self._last:
+            return 0.0
+        delay = now_is.delay_s + now_is.jitter_s * self.chance.uniform(-1, 1)
+        arrival = max(now + delay, self._last.get(link, now))
+        if arrival <= now:
+            self._last.pop(link, None)
+        else:
+            self._last[link] = arrival
+        return arrival - now

@@ -1,0 +1,82 @@
+"""What a run asks of a target besides the means to hurt its nodes."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from chaos.clients import Place
+from chaos.faults import Means
+
+START_S = 120.0
+"""A cluster that is not ready after this time will never be."""
+
+POLL_S = 0.1
+
+
+class TargetError(Exception):
+    """The target does not do what it was told; the text says what, and what there is to do."""
+
+
+class Target(Means, Protocol):
+    """A cluster that a run starts, hurts and removes."""
+
+    @property
+    def broker(self) -> str: ...
+
+    @property
+    def at_most_once(self) -> dict[str, Any] | None:
+        """Arguments of a queue that removes messages before it delivers them; None if the broker has none."""
+
+    def start(self) -> None:
+        """Returns when every node takes clients. Raises TargetError."""
+
+    def stop(self) -> None:
+        """End the nodes and remove whatever the target made. Harmless when it was never started."""
+
+    def places(self) -> tuple[Place, ...]:
+        """Where clients reach the nodes, in the order of `nodes`."""
+
+    def owner(self, queue: str) -> str | None:
+        """The node that owns the queue; None when nobody does now."""
+
+    def ready(self, node: str) -> bool:
+        """Whether the node takes clients."""
+
+    def ended(self, node: str) -> int | None:
+        """The exit code of the node's process if it does not run."""
+
+    def keep_logs(self, directory: Path) -> None:
+        """Copy what the nodes have logged."""
+
+
+def until(condition: Callable[[], bool], what: str, seconds: float = START_S) -> None:
+    """Asks again until the condition holds. Raises TargetError after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TargetError(f"{what}: not within {seconds:.0f} s")
+        time.sleep(POLL_S)
+
+
+def shell(*command: str | Path, environment: dict[str, str] | None = None, seconds: float = 60.0) -> str:
+    """What the command prints. Raises TargetError with what it complains of."""
+    words = [str(word) for word in command]
+    try:
+        done = subprocess.run(
+            words, capture_output=True, text=True, check=False, env=environment, timeout=seconds
+        )
+    except (FileNotFoundError, subprocess.TimeoutExpired) as error:
+        raise TargetError(f"{' '.join(words)}: {error}") from error
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).strip()[-2000:]
+        raise TargetError(f"{' '.join(words)}: exit code {done.returncode}: {said}")
+    return done.stdout
+
+
+def words_of(parts: Sequence[Sequence[str]]) -> list[str]:
+    """Command prefixes, the outermost first, as one command line."""
+    return [word for part in parts for word in part]
