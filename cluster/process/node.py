@@ -305,6 +305,9 @@ class NodeProcess:
         if self.broker.turn(self.clock()):
             self.wanted()
         self._flush()
+        if self.writer.write_held():
+            # The leader waits for what this makes known; the rest of it is for the next turn.
+            self.transport.flush()
 
     def _settle_soon(self) -> None:
         self.loop.call_later(SETTLE_WAIT_S, self._settle)

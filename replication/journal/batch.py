@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Final
 
 from replication.journal.counters import JournalCounters
 from replication.journal.errors import JournalFailedError
@@ -21,13 +22,24 @@ from replication.journal.records import (
 from replication.journal.segments import Segment, SegmentPool
 from replication.journal.stage import Staged, StagedRecord
 
+BRIEF_OCTETS: Final = 16 * 1024
+"""A batch up to this size takes hardly longer to write than an empty one."""
+
+SYNC_WEIGHT: Final = 0.1
+"""Of the last sync in the running mean."""
+
 
 @dataclass(slots=True)
 class Disk:
-    """What the writing side shares between batches. `failure` is the first error, for good."""
+    """What the writing side shares between batches.
+
+    sync_seconds: running mean of what a sync takes; begins high, so that a disk counts as slow until it
+    has shown otherwise. failure: the first error, for good.
+    """
 
     pool: SegmentPool
     counters: JournalCounters
+    sync_seconds: float = 1.0
     failure: OSError | None = None
 
 
@@ -38,6 +50,14 @@ class WriteBatch:
     staged: Staged
     recycle: list[Segment]
     disk: Disk
+
+    @property
+    def brief(self) -> bool:
+        """Whether there is little to write, all of it into one file that is there already."""
+        records = self.staged.records
+        if self.staged.rolled or self.recycle or (records and records[0].segment.file is None):
+            return False
+        return not records or records[-1].end - records[0].offset <= BRIEF_OCTETS
 
     def write(self) -> None:
         """Write and sync the records, then recycle segments. Blocks.
@@ -70,7 +90,9 @@ class WriteBatch:
         file.write_at(records[0].offset, encode(segment, records))
         began = time.perf_counter()
         file.sync_data()
-        counters.sync_durations.add(time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        counters.sync_durations.add(seconds)
+        self.disk.sync_seconds += (seconds - self.disk.sync_seconds) * SYNC_WEIGHT
         counters.syncs += 1
         counters.records_written += len(records)
         counters.bytes_written += records[-1].end - records[0].offset

@@ -1,4 +1,4 @@
-"""The one thread that writes and syncs the journal."""
+"""Writes and syncs the journal: in a thread, or at once where that is quicker."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from queue import SimpleQueue
 from threading import Thread
+from typing import Final
 
 from replication.journal.batch import WriteBatch
 from replication.journal.errors import JournalFailedError
@@ -14,9 +15,18 @@ from replication.journal.journal import Journal
 Durable = list[tuple[int, int, int]]
 """Partition, last durable index and its term."""
 
+QUICK_S: Final = 0.001
+"""A disk whose syncs take less on average may be waited for: waking a thread and being woken by it, with the
+interpreter's lock to get each time, takes as long.
+"""
+
 
 class JournalWriter:
     """Writes one batch at a time while the next one is staged.
+
+    A small batch for a quick disk is held until `write_held`, which the event loop calls once everything
+    of its turn has been sent; every other batch goes to the thread. So a lone message does not wait for
+    two threads to wake each other, and a busy or slow disk never holds up the event loop for long.
 
     post: runs a function on the event loop's thread (`loop.call_soon_threadsafe`). on_durable and
     on_failure are called there: with what `Journal.complete` returned, or, once and for good, with
@@ -36,6 +46,7 @@ class JournalWriter:
         self._on_failure = on_failure
         self._batches: SimpleQueue[WriteBatch | None] = SimpleQueue()
         self._busy = False
+        self._held: WriteBatch | None = None
         self._thread = Thread(target=self._run, name="journal", daemon=True)
         self._thread.start()
 
@@ -45,32 +56,49 @@ class JournalWriter:
         return self._busy
 
     def kick(self) -> None:
-        """Write what is staged, unless a batch is being written already. Never blocks."""
+        """Begin to write what is staged, unless a batch is being written already. Never blocks."""
         if self._busy:
             return
         batch = self._journal.take_batch()
         if batch is not None:
             self._busy = True
-            self._batches.put(batch)
+            if batch.brief and batch.disk.sync_seconds < QUICK_S:
+                self._held = batch
+            else:
+                self._batches.put(batch)
+
+    def write_held(self) -> bool:
+        """Write and sync the batch that is held, and tell the outcome; whether there was one. Blocks."""
+        batch, self._held = self._held, None
+        if batch is None:
+            return False
+        self._outcome(batch)()
+        return True
 
     def close(self) -> None:
         """Stop the thread after the batch in hand, whose outcome may still be posted. Blocks until then."""
+        if self._held is not None:
+            self._batches.put(self._held)
+            self._held = None
         self._batches.put(None)
         self._thread.join()
 
     def _run(self) -> None:
         while (batch := self._batches.get()) is not None:
-            try:
-                batch.write()
-            except OSError as error:
-                self._post(partial(self._on_failure, error))
-            except Exception as error:
-                failed = JournalFailedError(f"writing the journal failed: {error!r}")
-                failed.__cause__ = error
-                batch.disk.failure = failed
-                self._post(partial(self._on_failure, failed))
-            else:
-                self._post(partial(self._finished, batch))
+            self._post(self._outcome(batch))
+
+    def _outcome(self, batch: WriteBatch) -> Callable[[], None]:
+        """Write and sync the batch; what the event loop's thread must run to hear of it."""
+        try:
+            batch.write()
+        except OSError as error:
+            return partial(self._on_failure, error)
+        except Exception as error:
+            failed = JournalFailedError(f"writing the journal failed: {error!r}")
+            failed.__cause__ = error
+            batch.disk.failure = failed
+            return partial(self._on_failure, failed)
+        return partial(self._finished, batch)
 
     def _finished(self, batch: WriteBatch) -> None:
         durable = self._journal.complete(batch)

@@ -10,10 +10,12 @@ from threading import Event
 import pytest
 
 from replication.journal import Journal, JournalConfig, JournalFailedError, JournalWriter
+from replication.raft import Entry, EntryKind
 from tests.journal.steps import commit, entries
 from tests.simulation.disk import Inode, SimulatedDisk
 
 PATIENCE_S = 10.0
+CONFIG = JournalConfig(segment_bytes=64 * 1024)
 
 
 class HeldDisk(SimulatedDisk):
@@ -35,7 +37,7 @@ class Loop:
     """The event loop's part: runs what the thread posts."""
 
     def __init__(self, disk: SimulatedDisk) -> None:
-        self.journal = Journal.open(disk, JournalConfig(segment_bytes=4096))
+        self.journal = Journal.open(disk, CONFIG)
         self.durable: list[list[tuple[int, int, int]]] = []
         self.failures: list[OSError] = []
         self._posted: SimpleQueue[Callable[[], None]] = SimpleQueue()
@@ -82,6 +84,85 @@ def test_the_next_batch_fills_while_one_is_written(disk: HeldDisk, loop: Loop) -
     assert loop.journal.counters.syncs == syncs + 1
 
 
+def quick(loop: Loop) -> None:
+    """The disk has shown that its syncs take no time."""
+    log = loop.journal.log(7)
+    log.append(entries(1, 1))
+    loop.writer.kick()
+    loop.run_one()
+    log.append(entries(2, 2))
+    batch = loop.journal.take_batch()
+    assert batch is not None
+    batch.disk.sync_seconds = 0.0
+    batch.write()
+    loop.journal.complete(batch)
+    loop.durable.clear()
+
+
+def test_a_small_batch_for_a_quick_disk_is_written_when_the_turn_has_been_sent(loop: Loop) -> None:
+    quick(loop)
+    loop.journal.log(1).append(entries(1, 1))
+    syncs = loop.journal.counters.syncs
+    loop.writer.kick()
+    loop.writer.kick()
+    assert loop.writer.busy
+    assert loop.journal.counters.syncs == syncs
+    assert loop.writer.write_held()
+    assert loop.durable == [[(1, 1, 1)]]
+    assert not loop.writer.busy
+    assert not loop.writer.write_held()
+
+
+def test_a_large_batch_goes_to_the_thread_on_a_quick_disk_too(loop: Loop) -> None:
+    quick(loop)
+    loop.journal.log(1).append([Entry(1, 1, EntryKind.NORMAL, bytes(20_000))])
+    loop.writer.kick()
+    assert not loop.writer.write_held()
+    loop.run_one()
+    assert loop.durable == [[(1, 1, 1)]]
+
+
+def test_a_disk_that_becomes_slow_goes_back_to_the_thread(disk: HeldDisk, loop: Loop) -> None:
+    quick(loop)
+    pause = Event()
+
+    def slow(inode: Inode) -> None:
+        pause.wait(0.02)
+        SimulatedDisk.sync(disk, inode)
+
+    disk.sync = slow  # type: ignore[method-assign]
+    log = loop.journal.log(1)
+    for index in (1, 2):
+        log.append(entries(index, index))
+        loop.writer.kick()
+        assert loop.writer.write_held() == (index == 1)
+    loop.run_one()
+    assert loop.durable == [[(1, 1, 1)], [(1, 2, 1)]]
+
+
+def test_a_held_batch_is_written_before_the_writer_closes(loop: Loop) -> None:
+    quick(loop)
+    loop.journal.log(1).append(entries(1, 1))
+    loop.writer.kick()
+    syncs = loop.journal.counters.syncs
+    loop.writer.close()
+    assert loop.journal.counters.syncs == syncs + 1
+
+
+@pytest.mark.requirement("F4")
+def test_a_failed_sync_of_a_held_batch_is_never_retried(disk: HeldDisk, loop: Loop) -> None:
+    quick(loop)
+    disk.fail_sync_after = 0
+    loop.journal.log(1).append(entries(1, 1))
+    loop.writer.kick()
+    assert loop.writer.write_held()
+    assert loop.journal.failure is loop.failures[0]
+    assert loop.writer.busy
+    loop.writer.kick()
+    assert not loop.writer.write_held()
+    assert loop.durable == []
+
+
 @pytest.mark.requirement("F4")
 def test_a_failed_sync_is_never_retried(disk: HeldDisk, loop: Loop) -> None:
     log = loop.journal.log(1)
@@ -100,7 +181,7 @@ def test_a_failed_sync_is_never_retried(disk: HeldDisk, loop: Loop) -> None:
     loop.writer.kick()
     assert disk.operations == operations
     disk.lose_power()
-    assert Journal.open(disk, JournalConfig(segment_bytes=4096)).log(1).last_index() == 1
+    assert Journal.open(disk, CONFIG).log(1).last_index() == 1
 
 
 def test_after_a_failure_every_write_is_refused() -> None:
