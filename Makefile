@@ -7,11 +7,13 @@ ARGS ?=
 BIN := .venv/bin
 READY := .venv/.quorate-ready
 BENCH_READY := .venv/.quorate-bench-ready
+CONSOLE := .venv-console/bin
+CONSOLE_READY := .venv-console/.quorate-ready
 CLIENTS := .venv-clients/bin
 CLIENTS_READY := .venv-clients/.quorate-ready
 CHECKOUTS ?=
 
-.PHONY: help up test test-watch test-compose proof clients check format types sim bench conformance ratchet lock clean
+.PHONY: help up test test-watch test-compose test-console proof clients check format types sim bench conformance ratchet lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -30,6 +32,9 @@ test-watch: $(READY) ## dashboards and alerts against a real Prometheus (Debian'
 
 test-compose: $(READY) ## deploy/compose.yml with real containers (docker, and its base image or deploy/base-image.sh)
 	$(BIN)/python -m pytest -q -m compose tests/deploy $(ARGS)
+
+test-console: $(CONSOLE_READY) ## the web console in a browser (Debian's packages chromium, chromium-driver; npm)
+	$(CONSOLE)/python -m pytest -q -m console tests/console $(ARGS)
 
 clients: $(CLIENTS_READY) ## every client, and clients' own test suites, against each of three nodes (CHECKOUTS=…: docs/clients.md)
 	CHECKOUTS="$(CHECKOUTS)" $(CLIENTS)/python -m pytest -q -m "clients or not clients" tests/clients $(ARGS)
@@ -60,7 +65,7 @@ lock: ## resolve the dependencies of pyproject.toml anew into the locked files
 	PYTHON="$(PYTHON)" scripts/lock.sh
 
 clean: ## remove everything that the targets made, data included
-	rm -rf .venv .venv-clients .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info data
+	rm -rf .venv .venv-clients .venv-console .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info data
 	rm -f bench/amqpload bench/natsload
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -73,6 +78,12 @@ $(READY): requirements.txt pyproject.toml
 
 $(BENCH_READY): $(READY) requirements-bench.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bench.txt
+	@touch $@
+
+$(CONSOLE_READY): $(READY) requirements-console.txt
+	test -x $(CONSOLE)/python || $(PYTHON) -m venv .venv-console
+	$(CONSOLE)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt -r requirements-console.txt
+	$(CONSOLE)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(CLIENTS_READY): $(READY) requirements-clients.txt

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Writes, from pyproject.toml: requirements.txt (running and testing), requirements-bench.txt and
-# requirements-clients.txt (what `make bench` and `make clients` add) and requirements-node.txt (what a node needs, and
+# Writes, from pyproject.toml: requirements.txt (running and testing), requirements-bench.txt,
+# requirements-clients.txt and requirements-console.txt (what `make bench`, `make clients` and
+# `make test-console` add) and requirements-node.txt (what a node needs, and
 # what installs it): exact versions with the hashes of every file a supported platform may fetch.
 # uv resolves for all platforms and Python versions at once; it lives in a throw-away environment.
 set -euo pipefail
@@ -14,7 +15,7 @@ compile() {
     --no-header --no-emit-index-url --no-emit-find-links "$@"
 }
 compile pyproject.toml --group test --output-file requirements.txt
-for more in bench clients; do
+for more in bench clients console; do
   compile --group "$more" --constraint requirements.txt --output-file "requirements-$more.txt"
 done
 compile pyproject.toml --group build --constraint requirements.txt --output-file requirements-node.txt

@@ -16,6 +16,7 @@ from cluster.management.errors import ApiError, bad_request, no_such_object, not
 from cluster.management.routing import Audience, Operation, Router
 from cluster.management.services import Services
 from cluster.management.writing import json_response, written
+from cluster.watch.http_headers import SAFE_METHODS, is_from_elsewhere
 from node.engine.errors import Refusal
 from node.frontend.ports import Identity
 
@@ -61,6 +62,9 @@ class ManagementServer:
             return _failure(ApiError(500, "internal_server_error", "see the node's log"))
 
     async def _respond(self, request: web.Request) -> web.StreamResponse:
+        if request.method not in SAFE_METHODS and is_from_elsewhere(request):
+            # A browser that has a password for this origin would send it along, whoever asks it to.
+            raise ApiError(403, "forbidden", "changes are not taken from pages of other origins")
         found = self._router.find(request.raw_path.partition("?")[0].removeprefix(PREFIX))
         identity = await self._identity(request)
         if found is None:

@@ -29,6 +29,7 @@ from cluster.catalog.replica import Answer
 from cluster.config.client_limits import connection_limits, gate
 from cluster.config.models import NodeConfig
 from cluster.config.tables import ConfigError
+from cluster.console.server import Console
 from cluster.front_end.broker_port import FrontEnd
 from cluster.front_end.local_queues import LocalQueues
 from cluster.management.api import management_of
@@ -153,8 +154,8 @@ class NodeProcess:
         self.status = NodeStatus(self)
         self.metrics = NodeMetrics(self)
         self.report = NodeReport(self)
-        management = management_of(self, version())
-        self.http = HttpServer(self.status, self.metrics, config.listen.http, management.attach)
+        parts = (management_of(self, version()).attach, Console().attach)
+        self.http = HttpServer(self.status, self.metrics, config.listen.http, parts)
 
     # -- parts ----------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import choose_encoder
 
 from cluster.config.addresses import Address
+from cluster.watch.http_headers import protect
 from replication.transport import ListenError
 
 LINGERING_S = 2.0
@@ -104,7 +105,7 @@ class _ViewCollector:
 class HttpServer:
     """Serves `/health/live`, `/health/ready`, `/metrics`, `/metrics/queues` and `/api/status` of one node.
 
-    `extend` may add more to what is served.
+    `parts` add more to what is served.
     """
 
     def __init__(
@@ -112,10 +113,10 @@ class HttpServer:
         view: NodeView,
         metrics: MetricsView,
         address: Address,
-        extend: Callable[[web.Application], None] | None = None,
+        parts: Iterable[Callable[[web.Application], None]] = (),
     ) -> None:
         self._view = view
-        self._extend = extend
+        self._parts = tuple(parts)
         self._address = address
         self._runner: web.AppRunner | None = None
         self._registry = CollectorRegistry()
@@ -139,8 +140,9 @@ class HttpServer:
                 web.get("/api/status", self._status),
             ]
         )
-        if self._extend is not None:
-            self._extend(app)
+        for attach in self._parts:
+            attach(app)
+        app.on_response_prepare.append(protect)
         logger = logging.getLogger("quorate.http")
         logger.addFilter(_blames_the_node)
         runner = web.AppRunner(
@@ -164,8 +166,13 @@ class HttpServer:
         if runner is not None:
             await runner.cleanup()
 
-    async def _index(self, _request: web.Request) -> web.Response:
-        return web.Response(text="/health/live\n/health/ready\n/metrics\n/metrics/queues\n/api/status\n")
+    async def _index(self, request: web.Request) -> web.Response:
+        """The list of what is here; people are sent on to the console."""
+        if "text/html" in request.headers.get("Accept", ""):
+            return web.Response(status=302, headers={"Location": "/console/"})
+        return web.Response(
+            text="/console/\n/health/live\n/health/ready\n/metrics\n/metrics/queues\n/api\n/api/status\n"
+        )
 
     async def _live(self, _request: web.Request) -> web.Response:
         return web.json_response({"live": True})

@@ -77,7 +77,7 @@ def test_no_function_is_written_twice() -> None:
 
 
 def test_locked_requirements_name_no_place_to_fetch_from() -> None:
-    for name in (f"requirements{part}.txt" for part in ("", "-bench", "-clients", "-node")):
+    for name in (f"requirements{part}.txt" for part in ("", "-bench", "-clients", "-console", "-node")):
         text = (ROOT / name).read_text(encoding="utf-8")
         assert not re.search(r"https?://|file:|--(extra-)?index-url|--find-links", text), name
         pinned = [line for line in text.splitlines() if line and not line.startswith((" ", "#"))]

@@ -1,0 +1,1 @@
+"""The web console of a node: static files, and nothing that runs on the node for it."""

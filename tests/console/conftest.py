@@ -1,0 +1,40 @@
+"""A browser that is signed in, and clusters of real processes to look at with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+
+import pytest
+
+from tests.processes import conftest as processes
+
+BROWSER_TESTS = ["test_accessibility.py", "test_pages.py", "test_pictures.py", "test_roles.py"]
+"""Those of `make test-console`, which are not there where only `make test` was run."""
+
+if find_spec("selenium") is None:
+    collect_ignore = BROWSER_TESTS
+else:
+    from tests.console.browser import Browser
+
+    @pytest.fixture(scope="session")
+    def shared_browser() -> Iterator[Browser]:
+        browser = Browser()
+        yield browser
+        browser.quit()
+
+    @pytest.fixture
+    def browser(shared_browser: Browser) -> Iterator[Browser]:
+        """A browser with no session of its own yet, which must have no complaint in its log in the end."""
+        shared_browser.forget()
+        yield shared_browser
+        complaints = shared_browser.complaints()
+        assert not complaints, "\n".join(complaints)
+
+
+shared_cluster = processes.shared_cluster
+cluster = processes.cluster
+own_cluster = processes.own_cluster
+channel = processes.channel
+name = processes.name
+pytest_runtest_makereport = processes.pytest_runtest_makereport
