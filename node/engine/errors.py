@@ -45,10 +45,3 @@ class NotImplementedRefusal(Refusal):
 
     code = 540
     ends_connection = True
-
-
-class CommandInvalidError(Refusal):
-    """There is no such exchange type."""
-
-    code = 503
-    ends_connection = True

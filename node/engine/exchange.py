@@ -10,7 +10,6 @@ from typing import Any, Final
 from node.engine.equivalence import check_arguments, check_property
 from node.engine.errors import (
     AccessRefusedError,
-    CommandInvalidError,
     NotFoundError,
     PreconditionFailedError,
 )
@@ -41,11 +40,14 @@ class ExchangeKind(Enum):
 
     @classmethod
     def named(cls, name: str) -> ExchangeKind:
-        """The type that a declare method asks for. Raises CommandInvalidError."""
+        """The type that a declare method asks for.
+
+        Raises PreconditionFailedError: as RabbitMQ 4 does, and not 503, which would end the connection.
+        """
         try:
             return cls(name)
         except ValueError:
-            raise CommandInvalidError(f"unknown exchange type '{name}'") from None
+            raise PreconditionFailedError(f"unknown exchange type '{name}'") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ class Exchange:
 def asked_kind(type_: str, arguments: Mapping[str, Any]) -> tuple[ExchangeKind, bool]:
     """The kind of exchange that a declare method asks for, and whether by the type for delayed messages.
 
-    Raises CommandInvalidError, and PreconditionFailedError when that type does not say how to route.
+    Raises PreconditionFailedError, also when that type does not say how to route.
     """
     if type_ != DELAYED_TYPE:
         return ExchangeKind.named(type_), False

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 from node.engine.content import headers_in
 from node.engine.errors import Refusal
-from node.frontend.logins import CertifiedLogin, MalformedResponseError, PasswordLogin, parse_login
+from node.frontend.logins import CertifiedLogin, MalformedResponseError, parse_login
 from node.frontend.permissions import IMPERSONATOR, NOWHERE
 from node.frontend.ports import BrokerPort, Got, Identity, Route
 from node.frontend.requests import Caller, Requests
@@ -70,7 +70,7 @@ class Session:
         self._held_back: list[bytes] = []
         # Channels whose publishes have filled a link.
         self._held: set[int] = set()
-        self._by_password = self._blocked = self._full = False
+        self._blocked = self._full = False
         self._channels_known = 0
         self._handlers: dict[type[effects.Effect], Callable[[Any], None]] = {
             effects.Publish: self._publish,
@@ -327,7 +327,6 @@ class Session:
         except MalformedResponseError as error:
             self.connection.refused(str(error))
             return
-        self._by_password = isinstance(login, PasswordLogin)
 
         def authenticated(identity: Identity | None, reason: str) -> None:
             if identity is None:
@@ -349,17 +348,16 @@ class Session:
         self._transport.entered()
         self.connection.opened()
 
-    def _update_secret(self, effect: effects.UpdateSecret) -> None:
-        """Where no secret proved who the client is there is none to check, as in RabbitMQ."""
-        secret = effect.secret.decode("utf-8", "surrogateescape")
-        login = PasswordLogin(self.user, secret) if self._by_password else CertifiedLogin(self.user)
+    def _update_secret(self, _: effects.UpdateSecret) -> None:
+        """Whether the user is still let in is asked anew. The secret is not looked at, as in RabbitMQ: it is
+        there for tokens, which lapse; what proved at login who the client is does not."""
 
         def verified(identity: Identity | None, reason: str) -> None:
             if not self.closed:
                 self.connection.secret_checked(identity is not None)
                 self._answered()
 
-        self._port.authenticate(login, self._transport.remote, verified)
+        self._port.authenticate(CertifiedLogin(self.user), self._transport.remote, verified)
 
     def _negotiation_failed(self, effect: effects.NegotiationFailed) -> None:
         self._transport.negotiation_failed(effect.reason)

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from node.engine.errors import (
     AccessRefusedError,
-    CommandInvalidError,
     NotFoundError,
     PreconditionFailedError,
 )
@@ -99,11 +98,11 @@ def test_the_default_exchange_takes_no_bindings() -> None:
 
 
 @pytest.mark.requirement("A13")
-def test_an_unknown_type_ends_the_connection() -> None:
+def test_an_unknown_type_ends_the_channel() -> None:
     assert ExchangeKind.named("topic") is ExchangeKind.TOPIC
-    with pytest.raises(CommandInvalidError, match="unknown exchange type 'x-odd'") as refusal:
+    with pytest.raises(PreconditionFailedError, match="unknown exchange type 'x-odd'") as refusal:
         ExchangeKind.named("x-odd")
-    assert (refusal.value.code, refusal.value.ends_connection) == (503, True)
+    assert (refusal.value.code, refusal.value.ends_connection) == (406, False)
 
 
 @pytest.mark.requirement("A13")
