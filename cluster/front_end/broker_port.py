@@ -318,9 +318,10 @@ class FrontEnd:
     ) -> None:  # fmt: skip
         link = self._broker.link(queue.partition)
         number = self._new_consumer(link, queue.id)
+        settings = self._settings_of(queue) or PLAIN
         consumer = LinkConsumer(
             number, queue.id, subscriber, options.limit, options.no_ack, options.exclusive, options.priority,
-            (self._settings_of(queue) or PLAIN).group_by is not None,
+            grouped=settings.group_by is not None, single_active=settings.single_active_consumer,
         )  # fmt: skip
 
         def attached(value: Any, _: Delivery | None) -> None:

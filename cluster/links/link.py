@@ -76,6 +76,8 @@ class PartitionLink:
         self._settled_count = 0
         self._credits: dict[int, LinkConsumer] = {}
         self._credit_urgent = False
+        # Consumers of whose end the owner does not know yet.
+        self._leaving: list[int] = []
         self._waiting: list[Subscriber] = []
 
     # -- what sessions do -----------------------------------------------------------------------
@@ -147,7 +149,12 @@ class PartitionLink:
         self._ask(PendingRequest(name, arguments, None, answer))
 
     def detach(self, consumer: int) -> None:
-        if self.consumers.pop(consumer, None) is not None and self.owner is not None:
+        gone = self.consumers.pop(consumer, None)
+        if gone is not None and gone.single_active:
+            # What is given back with it in this turn goes before, so that its successor gets that first.
+            self._leaving.append(consumer)
+            self._mark_dirty(self)
+        elif gone is not None and self.owner is not None:
             self.owner.detach(self._front_end, self._epoch, consumer)
 
     def credit(self, consumer: int, limit: int) -> None:
@@ -214,6 +221,7 @@ class PartitionLink:
         holders = {queue: list(held.all()) for queue, held in self._holders.items() if held}
         owner.held(self._front_end, self._epoch, leases, holders)
         self._credits.clear()
+        self._leaving.clear()
         self._credit_urgent = False
         for number, request in list(self._requests.items()):
             self._send_request(number, request)
@@ -235,7 +243,8 @@ class PartitionLink:
 
     def flush(self) -> None:
         """Send what this turn brought, as one batch, and what had waited for something to ride with."""
-        if self._parts or self._credit_urgent or self._settled_count >= SETTLED_AT_ONCE:
+        enough = self._settled_count >= SETTLED_AT_ONCE
+        if self._parts or self._credit_urgent or self._leaving or enough:
             self.flush_waiting()
 
     def flush_waiting(self) -> None:
@@ -245,6 +254,10 @@ class PartitionLink:
         """
         self._take_batch()
         self._tell_credits()
+        leaving, self._leaving = self._leaving, []
+        for consumer in leaving:
+            if self.owner is not None:
+                self.owner.detach(self._front_end, self._epoch, consumer)
 
     def _tell_credits(self) -> None:
         if self._credits and self.owner is not None:
@@ -374,6 +387,11 @@ class PartitionLink:
         attached = self.consumers.pop(consumer, None)
         if attached is not None:
             attached.subscriber.consumer_cancelled(consumer)
+
+    def activity(self, epoch: int, consumer: int, joined: int, activated: int) -> None:
+        attached = self.consumers.get(consumer)
+        if epoch == self._epoch and attached is not None:
+            attached.joined, attached.activated = joined, activated
 
 
 def _unanswered(value: Any, delivery: Delivery | None) -> None:

@@ -46,6 +46,9 @@ class ConsumerTerms:
     no_ack: bool
     exclusive: bool
     priority: int
+    joined: int = 0
+    activated: int = 0
+    """What owners have told of a queue with a single active consumer, see `FrontEndPort.activity`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,11 @@ class FrontEndPort(Protocol):
 
     def consumer_cancelled(self, epoch: int, consumer: int) -> None:
         """The queue is gone."""
+
+    def activity(self, epoch: int, consumer: int, joined: int, activated: int) -> None:
+        """A consumer of a queue with a single active one has its place in the order of all, and is the
+        active one, since a number above all earlier ones, or is not (0).
+        """
 
     def resync(self) -> None:
         """Something was lost on the way: greet the owner again."""

@@ -40,12 +40,13 @@ class FrontEndCall(IntEnum):
     RESULT = 3
     CONSUMER_CANCELLED = 4
     RESYNC = 5
+    ACTIVITY = 6
 
 
 def _terms_to_plain(terms: ConsumerTerms) -> tuple[Any, ...]:
     return (
         terms.consumer, terms.queue, terms.limit, terms.delivered,
-        terms.no_ack, terms.exclusive, terms.priority,
+        terms.no_ack, terms.exclusive, terms.priority, terms.joined, terms.activated,
     )  # fmt: skip
 
 
@@ -167,6 +168,9 @@ class RemoteFrontEnd:
     def consumer_cancelled(self, epoch: int, consumer: int) -> None:
         self._call(FrontEndCall.CONSUMER_CANCELLED, epoch, consumer)
 
+    def activity(self, epoch: int, consumer: int, joined: int, activated: int) -> None:
+        self._call(FrontEndCall.ACTIVITY, epoch, [consumer, joined, activated])
+
     def resync(self) -> None:
         self._call(FrontEndCall.RESYNC, 0, None)
 
@@ -192,6 +196,8 @@ def receive_for_front_end(front_end: FrontEndPort, parts: Sequence[bytes]) -> No
             front_end.result(epoch, request, value, delivery)
         case FrontEndCall.CONSUMER_CANCELLED:
             front_end.consumer_cancelled(epoch, arguments)
+        case FrontEndCall.ACTIVITY:
+            front_end.activity(epoch, *arguments)
         case FrontEndCall.RESYNC:
             front_end.resync()
 

@@ -24,6 +24,11 @@ class LinkConsumer:
     priority: int
     grouped: bool = False
     """Whether its queue keeps order by key: a new owner must know which consumer has which messages."""
+    single_active: bool = False
+    """Whether its queue has a single active consumer."""
+    joined: int = 0
+    activated: int = 0
+    """See `cluster.links.ports.FrontEndPort.activity`."""
     delivered: int = 0
     told: int = 0
     """The limit that the owner knows."""
@@ -35,8 +40,9 @@ class LinkConsumer:
 
     def terms(self) -> ConsumerTerms:
         return ConsumerTerms(
-            self.id, self.queue, self.limit, self.delivered, self.no_ack, self.exclusive, self.priority
-        )
+            self.id, self.queue, self.limit, self.delivered, self.no_ack, self.exclusive, self.priority,
+            self.joined, self.activated,
+        )  # fmt: skip
 
 
 @dataclass(slots=True)

@@ -112,3 +112,6 @@ class TransferLink:
 
     def consumer_cancelled(self, epoch: int, consumer: int) -> None:
         """There are no consumers here."""
+
+    def activity(self, epoch: int, consumer: int, joined: int, activated: int) -> None:
+        """There are no consumers here."""

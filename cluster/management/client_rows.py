@@ -109,12 +109,13 @@ class ClientRows:
         place = None if terms is None else self.queue_name(terms.queue)
         vhost, queue = place or (client.session.vhost, "")
         name = client_name(client)
+        status = _activity(terms)
         return {
             "consumer_tag": consumer.tag,
             "queue": {"name": queue, "vhost": vhost},
             "ack_required": not consumer.no_ack,
-            "active": True,
-            "activity_status": "up",
+            "active": status != "waiting",
+            "activity_status": status,
             "exclusive": terms is not None and terms.exclusive,
             "prefetch_count": consumer.prefetch,
             "arguments": {"x-priority": terms.priority} if terms is not None and terms.priority else {},
@@ -127,6 +128,13 @@ class ClientRows:
                 **_peer(client),
             },
         }
+
+
+def _activity(terms: LinkConsumer | None) -> str:
+    """As RabbitMQ names it."""
+    if terms is None or not terms.single_active:
+        return "up"
+    return "single_active" if terms.activated else "waiting"
 
 
 def is_shown(client: Client) -> bool:

@@ -44,12 +44,19 @@ async def show_queue(services: Services, call: Call) -> dict[str, Any]:
     row = _row_of(services, key, states, answered)
     consumers = await survey.consumers(services.inquiry)
     place = {"name": key[1], "vhost": key[0]}
+    mine = [one for one in consumers if one["queue"] == place]
     return {
         **row,
-        "consumer_details": [one for one in consumers if one["queue"] == place],
+        "consumer_details": mine,
+        "single_active_consumer_tag": _tag(one for one in mine if one["activity_status"] == "single_active"),
+        "exclusive_consumer_tag": _tag(one for one in mine if one["exclusive"]),
         "incoming": [],
         "deliveries": [],
     }
+
+
+def _tag(consumers: Iterator[dict[str, Any]]) -> str | None:
+    return next((str(one["consumer_tag"]) for one in consumers), None)
 
 
 @endpoints.on("GET", "/queues/{vhost}/{name}/bindings")

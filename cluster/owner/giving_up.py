@@ -65,8 +65,7 @@ def give_up_leased(
     if queue is not None:
         soft = _soft(queue, durable) if dying else soft
         durable = [part for one in ranges for part in queue.settle(front_end, *one).durable]
-        if queue.groups is not None:
-            # Others may have the group now.
+        if queue.passes_on:
             owner.mark(number)
     owner.dead_letters.bury_soft(number, soft, reason)
     if not durable:

@@ -237,8 +237,7 @@ def _take_settle(owner: PartitionOwner, front_end: int, operation: Settle) -> by
     if queue is not None:
         settled = [queue.settle(front_end, *one) for one in operation.ranges]
         durable = [part for one in settled for part in one.durable]
-        if queue.groups is not None:
-            # Others may have the group now.
+        if queue.passes_on:
             owner.mark(operation.queue)
         queue.tally.acknowledged += sum(one.count for one in settled)
     return encode_settle(operation.queue, durable) if durable else None

@@ -13,6 +13,7 @@ from functools import partial
 
 from cluster.links.ports import FIRST_CONSUMER, NOT_FOUND, Delivery
 from cluster.owner.alarms import Alarms
+from cluster.owner.configuring import cover
 from cluster.owner.contents import Contents, EntrySource
 from cluster.owner.context import OwnerContext
 from cluster.owner.dead_letters import DeadLetters
@@ -28,7 +29,6 @@ from cluster.owner.proposal import (
 )
 from cluster.owner.reception import Reception
 from cluster.owner.serving import Serving, serve
-from cluster.owner.upkeep import cover
 from node.engine.applied import Applied
 from node.engine.dispatch import QueueOwner
 from node.engine.entry import encode_entry
@@ -141,15 +141,17 @@ class PartitionOwner:
         self._last_proposed = self.machine.applied_index
         self.next_sequence = max(self.machine.next_sequence, self.term << SEQUENCES_PER_TERM_BITS)
         for queue, settings in wanted.items():
-            self._set(queue, settings)
+            self.set_settings(queue, settings)
         for queue in self.machine.queues:
             self._own(queue, fresh=False)
             self._serving.mark(queue)
         self.dead_letters.take_over()
         self.reconcile()
+        attached = {one for state in self.machine.queues.values() for one in state.attached}
+        self.reception.expect(attached)
         self._context.owner_active(self.partition, self.term)
         self._bury(now)
-        for front_end in {one for state in self.machine.queues.values() for one in state.attached}:
+        for front_end in attached:
             if not self._context.front_ends.alive(front_end):
                 self.reception.front_end_lost(front_end)
         self._context.owner_dirty(self)
@@ -204,7 +206,7 @@ class PartitionOwner:
     def _own(self, queue: int, *, fresh: bool) -> None:
         settings = self.settings_of(queue)
         owner = self.queues[queue] = QueueOwner(
-            self.machine.queues[queue], fresh=fresh, settings=settings, now=self.wall_ms()
+            self.machine.queues[queue], fresh=fresh, settings=settings, now=self.wall_ms(), term=self.term
         )
         # Consumers that a former owner had are about to come back.
         self.disuse.watch(queue, settings.expires_ms, self.now if fresh else self.now + HOLD_S)
@@ -219,10 +221,10 @@ class PartitionOwner:
         """None for a queue that this node's catalog does not know."""
         return self._settings.get(queue)
 
-    def _set(self, queue: int, settings: QueueSettings) -> None:
+    def set_settings(self, queue: int, settings: QueueSettings) -> None:
+        """What the next messages of the queue are decided by."""
         self._settings[queue] = settings = settings.shared()
-        if settings is not PLAIN:
-            self.watched.add(queue)
+        (self.watched.discard if settings is PLAIN else self.watched.add)(queue)
 
     def reconcile(self) -> None:
         """Create queues as the catalog says, and drop what is not in it unless it is behind."""
@@ -239,7 +241,7 @@ class PartitionOwner:
     def create_queue(self, queue: int, settings: QueueSettings) -> None:
         if not self.active:
             return
-        self._set(queue, settings)
+        self.set_settings(queue, settings)
         if queue not in self.machine.queues:
             self.operation(encode_create_queue(queue, settings.semantics))
 
@@ -329,11 +331,13 @@ class PartitionOwner:
             self._take_over(now)
         if self.active and self._hold_until is not None and now >= self._hold_until:
             self._hold_until = None
+            self.reception.expect_no_more()
             for queue, owner in self.queues.items():
+                owner.consumers.resume_all()
+                self._serving.mark(queue)
                 if owner.awaited or owner.held:
                     self.proposal.add_return(queue, owner.state, list(owner.held.ranges()), failed=False)
                     owner.release_held(redelivered=True)
-                    self._serving.mark(queue)
             self._context.owner_dirty(self)
         for queue in self.alarms.due(self.wall_ms()):
             self._serving.mark(queue)

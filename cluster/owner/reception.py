@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from cluster.owner.failures import give_up_exhausted
 from cluster.owner.intake import take_batch
 from cluster.owner.proposal import HOLD_S, NO_EPOCH, FrontEndState
 from cluster.owner.serving import Serving, regrant
-from node.engine.consumers import ExclusiveConsumerError
+from node.engine.consumers import Consumer, ExclusiveConsumerError
 from node.engine.dispatch import QueueOwner
 from node.engine.operation_format import encode_attach, encode_forget, encode_purge, encode_refuse
 
@@ -33,10 +33,15 @@ class Reception:
         self._consumers: dict[tuple[int, int], int] = {}
         self._returning: Counter[int] = Counter()
         """How many batches with messages for a queue to take back are not applied yet."""
+        self._expected: set[int] = set()
+        self._postponed: list[Callable[[], None]] = []
+        """New consumers that are not let in before those of former owners are back: one may be exclusive."""
 
     def clear(self) -> None:
         """The owner leads no more: whoever leads next is greeted anew."""
         self._front_ends = {}
+        self._expected.clear()
+        self._postponed.clear()
         self._consumers.clear()
         self._returning.clear()
 
@@ -53,6 +58,18 @@ class Reception:
         return state if state is not None and state.epoch == epoch and self._owner.active else None
 
     # -- greetings ------------------------------------------------------------------------------
+
+    def expect(self, front_ends: Iterable[int]) -> None:
+        """Front ends that may have had consumers of former owners are about to greet."""
+        self._expected.update(front_ends)
+
+    def expect_no_more(self, front_ends: Iterable[int] | None = None) -> None:
+        """These have greeted, or are given up; None: all."""
+        self._expected.difference_update(list(self._expected) if front_ends is None else front_ends)
+        if not self._expected:
+            postponed, self._postponed = self._postponed, []
+            for each in postponed:
+                each()
 
     def hello(
         self, front_end: int, epoch: int, node: str, consumers: list[ConsumerTerms], tried: int
@@ -80,6 +97,7 @@ class Reception:
         for queue, owner in self._owner.queues.items():
             if owner.consumers.count:
                 self._owner.used(queue, HOLD_S)
+            owner.consumers.suspend(front_end)
             owner.consumers.detach_all(front_end)
         self._serving.forget_gets(front_end)
 
@@ -107,7 +125,18 @@ class Reception:
                 self._when_attached(terms.queue, front_end, partial(self._rejoin, front_end, epoch, terms))
             else:
                 state.port.consumer_cancelled(epoch, terms.consumer)
+        self._owner.after_proposed(partial(self._all_back, front_end, epoch))
         self._context.owner_dirty(self._owner)
+
+    def _all_back(self, front_end: int, epoch: int) -> None:
+        """The consumers of a front end that has greeted are here again, those of them that there are."""
+        if self._state(front_end, epoch) is not None:
+            for queue, owner in self._owner.queues.items():
+                if owner.single_active is not None:
+                    owner.single_active.resume(front_end)
+                    self._serving.mark(queue)
+            self.expect_no_more((front_end,))
+            self._context.owner_dirty(self._owner)
 
     def front_end_lost(self, front_end: int) -> None:
         """A front end cannot be reached: what its consumers had goes back to the queues."""
@@ -117,12 +146,15 @@ class Reception:
         self._serving.forget_gets(front_end)
         for queue, owner in self._owner.queues.items():
             consumers = owner.consumers.count
+            # Nobody takes the place of its active consumer before what that had is in its place again.
+            owner.consumers.suspend(front_end)
             owner.consumers.detach_all(front_end)
             self._return_leased(queue, owner, front_end)
             if consumers and not owner.consumers.count:
                 self._owner.used(queue)
                 self._context.queue_unused(queue)
         self._owner.after_proposed(partial(self._leases_lost, front_end))
+        self.expect_no_more((front_end,))
         self._context.owner_dirty(self._owner)
 
     def _return_leased(self, queue: int, owner: QueueOwner, front_end: int) -> None:
@@ -200,6 +232,9 @@ class Reception:
     def attach(self, front_end: int, epoch: int, request: int, terms: ConsumerTerms) -> None:
         if self._state(front_end, epoch) is None:
             return
+        if self._expected:
+            self._postponed.append(partial(self.attach, front_end, epoch, request, terms))
+            return
 
         def join() -> None:
             if self._state(front_end, epoch) is not None:
@@ -215,7 +250,8 @@ class Reception:
         try:
             owner.consumers.attach(
                 front_end, terms.consumer, priority=terms.priority, no_ack=terms.no_ack,
-                exclusive=terms.exclusive, sent=terms.delivered,
+                exclusive=terms.exclusive, sent=terms.delivered, joined=terms.joined,
+                activated=terms.activated,
             )  # fmt: skip
         except ExclusiveConsumerError:
             return ACCESS_REFUSED
@@ -252,11 +288,24 @@ class Reception:
         if self._state(front_end, epoch) is None:
             return
         queue = self._consumers.pop((front_end, consumer), 0)
-        if queue in self._owner.queues:
-            self._owner.queues[queue].consumers.detach(front_end, consumer)
-            if not self._owner.queues[queue].consumers.count:
-                self._owner.used(queue)
-                self._context.queue_unused(queue)
+        owner = self._owner.queues.get(queue)
+        if owner is None:
+            return
+        owner.consumers.detach(front_end, consumer)
+        if owner.single_active is not None:
+            # What its channel gives back with it comes before anything that its successor gets.
+            owner.single_active.suspend(front_end)
+            self._owner.after_proposed(partial(self._all_back, front_end, epoch))
+        if not owner.consumers.count:
+            self._owner.used(queue)
+            self._context.queue_unused(queue)
+
+    def tell_activity(self, queue: int, consumers: Iterable[Consumer]) -> None:
+        """Front ends keep, for the next owner, when consumers joined and were made the active one."""
+        for one in consumers:
+            state = self._front_ends.get(one.front_end)
+            if state is not None:
+                state.port.activity(state.epoch, one.number, one.joined, one.activated)
 
     def credit(self, front_end: int, epoch: int, limits: list[tuple[int, int]]) -> None:
         if self._state(front_end, epoch) is None:

@@ -251,8 +251,7 @@ def _remove_first(owner: PartitionOwner, serving: Serving, queue: QueueOwner, ha
 def _removed(serving: Serving, queue: QueueOwner, handout: Handout) -> None:
     """The removal is committed, or was of messages that no log knows."""
     queue.settle(OWNER, handout.grant.first, handout.grant.last)
-    if queue.groups is not None:
-        # Others may have the group now.
+    if queue.passes_on:
         serving.mark(handout.queue)
 
 

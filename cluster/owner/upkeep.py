@@ -7,22 +7,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cluster.owner.decisions import expiry_of
+from cluster.owner.configuring import weigh_some
 from cluster.owner.duplicates import forget_ids
 from cluster.owner.giving_up import give_up
 from node.engine.dispatch import QueueOwner
 from node.engine.limits import enough, surplus
-from node.engine.operation_format import encode_annotate
-from node.engine.operations import Aspect, Reason
+from node.engine.operations import Reason
 
 if TYPE_CHECKING:
     from cluster.owner.partition import PartitionOwner
 
 
 def before_serving(owner: PartitionOwner, number: int, queue: QueueOwner, now: int) -> None:
-    """What is due is ready, and no message is handed out that has expired; `now` is wall clock."""
+    """What is due is ready, no message is handed out that has expired, and somebody is the active consumer;
+    `now` is wall clock.
+    """
+    if queue.single_active is not None:
+        owner.reception.tell_activity(number, queue.single_active.elect(queue.leases))
     queue.let_go(now)
     forget_ids(owner, number, queue, now)
+    if queue.unweighed:
+        weigh_some(owner, number, queue)
     if queue.lifetimes:
         queue.lifetimes.step(now)
         give_up(owner, number, queue, queue.lifetimes.expired(queue.ready), Reason.EXPIRED)
@@ -54,17 +59,3 @@ def _trim(owner: PartitionOwner, number: int, queue: QueueOwner) -> None:
             break
         give_up(owner, number, queue, [gone], Reason.MAXLEN)
         messages, octets = surplus(settings, len(queue.ready), queue.ready_octets())
-
-
-def cover(owner: PartitionOwner, number: int, queue: QueueOwner, now: int) -> None:
-    """Give the messages an expiry that came in under a release that did not know of the argument."""
-    ttl = queue.settings.message_ttl_ms
-    if ttl is None:
-        return
-    known = queue.annotations.logged(Aspect.EXPIRY)
-    uncovered = queue.state.alive.without((first, last) for first, last, _ in known.all())
-    if uncovered:
-        spans = [(first, last, expiry_of(ttl, now)) for first, last in uncovered.ranges()]
-        owner.operation(encode_annotate(number, Aspect.EXPIRY, spans))
-        for span in spans:
-            queue.note_expiry(*span)

@@ -18,7 +18,10 @@ class ExclusiveConsumerError(AccessRefusedError):
 
 @dataclass(slots=True, eq=False)
 class Consumer:
-    """One consumer: gets messages while `sent < limit`, both counted from its beginning."""
+    """One consumer: gets messages while `sent < limit`, both counted from its beginning, and it is `active`.
+
+    `joined` and `activated` are for queues with a single active consumer, see `node.engine.single_active`.
+    """
 
     front_end: int
     number: int
@@ -29,6 +32,9 @@ class Consumer:
     sent: int
     limit: int
     in_line: bool = False
+    active: bool = True
+    joined: int = 0
+    activated: int = 0
 
 
 class Consumers:
@@ -64,6 +70,8 @@ class Consumers:
         exclusive: bool = False,
         counted: bool = True,
         sent: int = 0,
+        joined: int = 0,
+        activated: int = 0,
     ) -> Consumer:
         """Add a consumer, without credit. The front end's ATTACH must have been applied before,
         or a new owner would not know whom to ask for leases.
@@ -76,7 +84,10 @@ class Consumers:
             raise ValueError(f"front end {front_end} has a consumer {number}")
         if counted and self.count and (exclusive or self._exclusive):
             raise ExclusiveConsumerError("the queue has an exclusive consumer, or others than this one")
-        made = Consumer(front_end, number, priority, no_ack, exclusive, counted, sent, sent)
+        made = Consumer(
+            front_end, number, priority, no_ack, exclusive, counted, sent, sent,
+            joined=joined, activated=activated,
+        )  # fmt: skip
         self._by_key[front_end, number] = made
         if priority not in self._by_priority:
             self._by_priority[priority] = deque()
@@ -102,6 +113,15 @@ class Consumers:
         for key in [key for key in self._by_key if key[0] == front_end]:
             self.detach(*key)
 
+    def suspend(self, front_end: int) -> None:
+        """The front end's consumers may be about to come back, or what they had."""
+
+    def resume(self, front_end: int) -> None:
+        """They are back, or gone."""
+
+    def resume_all(self) -> None:
+        """It was waited long enough for all."""
+
     def credit(self, front_end: int, number: int, limit: int) -> None:
         """Let the consumer have `limit` messages since its beginning; late news of a consumer that
         is gone is no error.
@@ -110,7 +130,7 @@ class Consumers:
         if found is None:
             return
         found.limit = limit
-        if found.sent < limit and not found.in_line:
+        if found.sent < limit and found.active and not found.in_line:
             found.in_line = True
             self._by_priority[found.priority].append(found)
 

@@ -7,12 +7,14 @@ from typing import Final
 
 from node.engine.consumers import Consumer, Consumers
 from node.engine.grants import Fit, Grant
-from node.engine.operations import OWNER, Semantics
+from node.engine.limits import Weights
+from node.engine.operations import OWNER, Aspect, Semantics
 from node.engine.places import Places
 from node.engine.queue import QueueState
 from node.engine.range_map import RangeMap, Span
-from node.engine.ranges import Range
+from node.engine.ranges import Range, RangeSet
 from node.engine.settings import PLAIN, QueueSettings
+from node.engine.single_active import SingleActiveConsumers
 
 MARK_AHEAD: Final = 20_000
 
@@ -31,17 +33,27 @@ class QueueOwner(Places):
     """
 
     __slots__ = (
-        "_asked_mark", "_lost", "_lost", "_stalled", "blocked", "consumers", "crowded", "unfinished",
+        "_asked_mark", "_lost", "_stalled", "blocked", "consumers", "crowded", "unfinished", "unweighed",
     )  # fmt: skip
 
     def __init__(
-        self, state: QueueState, fresh: bool = False, settings: QueueSettings = PLAIN, now: int = 0
+        self,
+        state: QueueState,
+        fresh: bool = False,
+        settings: QueueSettings = PLAIN,
+        now: int = 0,
+        term: int = 0,
     ) -> None:
+        """`now` is wall clock, in milliseconds; `term` that of the owner."""
         super().__init__(state, settings, now)
         self.consumers = Consumers()
+        if settings.single_active_consumer:
+            self.consumers = self.single_active = SingleActiveConsumers(term, () if fresh else state.attached)
         self.blocked = False
         self.crowded = False
         self.unfinished = False
+        # Messages whose octets are to count, and are not known yet.
+        self.unweighed = RangeSet() if self.weights is None else self._unweighed()
         self._lost = False
         self._stalled = 0
         self._asked_mark = state.mark
@@ -54,6 +66,27 @@ class QueueOwner(Places):
         self.ready.remove(0, self.state.mark)
         if self.held or self.scheduled:
             self.awaited = set(self.state.attached)
+
+    def reconfigure(self, settings: QueueSettings) -> None:
+        """Policies have changed what is asked of the queue; never what makes it another kind of queue."""
+        self.settings = settings
+        self.window = self._window()
+        self.weights = None
+        self.unweighed = RangeSet()
+        if settings.max_length_bytes is not None:
+            self.weights = Weights()
+            for values in (self.annotations.logged(Aspect.SIZE), self.soft.values.get(Aspect.SIZE)):
+                for span in () if values is None else values.all():
+                    self.note_size(*span)
+            self.unweighed = self._unweighed()
+
+    def _unweighed(self) -> RangeSet:
+        every = self.state.alive.copy()
+        every.update(self.soft.numbers.ranges())
+        for values in (self.annotations.logged(Aspect.SIZE), self.soft.values.get(Aspect.SIZE)):
+            if values is not None:
+                every.remove_all((first, last) for first, last, _ in values.all())
+        return every
 
     # -- consumers ------------------------------------------------------------------------------
 
@@ -134,6 +167,8 @@ class QueueOwner(Places):
             else:
                 groups.take((consumer.front_end, consumer.number), first, last)
             self.lease_of(holder).add(first, last)
+            if self.single_active is not None and not removal:
+                self.single_active.given_out(consumer, first, last)
             grants.append(grant)
             granted += last - first + 1
             if last > self.granted:
@@ -173,7 +208,9 @@ class QueueOwner(Places):
         are delivered.
         """
         consumer = self.consumers.get(front_end, number)
-        if consumer is None or consumer.no_ack or self.state.semantics is Semantics.AT_MOST_ONCE:
+        if consumer is None or consumer.no_ack or not consumer.active:
+            return []
+        if self.state.semantics is Semantics.AT_MOST_ONCE:
             return []
         grants: list[Grant] = []
         for low, high in self.ready.intersection(first, last):
@@ -189,6 +226,8 @@ class QueueOwner(Places):
                 else:
                     self.groups.take((front_end, number), low, end)
                 self.lease_of(front_end).add(low, end)
+                if self.single_active is not None:
+                    self.single_active.given_out(consumer, low, end)
                 grants.append(Grant(front_end, number, low, end, redelivered=True, removal=False, soft=soft))
                 self.consumers.given(consumer, end - low + 1)
                 low = end + 1
@@ -218,6 +257,7 @@ class QueueOwner(Places):
         A RETURN that counts a failed delivery of what it had leased must have been applied before.
         """
         self.consumers.detach_all(front_end)
+        self.consumers.resume(front_end)
         lease = self.leases.pop(front_end, None)
         if lease is not None:
             ranges = list(lease.ranges())

@@ -37,6 +37,7 @@ from node.engine.ranges import Range, RangeSet
 from node.engine.ready import Annotations, Ready, arrange
 from node.engine.schedule import NEVER, Schedule
 from node.engine.settings import PLAIN, QueueSettings, RedeliveryBackoff
+from node.engine.single_active import SingleActiveConsumers
 from node.engine.soft import SoftMessages
 from node.engine.tally import Tally
 from node.runs import Run
@@ -46,13 +47,14 @@ NOTHING: Final[Mapping[Aspect, Sequence[Span]]] = MappingProxyType({})
 
 
 class Places:
-    """Where messages are. `groups` is `ready` where that keeps order by key, else None; `awaited` are the
-    front ends that may hold what is held.
+    """Where messages are. `groups` is `ready` where that keeps order by key, `single_active` the consumers
+    where one at a time gets messages, else None; `awaited` are the front ends that may hold what is held.
     """
 
     __slots__ = (
         "_inherited", "_rests", "annotations", "awaited", "granted", "groups", "held", "leases", "lifetimes",
-        "ready", "redelivered", "scheduled", "settings", "soft", "state", "tally", "weights", "window",
+        "ready", "redelivered", "scheduled", "settings", "single_active", "soft", "state", "tally", "weights",
+        "window",
     )  # fmt: skip
 
     def __init__(self, state: QueueState, settings: QueueSettings, now: int) -> None:
@@ -70,6 +72,7 @@ class Places:
         self.groups = self.ready if isinstance(self.ready, ReadyByGroup) else None
         self.held = RangeSet()
         self.leases: dict[int, RangeSet] = {}
+        self.single_active: SingleActiveConsumers | None = None
         self.redelivered = state.returned.copy()
         self.lifetimes: Lifetimes | None = None
         self.weights = Weights() if settings.max_length_bytes is not None else None
@@ -91,8 +94,12 @@ class Places:
 
     @property
     def scheduled_count(self) -> int:
-        """Messages that are not due yet."""
         return 0 if self.scheduled is None else len(self.scheduled)
+
+    @property
+    def passes_on(self) -> bool:
+        """Whether what one consumer settles may let another one have more."""
+        return self.groups is not None or self.single_active is not None
 
     @property
     def attended(self) -> bool:
@@ -272,6 +279,8 @@ class Places:
         count = lease.remove(first, last) if lease is not None else 0
         if self.groups is not None:
             self.groups.done(first, last)
+        if self.single_active is not None:
+            self.single_active.holding.remove(first, last)
         if self.redelivered:
             self.redelivered.remove(first, last)
         if self.lifetimes is not None:
@@ -318,6 +327,8 @@ class Places:
             place.remove(*part)
             if self.groups is not None:
                 self.groups.done(*part)
+            if self.single_active is not None:
+                self.single_active.holding.remove(*part)
             # Somebody else may have settled it meanwhile.
             for first, last in self.state.alive.intersection(*part) + self.soft.numbers.intersection(*part):
                 count += self._come_back(first, last)

@@ -63,6 +63,9 @@ class RecordedFrontEnd:
     def consumer_cancelled(self, epoch: int, consumer: int) -> None:
         self.calls.append(("consumer_cancelled", epoch, consumer))
 
+    def activity(self, epoch: int, consumer: int, joined: int, activated: int) -> None:
+        self.calls.append(("activity", epoch, consumer, joined, activated))
+
     def resync(self) -> None:
         self.calls.append(("resync",))
 

@@ -117,6 +117,25 @@ def test_connections_channels_and_consumers(cluster: Cluster, channel: Connect, 
     assert consumer in api.get("consumers", "/")
 
 
+@pytest.mark.requirement("A24")
+def test_which_consumer_is_the_active_one(cluster: Cluster, channel: Connect, name: str) -> None:
+    one, two = channel(0), channel(1)
+    one.queue_declare(name, durable=True, arguments={"x-single-active-consumer": True})
+    first = one.basic_consume(name, lambda *_: None)
+    second = two.basic_consume(name, lambda *_: None)
+    api = Management(cluster[2])
+
+    def shown() -> dict[str, tuple[bool, str]]:
+        rows = api.get("queues", "/", name)["consumer_details"]
+        return {row["consumer_tag"]: (row["active"], row["activity_status"]) for row in rows}
+
+    expected = {first: (True, "single_active"), second: (False, "waiting")}
+    until(lambda: shown() == expected, "the first one is active")
+    assert api.get("queues", "/", name)["single_active_consumer_tag"] == first
+    one.basic_cancel(first)
+    until(lambda: shown() == {second: (True, "single_active")}, "the second one is active")
+
+
 def test_exchanges_and_their_bindings(cluster: Cluster, channel: Connect, name: str) -> None:
     one = channel(0)
     one.confirm_delivery()

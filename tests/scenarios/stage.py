@@ -215,10 +215,11 @@ class Stage:
         """consume c at n3 q 10: a client that takes up to 10 messages."""
         client = self._client(name, node, queue)
         self._consumers += 1
+        settings = client.definition.settings
         client.consumer = self._consumers
         consumer = LinkConsumer(
             self._consumers, client.definition.id, client, int(limit), False, False, 0,
-            client.definition.settings.group_by is not None,
+            grouped=settings.group_by is not None, single_active=settings.single_active_consumer,
         )  # fmt: skip
         client.link.attach(
             consumer, lambda value, _: self.tell(f"{name} consumes") if value is None else None
