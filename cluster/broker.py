@@ -16,6 +16,7 @@ import msgpack
 from cluster.catalog.admission import TAG as ADMISSION_TAG
 from cluster.catalog.admission import Admission, AdmissionDesk
 from cluster.catalog.definitions import PartitionKind
+from cluster.catalog.effective import settings_of
 from cluster.catalog.partitions import Partitions
 from cluster.catalog.replica import CATALOG, Catalog
 from cluster.catalog.replica import TAG as CATALOG_TAG
@@ -103,6 +104,7 @@ class Broker:
         self.on_unused: Callable[[int, bool], None] = _nothing
         self.on_rebuilding: Callable[[], None] = _nothing
         self.on_access_removed: Callable[[], None] = _nothing
+        self.on_policies_changed: Callable[[str], None] = _nothing
         self.send = send
         self._wall_ms = wall_ms
         self._transient = self.partitions.transient
@@ -399,7 +401,11 @@ class Broker:
 
     def queues_of(self, partition: int) -> dict[int, QueueSettings]:
         queues = self.catalog.state.queues.values()
-        wanted = {queue.id: queue.settings for queue in queues if queue.partition == partition}
+        wanted = {
+            queue.id: settings_of(self.catalog.state, queue)
+            for queue in queues
+            if queue.partition == partition
+        }
         if partition in self._transient:
             wanted.update(self.local_queues)
         return wanted

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cluster.catalog.definitions import NodeDefinition, PartitionDefinition, PartitionKind, QueueDefinition
+from cluster.catalog.effective import settings_of
 from cluster.catalog.state import Observer
+from cluster.owner.configuring import configure
 from cluster.owner.partition import PartitionOwner
 from cluster.owner.replica import JournalEntries, Replica
 from cluster.owner.transient_log import TransientLog
@@ -74,11 +76,13 @@ class Partitions(Observer):
             self.partition_removed(PartitionDefinition(id, PartitionKind.REPLICATED, ()))
         for owner in self.owners.values():
             owner.reconcile()
+        for vhost in state.vhosts:
+            self.policies_changed(vhost)
 
     def queue_added(self, queue: QueueDefinition) -> None:
         owner = self.owners.get(queue.partition)
         if owner is not None:
-            owner.create_queue(queue.id, queue.settings)
+            owner.create_queue(queue.id, settings_of(self._broker.catalog.state, queue))
 
     def queue_removed(self, queue: QueueDefinition) -> None:
         owner = self.owners.get(queue.partition)
@@ -90,6 +94,15 @@ class Partitions(Observer):
 
     def user_removed(self, user: str) -> None:
         self._broker.on_access_removed()
+
+    def policies_changed(self, vhost: str) -> None:
+        """What is asked of the virtual host's queues may be something else from now on."""
+        state = self._broker.catalog.state
+        for queue in state.queues.values():
+            owner = self.owners.get(queue.partition) if queue.vhost == vhost else None
+            if owner is not None:
+                configure(owner, queue.id, settings_of(state, queue))
+        self._broker.on_policies_changed(vhost)
 
     def node_started(self, node: NodeDefinition, previous: int) -> None:
         """A node runs anew: what its former process held is nobody's."""

@@ -22,7 +22,10 @@ from cluster.catalog.definitions import (
     queue_from_plain,
     to_plain,
 )
+from cluster.catalog.effective import set_alternates
 from cluster.catalog.packing import pack, unpack
+from cluster.catalog.placement import QUORUM
+from cluster.catalog.policies import Policies
 from cluster.catalog.redeclaration import check_redeclared
 from cluster.catalog.virtual_host import VirtualHost, exchange_from_plain, vhost_to_plain
 from node.engine.errors import NotFoundError, PreconditionFailedError, Refusal
@@ -33,8 +36,8 @@ from node.engine.operations import Semantics
 VERSION: Final = 1
 """Of commands."""
 
-SNAPSHOT_VERSION: Final = 2
-"""1 had no `access`: there were no users in the catalog."""
+SNAPSHOT_VERSION: Final = 3
+"""1 had no `access`: there were no users in the catalog. 2 had no `policies`."""
 
 FIRST_QUEUE_PARTITION: Final = 1
 RECENT_REQUESTS: Final = 1024
@@ -73,6 +76,7 @@ class Observer:
     def node_started(self, node: NodeDefinition, previous: int) -> None: ...
     def vhost_removed(self, vhost: str) -> None: ...
     def user_removed(self, user: str) -> None: ...
+    def policies_changed(self, vhost: str) -> None: ...
     def replaced(self) -> None: ...
 
 
@@ -93,6 +97,9 @@ class CatalogState:
         self._recent: dict[int, list[int]] = {}
         self._retired: list[int] = []
         self._observer = observer
+        self.default_queue_type = QUORUM
+        """Of durable queues whose virtual host says nothing else: the same on all nodes."""
+        self.policies = Policies(self._policies_changed, self.vhost)
         self._commands: dict[str, Callable[..., Any]] = {
             "start_node": self._start_node,
             "found_access": self._found_access,
@@ -108,6 +115,7 @@ class CatalogState:
             "unbind": self._unbind,
             "forget_local_queue": self._forget_local_queue,
             **self.access.commands,
+            **self.policies.commands,
         }
 
     def apply(self, data: bytes) -> Outcome | None:
@@ -216,10 +224,16 @@ class CatalogState:
         del self.vhosts[vhost]
         del self._queue_counts[vhost]
         self.access.forget_vhost(vhost)
+        self.policies.forget_vhost(vhost)
         self._observer.vhost_removed(vhost)
 
     def _declare_exchange(self, vhost: str, exchange: dict[str, Any]) -> None:
         self.vhost(vhost).exchanges.declare(exchange_from_plain(exchange))
+        set_alternates(self, vhost)
+
+    def _policies_changed(self, vhost: str) -> None:
+        set_alternates(self, vhost)
+        self._observer.policies_changed(vhost)
 
     def _delete_exchange(self, vhost: str, name: str, if_unused: bool) -> None:
         self.vhost(vhost).exchanges.delete(name, if_unused)
@@ -340,6 +354,7 @@ class CatalogState:
             "queues": [to_plain(queue) for queue in self.queues.values()],
             "vhosts": {name: vhost_to_plain(vhost) for name, vhost in self.vhosts.items()},
             "access": self.access.to_plain(),
+            "policies": self.policies.to_plain(),
             "recent": sorted(self._recent.items()),
             "retired": self._retired,
             "last_queue": self.last_queue,
@@ -357,6 +372,7 @@ class CatalogState:
         self.queues_by_id = {queue.id: queue for queue in queues}
         self._queue_counts = Counter(queue.vhost for queue in queues)
         self.access.restore(plain.get("access"), list(plain["vhosts"]))
+        self.policies.restore(plain.get("policies"))
         self.vhosts = {}
         for name, host in plain["vhosts"].items():
             self.vhosts[name] = VirtualHost(Exchanges(name), {})
@@ -367,6 +383,7 @@ class CatalogState:
                 self._declare_exchange(name, exchange)
             for binding in host["bindings"]:
                 self._bind(name, **binding)
+            set_alternates(self, name)
         self._recent = {origin: list(requests) for origin, requests in plain["recent"]}
         self._retired = plain["retired"]
         self.last_queue = plain["last_queue"]

@@ -12,8 +12,10 @@ from typing import Any, Final
 
 from cluster.broker import Broker
 from cluster.catalog.definitions import FIRST_LOCAL_ID, LOCAL_QUEUE_PREFIX, REPLY_QUEUE_PREFIX, LocalName
+from cluster.catalog.policies import ResourceKind
 from cluster.catalog.redeclaration import locked, refuse_reserved
 from cluster.catalog.state import RestartedError
+from cluster.owner.configuring import configure
 from node.engine.arguments import check_arguments
 from node.engine.equivalence import check_property
 from node.engine.errors import NotFoundError
@@ -44,15 +46,16 @@ class LocalQueues:
         self._by_id: dict[int, LocalQueue] = {}
         self._replies: dict[int, LocalQueue] = {}
         broker.on_unused = self._unused
+        broker.on_policies_changed = self._policies_changed
 
     def declare(self, vhost: str, declaration: QueueDeclaration, holder: int) -> QueueRef:
         """Raises PreconditionFailedError for arguments that make no sense."""
-        settings = check_arguments(declaration.arguments, declaration.name, vhost)
+        check_arguments(declaration.arguments, declaration.name, vhost)
         state = self._broker.catalog.state
         if "max-queues" in state.access.vhost(vhost).limits:
             here = sum(queue.vhost == vhost for queue in self._queues.values())
             state.check_queue_limit(vhost, declaration.name, here)
-        ref = self._create(vhost, LOCAL_QUEUE_PREFIX, settings)
+        ref = self._create(vhost, LOCAL_QUEUE_PREFIX, declaration.arguments)
         queue = LocalQueue(ref, vhost, holder, declaration.auto_delete, declaration.arguments)
         self._queues[ref.name] = self._by_id[ref.id] = queue
         return ref
@@ -61,16 +64,29 @@ class LocalQueues:
         """A queue for the replies to one channel; it goes with its consumer. No client can name it but to
         publish to it.
         """
-        ref = self._create(vhost, REPLY_QUEUE_PREFIX, PLAIN)
+        ref = self._create(vhost, REPLY_QUEUE_PREFIX, None)
         self._replies[ref.id] = LocalQueue(ref, vhost, holder, True, {})
         return ref
 
-    def _create(self, vhost: str, prefix: str, settings: QueueSettings) -> QueueRef:
+    def _settings(self, vhost: str, name: str, arguments: dict[str, Any]) -> QueueSettings:
+        policies = self._broker.catalog.state.policies
+        return policies.settings(vhost, ResourceKind.CLASSIC_QUEUE, name, arguments)
+
+    def _policies_changed(self, vhost: str) -> None:
+        for queue in self._queues.values():
+            if queue.vhost == vhost:
+                settings = self._settings(vhost, queue.ref.name, queue.arguments)
+                self._broker.local_queues[queue.ref.id] = settings
+                configure(self._broker.owners[queue.ref.partition], queue.ref.id, settings)
+
+    def _create(self, vhost: str, prefix: str, arguments: dict[str, Any] | None) -> QueueRef:
+        """Without arguments policies count no more than they do."""
         partition = self._broker.catalog.state.transient_partition(self._broker.front_end)
         if partition is None:
             raise RestartedError("this node is not part of the cluster yet")
         id = FIRST_LOCAL_ID | self._random_bits(RANDOM_ID_BITS)
         name = LocalName.of(self._broker.front_end, partition.id, id, vhost).text(prefix)
+        settings = PLAIN if arguments is None else self._settings(vhost, name, arguments)
         self._broker.local_queues[id] = settings
         self._broker.local_names[id] = (vhost, name)
         self._broker.owners[partition.id].create_queue(id, settings)

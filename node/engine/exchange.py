@@ -137,6 +137,7 @@ class Exchanges:
         self._queues: set[str] = set()
         self._by_source: dict[str, dict[Binding, None]] = {}
         self._by_destination: dict[Destination, dict[Binding, None]] = {}
+        self._policy_alternates: dict[str, str] = {}
         # Answers that hold until a binding or an exchange changes.
         self._routes: dict[tuple[str, str], frozenset[str]] = {}
         self._uses_headers: dict[str, bool] = {}
@@ -184,6 +185,16 @@ class Exchanges:
             self._exchanges[exchange.name] = exchange
             self._matchers[exchange.name] = _MATCHERS[exchange.kind]()
             self._changed()
+
+    def set_policy_alternates(self, alternates: dict[str, str]) -> None:
+        """The alternate exchanges of those exchanges that have one by a policy; their own come first."""
+        if alternates != self._policy_alternates:
+            self._policy_alternates = alternates
+            self._changed()
+
+    def _alternate(self, name: str) -> str | None:
+        own = self._exchanges[name].alternate
+        return self._policy_alternates.get(name) if own is None else own
 
     def delete(self, name: str, if_unused: bool = False) -> list[str]:
         """Remove an exchange and its bindings; return all exchanges gone, with those auto-deleted.
@@ -316,7 +327,7 @@ class Exchanges:
             pending += fresh
 
     def _following(self, name: str) -> Iterable[str]:
-        alternate = self._exchanges[name].alternate
+        alternate = self._alternate(name)
         if alternate is not None:
             yield alternate
         for binding in self._by_source.get(name, ()):
@@ -363,7 +374,7 @@ class Exchanges:
                         queues.add(target)
                     else:
                         following.append(target)
-            alternate = self._exchanges[name].alternate
+            alternate = self._alternate(name)
             if not matched and alternate is not None:
                 following.append(alternate)
             fresh = [each for each in following if each in self._exchanges and each not in seen]

@@ -1,0 +1,53 @@
+"""What the policies of the catalog make of its queues and exchanges. Worked out anew, never stored."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cluster.catalog.definitions import PartitionKind, QueueDefinition
+from cluster.catalog.placement import CLASSIC, QUORUM
+from cluster.catalog.policies import Applied, ResourceKind
+from cluster.catalog.redeclaration import TYPE_ARGUMENT
+from node.engine.settings import QueueSettings
+
+if TYPE_CHECKING:
+    from cluster.catalog.state import CatalogState
+
+
+def queue_type(state: CatalogState, queue: QueueDefinition) -> str:
+    """Whether the queue is replicated (QUORUM), or lives on one node (CLASSIC).
+
+    Of a replicated queue in a cluster of one node only its declaration tells.
+    """
+    partition = state.partitions[queue.partition]
+    if partition.kind is PartitionKind.TRANSIENT:
+        return CLASSIC
+    if len(partition.replicas) > 1:
+        return QUORUM
+    default = state.access.vhost(queue.vhost).default_queue_type or state.default_queue_type
+    return QUORUM if queue.arguments.get(TYPE_ARGUMENT, default) == QUORUM else CLASSIC
+
+
+def resource_kind(state: CatalogState, queue: QueueDefinition) -> ResourceKind:
+    """What the queue is to policies."""
+    quorum = queue_type(state, queue) == QUORUM
+    return ResourceKind.QUORUM_QUEUE if quorum else ResourceKind.CLASSIC_QUEUE
+
+
+def applied_to_queue(state: CatalogState, queue: QueueDefinition) -> Applied:
+    """The policies that apply to the queue."""
+    return state.policies.applied(queue.vhost, resource_kind(state, queue), queue.name)
+
+
+def settings_of(state: CatalogState, queue: QueueDefinition) -> QueueSettings:
+    """What the queue is asked for by its declaration and its policies."""
+    found = state.policies.settings(queue.vhost, resource_kind(state, queue), queue.name, queue.arguments)
+    return replace(found, semantics=queue.semantics)
+
+
+def set_alternates(state: CatalogState, vhost: str) -> None:
+    """Have the virtual host's exchanges route by the policies that there are now."""
+    exchanges = state.vhosts[vhost].exchanges
+    found = ((one.name, state.policies.alternate(vhost, one.name)) for one in exchanges)
+    exchanges.set_policy_alternates({name: alternate for name, alternate in found if alternate is not None})

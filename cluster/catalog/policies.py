@@ -1,0 +1,184 @@
+"""Policies: settings that queues and exchanges get by their names, as in RabbitMQ.
+
+Policies are in the catalog; which of them applies to what is worked out by each node for itself. Of those
+whose pattern is found in a name the one with the highest priority applies, of these the first by name; and
+one operator policy, which bounds what the other may say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+from cluster.access.patterns import compiled, permits
+from cluster.catalog.policy_settings import ALTERNATE_EXCHANGE, arguments_with, joined_definition
+from node.engine.arguments import read_arguments
+from node.engine.errors import NotFoundError
+from node.engine.settings import QueueSettings
+
+REMEMBERED: Final = 65_536
+"""Names for which it is remembered what applies to them."""
+
+
+class ResourceKind(StrEnum):
+    """What a policy may be for; `apply-to` names kinds."""
+
+    EXCHANGE = "exchanges"
+    CLASSIC_QUEUE = "classic_queues"
+    QUORUM_QUEUE = "quorum_queues"
+
+
+_KINDS: Final[dict[str, frozenset[ResourceKind]]] = {
+    "all": frozenset(ResourceKind),
+    "queues": frozenset({ResourceKind.CLASSIC_QUEUE, ResourceKind.QUORUM_QUEUE}),
+    **{kind.value: frozenset({kind}) for kind in ResourceKind},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """`pattern` is searched for in names; `definition` are settings without their `x-`."""
+
+    name: str
+    pattern: str
+    apply_to: str
+    priority: int
+    definition: dict[str, Any]
+
+    def applies_to(self, kind: ResourceKind, name: str) -> bool:
+        """Streams, which there are none of, are all that another `apply_to` may be for."""
+        return kind in _KINDS.get(self.apply_to, ()) and permits(compiled(self.pattern), name)
+
+
+class Applied(NamedTuple):
+    """What applies to a queue or exchange, and what it defines."""
+
+    policy: str | None
+    operator_policy: str | None
+    definition: dict[str, Any]
+
+
+@dataclass(slots=True)
+class VhostPolicies:
+    """Policies by name; `operator` likewise."""
+
+    user: dict[str, Policy] = field(default_factory=dict)
+    operator: dict[str, Policy] = field(default_factory=dict)
+
+    def of(self, *, operator: bool) -> dict[str, Policy]:
+        return self.operator if operator else self.user
+
+
+class Policies:
+    """The policies of all virtual hosts: a part of the catalog's state, and what follows from them."""
+
+    def __init__(self, changed: Callable[[str], None], check_vhost: Callable[[str], object]) -> None:
+        """`changed` hears of a virtual host whose policies are others now; `check_vhost` raises
+        NotFoundError for one that there is not.
+        """
+        self.commands: dict[str, Callable[..., Any]] = {
+            "put_policy": self._put,
+            "delete_policy": self._delete,
+        }
+        self._vhosts: dict[str, VhostPolicies] = {}
+        self._changed = changed
+        self._check_vhost = check_vhost
+        self._applied: dict[tuple[str, ResourceKind, str], Applied] = {}
+
+    # -- commands -------------------------------------------------------------------------------
+
+    def _put(self, vhost: str, operator: bool, policy: dict[str, Any]) -> bool:
+        """Whether it is new."""
+        self._check_vhost(vhost)
+        made = Policy(**policy)
+        of = self._vhosts.setdefault(vhost, VhostPolicies()).of(operator=operator)
+        new = made.name not in of
+        of[made.name] = made
+        self._now_different(vhost)
+        return new
+
+    def _delete(self, vhost: str, operator: bool, name: str) -> None:
+        if self.in_vhost(vhost, operator=operator).get(name) is None:
+            raise NotFoundError(f"no policy '{name}' in vhost '{vhost}'")
+        del self._vhosts[vhost].of(operator=operator)[name]
+        self._now_different(vhost)
+
+    def _now_different(self, vhost: str) -> None:
+        self._applied.clear()
+        self._changed(vhost)
+
+    def forget_vhost(self, vhost: str) -> None:
+        """The virtual host is gone."""
+        self._vhosts.pop(vhost, None)
+        self._applied.clear()
+
+    # -- what applies ---------------------------------------------------------------------------
+
+    def in_vhost(self, vhost: str, *, operator: bool) -> dict[str, Policy]:
+        """By name. Not to be changed."""
+        return self._vhosts.get(vhost, VhostPolicies()).of(operator=operator)
+
+    def applied(self, vhost: str, kind: ResourceKind, name: str) -> Applied:
+        """What applies to a queue or exchange of this name."""
+        policies = self._vhosts.get(vhost)
+        if policies is None:
+            return NOTHING
+        key = (vhost, kind, name)
+        found = self._applied.get(key)
+        if found is None:
+            if len(self._applied) >= REMEMBERED:
+                self._applied.clear()
+            found = self._applied[key] = _applied(policies, kind, name)
+        return found
+
+    def settings(self, vhost: str, kind: ResourceKind, name: str, arguments: dict[str, Any]) -> QueueSettings:
+        """What a queue is asked for by its arguments and its policies."""
+        definition = self.applied(vhost, kind, name).definition
+        return read_arguments(arguments_with(arguments, definition) if definition else arguments)
+
+    def alternate(self, vhost: str, exchange: str) -> str | None:
+        """The alternate exchange that an exchange without one of its own has."""
+        found = self.applied(vhost, ResourceKind.EXCHANGE, exchange).definition.get(ALTERNATE_EXCHANGE)
+        return found if isinstance(found, str) else None
+
+    # -- snapshots ------------------------------------------------------------------------------
+
+    def to_plain(self) -> dict[str, Any]:
+        return {
+            vhost: [[asdict(one) for one in each.values()] for each in (policies.user, policies.operator)]
+            for vhost, policies in self._vhosts.items()
+        }
+
+    def restore(self, plain: dict[str, Any] | None) -> None:
+        """None: a snapshot of a release that had no policies."""
+        self._applied.clear()
+        self._vhosts = {}
+        for vhost, (user, operator) in (plain or {}).items():
+            self._vhosts[vhost] = VhostPolicies(
+                {one["name"]: Policy(**one) for one in user}, {one["name"]: Policy(**one) for one in operator}
+            )
+
+
+NOTHING: Final = Applied(None, None, {})
+
+
+def _applied(policies: VhostPolicies, kind: ResourceKind, name: str) -> Applied:
+    user, operator = (_first(each, kind, name) for each in (policies.user, policies.operator))
+    return Applied(
+        None if user is None else user.name,
+        None if operator is None else operator.name,
+        joined_definition(
+            {} if user is None else user.definition, {} if operator is None else operator.definition
+        ),
+    )
+
+
+def _first(policies: dict[str, Policy], kind: ResourceKind, name: str) -> Policy | None:
+    found = [one for one in policies.values() if one.applies_to(kind, name)]
+    return min(found, key=_rank, default=None)
+
+
+def _rank(policy: Policy) -> tuple[int, str]:
+    return -policy.priority, policy.name

@@ -1,0 +1,118 @@
+"""What policies may define, and what a queue gets of its arguments and its policies together. Pure.
+
+The names are those of queue arguments without `x-` (RabbitMQ's rabbit_policies.erl), for queues; and
+`alternate-exchange` for exchanges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from cluster.access.patterns import mistake_in
+from node.engine.argument_types import UnacceptableError, read_natural, read_text
+from node.engine.arguments import ARGUMENTS
+
+ALTERNATE_EXCHANGE: Final = "alternate-exchange"
+
+_ARGUMENT: Final = "x-"
+
+LOWER_COUNTS: Final = frozenset(
+    {"message-ttl", "expires", "max-length", "max-length-bytes", "delivery-limit"}
+)
+"""Where both a queue and its policies, or two policies, ask for one of these, the lower value counts."""
+
+_OPERATOR_KEYS: Final = LOWER_COUNTS | {
+    "overflow", "max-in-memory-length", "max-in-memory-bytes", "target-group-size", "ha-mode", "ha-params",
+    "ha-sync-mode",
+}  # fmt: skip
+
+_QUEUE_KEYS: Final = frozenset({
+    *LOWER_COUNTS, "overflow", "dead-letter-exchange", "dead-letter-routing-key", "dead-letter-strategy",
+    "queue-mode", "queue-version", "queue-leader-locator", "queue-master-locator", "deduplication-window",
+    "redelivery-backoff",
+})  # fmt: skip
+"""Read as the argument of the name."""
+
+
+def _anything(value: object) -> object:
+    return value
+
+
+_WITHOUT_EFFECT: Final[dict[str, Callable[[object], Any]]] = {
+    "consumer-timeout": read_natural, "max-in-memory-length": read_natural,
+    "max-in-memory-bytes": read_natural, "initial-cluster-size": read_natural,
+    "target-group-size": read_natural, "ha-mode": read_text, "ha-params": _anything,
+    "ha-sync-mode": read_text, "ha-sync-batch-size": read_natural, "ha-promote-on-shutdown": read_text,
+    "ha-promote-on-failure": read_text,
+}  # fmt: skip
+"""What RabbitMQ's policies say about how it keeps copies: here every durable queue is replicated."""
+
+APPLY_TO: Final = ("queues", "exchanges", "all", "classic_queues", "quorum_queues", "streams")
+
+
+def mistake_in_policy(
+    pattern: str, apply_to: str, definition: Mapping[str, Any], *, operator: bool
+) -> str | None:
+    """What is wrong with a policy, in RabbitMQ's words; None for one that may be set."""
+    wrong = mistake_in(pattern)
+    if wrong is not None:
+        return f"{wrong}\n"
+    if apply_to not in APPLY_TO:
+        return f'apply-to "{apply_to}" should be one of {", ".join(APPLY_TO)}\n'
+    if operator and apply_to in ("exchanges", "all"):
+        return f'apply-to "{apply_to}" is not for operator policies, which are for queues\n'
+    if not definition:
+        return "a policy must define something\n"
+    for key, value in definition.items():
+        read = _reader(key, operator=operator)
+        if read is None:
+            return f"{key} is not a recognised {'operator ' if operator else ''}policy setting\n"
+        try:
+            read(value)
+        except UnacceptableError as reason:
+            return f"{value!r} is not a valid value of {key}: {reason}\n"
+    return None
+
+
+def _reader(key: str, *, operator: bool) -> Callable[[object], Any] | None:
+    """How the value of a key is checked; None for a key that there is not."""
+    if operator and key not in _OPERATOR_KEYS:
+        return None
+    if key == ALTERNATE_EXCHANGE:
+        return read_text
+    return ARGUMENTS[_ARGUMENT + key].read if key in _QUEUE_KEYS else _WITHOUT_EFFECT.get(key)
+
+
+def joined_definition(user: Mapping[str, Any], operator: Mapping[str, Any]) -> dict[str, Any]:
+    """What a policy and an operator policy define together: operators have the last word."""
+    found = dict(user)
+    for key, value in operator.items():
+        found[key] = _lower(key, found[key], value) if key in LOWER_COUNTS and key in found else value
+    return found
+
+
+def arguments_with(arguments: Mapping[str, Any], definition: Mapping[str, Any]) -> dict[str, Any]:
+    """A queue's arguments, and what its policies define besides."""
+    found = dict(arguments)
+    for key in _QUEUE_KEYS & definition.keys():
+        name, value = _ARGUMENT + key, definition[key]
+        if name not in found:
+            found[name] = value
+        elif key in LOWER_COUNTS:
+            found[name] = _lower(key, found[name], value)
+    return found
+
+
+def _lower(key: str, one: Any, other: Any) -> Any:
+    """Both may be anything in old journals: what is no value does not count."""
+    read = ARGUMENTS[_ARGUMENT + key].read
+    values = []
+    for value in (one, other):
+        try:
+            number = read(value)
+        except UnacceptableError:
+            continue
+        if number is not None:
+            values.append(value)
+    return min(values, default=one)
