@@ -13,9 +13,10 @@ import click
 
 from chaos.report import DIRECTORY, HISTORY, Verdict, read_history, write_history
 from chaos.run import Run, Terms
-from chaos.scenarios import SCENARIOS, Scenario
+from chaos.scenarios import SCENARIOS, Need, Scenario
 from chaos.targets.local import LocalTarget
 from chaos.targets.quorate import Quorate
+from chaos.targets.rabbitmq import RabbitMQ
 from chaos.targets.target import Target, TargetError
 
 BROKEN_EXIT = 1
@@ -86,16 +87,16 @@ def judge(history: Path) -> None:
 
 
 def _carry_out(scenario: Scenario, target: Target, terms: Terms, directory: Path) -> Verdict:
+    directory.mkdir(parents=True)
     try:
         target.start()
-        directory.mkdir(parents=True)
         run = Run(scenario, target, terms, _progress())
         try:
             run.execute()
         finally:
-            target.keep_logs(directory)
             write_history(directory, run.recorder.events)
     finally:
+        target.keep_logs(directory)
         target.stop()
     if sys.stderr.isatty():
         click.echo(err=True)
@@ -103,7 +104,10 @@ def _carry_out(scenario: Scenario, target: Target, terms: Terms, directory: Path
 
 
 def _target(scenario: Scenario, target: str, broker: str, nodes: int, seed: int) -> Target:
-    return LocalTarget(Quorate(), scenario.needs, nodes, seed)
+    needs = scenario.needs
+    if broker == "rabbitmq":
+        return LocalTarget(RabbitMQ(), needs | {Need.NETWORK}, nodes, seed)
+    return LocalTarget(Quorate(), needs, nodes, seed)
 
 
 def _tell(verdict: Verdict, directory: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import count
 from typing import Final
@@ -20,7 +20,7 @@ STEP_S: Final = 0.1
 SHARE: Final = 0.35
 """A fault of a short run lasts no longer than this share of it."""
 
-OWNER_S: Final = 20.0
+OWNERS_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +75,13 @@ class Run:
 
     def _turn(self, turn: int) -> bool:
         """Whether all nodes are well again."""
-        fault = self._scenario.choose(self._situation(turn))
+        owners = self._owners()
+        queue = REPLICATED[turn % len(REPLICATED)]
+        situation = Situation(self._target.nodes, owners[queue], turn, self._chance)
+        fault = self._scenario.choose(situation)
         self._hurt = frozenset(fault.nodes)
         self._doing = f"{', '.join(fault.nodes)} {fault.kind}"
-        self._record_fault(fault)
+        self._record_fault(fault, owners)
         fault.inject(self._target)
         self._wait(min(self._scenario.lasts, self._terms.seconds * SHARE))
         fault.heal(self._target)
@@ -91,23 +94,21 @@ class Run:
         self._wait(min(self._scenario.peace, max(left, self._terms.seconds * SHARE / 2)))
         return True
 
-    def _situation(self, turn: int) -> Situation:
-        queue = REPLICATED[turn % len(REPLICATED)]
-        owner: list[str] = []
+    def _owners(self) -> dict[str, str]:
+        """Of all replicated queues, once each of them has one."""
+        found: dict[str, str] = {}
 
-        def owned() -> bool:
-            found = self._target.owner(queue)
-            owner[:] = [] if found is None else [found]
-            return bool(owner)
+        def complete() -> bool:
+            found.update(self._target.owners())
+            return found.keys() >= set(REPLICATED)
 
-        until(owned, f"{queue} has an owner", OWNER_S)
-        return Situation(self._target.nodes, owner[0], turn, self._chance)
+        until(complete, "every queue has an owner", OWNERS_S)
+        return found
 
-    def _record_fault(self, fault: Fault) -> None:
-        owned = {queue: self._target.owner(queue) for queue in REPLICATED}
+    def _record_fault(self, fault: Fault, owners: Mapping[str, str]) -> None:
         now = self._now
         for node in fault.nodes:
-            queues = tuple(queue for queue, owner in owned.items() if owner == node)
+            queues = tuple(queue for queue in REPLICATED if owners[queue] == node)
             self.recorder.record(Faulted(now, node, fault.kind, queues, fault.excused))
 
     def _recover(self, fault: Fault) -> bool:

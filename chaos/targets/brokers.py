@@ -51,7 +51,8 @@ class Broker(Protocol):
 
     def ready(self, spot: Spot) -> bool: ...
 
-    def owner(self, spots: Sequence[Spot], queue: str) -> str | None: ...
+    def owners(self, spots: Sequence[Spot]) -> dict[str, str]:
+        """The node that owns each queue, of those that somebody owns now."""
 
 
 def fetch(url: str, seconds: float = 2.0) -> bytes | None:

@@ -93,9 +93,8 @@ class LocalTarget:
     def places(self) -> tuple[Place, ...]:
         return tuple(spot.place for spot in self._spots.values())
 
-    def owner(self, queue: str) -> str | None:
-        running = [spot for name, spot in self._spots.items() if name in self._processes]
-        return self._broker.owner(running, queue)
+    def owners(self) -> dict[str, str]:
+        return self._broker.owners(list(self._spots.values()))
 
     def ready(self, node: str) -> bool:
         return self._broker.ready(self._spots[node])

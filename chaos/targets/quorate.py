@@ -13,7 +13,11 @@ from chaos.targets.target import shell
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 QUORATE: Final = (sys.executable, "-m", "cluster.cli")
-_ENVIRONMENT: Final = os.environ | {"PYTHONPATH": str(ROOT)}
+_ENVIRONMENT: Final = {
+    name: value
+    for name, value in (os.environ | {"PYTHONPATH": str(ROOT)}).items()
+    if name != "PYTHONDONTWRITEBYTECODE"
+}
 SMALL_DISK_LIMIT_BYTES: Final = 32 << 20
 """What has to be free on a disk that is small itself (chaos.targets.disks)."""
 
@@ -39,7 +43,8 @@ class Quorate:
         return [*QUORATE, "node", "--config", file]
 
     def environment(self, spot: Spot) -> dict[str, str]:
-        return _ENVIRONMENT
+        """Bytecode is kept, as where it is installed: no node is compiled each time that it starts."""
+        return _ENVIRONMENT | {"PYTHONPYCACHEPREFIX": str(spot.directory.parent / "bytecode")}
 
     def found(self, spots: Sequence[Spot]) -> None:
         """Nothing: the nodes find each other by their configuration."""
@@ -47,24 +52,17 @@ class Quorate:
     def ready(self, spot: Spot) -> bool:
         return fetch(f"http://{spot.host}:{spot.http}/health/ready") is not None
 
-    def owner(self, spots: Sequence[Spot], queue: str) -> str | None:
-        return owner_in(reports(f"http://{spot.host}:{spot.http}" for spot in spots), queue)
+    def owners(self, spots: Sequence[Spot]) -> dict[str, str]:
+        return owners_told(f"http://{spot.host}:{spot.http}" for spot in spots)
 
 
-def reports(urls: Iterable[str]) -> Iterable[dict[str, Any]]:
-    """The cluster's status as each node sees it that answers."""
+def owners_told(urls: Iterable[str]) -> dict[str, str]:
+    """By the first node that answers; the owner of each queue."""
     for url in urls:
         report = fetch_json(url + "/api/status")
         if report is not None:
-            yield report
-
-
-def owner_in(found: Iterable[dict[str, Any]], queue: str) -> str | None:
-    for report in found:
-        for row in report["queues"]:
-            if row["name"] == queue:
-                return str(row["owner"])
-    return None
+            return {row["name"]: row["owner"] for row in report["queues"]}
+    return {}
 
 
 def _key(spot: Spot) -> str:

@@ -14,6 +14,7 @@ from chaos.faults import Means
 START_S = 120.0
 """A cluster that is not ready after this time will never be."""
 
+COMMAND_S = 120.0
 POLL_S = 0.1
 
 
@@ -40,8 +41,8 @@ class Target(Means, Protocol):
     def places(self) -> tuple[Place, ...]:
         """Where clients reach the nodes, in the order of `nodes`."""
 
-    def owner(self, queue: str) -> str | None:
-        """The node that owns the queue; None when nobody does now."""
+    def owners(self) -> dict[str, str]:
+        """The node that owns each queue, of those that somebody owns now."""
 
     def ready(self, node: str) -> bool:
         """Whether the node takes clients."""
@@ -62,12 +63,18 @@ def until(condition: Callable[[], bool], what: str, seconds: float = START_S) ->
         time.sleep(POLL_S)
 
 
-def shell(*command: str | Path, environment: dict[str, str] | None = None, seconds: float = 60.0) -> str:
-    """What the command prints. Raises TargetError with what it complains of."""
+def shell(*command: str | Path, environment: dict[str, str] | None = None, given: str = "") -> str:
+    """What the command, which gets `given` to read, prints. Raises TargetError with what it complains of."""
     words = [str(word) for word in command]
     try:
         done = subprocess.run(
-            words, capture_output=True, text=True, check=False, env=environment, timeout=seconds
+            words,
+            input=given,
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment,
+            timeout=COMMAND_S,
         )
     except (FileNotFoundError, subprocess.TimeoutExpired) as error:
         raise TargetError(f"{' '.join(words)}: {error}") from error
