@@ -31,10 +31,10 @@ disk_free_limit.absolute = 100MB
 _JOIN: Final = "rabbit:stop(), ok = rabbit_mnesia:join_cluster('{node}', disc), rabbit:start()."
 _RUNNING: Final = "length(rabbit_nodes:all_running())."
 _OWNERS: Final = (
-    "[{element(4, amqqueue:get_name(Q)), element(2, amqqueue:get_pid(Q))} "
+    "[{binary_to_list(element(4, amqqueue:get_name(Q))), element(2, amqqueue:get_pid(Q))} "
     "|| Q <- rabbit_amqqueue:list(), amqqueue:is_quorum(Q)]."
 )
-_OWNER: Final = re.compile(r"""<<"([^"]+)">>,\s*'(\w+)@""")
+_OWNER: Final = re.compile(r"""\{"([^"]+)",\s*'(\w+)@""")
 
 
 class RabbitMQ:
