@@ -3,6 +3,8 @@
 
 PYTHON ?= python3
 SEEDS ?= 1000
+SCENARIO ?= kill
+SECONDS ?= 60
 ARGS ?=
 BIN := .venv/bin
 READY := .venv/.quorate-ready
@@ -13,7 +15,7 @@ CLIENTS := .venv-clients/bin
 CLIENTS_READY := .venv-clients/.quorate-ready
 CHECKOUTS ?=
 
-.PHONY: help up test test-watch test-compose test-console proof clients check format types sim bench conformance ratchet lock clean
+.PHONY: help up test test-watch test-compose test-console chaos test-chaos proof clients check format types sim bench conformance ratchet lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -38,6 +40,12 @@ test-console: $(CONSOLE_READY) ## the web console in a browser (Debian's package
 
 clients: $(CLIENTS_READY) ## every client, and clients' own test suites, against each of three nodes (CHECKOUTS=…: docs/clients.md)
 	CHECKOUTS="$(CHECKOUTS)" $(CLIENTS)/python -m pytest -q -m "clients or not clients" tests/clients $(ARGS)
+
+chaos: $(READY) ## one scenario of faults under load (SCENARIO=kill SECONDS=60; ARGS="--target compose …"; `docs/reliability.md`)
+	$(BIN)/python -m chaos run --scenario $(SCENARIO) --seconds $(SECONDS) $(ARGS)
+
+test-chaos: $(READY) ## a few seconds of every scenario; needs root, for networks, disks and control groups
+	$(BIN)/python -m pytest -q -m "chaos or not chaos" tests/chaos $(ARGS)
 
 check: $(READY) ## style, types, structure of the tree, the snippets of the documents
 	$(BIN)/ruff check .

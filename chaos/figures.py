@@ -110,10 +110,9 @@ def _steadiness(ledger: Ledger) -> tuple[float, float]:
         for times in by_queue.values()
         for earlier, later in pairwise([start, *times[bisect_left(times, start) :], end])
     )
-    seconds = max(1, floor(end - start))
-    within = ((time for time in times if start <= time < start + seconds) for times in by_queue.values())
-    answered = sum(len({int(time - start) for time in times}) for times in within)
-    return longest, answered / (seconds * len(by_queue))
+    whole = range(ceil(start), floor(end))
+    answered = sum(len({int(time) for time in times if int(time) in whole}) for times in by_queue.values())
+    return longest, answered / (max(1, len(whole)) * len(by_queue))
 
 
 def _blows(ledger: Ledger) -> Iterable[Blow]:

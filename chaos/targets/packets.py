@@ -33,8 +33,8 @@ class Fabric:
         if link in self.cut or self._happens(self.conditions.loss):
             return ()
         times = 2 if self._happens(self.conditions.duplicate) else 1
-        arrival = now + self._delay(link, now)
-        if arrival <= now:
+        arrival = self._arrival(link, now)
+        if arrival <= now and not self._late:
             return (packet,) * times
         for _ in range(times):
             self._number += 1
@@ -54,17 +54,11 @@ class Fabric:
     def _happens(self, share: float) -> bool:
         return share > 0 and self.chance.random() < share
 
-    def _delay(self, link: Link, now: float) -> float:
+    def _arrival(self, link: Link, now: float) -> float:
         """A late packet holds up those behind it on its link, unless it is one to be reordered."""
         now_is = self.conditions
         if self._happens(now_is.reorder):
-            return now_is.delay_s + now_is.reorder_s
-        if now_is.delay_s == 0 and link not in self._last:
-            return 0.0
+            return now + now_is.delay_s + now_is.reorder_s
         delay = now_is.delay_s + now_is.jitter_s * self.chance.uniform(-1, 1)
-        arrival = max(now + delay, self._last.get(link, now))
-        if arrival <= now:
-            self._last.pop(link, None)
-        else:
-            self._last[link] = arrival
-        return arrival - now
+        arrival = self._last[link] = max(now + delay, self._last.get(link, now), now)
+        return arrival

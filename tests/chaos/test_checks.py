@@ -12,7 +12,10 @@ from chaos.history import (
     Closed,
     Confirmed,
     ConsumerOpened,
+    Ended,
     Event,
+    Faulted,
+    Recovered,
     Refused,
     Returned,
     Settled,
@@ -196,3 +199,34 @@ def test_pauses_run_from_the_fault_to_the_confirm_of_a_message_sent_after_it() -
 def test_a_queue_that_never_confirms_again_pauses_for_ever() -> None:
     [pause] = pauses(in_time(opening(), published(1), fault("n1", 3.0, 4.0)))
     assert pause.seconds == inf
+
+
+def test_what_is_confirmed_was_published() -> None:
+    invented: list[Event] = [Confirmed(3.0, "p", 2, 2)]
+    events = in_time(opening(), published(1), delivered("a", 1, time=2.0, settled=2.1), invented, closing())
+    assert "confirmed but not published" in promises(events)
+
+
+def test_no_publish_is_confirmed_and_refused() -> None:
+    both: list[Event] = [Refused(3.0, "p", 1, 1)]
+    events = in_time(opening(), published(1), delivered("a", 1, time=2.0, settled=2.1), both, closing())
+    assert "confirmed and refused" in promises(events)
+
+
+def test_a_node_that_ends_by_itself_is_found() -> None:
+    done = delivered("a", 1, time=2.0, settled=2.1)
+    ended: list[Event] = [Ended(3.0, "n2", 1)]
+    assert promises(in_time(opening(), published(1), done, ended, closing())) == ["ended by itself"]
+
+
+def test_a_node_that_does_not_come_back_is_found() -> None:
+    done = delivered("a", 1, time=2.0, settled=2.1)
+    events = in_time(opening(), published(1), done, fault("n2", 3.0, 4.0)[:1], closing())
+    assert promises(events) == ["not recovered"]
+
+
+def test_a_fault_that_must_go_unnoticed_excuses_nothing() -> None:
+    done = delivered("a", 1, time=2.0, settled=2.1)
+    unnoticed: list[Event] = [Faulted(3.0, "n2", "clock wrong", (), excused=False), Recovered(4.0, "n2")]
+    broken = [Closed(3.5, "b", broken=True), *closing()[:2]]
+    assert promises(in_time(opening(), published(1), done, unnoticed, broken)) == ["disturbed"]
