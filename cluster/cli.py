@@ -17,6 +17,7 @@ from cluster.commands.errors import CommandError, WrongUsageError
 from cluster.commands.exchanges import exchanges
 from cluster.commands.messages import consume, get, publish
 from cluster.commands.permissions import permissions, topic_permissions
+from cluster.commands.policies import policies
 from cluster.commands.queues import queues
 from cluster.commands.run import node, up
 from cluster.commands.secrets import hash_password, keygen
@@ -50,7 +51,7 @@ def main() -> None:
 for _command in (
     up, node, status, publish, consume, get, keygen, hash_password,
     vhosts, users, permissions, topic_permissions,
-    queues, exchanges, bindings, connections, definitions,
+    queues, exchanges, bindings, policies, connections, definitions,
 ):  # fmt: skip
     main.add_command(_command)
 

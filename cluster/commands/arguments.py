@@ -27,13 +27,15 @@ arguments = click.option(
 )
 
 
-def read_arguments(pairs: Sequence[str]) -> dict[str, Any]:
-    """Raises `WrongUsageError`."""
+def read_arguments(
+    pairs: Sequence[str], what: str = "--argument", example: str = "x-max-length=1000"
+) -> dict[str, Any]:
+    """`what` they are, and an `example`, for the message of the `WrongUsageError` that it raises."""
     found: dict[str, Any] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not (name and equals):
-            raise WrongUsageError(f"--argument {pair}: write it as NAME=VALUE, such as x-max-length=1000")
+            raise WrongUsageError(f"{what} {pair}: write it as NAME=VALUE, such as {example}")
         try:
             found[name] = json.loads(value)
         except ValueError:

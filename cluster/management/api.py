@@ -16,6 +16,7 @@ from cluster.management import (
     message_views,
     node_views,
     permission_views,
+    policy_views,
     queue_views,
     unsupported_views,
     user_views,
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 _MODULES: Final = (
     channel_views, cluster_views, connection_views, declaration_views, definition_views,
     exchange_views, health_views,
-    limit_views, message_views, node_views, permission_views, queue_views, unsupported_views, user_views,
-    vhost_views,
+    limit_views, message_views, node_views, permission_views, policy_views, queue_views,
+    unsupported_views, user_views, vhost_views,
 )  # fmt: skip
 
 OPERATIONS: Final[list[Operation]] = [

@@ -7,18 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from cluster.management.declaration_views import exchange_method, queue_method
-from cluster.management.errors import bad_request
+from cluster.management.errors import ApiError, bad_request
 from cluster.management.fields import Fields
 from cluster.management.internal_channel import checked
-from cluster.management.unsupported_views import POLICIES
+from cluster.management.policy_views import OPERATOR_COMPONENT, read_policy
 from node.engine.exchange import DEFAULT_EXCHANGE, RESERVED_PREFIX
 from node.engine.matching import Destination, DestinationKind
 from node.wire.amqp091 import methods
 
 VHOST_LIMITS: Final = "vhost-limits"
 """The one runtime parameter of RabbitMQ that is supported, under another name."""
-
-UNSUPPORTED: Final = {"policies": POLICIES, "operator_policies": POLICIES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +50,14 @@ class Definitions:
     exchanges: list[tuple[str, methods.ExchangeDeclare]] = field(default_factory=list)
     queues: list[tuple[str, methods.QueueDeclare]] = field(default_factory=list)
     bindings: list[DefinedBinding] = field(default_factory=list)
+    policies: list[tuple[str, bool, dict[str, Any]]] = field(default_factory=list)
+    """Virtual host, whether it is an operator policy, and the policy in plain form."""
     left_out: list[LeftOut] = field(default_factory=list)
 
     def needed_vhosts(self) -> set[str]:
         """Virtual hosts that entries are in."""
         placed: list[Any] = [*self.permissions, *self.topic_permissions, *self.limits]
-        placed += [*self.exchanges, *self.queues]
+        placed += [*self.exchanges, *self.queues, *self.policies]
         return {entry[0] for entry in placed} | {one.vhost for one in self.bindings}
 
 
@@ -74,9 +74,9 @@ class DefinitionReader:
         if self._vhost is None:
             self._read_cluster()
         self._read_parameters()
-        for what, reason in UNSUPPORTED.items():
-            names = [entry.text("name") for entry in self._file.objects(what)]
-            self.read.left_out += [LeftOut(what, name, reason) for name in names]
+        for what, operator in (("policies", False), ("operator_policies", True)):
+            for entry in self._file.objects(what):
+                self._read_policy(entry, entry, operator=operator)
         self._read_exchanges()
         self._read_queues()
         self.read.bindings = [self._binding(entry) for entry in self._file.objects("bindings")]
@@ -100,6 +100,9 @@ class DefinitionReader:
     def _read_parameters(self) -> None:
         for entry in self._file.objects("parameters"):
             component = entry.text("component")
+            if component == OPERATOR_COMPONENT:
+                self._read_policy(entry, Fields(entry.table("value")), operator=True)
+                continue
             if component != VHOST_LIMITS:
                 name = f"{component} {entry.text('name')}"
                 self.read.left_out.append(LeftOut("parameters", name, "runtime parameters are not supported"))
@@ -107,6 +110,16 @@ class DefinitionReader:
             limits = Fields(entry.table("value"))
             vhost = self._place(entry)
             self.read.limits += [(vhost, limit, limits.integer(limit)) for limit in limits.values]
+
+    def _read_policy(self, entry: Fields, said: Fields, *, operator: bool) -> None:
+        """A policy that asks for what is not supported, such as a federation, is left out."""
+        name, vhost = _name(entry), self._place(entry)
+        try:
+            policy = read_policy(name, said, operator=operator)
+        except ApiError as error:
+            self.read.left_out.append(LeftOut("policies", name, str(error.reason)))
+        else:
+            self.read.policies.append((vhost, operator, policy))
 
     def _read_exchanges(self) -> None:
         for entry in self._file.objects("exchanges"):

@@ -17,6 +17,7 @@ from cluster.management.definition_format import DefinedBinding, Definitions
 from cluster.management.errors import ApiError, bad_request
 from cluster.management.fields import Fields
 from cluster.management.permission_views import set_permission, set_topic_permission
+from cluster.management.policy_views import set_policy
 from cluster.management.services import Services
 from cluster.management.user_views import set_user
 from cluster.management.vhost_views import set_vhost
@@ -55,6 +56,7 @@ class DefinitionImport:
             (found.permissions, self._permission),
             (found.topic_permissions, self._topic_permission),
             (found.limits, self._limit),
+            (found.policies, self._policy),
             (found.exchanges, self._exchange),
             (found.queues, self._queue),
             (found.bindings, self._binding),
@@ -100,6 +102,10 @@ class DefinitionImport:
     async def _limit(self, entry: tuple[str, str, int]) -> None:
         change = self._services.access.set_vhost_limit
         await decided(lambda answer: change(*entry, answer))
+
+    async def _policy(self, entry: tuple[str, bool, dict[str, Any]]) -> None:
+        vhost, operator, policy = entry
+        await set_policy(self._services, vhost, policy, operator=operator)
 
     # -- exchanges, queues, bindings ------------------------------------------------------------
 

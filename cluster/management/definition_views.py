@@ -14,6 +14,7 @@ from cluster.management.definition_import import DefinitionImport
 from cluster.management.exchange_views import exchange_definition, explicit_bindings
 from cluster.management.fields import Fields
 from cluster.management.permission_views import permission_rows, topic_permission_rows
+from cluster.management.policy_views import operator_parameters, policy_rows
 from cluster.management.queue_views import queue_definition
 from cluster.management.routing import Audience, Endpoints
 from cluster.management.services import Services
@@ -42,9 +43,9 @@ async def export_definitions(services: Services, call: Call) -> dict[str, Any]:
         "vhosts": [vhost_definition(name, one) for name, one in access.vhosts.items()],
         "permissions": permission_rows(services),
         "topic_permissions": topic_permission_rows(services),
-        "parameters": [row for vhost in vhosts for row in _limits(services, vhost)],
+        "parameters": [row for vhost in vhosts for row in _parameters(services, vhost)],
         "global_parameters": [{"name": "cluster_name", "value": services.config.cluster.name}],
-        "policies": [],
+        "policies": [row for one in vhosts for row in policy_rows(services, one, operator=False)],
         "queues": [row for vhost in vhosts for row in _queues(services, vhost)],
         "exchanges": [row for vhost in vhosts for row in _exchanges(services, vhost)],
         "bindings": [row for vhost in vhosts for row in _bindings(services, vhost)],
@@ -55,20 +56,22 @@ async def export_definitions(services: Services, call: Call) -> dict[str, Any]:
 async def export_definitions_of_vhost(services: Services, call: Call) -> dict[str, Any]:
     """Exchanges, queues and bindings of a virtual host."""
     rows = {
-        "parameters": _limits(services, call.vhost),
+        "parameters": _parameters(services, call.vhost),
+        "policies": policy_rows(services, call.vhost, operator=False),
         "queues": _queues(services, call.vhost),
         "exchanges": _exchanges(services, call.vhost),
         "bindings": _bindings(services, call.vhost),
     }
     plain = {name: [_without_vhost(row) for row in found] for name, found in rows.items()}
-    return {"rabbit_version": DIALECT_VERSION, "policies": [], **plain}
+    return {"rabbit_version": DIALECT_VERSION, **plain}
 
 
 def _without_vhost(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name != "vhost"}
 
 
-def _limits(services: Services, vhost: str) -> Iterator[dict[str, Any]]:
+def _parameters(services: Services, vhost: str) -> Iterator[dict[str, Any]]:
+    yield from operator_parameters(services, vhost)
     limits = services.access.state.vhosts[vhost].limits
     if limits:
         yield {"vhost": vhost, "component": VHOST_LIMITS, "name": "limits", "value": limits}

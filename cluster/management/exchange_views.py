@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from cluster.catalog.policies import ResourceKind
 from cluster.management import survey
 from cluster.management.answers import Rows
 from cluster.management.call import Call
@@ -34,7 +35,7 @@ async def list_exchanges(services: Services, call: Call) -> Rows:
     """All exchanges."""
     flows = await survey.flows(services.inquiry)
     vhosts = [(name, services.state.vhosts[name]) for name in visible_vhosts(services, call)]
-    rows = [exchange_row(name, one, flows) for name, vhost in vhosts for one in vhost.exchanges]
+    rows = [exchange_row(services, name, one, flows) for name, vhost in vhosts for one in vhost.exchanges]
     return Rows(rows, paged=True)
 
 
@@ -45,7 +46,7 @@ endpoints.on("GET", "/exchanges/{vhost}")(list_exchanges)
 async def show_exchange(services: Services, call: Call) -> dict[str, Any]:
     """One exchange."""
     exchange = exchange_in(services, call)
-    row = exchange_row(call.vhost, exchange, await survey.flows(services.inquiry))
+    row = exchange_row(services, call.vhost, exchange, await survey.flows(services.inquiry))
     return {**row, "incoming": [], "outgoing": []}
 
 
@@ -54,8 +55,11 @@ def exchange_in(services: Services, call: Call) -> Exchange:
     return services.front_end.exchange(call.vhost, exchange_name(call.path["name"]))
 
 
-def exchange_row(vhost: str, exchange: Exchange, flows: Flows) -> dict[str, Any]:
+def exchange_row(services: Services, vhost: str, exchange: Exchange, flows: Flows) -> dict[str, Any]:
+    applied = services.state.policies.applied(vhost, ResourceKind.EXCHANGE, exchange.name)
     row = {"vhost": vhost, **exchange_definition(exchange)}
+    if applied.policy is not None:
+        row["policy"] = applied.policy
     counted = flows.get((vhost, exchange.name))
     if counted is not None:
         row["message_stats"] = with_rates(FLOW_NAMES, counted.counts, counted.rates)

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from cluster.catalog.definitions import PartitionKind, QueueDefinition, parse_local_queue_name
-from cluster.config.models import QueueType
+from cluster.catalog.definitions import QueueDefinition, parse_local_queue_name
+from cluster.catalog.effective import applied_to_queue, queue_type
+from cluster.catalog.policies import Applied, ResourceKind
 from cluster.management import survey
 from cluster.management.answers import Rows
 from cluster.management.call import Call
@@ -78,7 +79,7 @@ def _rows(
             yield queue_row(services, queue, states.get((queue.vhost, queue.name)), answered)
     for owned in states.values():
         if owned.state.local is not None and owned.state.vhost in vhosts:
-            yield _local_row(owned)
+            yield _local_row(services, owned)
 
 
 def _row_of(services: Services, key: QueueKey, states: States, answered: set[str]) -> dict[str, Any]:
@@ -88,7 +89,7 @@ def _row_of(services: Services, key: QueueKey, states: States, answered: set[str
         return queue_row(services, queue, owned, answered)
     if owned is None:
         raise no_such_object()
-    return _local_row(owned)
+    return _local_row(services, owned)
 
 
 def queue_row(
@@ -96,16 +97,14 @@ def queue_row(
 ) -> dict[str, Any]:
     """A queue of the catalog. Without an owner there is nobody to say what is in it."""
     partition = services.state.partitions[queue.partition]
-    kind = queue_type(services, queue)
+    kind = queue_type(services.state, queue)
     row = {
         "vhost": queue.vhost,
         **queue_definition(queue),
         "exclusive": queue.exclusive,
         "type": kind,
         "node": partition.preferred if owned is None else owned.node,
-        "policy": None,
-        "operator_policy": None,
-        "effective_policy_definition": {},
+        **applied_policies(applied_to_queue(services.state, queue)),
         "state": "down" if owned is None else "running",
     }
     if kind == "quorum":
@@ -125,19 +124,16 @@ def queue_definition(queue: QueueDefinition) -> dict[str, Any]:
     }
 
 
-def queue_type(services: Services, queue: QueueDefinition) -> QueueType:
-    """Whether the queue is replicated, or lives on one node."""
-    partition = services.state.partitions[queue.partition]
-    if partition.kind is PartitionKind.TRANSIENT:
-        return "classic"
-    if len(partition.replicas) > 1:
-        return "quorum"
-    default = services.access.state.vhost(queue.vhost).default_queue_type
-    asked = queue.arguments.get("x-queue-type", default or services.config.cluster.default_queue_type)
-    return "quorum" if asked == "quorum" else "classic"
+def applied_policies(applied: Applied) -> dict[str, Any]:
+    """The policies of a queue or exchange, as RabbitMQ shows them."""
+    return {
+        "policy": applied.policy,
+        "operator_policy": applied.operator_policy,
+        "effective_policy_definition": applied.definition,
+    }
 
 
-def _local_row(owned: OwnedQueue) -> dict[str, Any]:
+def _local_row(services: Services, owned: OwnedQueue) -> dict[str, Any]:
     """A server-named exclusive queue, which only its node knows."""
     state = owned.state
     declared = state.local or {}
@@ -150,9 +146,9 @@ def _local_row(owned: OwnedQueue) -> dict[str, Any]:
         "arguments": declared["arguments"],
         "type": "classic",
         "node": owned.node,
-        "policy": None,
-        "operator_policy": None,
-        "effective_policy_definition": {},
+        **applied_policies(
+            services.state.policies.applied(state.vhost, ResourceKind.CLASSIC_QUEUE, state.name)
+        ),
         "state": "running",
         **_contents(state),
     }

@@ -12,13 +12,7 @@ from cluster.management.services import Services
 
 endpoints = Endpoints()
 
-POLICIES: Final = "policies are not supported: give each queue the arguments that it needs"
-
 _EMPTY: Final = {
-    "/policies": Audience.MANAGEMENT,
-    "/policies/{vhost}": Audience.MANAGEMENT,
-    "/operator-policies": Audience.MANAGEMENT,
-    "/operator-policies/{vhost}": Audience.MANAGEMENT,
     "/parameters": Audience.POLICYMAKER,
     "/parameters/{component}": Audience.POLICYMAKER,
     "/parameters/{component}/{vhost}": Audience.POLICYMAKER,
@@ -29,8 +23,6 @@ _EMPTY: Final = {
     "/queues/{vhost}/{name}/policies": Audience.MANAGEMENT,
 }
 _ONE: Final = {
-    "/policies/{vhost}/{name}": POLICIES,
-    "/operator-policies/{vhost}/{name}": POLICIES,
     "/parameters/{component}/{vhost}/{name}": "runtime parameters are not supported",
     "/global-parameters/{name}": "global parameters are not supported",
 }

@@ -161,6 +161,7 @@ class NodeProcess:
 
     def _make_front_end(self) -> FrontEnd:
         settings = self.config.cluster
+        self.broker.catalog.state.default_queue_type = settings.default_queue_type
         entrance = Entrance(self.broker.catalog.state, self.access, self.usage, settings.limits.connections)
         return FrontEnd(self.broker, self.local_queues, self.access, entrance, settings.default_queue_type)
 

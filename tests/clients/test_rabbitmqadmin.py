@@ -132,12 +132,28 @@ def test_the_overview_and_orders(admin: RabbitmqAdmin, name: str) -> None:
     assert [row["name"] for row in rows if row["name"].startswith(name)] == [f"{name}-{n}" for n in (2, 1, 0)]
 
 
+def test_policies(admin: RabbitmqAdmin, name: str) -> None:
+    admin("declare", "queue", f"name={name}", "durable=true")
+    admin(
+        "declare", "policy", f"name={name}", f"pattern=^{name}$", 'definition={"max-length": 5}',
+        "priority=2",
+        "apply-to=queues",
+    )  # fmt: skip
+    (row,) = (row for row in listed(admin, "policies", "name", "definition") if row["name"] == name)
+    assert row["definition"] == {"max-length": 5}
+    (queue,) = (row for row in listed(admin, "queues", "name", "policy") if row["name"] == name)
+    assert queue["policy"] == name
+    admin("delete", "policy", f"name={name}")
+    assert name not in admin("list", "policies")
+    admin("delete", "queue", f"name={name}")
+
+
 def test_what_is_refused_is_said(admin: RabbitmqAdmin, name: str) -> None:
     admin("declare", "queue", f"name={name}", "durable=true")
     refused = admin.run("declare", "queue", f"name={name}", "durable=false")
     assert (refused.returncode, "inequivalent arg 'durable'" in refused.stderr) == (1, True)
     absent = admin.run("delete", "queue", f"name={name}-absent")
     assert (absent.returncode, "Not found" in absent.stderr) == (1, True)
-    policy = admin.run("declare", "policy", f"name={name}", "pattern=.*", 'definition={"max-length": 1}')
-    assert (policy.returncode, "policies are not supported" in policy.stderr) == (1, True)
+    policy = admin.run("declare", "policy", f"name={name}", "pattern=.*", 'definition={"max-lenth": 1}')
+    assert (policy.returncode, "not a recognised policy setting" in policy.stderr) == (1, True)
     admin("delete", "queue", f"name={name}")

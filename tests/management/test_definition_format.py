@@ -59,16 +59,34 @@ def test_what_the_broker_declares_itself_is_passed_over() -> None:
 
 
 def test_what_is_not_supported_is_left_out_by_name() -> None:
-    policy = {"vhost": "/", "name": "ha", "pattern": ".*", "definition": {"ha-mode": "all"}}
+    policy = {"vhost": "/", "name": "f", "pattern": ".*", "definition": {"federation-upstream": "x"}}
     shovel = {"vhost": "/", "component": "shovel", "name": "s", "value": {}}
     limits = {"vhost": "/", "component": "vhost-limits", "name": "limits", "value": {"max-queues": 5}}
     found = read(
         {"policies": [policy], "parameters": [shovel, limits], "queues": [{**QUEUE, "name": "amq.gen-x"}]}
     )
     assert [(one.what, one.name) for one in found.left_out] == [
-        ("parameters", "shovel s"), ("policies", "ha"), ("queues", "amq.gen-x"),
+        ("parameters", "shovel s"), ("policies", "f"), ("queues", "amq.gen-x"),
     ]  # fmt: skip
     assert found.limits == [("/", "max-queues", 5)]
+
+
+def test_policies_are_read_wherever_they_stand() -> None:
+    said = {"pattern": "^a", "definition": {"max-length": 5}}
+    operator = {"component": "operator_policy", "vhost": "/", "name": "o", "value": {**said, "priority": "3"}}
+    file = {
+        "policies": [{**said, "vhost": "/", "name": "p", "apply-to": "queues", "priority": 1}],
+        "parameters": [operator],
+        "operator_policies": [{**said, "vhost": "v", "name": "n"}],
+    }
+    plain = {"pattern": "^a", "apply_to": "queues", "definition": {"max-length": 5}}
+    found = read(file)
+    assert found.policies == [
+        ("/", True, {**plain, "name": "o", "priority": 3}),
+        ("/", False, {**plain, "name": "p", "priority": 1}),
+        ("v", True, {**plain, "name": "n", "priority": 0}),
+    ]
+    assert found.needed_vhosts() == {"/", "v"}
 
 
 @pytest.mark.parametrize(

@@ -122,12 +122,12 @@ def test_definitions_of_rabbitmq_are_taken_as_they_are(own_cluster: Cluster) -> 
 
 
 def test_what_is_not_supported_is_named_and_the_rest_is_imported(api: Management, vhost: str) -> None:
-    policy = {"name": "ha", "pattern": ".*", "definition": {"ha-mode": "all"}, "vhost": vhost}
+    policy = {"name": "f", "pattern": ".*", "definition": {"federation-upstream": "x"}, "vhost": vhost}
     queue = {"name": "q", "durable": True, "auto_delete": False, "arguments": {}}
     reply = api.call("POST", path_of("definitions", vhost), {"policies": [policy], "queues": [queue]})
     assert reply.status == 200
     (left_out,) = reply.value["left_out"]
-    assert (left_out["what"], left_out["name"]) == ("policies", "ha")
+    assert (left_out["what"], left_out["name"]) == ("policies", "f")
     assert api.get("queues", vhost, "q")["durable"] is True
 
 

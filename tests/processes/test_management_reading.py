@@ -266,9 +266,9 @@ def test_what_is_not_there_is_said_in_rabbitmqs_words(
 
 def test_what_is_not_built_is_empty_and_cannot_be_made(cluster: Cluster) -> None:
     api = Management(cluster[0])
-    for path in ("policies", "operator-policies", "parameters", "global-parameters", "feature-flags"):
+    for path in ("parameters", "global-parameters", "feature-flags"):
         assert api.get(path) == []
-    reply = api.call("PUT", "/policies/%2F/p", {"pattern": ".*", "definition": {"max-length": 1}})
+    reply = api.call("PUT", "/parameters/shovel/%2F/p", {"value": {}})
     assert (reply.status, reply.value["error"]) == (400, "not_implemented")
     assert "not supported" in reply.value["reason"]
 
