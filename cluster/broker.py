@@ -105,8 +105,7 @@ class Broker:
         self.on_rebuilding: Callable[[], None] = _nothing
         self.on_access_removed: Callable[[], None] = _nothing
         self.on_policies_changed: Callable[[str], None] = _nothing
-        self.send = send
-        self._wall_ms = wall_ms
+        self.send, self._wall_ms = send, wall_ms
         self._transient = self.partitions.transient
         self._transient_entries: list[tuple[PartitionOwner, int, bytes]] = []
         self._announced: dict[int, tuple[str, int]] = {}

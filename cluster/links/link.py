@@ -66,8 +66,7 @@ class PartitionLink:
         self._request = 0
         self._requests: dict[int, PendingRequest] = {}
         self._parts: list[bytes | memoryview] = []
-        self._parts_bytes = 0
-        self._messages = 0
+        self._parts_bytes = self._messages = 0
         self._awaiting: list[Awaiting] = []
         self._offsets: list[int] = []
         # Which consumer has what, of queues that keep order by key.
@@ -76,7 +75,6 @@ class PartitionLink:
         self._settled_count = 0
         self._credits: dict[int, LinkConsumer] = {}
         self._credit_urgent = False
-        # Consumers of whose end the owner does not know yet.
         self._leaving: list[int] = []
         self._waiting: list[Subscriber] = []
 
