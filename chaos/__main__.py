@@ -14,6 +14,8 @@ import click
 from chaos.report import DIRECTORY, HISTORY, Verdict, read_history, write_history
 from chaos.run import Run, Terms
 from chaos.scenarios import SCENARIOS, Need, Scenario
+from chaos.table import table
+from chaos.targets.compose import ComposeTarget
 from chaos.targets.local import LocalTarget
 from chaos.targets.quorate import Quorate
 from chaos.targets.rabbitmq import RabbitMQ
@@ -86,6 +88,13 @@ def judge(history: Path) -> None:
     _tell(verdict, history.parent)
 
 
+@main.command("table")
+@click.argument("reports", type=click.Path(exists=True, file_okay=False, path_type=Path), default=DIRECTORY)
+def show_table(reports: Path) -> None:
+    """Put the runs that have reports there side by side, in Markdown."""
+    click.echo(table(file.read_text(encoding="utf-8") for file in sorted(reports.glob("*/figures.json"))))
+
+
 def _carry_out(scenario: Scenario, target: Target, terms: Terms, directory: Path) -> Verdict:
     directory.mkdir(parents=True)
     try:
@@ -105,6 +114,10 @@ def _carry_out(scenario: Scenario, target: Target, terms: Terms, directory: Path
 
 def _target(scenario: Scenario, target: str, broker: str, nodes: int, seed: int) -> Target:
     needs = scenario.needs
+    if target == "compose":
+        if broker != Quorate.name:
+            raise TargetError(f"deploy/compose.yml has no {broker}: take --target local")
+        return ComposeTarget(needs, seed)
     if broker == "rabbitmq":
         return LocalTarget(RabbitMQ(), needs | {Need.NETWORK}, nodes, seed)
     return LocalTarget(Quorate(), needs, nodes, seed)

@@ -39,10 +39,8 @@ class Groups:
 
     def squeeze(self, node: str) -> None:
         """The limit is what the node has that is in no file, and a little."""
-        anonymous = "rss" if self._old else "anon"
-        lines = (self._groups[node] / "memory.stat").read_text(encoding="ascii").splitlines()
-        has = next(int(line.split()[1]) for line in lines if line.split()[0] == anonymous)
-        self._limit(node, str(has + MARGIN_BYTES))
+        pids = (self._groups[node] / "cgroup.procs").read_text(encoding="ascii").split()
+        self._limit(node, str(sum(margin_bytes(int(pid)) for pid in pids)))
 
     def relax(self, node: str) -> None:
         self._limit(node, "-1" if self._old else "max")
@@ -58,6 +56,13 @@ class Groups:
             (self._groups[node] / name).write_text(text, encoding="ascii")
         except OSError as error:
             raise TargetError(f"limit of {text} octets for {node}: {error}") from error
+
+
+def margin_bytes(pid: int) -> int:
+    """What the process has that is in no file, and a little."""
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
+    [kib] = (int(line.split()[1]) for line in lines if line.startswith("RssAnon:"))
+    return kib * 1024 + MARGIN_BYTES
 
 
 def _removed(group: Path) -> bool:

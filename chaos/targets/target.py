@@ -14,7 +14,7 @@ from chaos.faults import Means
 START_S = 120.0
 """A cluster that is not ready after this time will never be."""
 
-COMMAND_S = 120.0
+COMMAND_S = 600.0
 POLL_S = 0.1
 
 

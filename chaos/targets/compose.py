@@ -1,0 +1,226 @@
+"""The containers of deploy/compose.yml: started, hurt and removed with docker.
+
+For the network faults each container gets one device more, over which it reaches its peers' addresses;
+a switch of our own joins these. Clients come by the ports that the compose file publishes on loopback.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from chaos.clients import Place
+from chaos.faults import Conditions, Fsync, Link, Skew
+from chaos.scenarios import Need
+from chaos.targets.brokers import fetch
+from chaos.targets.disks import SmallDisks
+from chaos.targets.leftovers import mark, sweep
+from chaos.targets.memory import margin_bytes
+from chaos.targets.quorate import ROOT, SMALL_DISK_LIMIT_BYTES, Quorate, owners_told
+from chaos.targets.shim import Shim
+from chaos.targets.switch import mac
+from chaos.targets.target import TargetError, shell, until
+from chaos.targets.wiring import Wiring, tap
+
+FILE: Final = ROOT / "deploy" / "compose.yml"
+PORTS: Final = {"n1": (5672, 15672), "n2": (5673, 15673), "n3": (5674, 15674)}
+"""AMQP and HTTP on loopback, as the compose file has them."""
+
+ACCOUNT: Final = 10001
+INSIDE: Final = "/run/chaos"
+"""Where the containers find the library and its orders."""
+
+
+class ComposeTarget:
+    """See chaos.targets.target.Target."""
+
+    def __init__(self, needs: Iterable[Need], seed: int = 0) -> None:
+        self.nodes = tuple(PORTS)
+        self._needs = frozenset(needs)
+        self._wiring = Wiring(seed) if Need.NETWORK in self._needs else None
+        self._shim = Shim() if Need.SHIM in self._needs else None
+        self._disks = SmallDisks() if Need.DISK in self._needs else None
+        self._directory = Path()
+        self._password = ""
+
+    @property
+    def broker(self) -> str:
+        return Quorate.name
+
+    @property
+    def at_most_once(self) -> dict[str, Any] | None:
+        return Quorate.at_most_once
+
+    # -- the run --------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        sweep()
+        self._directory = Path(tempfile.mkdtemp(prefix=mark() + "-"))
+        self._directory.chmod(0o755)
+        if self._shim is not None:
+            self._shim.build(self._directory)
+        override = {"version": "3.9", "services": {}, "volumes": {}}
+        for node in self.nodes:
+            self._override(node, override)
+        (self._directory / "override.json").write_text(json.dumps(override), encoding="utf-8")
+        self._compose("up", "--detach", *self.nodes)
+        until(lambda: all(map(self.ready, self.nodes)), "all containers are ready")
+        secret = "cat", "/run/quorate/shared/password"
+        self._password = self._compose("exec", "-T", self.nodes[0], *secret).strip()
+        self._plug()
+
+    def stop(self) -> None:
+        if self._directory == Path():
+            return
+        if self._wiring is not None:
+            self._wiring.part()
+        self._compose("down", "--volumes", "--timeout", "5")
+        if self._disks is not None:
+            self._disks.remove()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def places(self) -> tuple[Place, ...]:
+        return tuple(
+            Place(node, "127.0.0.1", amqp, "quorate", self._password) for node, (amqp, _) in PORTS.items()
+        )
+
+    def owners(self) -> dict[str, str]:
+        return owners_told(f"http://127.0.0.1:{http}" for _, http in PORTS.values())
+
+    def ready(self, node: str) -> bool:
+        return fetch(f"http://127.0.0.1:{PORTS[node][1]}/health/ready") is not None
+
+    def ended(self, node: str) -> int | None:
+        state = json.loads(self._inspect(node, "{{json .State}}"))
+        return None if state["Running"] or state["Restarting"] else int(state["ExitCode"])
+
+    def keep_logs(self, directory: Path) -> None:
+        for node in self.nodes:
+            text = self._compose("logs", "--no-color", node)
+            (directory / f"{node}-node.log").write_text(text, encoding="utf-8")
+
+    # -- the means ------------------------------------------------------------------------------
+
+    def kill(self, node: str) -> None:
+        shell("docker", "kill", self._container(node))
+
+    def terminate(self, node: str) -> None:
+        shell("docker", "stop", self._container(node))
+
+    def start_again(self, node: str) -> None:
+        if self.ended(node) is not None:
+            shell("docker", "start", self._container(node))
+        self._plug()
+
+    def pause(self, node: str) -> None:
+        shell("docker", "pause", self._container(node))
+
+    def resume(self, node: str) -> None:
+        shell("docker", "unpause", self._container(node))
+
+    def cut(self, links: Iterable[Link]) -> None:
+        assert self._wiring is not None
+        self._wiring.cut(links)
+
+    def mend(self, links: Iterable[Link]) -> None:
+        assert self._wiring is not None
+        self._wiring.mend(links)
+
+    def degrade(self, conditions: Conditions) -> None:
+        assert self._wiring is not None
+        self._wiring.degrade(conditions)
+
+    def sync(self, node: str, how: Fsync) -> None:
+        assert self._shim is not None
+        self._shim.sync(node, how)
+
+    def skew(self, node: str, by: Skew) -> None:
+        assert self._shim is not None
+        self._shim.skew(node, by)
+
+    def fill(self, node: str) -> None:
+        assert self._disks is not None
+        self._disks.fill(node)
+
+    def free(self, node: str) -> None:
+        assert self._disks is not None
+        self._disks.free(node)
+
+    def squeeze(self, node: str) -> None:
+        limit = str(margin_bytes(int(self._inspect(node, "{{.State.Pid}}"))))
+        shell("docker", "update", "--memory", limit, "--memory-swap", limit, self._container(node))
+
+    def relax(self, node: str) -> None:
+        everything = str(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+        shell("docker", "update", "--memory", everything, "--memory-swap", everything, self._container(node))
+
+    # -- docker ---------------------------------------------------------------------------------
+
+    def _container(self, node: str) -> str:
+        found = self._compose("ps", "--quiet", node).split()
+        if not found:
+            raise TargetError(f"there is no container of {node}")
+        return found[0]
+
+    def _inspect(self, node: str, what: str) -> str:
+        return shell("docker", "inspect", "--format", what, self._container(node)).strip()
+
+    def _compose(self, *words: str) -> str:
+        program = ("docker-compose",) if shutil.which("docker-compose") else ("docker", "compose")
+        files = ("--file", FILE, "--file", self._directory / "override.json")
+        return shell(*program, "--project-name", mark(), *files, *words)
+
+    def _override(self, node: str, override: dict[str, Any]) -> None:
+        """What the scenario needs of the node's container, added to the compose file."""
+        service: dict[str, Any] = {"environment": {}, "volumes": []}
+        if self._shim is not None:
+            self._shim.environment(node)
+            service["environment"] = {
+                "LD_PRELOAD": f"{INSIDE}/shim.so",
+                "CHAOS_SHIM": f"{INSIDE}/{node}.orders",
+            }
+            service["volumes"] = [f"{self._directory}:{INSIDE}:ro"]
+        if self._disks is not None:
+            place = self._directory / node
+            place.mkdir()
+            self._disks.mount(node, place)
+            os.chown(place, ACCOUNT, ACCOUNT)
+            limit = str(SMALL_DISK_LIMIT_BYTES)
+            service["environment"]["QUORATE_CLUSTER__ALARMS__DISK_FREE_LIMIT_BYTES"] = limit
+            bound = {"type": "none", "o": "bind", "device": str(place)}
+            override["volumes"][f"{node}-data"] = {"driver_opts": bound}
+        override["services"][node] = service
+
+    def _plug(self) -> None:
+        """Lead all traffic between the containers that run through the switch."""
+        if self._wiring is None:
+            return
+        running = [node for node in self.nodes if self.ended(node) is None]
+        addresses = {node: self._address(node) for node in running}
+        ports = {}
+        self._wiring.part()
+        for place, node in enumerate(self.nodes, 1):
+            device, ports[node] = tap(place)
+            if node in addresses:
+                self._lead(node, device, place, addresses)
+        self._wiring.join(ports)
+
+    def _address(self, node: str) -> str:
+        return self._inspect(node, "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}")
+
+    def _lead(self, node: str, device: str, place: int, addresses: dict[str, str]) -> None:
+        pid = self._inspect(node, "{{.State.Pid}}")
+        inside = ("nsenter", "--target", pid, "--net", "ip")
+        shell("ip", "link", "set", device, "netns", pid)
+        shell(*inside, "link", "set", device, "address", mac(place), "up")
+        for peer, address in addresses.items():
+            if peer != node:
+                there = mac(self.nodes.index(peer) + 1)
+                shell(*inside, "route", "replace", address, "dev", device, "src", addresses[node])
+                known = (address, "lladdr", there, "dev", device, "nud", "permanent")
+                shell(*inside, "neighbour", "replace", *known)
