@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from chaos.clients import Place
 from chaos.faults import Means
 
-START_S = 120.0
+START_S = 300.0
 """A cluster that is not ready after this time will never be."""
 
 COMMAND_S = 600.0
