@@ -14,7 +14,6 @@ from typing import Any, Final
 import msgpack
 
 from cluster.catalog.admission import TAG as ADMISSION_TAG
-from cluster.catalog.admission import Admission, AdmissionDesk
 from cluster.catalog.definitions import PartitionKind
 from cluster.catalog.effective import settings_of
 from cluster.catalog.partitions import Partitions
@@ -34,12 +33,15 @@ from cluster.links.protocol import (
 from cluster.links.transfers import FIRST_TRANSIT_ID
 from cluster.links.transit import Transit
 from cluster.links.turns import LinkTurns
+from cluster.membership.mover import TAG as VOTE_TAG
+from cluster.membership.mover import Mover
+from cluster.membership.standing import Standing
 from cluster.owner.partition import PartitionOwner
 from node.engine.settings import QueueSettings
 from replication.group import Machine
 from replication.host import RAFT_TAG, SNAPSHOT_TAG, Host, Writer
 from replication.journal import Journal
-from replication.raft import Entry, Membership, NotLeaderError, RaftConfig
+from replication.raft import Entry, EntryKind, Membership, NotLeaderError, RaftConfig
 
 OWNERS_TAG: Final = b"A"
 """Announces which partitions a node owns, and in which terms."""
@@ -64,7 +66,10 @@ Send = Callable[[str, Sequence[bytes | memoryview]], object]
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
-    """What a node must know of itself and the cluster. `front_end` names this run of the process."""
+    """What a node must know of itself and the cluster. `front_end` names this run of the process.
+
+    `members` founded the cluster; from then on those in the catalog count.
+    """
 
     node: str
     front_end: int
@@ -75,6 +80,8 @@ class BrokerConfig:
     """This node found nothing on its disk: it founds a cluster, or has lost what it had."""
     rebuilding: bool = False
     """This node lost its disk earlier, and has not got everything back."""
+    joins: bool = False
+    """This node is none of the founders: it is added by an administrator."""
 
 
 class Broker:
@@ -102,9 +109,9 @@ class Broker:
         self.on_wanted: Callable[[], None] = _nothing
         self.on_decided: Callable[[], None] = _nothing
         self.on_unused: Callable[[int, bool], None] = _nothing
-        self.on_rebuilding: Callable[[], None] = _nothing
         self.on_access_removed: Callable[[], None] = _nothing
         self.on_policies_changed: Callable[[str], None] = _nothing
+        self.on_members_changed: Callable[[], None] = _nothing
         self.send, self._wall_ms = send, wall_ms
         self._transient = self.partitions.transient
         self._transient_entries: list[tuple[PartitionOwner, int, bytes]] = []
@@ -115,39 +122,15 @@ class Broker:
         self.down_since = {member: now for member in config.members if member != config.node}
         self._nudge_at: dict[int, float] = {}
         self._next_announcement = now
-        self._desk = AdmissionDesk(
-            config.node, config.members, empty=config.empty, rebuilding=config.rebuilding
-        )
-        self.catalog = Catalog(self.node, self.front_end, config.members, self.host, send, self.partitions)
+        self.standing = Standing(self)
+        self.mover = Mover(self)
+        self.catalog = Catalog(self.node, self.front_end, self.host, send, self.partitions)
         self.lost_memory = LostMemory(self)
 
     def start(self, writer: Writer) -> None:
         """Open the catalog; the partitions follow as the catalog tells of them."""
         self.host.attach_writer(writer)
-        self._admit()
-
-    @property
-    def admission(self) -> Admission:
-        """Whether this node founded or rejoined the cluster with what it knew, or rebuilds a lost disk."""
-        return self._desk.state
-
-    def _admit(self) -> None:
-        if self._desk.state is Admission.UNKNOWN or CATALOG in self.host.groups:
-            return
-        if self._desk.state is Admission.REBUILDING:
-            self.on_rebuilding()
-            self.host.withhold_votes()
-        members = Membership(voters=frozenset(self.config.members))
-        self.open_group(CATALOG, members, self.config.members, self.catalog)
-        self.wanted()
-
-    def _receive_admission(self, peer: str, parts: Sequence[bytes]) -> None:
-        if len(parts) == 1:
-            empty = self.config.empty and not self.catalog.applied_index
-            self.send(peer, [ADMISSION_TAG, b"empty" if empty else b"established"])
-        else:
-            self._desk.told(peer, bytes(parts[1]) == b"empty")
-            self._admit()
+        self.standing.admit()
 
     def wanted(self) -> None:
         """Something is to be done in a turn."""
@@ -175,7 +158,9 @@ class Broker:
         elif tag == CATALOG_TAG:
             self.catalog.receive(peer, parts, now)
         elif tag == ADMISSION_TAG:
-            self._receive_admission(peer, parts)
+            self.standing.receive(peer, parts)
+        elif tag == VOTE_TAG:
+            self.mover.receive(peer, parts)
         elif tag == OWNERS_TAG:
             for partition, term in msgpack.unpackb(parts[1]):
                 self._owner_announced(partition, peer, term)
@@ -198,12 +183,13 @@ class Broker:
         self.down_since.setdefault(peer, now)
         self.host.peer_lost(peer, now)
         self.transit.peer_down(peer)
+        self.mover.peer_down(peer)
         for link in self.links.values():
             definition = self.catalog.state.partitions.get(link.partition)
             if link.owner_node == peer:
                 link.owner_lost()
                 self._announced.pop(link.partition, None)
-            if definition is not None and definition.replicas == (peer,):
+            if definition is not None and definition.hosts == {peer}:
                 link.sole_replica_lost(kept=definition.kind is PartitionKind.REPLICATED)
         self.wanted()
 
@@ -228,13 +214,11 @@ class Broker:
     def tick(self, now: float) -> None:
         """Timers; call it every few milliseconds."""
         self.now = now
-        if self._desk.ask_due(now):
-            for peer in self.connected:
-                self.send(peer, [ADMISSION_TAG])
-        self._desk.tick(now)
-        self._admit()
+        self.standing.tick(now)
         self.host.tick(now)
         self.catalog.tick(now)
+        self.partitions.tick()
+        self.mover.tick(now)
         self.link_turns.flush_waiting()
         for owner in self.owners.values():
             owner.tick(now)
@@ -296,8 +280,8 @@ class Broker:
         """Start this node's replica; `order` says who campaigns first where there is no leader."""
         # Of the catalog every node serves its own copy; of a queue only the owner.
         self.host.open(partition, members, machine, self.now, notices=partition == CATALOG)
-        rank = order.index(self.node)
-        self._nudge_at[partition] = self.now + NUDGE_S * rank
+        if self.node in order:
+            self._nudge_at[partition] = self.now + NUDGE_S * order.index(self.node)
 
     def _nudge(self, now: float) -> None:
         for partition, at in list(self._nudge_at.items()):
@@ -336,6 +320,23 @@ class Broker:
         known = self._announced.get(partition)
         return None if known is None else known[0]
 
+    def owner_gone(self, partition: int) -> None:
+        """This node's replica, which may have been the owner, is closed."""
+        if self._announced.get(partition, ("", 0))[0] == self.node:
+            del self._announced[partition]
+        link = self.links.get(partition)
+        if link is not None and link.owner_node == self.node:
+            link.owner_lost()
+
+    def members_changed(self) -> None:
+        """The catalog has other nodes, or the same ones elsewhere."""
+        nodes = self.catalog.state.nodes
+        for name in nodes.keys() - self.standing.met - {self.node, *self.connected}:
+            # A node that is not met in time is treated like one that went.
+            self.down_since.setdefault(name, self.now)
+        self.standing.met = set(nodes)
+        self.on_members_changed()
+
     def _resync(self, peer: str) -> None:
         for link in self.links.values():
             if link.owner_node == peer:
@@ -361,7 +362,7 @@ class Broker:
                 self._abandon_transient(definition.front_end)
 
     def _abandon_transient(self, front_end: int) -> None:
-        partition = self.catalog.state.transient_partition(front_end)
+        partition = self.catalog.state.table.transient(front_end)
         link = None if partition is None else self.links.get(partition.id)
         if link is not None:
             link.abandon()
@@ -369,7 +370,9 @@ class Broker:
     def rewrite(self, partition: int, entry: Entry) -> bytes | None:
         """What is still needed of an entry that the journal copies forward; None: all of it."""
         owner = self.owners.get(partition)
-        return None if owner is None else owner.machine.rewrite(entry.index, entry.data)
+        if owner is None or entry.kind != EntryKind.NORMAL:
+            return None
+        return owner.machine.rewrite(entry.index, entry.data)
 
     # -- OwnerContext ---------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from cluster.commands.bindings import bindings
+from cluster.commands.cluster import cluster
 from cluster.commands.connections import connections
 from cluster.commands.definitions import definitions
 from cluster.commands.errors import CommandError, WrongUsageError
@@ -51,7 +52,7 @@ def main() -> None:
 for _command in (
     up, node, status, publish, consume, get, keygen, hash_password,
     vhosts, users, permissions, topic_permissions,
-    queues, exchanges, bindings, policies, connections, definitions,
+    queues, exchanges, bindings, policies, connections, definitions, cluster,
 ):  # fmt: skip
     main.add_command(_command)
 

@@ -22,7 +22,10 @@ from replication.journal import Durations, Journal
 from replication.raft import (
     EntryKind,
     Membership,
+    MembershipChange,
+    MembershipChangeError,
     Message,
+    NotLeaderError,
     Raft,
     RaftConfig,
     Ready,
@@ -112,14 +115,19 @@ class Host:
     def open(
         self, partition: int, membership: Membership, machine: Machine, now: float, notices: bool = True
     ) -> Group:
-        """Start this node's replica from its journal; `notices`: `RaftConfig.commit_notices`."""
+        """Start this node's replica from its journal; `notices`: `RaftConfig.commit_notices`.
+
+        An empty `membership`: the replica joins a group that exists. It may have been one before, and
+        have forgotten its votes when it was removed.
+        """
         log = self._journal.log(partition)
         snapshot = log.snapshot()
         if snapshot is not None:
             machine.restore(snapshot)
         # A group of one has nobody to get anything back from: what its disk had is gone.
         alone = membership.members == {self.node}
-        may_vote = self._config.may_vote and not (self._withheld and not alone)
+        joins = not membership.members and log.last_index() == 0
+        may_vote = self._config.may_vote and not joins and not (self._withheld and not alone)
         config = replace(self._config, partition=partition, may_vote=may_vote, commit_notices=notices)
         raft = Raft(config, log, membership, now, self._random)
         group = Group(partition, raft, log, machine)
@@ -144,6 +152,16 @@ class Host:
         group.proposed.append((index, now))
         self._dirty[partition] = group
         return index
+
+    def change_membership(self, partition: int, change: MembershipChange, now: float) -> bool:
+        """Begin to change who has replicas; False when that is not possible now."""
+        group = self.groups[partition]
+        try:
+            group.raft.propose_membership(change, now)
+        except (NotLeaderError, MembershipChangeError):
+            return False
+        self._dirty[partition] = group
+        return True
 
     def read_index(self, partition: int, context: bytes, now: float) -> None:
         """Ask for a linearizable read point; `Machine.read_ready(context)` answers."""
@@ -234,7 +252,9 @@ class Host:
         while self._dirty:
             groups, self._dirty = self._dirty, {}
             for group in groups.values():
-                self._advance(group, now)
+                # What one group applied may have closed another.
+                if self.groups.get(group.partition) is group:
+                    self._advance(group, now)
         self.kick(now)
 
     def kick(self, now: float) -> None:

@@ -25,27 +25,77 @@ class PartitionKind(StrEnum):
     """In the memory of one incarnation of one node; touches no disk and no other node."""
 
 
+class MemberState(StrEnum):
+    """How far a node belongs to the cluster."""
+
+    JOINING = "joining"
+    """Known, but not yet a voter of the catalog; no queue is placed on it."""
+    MEMBER = "member"
+    DRAINING = "draining"
+    """A voter of the catalog that gives its queues to others, and gets none."""
+    LEAVING = "leaving"
+    """Drained for good; forgotten once nothing is on it any more."""
+
+
 @dataclass(frozen=True, slots=True)
 class NodeDefinition:
-    """A member and the front end id of its newest incarnation (0 before its first start)."""
+    """A node by its name, which is its identity; addresses are host:port and may change.
+
+    `front_end` is the id of its newest incarnation (0 before its first start). `heir`: who gets what
+    a leaving node has. `forced`: what only a leaving node has is given up.
+    """
 
     name: str
     front_end: int = 0
+    state: MemberState = MemberState.MEMBER
+    peers: str = ""
+    amqp: str = ""
+    http: str = ""
+    public_key: str | None = None
+    heir: str = ""
+    forced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """What is to change of a partition's replicas or owner, one of each at most; "" for nobody."""
+
+    add: str = ""
+    remove: str = ""
+    owner: str = ""
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        """Everybody whom it concerns."""
+        return frozenset((self.add, self.remove, self.owner)) - {""}
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionDefinition:
-    """A partition's replicas, in order of preference as owner."""
+    """A partition's replicas, in order of preference as owner.
+
+    `founders`: the replicas that its Raft group began with. `size`: how many replicas it should have
+    where there are enough nodes. `move`: the change that is under way.
+    """
 
     id: int
     kind: PartitionKind
     replicas: tuple[str, ...]
     front_end: int = 0
     """The incarnation that holds a transient partition; 0 for a replicated one."""
+    founders: tuple[str, ...] = ()
+    size: int = 0
+    move: Move | None = None
 
     @property
     def preferred(self) -> str:
         return self.replicas[0]
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """The nodes that have a replica, are getting one, or still have one that is given up."""
+        moving = {self.move.add, self.move.remove} if self.move else set()
+        return frozenset({*self.replicas, *moving} - {""})
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +129,22 @@ def to_plain(definition: Definition) -> dict[str, Any]:
 
 
 def partition_from_plain(plain: dict[str, Any]) -> PartitionDefinition:
+    """Of a catalog that knew no moves the replicas are those that the group began with."""
+    replicas = tuple(plain["replicas"])
+    move = plain.get("move")
     return PartitionDefinition(
-        plain["id"], PartitionKind(plain["kind"]), tuple(plain["replicas"]), plain["front_end"]
+        plain["id"],
+        PartitionKind(plain["kind"]),
+        replicas,
+        plain["front_end"],
+        tuple(plain.get("founders", replicas)),
+        plain.get("size", len(replicas)),
+        None if move is None else Move(**move),
     )
+
+
+def node_from_plain(plain: dict[str, Any]) -> NodeDefinition:
+    return NodeDefinition(**{**plain, "state": MemberState(plain.get("state", MemberState.MEMBER))})
 
 
 def queue_from_plain(plain: dict[str, Any]) -> QueueDefinition:

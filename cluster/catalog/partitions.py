@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cluster.catalog.definitions import NodeDefinition, PartitionDefinition, PartitionKind, QueueDefinition
 from cluster.catalog.effective import settings_of
-from cluster.catalog.state import Observer
+from cluster.catalog.observer import Observer
 from cluster.owner.configuring import configure
 from cluster.owner.partition import PartitionOwner
 from cluster.owner.replica import JournalEntries, Replica
@@ -25,26 +25,69 @@ class Partitions(Observer):
         self.owners: dict[int, PartitionOwner] = {}
         self.replicas: dict[int, Replica] = {}
         self.transient: dict[int, TransientLog] = {}
+        self._deferred: set[int] = set()
         self._broker = broker
         self._journal = journal
 
     def partition_added(self, partition: PartitionDefinition) -> None:
         """The catalog has a partition that this node may be a replica of."""
-        if partition.id in self.owners:
-            return
         self._broker.link(partition.id)
         if partition.kind is PartitionKind.TRANSIENT:
-            if partition.front_end == self._broker.front_end:
+            if partition.front_end == self._broker.front_end and partition.id not in self.owners:
                 self._open_transient(partition)
-        elif self._broker.node in partition.replicas:
-            source = JournalEntries(self._journal.log(partition.id))
-            owner = self.owners[partition.id] = PartitionOwner(
-                partition.id, self._broker, source, durable=True
-            )
-            replica = self.replicas[partition.id] = Replica(owner)
-            members = Membership(voters=frozenset(partition.replicas))
-            self._broker.open_group(partition.id, members, partition.replicas, replica)
+        elif self._broker.node not in partition.hosts:
+            self._close(partition.id)
+        elif partition.id not in self.owners:
+            self._open(partition)
         self._broker.wanted()
+
+    def partition_changed(self, partition: PartitionDefinition) -> None:
+        """Replicas move: this node may get one, or lose its own."""
+        self.partition_added(partition)
+
+    def _open(self, partition: PartitionDefinition) -> None:
+        log = self._journal.log(partition.id)
+        if log.last_index() == 0 and not self._broker.catalog_fresh():
+            # A catalog that is behind tells of replicas that have moved since. One that has nothing here
+            # could found the group anew, with others that are behind as well.
+            self._deferred.add(partition.id)
+            return
+        self._deferred.discard(partition.id)
+        owner = self.owners[partition.id] = PartitionOwner(
+            partition.id, self._broker, JournalEntries(log), durable=True
+        )
+        replica = self.replicas[partition.id] = Replica(owner)
+        self._broker.open_group(partition.id, self._founders(partition), partition.replicas, replica)
+
+    def _founders(self, partition: PartitionDefinition) -> Membership:
+        """What the group's log begins with; nothing for a replica that joins a group."""
+        node = self._broker.node
+        if node not in partition.replicas:
+            return Membership()
+        if partition.replicas == (node,) and partition.move is None:
+            # Nobody else has anything of it: a disk that was lost begins anew.
+            return Membership(voters=frozenset((node,)))
+        return Membership(voters=frozenset(partition.founders))
+
+    def _close(self, partition: int) -> None:
+        """The partition goes on without a replica on this node."""
+        self._deferred.discard(partition)
+        owner = self.owners.pop(partition, None)
+        if owner is None:
+            return
+        owner.following()
+        self.replicas.pop(partition, None)
+        self._broker.host.close(partition)
+        self._broker.owner_gone(partition)
+
+    def tick(self) -> None:
+        """Open what could not be opened while this node's catalog was behind."""
+        if self._deferred and self._broker.catalog_fresh():
+            for id in sorted(self._deferred):
+                self._open(self._broker.catalog.state.partitions[id])
+
+    def members_changed(self) -> None:
+        self._broker.members_changed()
 
     def reclaim(self) -> None:
         """Drop entries in memory that hold nothing alive: otherwise that is done once in a while."""
@@ -58,6 +101,7 @@ class Partitions(Observer):
         owner.leading(1)
 
     def partition_removed(self, partition: PartitionDefinition) -> None:
+        self._deferred.discard(partition.id)
         self.owners.pop(partition.id, None)
         self.replicas.pop(partition.id, None)
         self.transient.pop(partition.id, None)
@@ -109,7 +153,7 @@ class Partitions(Observer):
         for owner in self.owners.values():
             if previous:
                 owner.reception.front_end_dead(previous)
-            if owner.active:
+            if owner.active and node.front_end:
                 # It may have greeted this owner before the owner could know of it.
                 self.ask_greeting(owner, node.front_end)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -10,20 +11,31 @@ from node.engine.errors import PreconditionFailedError
 from node.frontend.ports import QueueDeclaration
 
 DEFAULT_GROUP_SIZE: Final = 3
+QUEUES_A_PARTITION: Final = 8
+"""Queues with the same replicas that share a partition before there is another one like it: those of one
+partition cost less, those of several can be owned by different nodes."""
+
 QUORUM: Final = "quorum"
 CLASSIC: Final = "classic"
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """`replicas` in order of preference as owner; a transient queue is in the memory of the first."""
+    """`replicas` in order of preference as owner; a transient queue is in the memory of the first.
+
+    `size`: how many replicas it should have, also where there are not enough nodes yet.
+    """
 
     replicas: tuple[str, ...]
     transient: bool
+    size: int = 1
 
 
 def place(declaration: QueueDeclaration, node: str, members: Sequence[str], default_type: str) -> Placement:
     """Place a queue declared on `node`: its owner is where it was declared.
+
+    Where that is none of the `members` that take queues, it is the next of them, unless the queue is
+    in memory.
 
     Raises PreconditionFailedError for arguments that contradict each other or make no sense.
     """
@@ -38,22 +50,22 @@ def place(declaration: QueueDeclaration, node: str, members: Sequence[str], defa
     if not declaration.durable or declaration.exclusive:
         return Placement((node,), True)
     if (type_ or default_type) == CLASSIC:
-        return Placement((node,), False)
-    size = _group_size(arguments, len(members))
-    return Placement(ring(node, members)[:size], False)
+        return Placement(ring(node, members)[:1], False)
+    size = _group_size(arguments)
+    return Placement(ring(node, members)[:size], False, size)
 
 
 def ring(node: str, members: Sequence[str]) -> tuple[str, ...]:
-    """All members, `node` first, the others in the order that spreads second places evenly."""
+    """All members from `node`, or whoever follows it, on: the order that spreads second places evenly."""
     ordered = sorted(members)
-    at = ordered.index(node)
+    at = bisect_left(ordered, node)
     return tuple(ordered[at:] + ordered[:at])
 
 
-def _group_size(arguments: dict[str, object], members: int) -> int:
+def _group_size(arguments: dict[str, object]) -> int:
     size = arguments.get("x-quorum-initial-group-size", DEFAULT_GROUP_SIZE)
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
         raise PreconditionFailedError(
             f"invalid arg 'x-quorum-initial-group-size' for queue: {size!r} is no positive number"
         )
-    return min(size, members)
+    return size

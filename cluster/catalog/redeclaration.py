@@ -50,7 +50,7 @@ def check_redeclared(
 def _same_type(wanted: object, present: object, partition: PartitionDefinition) -> bool:
     """A declaration that names no type takes the queue as it is; one that does may name what it is."""
     if present is None and wanted is not None:
-        one_node = partition.kind is PartitionKind.TRANSIENT or len(partition.replicas) == 1
+        one_node = partition.kind is PartitionKind.TRANSIENT or partition.size == 1
         return wanted == CLASSIC if one_node else wanted == QUORUM
     return wanted is None or wanted == present
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
 
+from cluster.catalog.observer import Observer
 from cluster.catalog.packing import pack, unpack
-from cluster.catalog.state import CatalogState, Observer, Outcome, RestartedError, encode_command
+from cluster.catalog.state import CatalogState, Outcome, RestartedError, encode_command
 from cluster.catalog.visibility import LeaseGrantor, LeaseHolder
 from node.engine.errors import Refusal
 from replication.host import Host
@@ -54,7 +55,6 @@ class Catalog:
         self,
         node: str,
         front_end: int,
-        members: Sequence[str],
         host: Host,
         send: Callable[[str, Sequence[bytes | memoryview]], object],
         observer: Observer,
@@ -65,7 +65,6 @@ class Catalog:
         self.leader: str | None = None
         self._node = node
         self._front_end = front_end
-        self._members = members
         self._host = host
         self._send = send
         self._pending: dict[int, PendingCommand] = {}
@@ -217,8 +216,8 @@ class Catalog:
             self._grantor = None
         elif self._grantor is None:
             # A former leader may have shown anything that is committed, so at most what is in the log.
-            visible = self._host.groups[CATALOG].raft.last_index
-            self._grantor = LeaseGrantor(self._members, visible, now)
+            raft = self._host.groups[CATALOG].raft
+            self._grantor = LeaseGrantor(raft.membership.members, raft.last_index, now)
         if leader is not None:
             for request, pending in self._pending.items():
                 if pending.index:

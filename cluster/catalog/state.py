@@ -13,17 +13,20 @@ from typing import Any, Final
 
 from cluster.access.state import AccessState
 from cluster.catalog.definitions import (
+    MemberState,
     NodeDefinition,
     PartitionDefinition,
     PartitionKind,
     QueueDefinition,
     parse_local_queue_name,
-    partition_from_plain,
     queue_from_plain,
     to_plain,
 )
 from cluster.catalog.effective import set_alternates
+from cluster.catalog.members import Members
+from cluster.catalog.observer import Observer
 from cluster.catalog.packing import pack, unpack
+from cluster.catalog.partition_table import PartitionTable
 from cluster.catalog.placement import QUORUM
 from cluster.catalog.policies import Policies
 from cluster.catalog.redeclaration import check_redeclared
@@ -36,10 +39,10 @@ from node.engine.operations import Semantics
 VERSION: Final = 1
 """Of commands."""
 
-SNAPSHOT_VERSION: Final = 3
-"""1 had no `access`: there were no users in the catalog. 2 had no `policies`."""
+SNAPSHOT_VERSION: Final = 4
+"""1 had no `access`: there were no users in the catalog. 2 had no `policies`; 3 had no `members`: their set
+never changed."""
 
-FIRST_QUEUE_PARTITION: Final = 1
 RECENT_REQUESTS: Final = 1024
 RETIRED_FRONT_ENDS: Final = 1024
 """Dead incarnations of nodes whose late commands are recognised."""
@@ -66,33 +69,18 @@ def encode_command(origin: int, request: int, name: str, arguments: dict[str, An
     return pack([VERSION, origin, request, name, arguments])
 
 
-class Observer:
-    """What a node wants to hear of its catalog; every method may be left as it is."""
-
-    def partition_added(self, partition: PartitionDefinition) -> None: ...
-    def partition_removed(self, partition: PartitionDefinition) -> None: ...
-    def queue_added(self, queue: QueueDefinition) -> None: ...
-    def queue_removed(self, queue: QueueDefinition) -> None: ...
-    def node_started(self, node: NodeDefinition, previous: int) -> None: ...
-    def vhost_removed(self, vhost: str) -> None: ...
-    def user_removed(self, user: str) -> None: ...
-    def policies_changed(self, vhost: str) -> None: ...
-    def replaced(self) -> None: ...
-
-
 class CatalogState:
     """Members, virtual hosts, exchanges, bindings, queues, which partition holds which queue, and users."""
 
     def __init__(self, observer: Observer) -> None:
         self.access = AccessState(observer.user_removed)
-        self.nodes: dict[str, NodeDefinition] = {}
-        self.partitions: dict[int, PartitionDefinition] = {}
+        self.members = Members(observer.members_changed)
+        self.table = PartitionTable(observer)
         self.queues: dict[tuple[str, str], QueueDefinition] = {}
         self.queues_by_id: dict[int, QueueDefinition] = {}
         self.vhosts: dict[str, VirtualHost] = {}
         self._queue_counts: Counter[str] = Counter()
         self.last_queue = 0
-        self.last_partition = FIRST_QUEUE_PARTITION - 1
         # The latest requests of each front end, so that one sent twice is carried out once.
         self._recent: dict[int, list[int]] = {}
         self._retired: list[int] = []
@@ -102,6 +90,7 @@ class CatalogState:
         self.policies = Policies(self._policies_changed, self.vhost)
         self._commands: dict[str, Callable[..., Any]] = {
             "start_node": self._start_node,
+            "forget_member": self._forget_member,
             "found_access": self._found_access,
             "declare_vhost": self._declare_vhost,
             "delete_vhost": self._delete_vhost,
@@ -116,6 +105,8 @@ class CatalogState:
             "forget_local_queue": self._forget_local_queue,
             **self.access.commands,
             **self.policies.commands,
+            **self.members.commands,
+            **self.table.commands,
         }
 
     def apply(self, data: bytes) -> Outcome | None:
@@ -136,6 +127,16 @@ class CatalogState:
 
     # -- look-ups -------------------------------------------------------------------------------
 
+    @property
+    def nodes(self) -> dict[str, NodeDefinition]:
+        """The nodes by name, those that join or leave among them."""
+        return self.members.nodes
+
+    @property
+    def partitions(self) -> dict[int, PartitionDefinition]:
+        """The partitions by id."""
+        return self.table.partitions
+
     def vhost(self, name: str) -> VirtualHost:
         """Raises NotFoundError."""
         try:
@@ -150,24 +151,35 @@ class CatalogState:
         except KeyError:
             raise NotFoundError(f"no queue '{name}' in vhost '{vhost}'") from None
 
-    def transient_partition(self, front_end: int) -> PartitionDefinition | None:
-        """The partition in the memory of one incarnation of a node."""
-        for partition in self.partitions.values():
-            if partition.kind is PartitionKind.TRANSIENT and partition.front_end == front_end:
-                return partition
-        return None
-
     # -- members --------------------------------------------------------------------------------
 
-    def _start_node(self, name: str, front_end: int) -> None:
-        previous = self.nodes.get(name, NodeDefinition(name)).front_end
+    def _start_node(self, name: str, front_end: int, **addresses: Any) -> None:
+        previous = self.members.started(name, front_end, addresses)
         if previous == front_end:
             return
         if previous:
             self._forget_incarnation(previous)
-        node = self.nodes[name] = NodeDefinition(name, front_end)
-        self._add_partition(PartitionKind.TRANSIENT, (name,), front_end)
-        self._observer.node_started(node, previous)
+        self.table.add(PartitionKind.TRANSIENT, (name,), front_end)
+        self._observer.node_started(self.nodes[name], previous)
+
+    def _forget_member(self, name: str) -> bool:
+        """A leaving node is gone for good; not while a partition that is kept has a replica on it."""
+        node = self.nodes.get(name)
+        if node is None or node.state is not MemberState.LEAVING:
+            return False
+        kept = self.table.replicated()
+        alone = [one for one in kept if one.replicas == (name,) and node.forced]
+        if any(name in one.hosts for one in kept if one not in alone):
+            return False
+        for queue in [one for one in self.queues.values() if self.partitions[one.partition] in alone]:
+            self._remove_queue(queue)
+        for partition in alone:
+            self.table.remove(partition)
+        self.members.forget(name)
+        if node.front_end:
+            self._forget_incarnation(node.front_end)
+            self._observer.node_started(NodeDefinition(name), node.front_end)
+        return True
 
     def _forget_incarnation(self, front_end: int) -> None:
         """What lived in a node's memory, or belonged to its connections, is gone with the process."""
@@ -183,19 +195,9 @@ class CatalogState:
                 if local is not None and local[0] == front_end:
                     self._unbind_queue(vhost, name)
         self._recent.pop(front_end, None)
-        partition = self.transient_partition(front_end)
+        partition = self.table.transient(front_end)
         if partition is not None:
-            del self.partitions[partition.id]
-            self._observer.partition_removed(partition)
-
-    def _add_partition(
-        self, kind: PartitionKind, replicas: tuple[str, ...], front_end: int = 0
-    ) -> PartitionDefinition:
-        self.last_partition += 1
-        partition = PartitionDefinition(self.last_partition, kind, replicas, front_end)
-        self.partitions[partition.id] = partition
-        self._observer.partition_added(partition)
-        return partition
+            self.table.remove(partition)
 
     # -- virtual hosts, exchanges, bindings -----------------------------------------------------
 
@@ -270,15 +272,16 @@ class CatalogState:
     # -- queues ---------------------------------------------------------------------------------
 
     def _declare_queue(
-        self, *, vhost: str, name: str, replicas: list[str], transient: bool, **fields: Any
-    ) -> dict[str, Any]:
+        self, *, vhost: str, name: str, replicas: list[str], transient: bool,
+        size: int = 0, share: int = 0, **fields: Any,
+    ) -> dict[str, Any]:  # fmt: skip
         host = self.vhost(vhost)
         existing = self.queues.get((vhost, name))
         if existing is not None:
             self.check_redeclared(existing, fields)
             return to_plain(existing)
         self.check_queue_limit(vhost, name)
-        partition = self._place(tuple(replicas), transient, fields["front_end"])
+        partition = self._place(tuple(replicas), transient, fields["front_end"], size, share)
         self.last_queue += 1
         fields["semantics"] = Semantics(fields["semantics"])
         queue = QueueDefinition(
@@ -287,6 +290,7 @@ class CatalogState:
         self.queues[vhost, name] = queue
         self.queues_by_id[queue.id] = queue
         self._queue_counts[vhost] += 1
+        self.table.queues[partition.id] += 1
         host.exchanges.add_queue(name)
         self._observer.queue_added(queue)
         return to_plain(queue)
@@ -306,17 +310,20 @@ class CatalogState:
         """Raises ResourceLockedError and PreconditionFailedError where `fields` tell of another queue."""
         check_redeclared(existing, fields, self.partitions[existing.partition])
 
-    def _place(self, replicas: tuple[str, ...], transient: bool, front_end: int) -> PartitionDefinition:
-        """The partition for a new queue: one for each list of replicas in order of preference."""
+    def _place(
+        self, replicas: tuple[str, ...], transient: bool, front_end: int, size: int, share: int
+    ) -> PartitionDefinition:
+        """The partition for a new queue."""
         if transient:
-            partition = self.transient_partition(front_end)
+            partition = self.table.transient(front_end)
             if partition is None:
                 raise RestartedError("the declaring node has restarted")
             return partition
-        for partition in self.partitions.values():
-            if partition.kind is PartitionKind.REPLICATED and partition.replicas == replicas:
-                return partition
-        return self._add_partition(PartitionKind.REPLICATED, replicas)
+        if self.members.founded:
+            replicas = tuple(name for name in replicas if name in self.nodes)
+        if not replicas:
+            raise RestartedError("the nodes that the queue was to be on have left; declare again")
+        return self.table.place(replicas, size, share)
 
     def _delete_queue(self, id: int) -> bool:
         queue = self.queues_by_id.get(id)
@@ -340,6 +347,7 @@ class CatalogState:
         del self.queues[queue.vhost, queue.name]
         del self.queues_by_id[queue.id]
         self._queue_counts[queue.vhost] -= 1
+        self.table.queues[queue.partition] -= 1
         self._unbind_queue(self.vhosts[queue.vhost], queue.name)
         self._observer.queue_removed(queue)
 
@@ -349,8 +357,8 @@ class CatalogState:
         """The whole state; equal states give equal bytes."""
         plain = {
             "version": SNAPSHOT_VERSION,
-            "nodes": [to_plain(self.nodes[name]) for name in sorted(self.nodes)],
-            "partitions": [to_plain(partition) for partition in self.partitions.values()],
+            "members": self.members.to_plain(),
+            "partitions": self.table.to_plain(),
             "queues": [to_plain(queue) for queue in self.queues.values()],
             "vhosts": {name: vhost_to_plain(vhost) for name, vhost in self.vhosts.items()},
             "access": self.access.to_plain(),
@@ -358,16 +366,17 @@ class CatalogState:
             "recent": sorted(self._recent.items()),
             "retired": self._retired,
             "last_queue": self.last_queue,
-            "last_partition": self.last_partition,
+            "last_partition": self.table.last,
         }
         return pack(plain)
 
     def restore(self, data: bytes) -> None:
         plain = unpack(data)
-        self.nodes = {node["name"]: NodeDefinition(**node) for node in plain["nodes"]}
-        partitions = [partition_from_plain(partition) for partition in plain["partitions"]]
-        self.partitions = {partition.id: partition for partition in partitions}
+        self.members.restore(plain)
         queues = [queue_from_plain(queue) for queue in plain["queues"]]
+        self.table.restore(
+            plain["partitions"], plain["last_partition"], (queue.partition for queue in queues)
+        )
         self.queues = {(queue.vhost, queue.name): queue for queue in queues}
         self.queues_by_id = {queue.id: queue for queue in queues}
         self._queue_counts = Counter(queue.vhost for queue in queues)
@@ -387,5 +396,4 @@ class CatalogState:
         self._recent = {origin: list(requests) for origin, requests in plain["recent"]}
         self._retired = plain["retired"]
         self.last_queue = plain["last_queue"]
-        self.last_partition = plain["last_partition"]
         self._observer.replaced()

@@ -158,7 +158,11 @@ class ClusterConfig(Section):
     name: Name = Field(
         default="quorate", description="Name of the cluster. Nodes drop what a node of another cluster sends."
     )
-    nodes: dict[Name, Member] = Field(min_length=1, description="The nodes, by name.")
+    nodes: dict[Name, Member] = Field(
+        min_length=1,
+        description="The nodes that found the cluster, by name; to a node that joins later, some that it "
+        "asks. Who the members are is in the catalog from then on (`quorate cluster`).",
+    )
     default_queue_type: QueueType = Field(
         default="quorum",
         description='What a durable queue declared without `x-queue-type` is: "quorum" is replicated on '
@@ -228,7 +232,10 @@ class Listen(Section):
 class NodeConfig(Section):
     """What belongs to one process."""
 
-    name: Name = Field(description="Name of this node; a key of `cluster.nodes`.")
+    name: Name = Field(
+        description="Name of this node, by which it is known whatever its addresses: a key of "
+        "`cluster.nodes`, unless it joins a cluster that is there (`node.advertised`)."
+    )
     data_dir: PathField = Field(
         description="Directory of its journal, taken from the current directory when relative. "
         "Created when absent, readable by its owner only."
@@ -246,14 +253,22 @@ class NodeConfig(Section):
         "Needed if `cluster.nodes` have public keys.",
     )
     listen: Listen = Listen()
+    advertised: Member | None = Field(
+        default=None,
+        description="Where others reach this node, if that is not what `cluster.nodes` says. A node that is "
+        "not there needs it: it joins once `quorate cluster add` was said.",
+    )
     tls: TlsSettings | None = None
     cluster: ClusterConfig
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.name not in self.cluster.nodes:
+        if self.joins and self.advertised is None:
             known = ", ".join(sorted(self.cluster.nodes))
-            raise ValueError(f'name "{self.name}" is not among cluster.nodes ({known})')
+            raise ValueError(
+                f'name "{self.name}" is not among cluster.nodes ({known}): '
+                "correct it, or set node.advertised for a node that joins"
+            )
         if self.cluster.encrypted and self.secret_key_file is None:
             raise ValueError("secret_key_file is missing, but cluster.nodes have public keys")
         if not self.cluster.encrypted and self.secret_key_file is not None:
@@ -279,6 +294,16 @@ class NodeConfig(Section):
             )
         return self
 
+    @property
+    def joins(self) -> bool:
+        """Whether this node is none of those that found the cluster."""
+        return self.name not in self.cluster.nodes
+
+    @property
+    def own(self) -> Member:
+        """Where this node is reached."""
+        return self.advertised or self.cluster.nodes[self.name]
+
     def curve_keys(self) -> CurveKeys | None:
         """This node's key pair, read from `secret_key_file`; raises `ConfigError` if it is not usable."""
         if self.secret_key_file is None:
@@ -287,11 +312,11 @@ class NodeConfig(Section):
             keys = CurveKeys.from_secret(read_secret(self.secret_key_file, "secret key"))
         except InvalidKeyError as error:
             raise ConfigError(f"node.secret_key_file {self.secret_key_file}: {error}") from None
-        expected = self.cluster.nodes[self.name].public_key
-        if keys.public.decode() != expected:
+        if self.own.public_key not in (keys.public.decode(), None):
+            where = f"cluster.nodes.{self.name}" if self.advertised is None else "node.advertised"
             raise ConfigError(
                 f"node.secret_key_file {self.secret_key_file}: belongs to another public key than "
-                f"cluster.nodes.{self.name}.public_key"
+                f"{where}.public_key"
             )
         return keys
 

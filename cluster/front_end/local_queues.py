@@ -81,7 +81,7 @@ class LocalQueues:
 
     def _create(self, vhost: str, prefix: str, arguments: dict[str, Any] | None) -> QueueRef:
         """Without arguments policies count no more than they do."""
-        partition = self._broker.catalog.state.transient_partition(self._broker.front_end)
+        partition = self._broker.catalog.state.table.transient(self._broker.front_end)
         if partition is None:
             raise RestartedError("this node is not part of the cluster yet")
         id = FIRST_LOCAL_ID | self._random_bits(RANDOM_ID_BITS)

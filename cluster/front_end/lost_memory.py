@@ -45,7 +45,7 @@ class LostMemory:
     def tick(self, now: float) -> None:
         """Have lost queues removed in time, and let those go on who wait for it."""
         broker = self._broker
-        for member in broker.config.members:
+        for member in broker.standing.members:
             if member == broker.node or member in broker.connected:
                 self._absent.pop(member, None)
                 self._forgotten.discard(member)

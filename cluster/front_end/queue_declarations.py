@@ -8,7 +8,7 @@ from typing import Any
 
 from cluster.broker import Broker
 from cluster.catalog.definitions import parse_local_queue_name
-from cluster.catalog.placement import Placement, place
+from cluster.catalog.placement import QUEUES_A_PARTITION, Placement, place
 from cluster.catalog.redeclaration import refuse_reserved
 from cluster.front_end.local_queues import LocalQueues
 from node.engine.arguments import check_arguments
@@ -68,6 +68,8 @@ class QueueDeclarations:
             "name": declaration.name or self._local.new_name(),
             "replicas": list(placement.replicas),
             "transient": placement.transient,
+            "size": placement.size,
+            "share": QUEUES_A_PARTITION,
             "semantics": int(semantics),
         }
 
@@ -108,4 +110,7 @@ class QueueDeclarations:
     def _placement(self, vhost: str, declaration: QueueDeclaration, node: str) -> Placement:
         refuse_reserved(declaration.name)
         default = self._broker.catalog.state.access.vhost(vhost).default_queue_type or self._default_type
-        return place(declaration, node, self._broker.config.members, default)
+        members = self._broker.catalog.state.members
+        # Until the catalog has taken up its founders, they are in the configuration alone.
+        there = members.eligible if members.founded else self._broker.config.members
+        return place(declaration, node, there, default)

@@ -13,6 +13,7 @@ from cluster.management import (
     exchange_views,
     health_views,
     limit_views,
+    member_views,
     message_views,
     node_views,
     permission_views,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 _MODULES: Final = (
     channel_views, cluster_views, connection_views, declaration_views, definition_views,
     exchange_views, health_views,
-    limit_views, message_views, node_views, permission_views, policy_views, queue_views,
+    limit_views, member_views, message_views, node_views, permission_views, policy_views, queue_views,
     unsupported_views, user_views, vhost_views,
 )  # fmt: skip
 

@@ -39,7 +39,7 @@ async def show_overview(services: Services, call: Call) -> dict[str, Any]:
         "statistics_db_event_queue": 0,
         "exchange_types": exchange_types(),
         "listeners": [one for node in sorted(facts) for one in facts[node]["listeners"]],
-        "contexts": [one for node in services.config.cluster.nodes for one in contexts(services, node)],
+        "contexts": [one for node in services.members for one in contexts(services, node)],
         "queue_totals": _queue_totals(shown),
         "object_totals": await _object_totals(services, call, shown),
         "message_stats": message_stats(MESSAGE_NAMES, *_totals(facts, "message")),

@@ -50,7 +50,7 @@ async def put_queue(services: Services, call: Call) -> Status:
 
 
 def _elsewhere(services: Services, node: Any) -> ApiError:
-    member = services.config.cluster.nodes.get(node) if isinstance(node, str) else None
+    member = services.members.get(node) if isinstance(node, str) else None
     if member is None:
         return bad_request(f"Node {node} could not be contacted")
     return bad_request(f"a queue is declared on the node that is asked: ask {node} at http://{member.http}")

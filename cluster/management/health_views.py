@@ -65,7 +65,7 @@ async def check_ready(services: Services, call: Call) -> Any:
 async def check_quorum(services: Services, call: Call) -> Any:
     """Whether some partition would be without a majority if this node were stopped."""
     running = set(await survey.nodes(services.inquiry))
-    members = tuple(services.config.cluster.nodes)
+    members = tuple(services.members)
     if len(members) == 1:
         return {**OK, "reason": "single node cluster"}
     groups = {partition.replicas for partition in services.state.partitions.values()} | {members}
@@ -150,7 +150,7 @@ async def check_node(services: Services, call: Call) -> Any:
 async def check_named_node(services: Services, call: Call) -> Any:
     """Whether a node serves clients."""
     name = call.path["name"]
-    if name not in services.config.cluster.nodes:
+    if name not in services.members:
         raise no_such_object()
     facts = (await survey.nodes(services.inquiry)).get(name)
     reasons = ["the node does not answer"] if facts is None else facts["reasons"]

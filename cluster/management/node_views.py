@@ -12,6 +12,7 @@ from cluster.management.node_report import CHURN_NAMES
 from cluster.management.rates import with_rates
 from cluster.management.routing import Audience, Endpoints
 from cluster.management.services import Services
+from cluster.membership.mover import GOING
 from cluster.process.shortages import DISK, MEMORY
 from node.engine.exchange import DELAYED_TYPE, ExchangeKind
 
@@ -22,14 +23,14 @@ endpoints = Endpoints()
 async def list_nodes(services: Services, call: Call) -> Rows:
     """All nodes of the cluster, also those that do not run."""
     facts = await survey.nodes(services.inquiry)
-    return Rows([_node_row(services, node, facts.get(node)) for node in services.config.cluster.nodes])
+    return Rows([_node_row(services, node, facts.get(node)) for node in services.members])
 
 
 @endpoints.on("GET", "/nodes/{name}", Audience.MONITORING)
 async def show_node(services: Services, call: Call) -> dict[str, Any]:
     """One node."""
     name = call.path["name"]
-    found(services.config.cluster.nodes.get(name))
+    found(services.members.get(name))
     return _node_row(services, name, (await survey.nodes(services.inquiry)).get(name))
 
 
@@ -57,7 +58,7 @@ def _node_row(services: Services, node: str, facts: dict[str, Any] | None) -> di
         "mem_calculation_strategy": "rss",
         "disk_free_alarm": DISK in facts["short_of"],
         "rates_mode": "basic",
-        "being_drained": False,
+        "being_drained": services.members[node].state in GOING,
         "ready": not facts["reasons"],
         "exchange_types": exchange_types(),
         "auth_mechanisms": [{"name": name, "enabled": True} for name in facts["mechanisms"]],
@@ -78,13 +79,13 @@ def exchange_types() -> list[dict[str, Any]]:
 
 
 def contexts(services: Services, node: str) -> list[dict[str, Any]]:
-    address = services.config.cluster.nodes[node].http
+    host, _, port = services.members[node].http.rpartition(":")
     return [
         {
             "node": node,
             "description": "quorate management",
             "path": "/",
-            "ip": address.host,
-            "port": str(address.port),
+            "ip": host.strip("[]"),
+            "port": port,
         }
     ]

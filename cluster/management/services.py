@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from cluster.access.control import Access
 from cluster.broker import Broker
+from cluster.catalog.definitions import NodeDefinition
 from cluster.catalog.state import CatalogState
 from cluster.config.models import NodeConfig
 from cluster.front_end.broker_port import FrontEnd
+from cluster.membership.directory import directory
 from cluster.process.logs import EventLog
 from cluster.watch.inquiry import Inquiry
 
@@ -35,6 +37,11 @@ class Services:
     @property
     def node(self) -> str:
         return self.config.name
+
+    @property
+    def members(self) -> dict[str, NodeDefinition]:
+        """The nodes of the cluster by name."""
+        return directory(self.config, self.state)
 
     @property
     def state(self) -> CatalogState:

@@ -12,7 +12,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, Final
 
 import uvloop
@@ -20,7 +19,6 @@ import uvloop
 from cluster.access.certificates import Certificates
 from cluster.access.control import Access
 from cluster.access.entrance import Entrance
-from cluster.access.founding import found_users, restore_users
 from cluster.access.hashing import HashingThreads
 from cluster.access.usage import TAG as USAGE_TAG
 from cluster.access.usage import Usage
@@ -34,11 +32,13 @@ from cluster.front_end.broker_port import FrontEnd
 from cluster.front_end.local_queues import LocalQueues
 from cluster.management.api import management_of
 from cluster.management.node_report import NodeReport
-from cluster.process.awaiting import answered
 from cluster.process.data_directory import DataDirectory
 from cluster.process.departure import depart
 from cluster.process.identity import version
+from cluster.process.joining import Joining
 from cluster.process.logs import EventLog, start_logging
+from cluster.process.peers import TAG as MEMBERS_TAG
+from cluster.process.peers import Peers
 from cluster.process.shortages import TAG as SHORTAGE_TAG
 from cluster.process.shortages import Shortages
 from cluster.process.time_slice import ask_for_time_slice
@@ -63,9 +63,6 @@ COLLECT_BYTES: Final = 1024 * 1024
 
 CERTIFICATES_INTERVAL_S: Final = 5.0
 """How often the certificate's files are looked at: whoever renews them need not tell the node."""
-
-REBUILDING_NAME: Final = "rebuilding"
-"""A file that says that this node's disk is not whole yet: until then it gives no votes."""
 
 SWITCH_INTERVAL_S: Final = 0.0005
 """How long the journal's thread may wait for the interpreter after its fdatasync returned."""
@@ -120,7 +117,6 @@ class NodeProcess:
         self, config: NodeConfig, loop: asyncio.AbstractEventLoop, restores_users: bool = False
     ) -> None:
         self.config = config
-        self._restores_users = restores_users
         self.loop = loop
         self.clock: Callable[[], float] = time.monotonic
         self.log = EventLog("node")
@@ -131,10 +127,11 @@ class NodeProcess:
         self._next_collection = 0.0
         self._next_look = 0.0
         self._tick_due = math.inf
-        self._rebuilding = config.data_dir / REBUILDING_NAME
+        self.joining = Joining(self, restores_users)
         self._timer: asyncio.TimerHandle | None = None
         self.journal = self._open_journal()
         self.transport = self._make_transport()
+        self.peers = Peers(self)
         self.broker = self._make_broker()
         self.writer = JournalWriter(self.journal, loop.call_soon_threadsafe, self._durable, self._disk_failed)
         self.local_queues = LocalQueues(self.broker, secrets.randbits)
@@ -186,10 +183,14 @@ class NodeProcess:
             settings,
             self.front_end_id,
             on_message=self._receive,
-            on_up=lambda peer: self.broker.peer_up(peer, self.clock()),
+            on_up=self._peer_up,
             on_down=lambda peer: self.broker.peer_down(peer, self.clock()),
             on_gap=lambda peer: self.broker.peer_gap(peer, self.clock()),
         )
+
+    def _peer_up(self, peer: str) -> None:
+        self.broker.peer_up(peer, self.clock())
+        self.peers.greet(peer)
 
     def _make_broker(self) -> Broker:
         replication = self.config.cluster.replication
@@ -209,14 +210,17 @@ class NodeProcess:
             raft,
             snapshot_bytes,
             empty=self.journal.fresh,
-            rebuilding=self._rebuilding.exists(),
+            rebuilding=self.joining.rebuilding,
+            joins=self.config.joins,
         )
         broker = Broker(config, self.journal, self.transport.send, random.random, wall_ms, self.clock())
         broker.on_wanted = self.wanted
         broker.on_decided = self._flush
         broker.link_turns.on_waiting = self._settle_soon
         broker.backlog = self.transport.backlog
-        broker.on_rebuilding = self._begin_rebuilding
+        broker.standing.on_rebuilding = self.joining.begin_rebuilding
+        broker.on_members_changed = self.peers.follow
+        broker.standing.on_removed = self._leave
         return broker
 
     def _rewrite(self, partition: int, entry: Entry) -> bytes | None:
@@ -234,6 +238,8 @@ class NodeProcess:
             self.usage.receive(peer, parts)
         elif parts[0] == SHORTAGE_TAG:
             self.shortages.receive(peer, parts)
+        elif parts[0] == MEMBERS_TAG:
+            self.peers.receive(peer, parts)
         else:
             self.broker.receive(peer, parts, self.clock())
 
@@ -242,14 +248,11 @@ class NodeProcess:
     async def start(self) -> None:
         """Join the cluster and listen; returns once clients may connect."""
         self.transport.start(self.loop)
-        for name, member in self.config.cluster.nodes.items():
-            if name != self.config.name:
-                key = None if member.public_key is None else member.public_key.encode()
-                self.transport.add_peer(name, str(member.peers), key)
+        self.peers.start()
         await self.http.start()
         self.broker.start(self.writer)
         self._tick()
-        await self._join()
+        await self.joining.join()
         address = self.config.listen.amqp
         await self.listener.start(address.host, address.port)
         ports = {"amqp": str(address), "http": str(self.config.listen.http)}
@@ -260,21 +263,10 @@ class NodeProcess:
         self.log.info("listening", **ports, pid=os.getpid())
         self.status.listening = True
 
-    async def _join(self) -> None:
-        """Tell the catalog of this incarnation, and wait until every node knows."""
-        await self._submitted("start_node", {"name": self.config.name, "front_end": self.front_end_id})
-        users, access = self.config.cluster, self.broker.catalog.state.access
-        await found_users(users, access, self._submitted, self.log)
-        if self._restores_users:
-            await restore_users(users, self._submitted, self.log)
-
     def submit(self, name: str, arguments: dict[str, Any], answer: Answer) -> None:
         """Have a command of the catalog carried out, from outside a turn."""
         self.broker.catalog.submit(name, arguments, answer, self.clock())
         self.wanted()
-
-    async def _submitted(self, name: str, arguments: dict[str, Any]) -> None:
-        await answered(partial(self.submit, name, arguments))
 
     async def stop(self) -> None:
         """Hand over, tell clients, give up sockets, let the journal finish what it writes."""
@@ -333,7 +325,7 @@ class NodeProcess:
         if now >= self._next_collection:
             self._next_collection = now + COLLECT_INTERVAL_S
             self.journal.collect(COLLECT_BYTES)
-            self._end_rebuilding()
+            self.joining.end_rebuilding()
             self.shortages.noticed(self.watermarks.crossed(), now)
         if self.certificates is not None and now >= self._next_look:
             self._next_look = now + CERTIFICATES_INTERVAL_S
@@ -358,21 +350,10 @@ class NodeProcess:
         else:
             self.log.info("certificates_loaded")
 
-    def _begin_rebuilding(self) -> None:
-        """Before anything is written: a restart must not take the new journal for the lost one."""
-        self.log.warning("rebuilding", reason="this node's disk is empty, but the cluster is not new")
-        self._rebuilding.touch()
-        directory = os.open(self._rebuilding.parent, os.O_RDONLY)
-        os.fsync(directory)
-        os.close(directory)
-
-    def _end_rebuilding(self) -> None:
-        """Once everything lost is back this node votes again, also after a restart."""
-        host = self.broker.host
-        if host.rebuilding and self.status.listening and host.whole:
-            host.rebuilt()
-            self._rebuilding.unlink()
-            self.log.info("rebuilt")
+    def _leave(self) -> None:
+        """This node was removed from the cluster: nothing is on it that others could want."""
+        self.log.warning("removed", reason="this node is no member of the cluster any more")
+        self.on_fatal()
 
     def _durable(self, results: list[tuple[int, int, int]]) -> None:
         self.broker.durable(results, self.clock())

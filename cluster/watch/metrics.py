@@ -225,7 +225,7 @@ class NodeMetrics:
         process = self._process
         status = process.status
         yield _gauge("quorate_ready", "1 while clients should be sent here.", not status.readiness())
-        peers = [name for name in process.config.cluster.nodes if name != process.config.name]
+        peers = [name for name in process.broker.standing.members if name != process.config.name]
         yield Metric(
             "quorate_peer_connected",
             "gauge",

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from cluster.catalog.definitions import PartitionKind
+from cluster.membership.directory import directory
+from cluster.process.joining import add_command
 
 if TYPE_CHECKING:
     from cluster.process.node import NodeProcess
@@ -33,7 +35,7 @@ class NodeStatus:
         nodes: list[dict[str, Any]] = []
         partitions: dict[int, dict[str, Any]] = {}
         queues: list[dict[str, Any]] = []
-        for name, member in process.config.cluster.nodes.items():
+        for name, member in directory(process.config, process.broker.catalog.state).items():
             part = told.get(name)
             if part is None:
                 node: dict[str, Any] = {"name": name, "pid": None, "ready": False}
@@ -44,7 +46,7 @@ class NodeStatus:
                     if known is None or known["term"] < partition["term"]:
                         partitions[partition["id"]] = partition
                 queues += part["queues"]
-            nodes.append({**node, "amqp": str(member.amqp), "http": str(member.http)})
+            nodes.append({**node, "amqp": member.amqp, "http": member.http})
         return {
             "nodes": nodes,
             "partitions": [partitions[id] for id in sorted(partitions)],
@@ -108,7 +110,10 @@ class NodeStatus:
             reasons.append(f"the journal failed: {process.failure}")
         if not self.listening:
             reasons.append("not listening for clients yet")
-        if process.broker.host.rebuilding:
+        if process.broker.standing.waiting:
+            command = add_command(process.config.name, str(process.config.own.peers))
+            reasons.append(f"this node is no member of the cluster: {command}")
+        elif process.broker.host.rebuilding:
             reasons.append("getting back what its lost disk had")
         if not process.front_end.ready():
             reasons.append("no word from the catalog's leader: is a majority of the nodes up?")

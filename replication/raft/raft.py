@@ -362,6 +362,12 @@ class Raft:
         """The membership in force: that of the last membership entry, committed or not."""
         return self._state.members.current
 
+    @property
+    def membership_settled(self) -> bool:
+        """Whether the membership in force is committed and not joint: another change may begin."""
+        members = self._state.members
+        return not members.is_joint and members.index <= self._state.log.commit
+
     def membership_at(self, index: int) -> Membership:
         """The membership that a snapshot at applied entry `index` must state. Raises CompactedError."""
         return self._state.members.at(index)

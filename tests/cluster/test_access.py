@@ -11,8 +11,9 @@ from cluster.access.control import Access, is_loopback
 from cluster.access.passwords import PasswordHash, parse_hash
 from cluster.access.records import Permission, User
 from cluster.access.state import AccessState
+from cluster.catalog.observer import Observer
 from cluster.catalog.packing import pack, unpack
-from cluster.catalog.state import CatalogState, Observer, encode_command
+from cluster.catalog.state import CatalogState, encode_command
 from node.engine.errors import AccessRefusedError, NotFoundError, PreconditionFailedError, Refusal
 from node.frontend.permissions import Right
 from node.frontend.ports import Identity

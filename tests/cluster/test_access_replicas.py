@@ -7,7 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.catalog.state import CatalogState, Observer, encode_command
+from cluster.catalog.observer import Observer
+from cluster.catalog.state import CatalogState, encode_command
 
 FRONT_END = 7
 

@@ -15,8 +15,9 @@ from cluster.catalog.definitions import (
     QueueDefinition,
     parse_local_queue_name,
 )
+from cluster.catalog.observer import Observer
 from cluster.catalog.redeclaration import ResourceLockedError
-from cluster.catalog.state import CatalogState, Observer, Outcome, encode_command
+from cluster.catalog.state import CatalogState, Outcome, encode_command
 from node.engine.errors import NotFoundError, PreconditionFailedError
 
 FRONT_END = 77
@@ -170,7 +171,7 @@ def test_a_restarted_node_has_lost_what_was_in_its_memory() -> None:
     catalog = Catalog()
     catalog.do("declare_queue", **queue("durable"))
     catalog.do("declare_queue", **queue("transient", durable=False, transient=True, replicas=["n1"]))
-    partition = catalog.state.transient_partition(FRONT_END)
+    partition = catalog.state.table.transient(FRONT_END)
     assert partition is not None
     local = LocalName.of(FRONT_END, partition.id, FIRST_LOCAL_ID, "/").text()
     catalog.do("bind", **binding("amq.direct", local, "key"))
@@ -178,7 +179,7 @@ def test_a_restarted_node_has_lost_what_was_in_its_memory() -> None:
     assert catalog.seen.queues_removed == ["transient"]
     assert catalog.seen.removed == [partition.id]
     assert catalog.state.vhost("/").exchanges.bindings() == []
-    fresh = catalog.state.transient_partition(FRONT_END + 1)
+    fresh = catalog.state.table.transient(FRONT_END + 1)
     assert fresh is not None
     assert fresh.kind is PartitionKind.TRANSIENT
 

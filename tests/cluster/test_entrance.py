@@ -11,7 +11,8 @@ import pytest
 from cluster.access.control import Access
 from cluster.access.entrance import Entrance
 from cluster.access.usage import Usage
-from cluster.catalog.state import CatalogState, Observer, encode_command
+from cluster.catalog.observer import Observer
+from cluster.catalog.state import CatalogState, encode_command
 from node.engine.errors import EntryRefusedError
 from node.frontend.ports import Entry
 

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import time
+import tomllib
 import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,8 +18,10 @@ from typing import Any, TypeVar
 import pika
 
 from cluster.config.addresses import Address
+from cluster.config.models import parse
 from cluster.config.tables import ConfigError
-from cluster.local.layout import LocalNode, PortInUseError, plan, prepare
+from cluster.config.toml_text import Table, toml_text
+from cluster.local.layout import PEER_OFFSET, LocalNode, PortInUseError, is_free, plan, prepare
 from cluster.local.supervisor import node_command
 
 START_S = 30.0
@@ -166,6 +169,25 @@ class Cluster:
 
     def __getitem__(self, place: int) -> Node:
         return self.nodes[place]
+
+    def newcomer(self, name: str) -> Node:
+        """A node that is configured to join; it does not run yet, and nobody has added it."""
+        first = self.nodes[0].local
+        cluster = tomllib.loads(first.text)["cluster"]
+        while True:
+            amqp, http = random.choice(AMQP_PORTS), random.choice(HTTP_PORTS)
+            addresses = [Address("127.0.0.1", port) for port in (amqp, http, amqp + PEER_OFFSET)]
+            if all(map(is_free, addresses)):
+                break
+        own: Table = dict(zip(("amqp", "http", "peers"), map(str, addresses), strict=True))
+        directory = first.config.data_dir.parent / name
+        directory.mkdir()
+        node: Table = {"name": name, "data_dir": str(directory), "listen": own, "advertised": own}
+        text = toml_text({"node": node, "cluster": cluster})
+        (directory / "node.toml").write_text(text)
+        (directory / "node.toml").chmod(0o600)
+        self.nodes.append(Node(LocalNode(parse(text, name), directory / "node.toml", text)))
+        return self.nodes[-1]
 
     def node(self, name: str) -> Node:
         return next(node for node in self.nodes if node.name == name)

@@ -17,9 +17,16 @@ from tests.simulation.runs import SeedFailure, run_seed
 @click.option("--seed", type=int, help="Run this seed alone, and print its last events.")
 @click.option("--bug", type=click.Choice(sorted(BUGS)), help="Plant a bug, to see it found.")
 @click.option("--elections", is_flag=True, help="Let nothing but elections go wrong, over and over.")
+@click.option("--members", is_flag=True, help="Let nodes join and leave meanwhile.")
 @click.option("--keep-going", is_flag=True, help="Do not stop at the first failure.")
 def main(
-    seeds: int, first: int, seed: int | None, bug: str | None, elections: bool, keep_going: bool
+    seeds: int,
+    first: int,
+    seed: int | None,
+    bug: str | None,
+    elections: bool,
+    members: bool,
+    keep_going: bool,
 ) -> None:
     """Run simulated clusters under faults and check what their clients saw."""
     if seed is not None:
@@ -32,7 +39,7 @@ def main(
     ):
         for number in bar:
             try:
-                cluster = run_seed(number, node_type, bug, elections)
+                cluster = run_seed(number, node_type, bug, elections, members)
             except SeedFailure as failure:
                 failed += 1
                 click.echo(f"\n{failure}\n")

@@ -21,6 +21,11 @@ from tests.simulation.world import Action, Violation
 
 METHOD = b"publish:"
 _NAME = struct.Struct(">II")
+_HEADER = struct.Struct(">BHIHHQHB")
+"""A content header frame, but for its end, with the delivery mode as its only property (0-9-1 §4.2.6.1)."""
+
+_FRAME = struct.Struct(">BHI")
+FRAME_END = b"\xce"
 
 
 class Session:
@@ -72,12 +77,26 @@ def run_of(publisher: int, first: int, quantity: int, persistent: bool, chance: 
     pieces = []
     for number in range(first, first + quantity):
         filler = bytes(size if uniform else chance.randrange(200))
-        pieces.append(METHOD + _NAME.pack(publisher, number) + filler)
+        pieces.append(METHOD + content_of(publisher, number, persistent, filler))
     lengths = None if uniform else array("I", map(len, pieces))
     stride = len(pieces[0]) if uniform else 0
     largest = max(map(len, pieces))
     raw = b"".join(pieces)
     return Run("", "q", 1, persistent, quantity, len(METHOD), stride, lengths, largest, raw)
+
+
+def content_of(publisher: int, number: int, persistent: bool, filler: bytes) -> bytes:
+    """A message as a client sends it: owners add to the properties of what is delivered again."""
+    body = _NAME.pack(publisher, number) + filler
+    header = _HEADER.pack(2, 1, 15, 60, 0, len(body), 0x1000, 2 if persistent else 1)
+    return header + FRAME_END + _FRAME.pack(3, 1, len(body)) + body + FRAME_END
+
+
+def name_of(content: bytes) -> tuple[int, int]:
+    """Publisher and number of a message."""
+    header_octets = _FRAME.unpack_from(content)[2]
+    publisher, number = _NAME.unpack_from(content, 2 * _FRAME.size + header_octets + len(FRAME_END))
+    return publisher, number
 
 
 class Publisher(Session):
@@ -168,7 +187,7 @@ class Consumer(Session):
         if not self.alive:
             raise Violation(f"consumer {self.id} on {self.node.name} is gone but gets a delivery")
         for sequence, content in enumerate(run.contents(), first):
-            publisher, number = _NAME.unpack_from(content)
+            publisher, number = name_of(content)
             receipt = Receipt(consumer, self.node.name, self.life, self.node.world.now)
             if self.no_ack:
                 receipt.outcome = Outcome.SETTLED

@@ -51,18 +51,21 @@ class Shape:
 class Cluster:
     """Three nodes, their network, the clients and what they saw."""
 
+    newcomers: tuple[str, ...] = ()
+    """Nodes that may join later; they run from the beginning."""
+
     def __init__(self, seed: int, shape: Shape, node_type: type[SimulatedNode] = SimulatedNode) -> None:
         self.world = World(seed)
         self.shape = shape
         self.chance = self.world.chance("clients")
         self.outages = Outages(lambda: self.world.now)
-        self.network = Network(self.world, NAMES, shape.network)
+        self.network = Network(self.world, NAMES + self.newcomers, shape.network)
         self.history = History(QUEUES, self)
         self.agreement = Agreement()
         self.sessions: list[Session] = []
         self.healed = False
         self.nodes: dict[str, SimulatedNode] = {}
-        for name in NAMES:
+        for name in NAMES + self.newcomers:
             node = node_type(name, NAMES, self.world, self.network, shape.settings)
             node.on_ready = self._node_ready
             node.on_death = self._node_died
@@ -90,7 +93,8 @@ class Cluster:
         """All nodes up, all queues declared, all clients there."""
         for node in self.nodes.values():
             node.start()
-        self._wait(lambda: all(node.ready for node in self.nodes.values()), "the nodes do not start")
+        founders = [self.nodes[name] for name in NAMES]
+        self._wait(lambda: all(node.ready for node in founders), "the nodes do not start")
         self._ask("n1", "declare_vhost", {"vhost": VHOST})
         self._wait(lambda: self._declared == 1, "the virtual host is not declared")
         for terms in QUEUES:
@@ -191,17 +195,24 @@ class Cluster:
 
     # -- the end --------------------------------------------------------------------------------
 
+    def members(self) -> list[SimulatedNode]:
+        """The nodes that belong to the cluster in the end."""
+        return list(self.nodes.values())
+
+    def _some_member(self) -> SimulatedNode:
+        return self.chance.choice(self.members())
+
     def settle(self) -> None:
         """Faults are over: everything confirmed is delivered and settled, and all replicas agree."""
         self.healed = True
-        self._wait(lambda: all(node.ready for node in self.nodes.values()), "the nodes do not come back")
+        self._wait(lambda: all(node.ready for node in self.members()), "the nodes do not come back")
         for session in self.sessions:
             if isinstance(session, Consumer):
                 session.node.input(session.hurry)
             elif isinstance(session, Publisher):
                 session.stopped = True
         for terms in QUEUES:
-            drain = Consumer(self.nodes[self.chance.choice(NAMES)], self.history, self.chance, terms)
+            drain = Consumer(self._some_member(), self.history, self.chance, terms)
             drain.finishing = True
             self.sessions.append(drain)
         self.world.note("draining")
@@ -227,7 +238,7 @@ class Cluster:
         return all(self._drained.get(terms.name) for terms in QUEUES)
 
     def _ask_depth(self, queue: str) -> None:
-        node = self.nodes[self.chance.choice(NAMES)]
+        node = self._some_member()
         definition = node.broker.catalog.state.queue(VHOST, queue)
 
         def answered(value: Any, delivery: object) -> None:
@@ -249,7 +260,7 @@ class Cluster:
         )
 
     def _check_agreement(self) -> None:
-        nodes = self.nodes.values()
+        nodes = self.members()
         self._until(lambda: check_replicas(nodes), 15.0)
         for node in nodes:
             self.agreement.states(node)

@@ -92,6 +92,7 @@ class SimulatedNode:
         self.paused = False
         self.ready = False
         self.lost_disk = False
+        self.retired = False
         self.failures: list[str] = []
         self.on_ready: Callable[[SimulatedNode], None] = lambda node: None
         self.on_death: Callable[[SimulatedNode], None] = lambda node: None
@@ -115,7 +116,9 @@ class SimulatedNode:
         return EPOCH_MS + int(self.world.now * 1000) + self._wall_offset_ms
 
     def start(self) -> None:
-        """Start a process, with what the disk holds."""
+        """Start a process, with what the disk holds; not of a node that has left for good."""
+        if self.retired:
+            return
         self.life += 1
         self.up, self.paused, self.ready = True, False, False
         self._missed, self._turning = [], False
@@ -141,7 +144,14 @@ class SimulatedNode:
         )
         self.transport = Transport(self._network, self, self.front_end)
         self.broker = Broker(
-            BrokerConfig(self.name, self.front_end, self.members, raft, settings.snapshot_bytes),
+            BrokerConfig(
+                self.name,
+                self.front_end,
+                self.members,
+                raft,
+                settings.snapshot_bytes,
+                joins=self.name not in self.members,
+            ),
             self.journal,
             self.transport.send,
             self._random.random,
@@ -149,6 +159,7 @@ class SimulatedNode:
             self.clock(),
         )
         self.broker.on_wanted = self.wanted
+        self.broker.standing.on_removed = self._removed
         self.writer = self.writer_type(self, self.journal)
         self._network.join(self.transport)
         self.broker.start(self.writer)
@@ -185,6 +196,16 @@ class SimulatedNode:
         self.world.note(f"{self.name} is ready")
         self.ready = True
         self.on_ready(self)
+
+    def _removed(self) -> None:
+        """The cluster goes on without this node."""
+        self.world.note(f"{self.name} is removed")
+        self.after(0.0, self.retire)
+
+    def retire(self) -> None:
+        """End the process, and never start it again."""
+        self.retired = True
+        self.stop(power=False)
 
     def stop(self, *, power: bool) -> None:
         """Kill the process, or cut the machine's power: then what was not synced is lost."""

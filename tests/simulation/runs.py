@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tests.simulation.cluster import Cluster
 from tests.simulation.faults import Faults, plan_of, shape_of
+from tests.simulation.membership import ChangingCluster
 from tests.simulation.node import SimulatedNode
 from tests.simulation.world import World
 
@@ -20,6 +21,7 @@ class SeedFailure(AssertionError):
     def __init__(self, cluster: Cluster, cause: BaseException, bug: str | None, elections: bool) -> None:
         seed = cluster.world.seed
         option = (" --elections" if elections else "") + (f" --bug '{bug}'" if bug else "")
+        option += " --members" if isinstance(cluster, ChangingCluster) else ""
         self.seed = seed
         self.cause = cause
         lines = [f"  {line}" for line in cluster.world.trace]
@@ -38,11 +40,13 @@ class SeedFailure(AssertionError):
 
 
 def run_seed(
-    seed: int, node_type: type[SimulatedNode] = SimulatedNode, bug: str | None = None, elections: bool = False
-) -> Cluster:
+    seed: int, node_type: type[SimulatedNode] = SimulatedNode, bug: str | None = None,
+    elections: bool = False, members: bool = False,
+) -> Cluster:  # fmt: skip
     """Run one seed to its end. Raises SeedFailure.
 
     elections: nothing but elections goes wrong, and logs are sent entry by entry (figure 8).
+    members: nodes join and leave meanwhile.
     """
     chance = World(seed).chance("shape")
     faultless = seed % FAULTLESS_EVERY == 0 and not elections
@@ -51,7 +55,7 @@ def run_seed(
     if elections:
         shape.settings = replace(shape.settings, max_append_bytes=1, election_timeout_s=0.25)
         kinds, interval_s = ("ambush",), 1.0
-    cluster = Cluster(seed, shape, node_type)
+    cluster = (ChangingCluster if members else Cluster)(seed, shape, node_type)
     try:
         cluster.start()
         faults = None if faultless else Faults(cluster, kinds, interval_s)

@@ -1,0 +1,139 @@
+"""The partitions in the catalog: where queues are placed, and which replicas move. Pure.
+
+A move is an intention that any number of crashes do not change: the partition's leader carries it out
+step by step (`cluster.membership.steps`), and settles it with the replicas that its group has then.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, Final
+
+from cluster.catalog.definitions import (
+    Move,
+    PartitionDefinition,
+    PartitionKind,
+    partition_from_plain,
+    to_plain,
+)
+from cluster.catalog.observer import Observer
+
+FIRST_QUEUE_PARTITION: Final = 1
+
+PARTITIONS_ALIKE: Final = 4
+"""Partitions with the same replicas, at most. Each is moved, and has an owner, as a whole: with one alone
+there would be nothing to spread over nodes that come later."""
+
+
+class PartitionTable:
+    """Partitions by id."""
+
+    def __init__(self, observer: Observer) -> None:
+        self.partitions: dict[int, PartitionDefinition] = {}
+        self.queues: Counter[int] = Counter()
+        """How many queues each partition holds."""
+        self.last = FIRST_QUEUE_PARTITION - 1
+        self._observer = observer
+        self.commands: dict[str, Callable[..., Any]] = {
+            "begin_move": self._begin,
+            "revise_move": self._revise,
+            "settle_move": self._settle,
+        }
+
+    def transient(self, front_end: int) -> PartitionDefinition | None:
+        """The partition in the memory of one incarnation of a node."""
+        for partition in self.partitions.values():
+            if partition.kind is PartitionKind.TRANSIENT and partition.front_end == front_end:
+                return partition
+        return None
+
+    def replicated(self) -> list[PartitionDefinition]:
+        """Those that are on disks."""
+        return [one for one in self.partitions.values() if one.kind is PartitionKind.REPLICATED]
+
+    def add(
+        self, kind: PartitionKind, replicas: tuple[str, ...], front_end: int = 0, size: int = 0
+    ) -> PartitionDefinition:
+        self.last += 1
+        partition = PartitionDefinition(self.last, kind, replicas, front_end, replicas, size or len(replicas))
+        self.partitions[partition.id] = partition
+        self._observer.partition_added(partition)
+        return partition
+
+    def remove(self, partition: PartitionDefinition) -> None:
+        del self.partitions[partition.id]
+        del self.queues[partition.id]
+        self._observer.partition_removed(partition)
+
+    def place(self, replicas: tuple[str, ...], size: int, share: int) -> PartitionDefinition:
+        """The partition for a new queue, among those with these replicas in order of preference.
+
+        The one with the fewest queues; a new one where each has `share`, up to `PARTITIONS_ALIKE`.
+        `share` 0: any number in one.
+        """
+        size = size or len(replicas)
+        alike = [
+            one for one in self.replicated() if one.replicas == replicas and (one.size == size or not share)
+        ]
+        if not alike:
+            return self.add(PartitionKind.REPLICATED, replicas, size=size)
+        if not share:
+            return alike[0]
+        emptiest = min(alike, key=lambda one: (self.queues[one.id], one.id))
+        if self.queues[emptiest.id] >= share and len(alike) < PARTITIONS_ALIKE:
+            return self.add(PartitionKind.REPLICATED, replicas, size=size)
+        return emptiest
+
+    # -- moves ----------------------------------------------------------------------------------
+
+    def _put(self, partition: PartitionDefinition) -> None:
+        self.partitions[partition.id] = partition
+        self._observer.partition_changed(partition)
+
+    def _begin(self, partition: int, add: str, remove: str, owner: str) -> bool:
+        """Whether it is begun; not where another move is under way, or it would change nothing."""
+        known = self.partitions.get(partition)
+        if known is None or known.kind is not PartitionKind.REPLICATED or known.move is not None:
+            return False
+        replicas = set(known.replicas)
+        if add in replicas or (remove and remove not in replicas) or not ({add} | replicas) - {remove, ""}:
+            return False
+        self._put(replace(known, move=Move(add, remove, owner)))
+        return True
+
+    def _revise(self, partition: int, add: str, remove: str, owner: str) -> bool:
+        """Go on with another intention than the one that cannot be carried out."""
+        known = self.partitions.get(partition)
+        if known is None or known.move is None:
+            return False
+        self._put(replace(known, move=Move(add, remove, owner)))
+        return True
+
+    def _settle(self, partition: int, move: dict[str, str], replicas: list[str], owner: str) -> bool:
+        """The group's voters are `replicas` now. Nothing where the move is another one by now.
+
+        The order of those that stay is kept, and the owner comes first where the move was about it.
+        """
+        known = self.partitions.get(partition)
+        if known is None or known.move != Move(**move):
+            return False
+        kept = [name for name in known.replicas if name in replicas]
+        ordered = kept + sorted(set(replicas) - set(kept))
+        if owner in ordered:
+            ordered = [owner, *(name for name in ordered if name != owner)]
+        self._put(replace(known, replicas=tuple(ordered), move=None))
+        return True
+
+    # -- snapshots ------------------------------------------------------------------------------
+
+    def to_plain(self) -> list[dict[str, Any]]:
+        return [to_plain(partition) for partition in self.partitions.values()]
+
+    def restore(self, plain: list[dict[str, Any]], last: int, queues: Iterable[int]) -> None:
+        """`queues` are the partitions of the queues."""
+        partitions = map(partition_from_plain, plain)
+        self.partitions = {partition.id: partition for partition in partitions}
+        self.last = last
+        self.queues = Counter(queues)

@@ -1,0 +1,36 @@
+"""Whether a follower has caught up: it got within one round what the leader had when the round began.
+
+Raft thesis, §4.2.1: a round replicates all that is in the log at its start; one that is shorter than an
+election time-out shows that a follower keeps up with what comes meanwhile. Pure.
+"""
+
+from __future__ import annotations
+
+from replication.group import Group
+
+
+class CatchingUp:
+    """Rounds of followers, by partition and node. Ask often: a round is only seen to end when asked."""
+
+    def __init__(self, round_s: float) -> None:
+        self._round_s = round_s
+        self._rounds: dict[tuple[int, str], tuple[int, float]] = {}
+
+    def reached(self, group: Group, node: str, now: float) -> bool:
+        """Whether the follower of this group, which is led here, has caught up."""
+        raft = group.raft
+        progress = raft.progress.get(node)
+        if progress is None or now - progress.contact > self._round_s:
+            return False
+        target, began = self._rounds.get((group.partition, node), (raft.last_index, now))
+        done = progress.match >= target
+        in_time = done and now - began <= self._round_s
+        if done:
+            target, began = raft.last_index, now
+        self._rounds[group.partition, node] = target, began
+        return in_time
+
+    def forget(self, partition: int) -> None:
+        """The group's leader is another one now, or it has nothing to do."""
+        for key in [key for key in self._rounds if key[0] == partition]:
+            del self._rounds[key]

@@ -1,0 +1,27 @@
+"""Where the nodes are: as the catalog has it, or the configuration before the cluster is founded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cluster.catalog.definitions import NodeDefinition
+from cluster.catalog.state import CatalogState
+from cluster.config.models import Member, NodeConfig
+
+
+def addresses(member: Member) -> dict[str, Any]:
+    """A configured node's addresses, as the catalog has them."""
+    plain = {"peers": member.peers, "amqp": member.amqp, "http": member.http}
+    return {**{key: str(value) for key, value in plain.items()}, "public_key": member.public_key}
+
+
+def directory(config: NodeConfig, state: CatalogState) -> dict[str, NodeDefinition]:
+    """All nodes by name, in order."""
+    configured = {
+        name: NodeDefinition(name, **addresses(member)) for name, member in config.cluster.nodes.items()
+    }
+    if not state.members.founded:
+        return configured
+    return {
+        name: node if node.peers else configured.get(name, node) for name, node in sorted(state.nodes.items())
+    }

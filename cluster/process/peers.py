@@ -1,0 +1,118 @@
+"""Keeps the transport in line with the members: whom this node speaks with, and where each is.
+
+The catalog says where nodes are. A node that does not have it yet knows some of them from its
+configuration, and hears of the others from these; what was known is kept in a file for the next start.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from cluster.catalog.packing import pack, unpack
+from cluster.process.data_directory import write_private
+
+if TYPE_CHECKING:
+    from cluster.process.node import NodeProcess
+
+TAG: Final = b"M"
+FILE_NAME: Final = "members.json"
+
+
+@dataclass(frozen=True, slots=True)
+class PeerAddress:
+    """host:port and public key of a node."""
+
+    address: str
+    key: str | None = None
+
+
+class Peers:
+    """The other nodes that the transport is connected to."""
+
+    def __init__(self, process: NodeProcess) -> None:
+        self._process = process
+        self._name = process.config.name
+        self._file = process.config.data_dir / FILE_NAME
+        self._used: dict[str, PeerAddress] = {}
+        self._announced: dict[str, PeerAddress] = {}
+        self._saved: dict[str, PeerAddress] = {}
+
+    def start(self) -> None:
+        """Connect to those that are in the configuration, and to those that were members before."""
+        known = {
+            name: PeerAddress(str(member.peers), member.public_key)
+            for name, member in self._process.config.cluster.nodes.items()
+        }
+        if self._file.exists():
+            saved = json.loads(self._file.read_text(encoding="utf-8"))
+            known |= {name: PeerAddress(*each) for name, each in saved.items()}
+        for name, peer in known.items():
+            self._connect(name, peer)
+
+    def follow(self) -> None:
+        """The catalog has other nodes, or the same ones elsewhere."""
+        nodes = self._process.broker.catalog.state.nodes
+        wanted = {
+            name: PeerAddress(node.peers, node.public_key)
+            for name, node in nodes.items()
+            if node.peers and name != self._name
+        }
+        if self._name not in nodes:
+            # Before it is a member this node hears of the catalog only through those it began with.
+            for name, peer in wanted.items():
+                self._connect(name, peer)
+            return
+        for name, announced in list(self._announced.items()):
+            if wanted.get(name) == announced:
+                del self._announced[name]
+        for name in self._used.keys() - nodes.keys():
+            self._disconnect(name)
+        for name, peer in wanted.items():
+            self._connect(name, self._announced.get(name, peer))
+        self._save(wanted)
+
+    def greet(self, peer: str) -> None:
+        """There is a connection to a peer: say where this node is, and who the others are."""
+        members = self._process.broker.catalog.state.nodes.values()
+        known = [[one.name, one.peers, one.public_key] for one in members if one.peers]
+        own = self._process.config.own
+        self._process.transport.send(peer, [TAG, pack([str(own.peers), own.public_key, known])])
+        self._process.wanted()
+
+    def receive(self, peer: str, parts: Sequence[bytes]) -> None:
+        """Where a peer says that it is, and whom it knows."""
+        address, key, known = unpack(parts[1])
+        used = self._used.get(peer)
+        if used is not None and used.address != address:
+            # It is that peer: the transport takes a name only from whom it belongs to.
+            moved = PeerAddress(address, key or used.key)
+            self._announced[peer] = moved
+            self._connect(peer, moved)
+        if self._name not in self._process.broker.catalog.state.nodes:
+            for name, *rest in known:
+                if name not in self._used:
+                    self._connect(name, PeerAddress(*rest))
+
+    def _connect(self, name: str, peer: PeerAddress) -> None:
+        if name == self._name or self._used.get(name) == peer:
+            return
+        self._disconnect(name)
+        self._used[name] = peer
+        key = None if peer.key is None else peer.key.encode()
+        self._process.transport.add_peer(name, peer.address, key)
+
+    def _disconnect(self, name: str) -> None:
+        if self._used.pop(name, None) is not None:
+            process = self._process
+            process.transport.remove_peer(name)
+            if name in process.broker.connected:
+                process.broker.peer_down(name, process.clock())
+
+    def _save(self, wanted: dict[str, PeerAddress]) -> None:
+        if wanted != self._saved:
+            plain: dict[str, Any] = {name: [peer.address, peer.key] for name, peer in sorted(wanted.items())}
+            write_private(self._file, json.dumps(plain))
+            self._saved = wanted
