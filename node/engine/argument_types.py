@@ -68,6 +68,13 @@ def read_priority(value: object) -> int:
     return number
 
 
+def read_version(value: object) -> int:
+    number = read_natural(value)
+    if number not in (1, 2):
+        raise UnacceptableError(f"{{unsupported_queue_version,{number}}}")
+    return number
+
+
 def read_limit(value: object) -> int | None:
     # RabbitMQ 4: a negative delivery limit is none.
     number = read_integer(value)

@@ -22,6 +22,7 @@ from node.engine.argument_types import (
     read_priority,
     read_text,
     read_time,
+    read_version,
 )
 from node.engine.errors import PreconditionFailedError
 from node.engine.operations import Semantics
@@ -44,6 +45,8 @@ class Argument:
 
 _OVERFLOWS: Final = {policy.value: policy for policy in Overflow}
 _MODES: Final = {mode: mode for mode in ("default", "lazy")}
+_STRATEGIES: Final = {strategy: strategy for strategy in ("at-most-once", "at-least-once")}
+_LOCATORS: Final = {locator: locator for locator in ("client-local", "balanced", "random", "least-leaders")}
 
 ARGUMENTS: Final[dict[str, Argument]] = {
     "x-semantics": Argument(one_of(SEMANTICS_NAMES, "invalid_semantics"), "semantics"),
@@ -60,10 +63,12 @@ ARGUMENTS: Final[dict[str, Argument]] = {
     "x-group-by": Argument(read_text, "group_by"),
     "x-deduplication-window": Argument(read_positive_time, "deduplication_window_ms"),
     "x-redelivery-backoff": Argument(read_backoff, "redelivery_backoff"),
-    # Without an effect here: messages are in the journal, and queues live where they are declared.
+    # Without an effect here: messages are in the journal, queues live where they are declared, and no dead
+    # letter is lost on its way.
     "x-queue-mode": Argument(one_of(_MODES, "invalid_queue_mode")),
-    "x-queue-version": Argument(read_natural),
-    "x-queue-leader-locator": Argument(read_text),
+    "x-queue-version": Argument(read_version),
+    "x-dead-letter-strategy": Argument(one_of(_STRATEGIES, "invalid_dlx_strategy")),
+    "x-queue-leader-locator": Argument(one_of(_LOCATORS, "invalid_queue_locator_arg")),
     "x-queue-master-locator": Argument(read_text),
 }
 

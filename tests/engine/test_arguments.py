@@ -54,6 +54,7 @@ def test_each_argument_is_a_setting(arguments: dict[str, Any], settings: QueueSe
     [
         {"x-queue-type": "classic", "x-queue-mode": "lazy", "x-queue-version": 2},
         {"x-queue-leader-locator": "balanced", "x-quorum-initial-group-size": 3},
+        {"x-dead-letter-strategy": "at-least-once"},
         {"x-max-in-memory-length": "anything", "nobody-knows-this": None},
     ],
 )
@@ -80,6 +81,10 @@ def test_arguments_without_an_effect_are_taken(arguments: dict[str, Any]) -> Non
         ("x-single-active-consumer", "true", "{unacceptable_type,longstr}"),
         ("x-delivery-limit", [1], '"expected integer, got array"'),
         ("x-queue-mode", "eager", "invalid_queue_mode"),
+        ("x-queue-version", 3, "{unsupported_queue_version,3}"),
+        ("x-queue-version", -1, "{value_negative,-1}"),
+        ("x-queue-leader-locator", "nearest", "invalid_queue_locator_arg"),
+        ("x-dead-letter-strategy", "exactly-once", "invalid_dlx_strategy"),
         ("x-semantics", "exactly-once", "invalid_semantics"),
         ("x-redelivery-backoff", {"initial": 0}, "{value_zero,0}"),
         ("x-redelivery-backoff", {"initial": 1, "maximum": -1}, "{value_negative,-1}"),
