@@ -10,6 +10,7 @@ from typing import Any
 from cluster.catalog.definitions import MemberState
 from cluster.catalog.state import CatalogState
 from tests.simulation.cluster import NAMES, Cluster
+from tests.simulation.history import Message, QueueTerms
 from tests.simulation.node import SimulatedNode
 from tests.simulation.world import Violation
 
@@ -106,6 +107,10 @@ class ChangingCluster(Cluster):
         node.wanted()
 
     # -- the end --------------------------------------------------------------------------------
+
+    def _keeps(self, queue: QueueTerms, message: Message) -> bool:
+        """Owners change also where nothing fails, and with them goes what a failover may lose."""
+        return message.persistent and not queue.removing and not queue.transient
 
     def members(self) -> list[SimulatedNode]:
         return [node for node in self.nodes.values() if not node.retired]

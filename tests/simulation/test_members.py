@@ -8,7 +8,7 @@ from tests.simulation.runs import run_seed
 
 
 @pytest.mark.requirement("F2")
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(1, 7))
 def test_members_come_and_go_under_faults(seed: int) -> None:
     """Nothing confirmed is lost, every wish comes true, and what is nowhere needed is nowhere kept."""
     assert run_seed(seed, members=True).history.confirmed > 0
