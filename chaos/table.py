@@ -13,6 +13,7 @@ from chaos.scenarios import SCENARIOS
 HEAD: Final = (
     "scenario",
     "broker",
+    "seconds",
     "faults",
     "confirmed",
     "lost",
@@ -41,6 +42,7 @@ def _row(run: Mapping[str, Any], figures: Mapping[str, Any]) -> tuple[str, ...]:
     return (
         run["scenario"],
         run["broker"] + target,
+        f"{run['seconds']:.0f}",
         str(len(blows)),
         f"{figures['confirmed']:,}",
         f"{figures['lost']:,}",

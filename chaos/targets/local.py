@@ -72,10 +72,9 @@ class LocalTarget:
         until(self._all_ready, "all nodes are ready", START_S)
 
     def stop(self) -> None:
-        for name, process in self._processes.items():
-            if process.poll() is None:
-                self._signal(name, signal.SIGCONT)
-                self._signal(name, signal.SIGTERM)
+        for name in self._processes:
+            self._signal(name, signal.SIGCONT)
+            self._signal(name, signal.SIGTERM)
         for name in list(self._processes):
             try:
                 self._reap(name)
@@ -150,8 +149,8 @@ class LocalTarget:
         self._signal(node, signal.SIGCONT)
 
     def _signal(self, node: str, number: signal.Signals) -> None:
-        # A node that ended by itself is as good as killed.
-        with contextlib.suppress(ProcessLookupError):
+        # A node that ended by itself is as good as killed; its process id may be somebody else's by now.
+        if self._processes[node].poll() is None:
             os.killpg(self._processes[node].pid, number)
 
     def _reap(self, node: str) -> None:

@@ -16,5 +16,6 @@ def test_a_row_has_the_figures_of_its_run(tmp_path: Path) -> None:
     assert head == "| " + " | ".join(HEAD) + " |"
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert cells == [
-        "kill", "quorate", "1", "8", "0", "0 (0)", "3.2 s", "2.7 s, 2.7 s", "1.2 s, 1.2 s", "75.0%", "none",
+        "kill", "quorate", "10", "1", "8", "0", "0 (0)",
+        "3.2 s", "2.7 s, 2.7 s", "1.2 s, 1.2 s", "75.0%", "none",
     ]  # fmt: skip
