@@ -58,7 +58,7 @@ def test_names_that_are_taken(name: str) -> None:
     assert read_table(table(field(name.encode(), b"V")), 0)[0] == {name: None}
 
 
-@pytest.mark.parametrize("name", [b"", b"1a", b"-a", b" a", b"n" * 129, b"\xff"])
+@pytest.mark.parametrize("name", [b"", b"1a", b"-a", b" a", b"n" * 129, b"\xff", b"a\0b"])
 def test_names_that_are_refused(name: bytes) -> None:
     with pytest.raises(FieldSyntaxError):
         read_table(table(field(name, b"V")), 0)

@@ -57,8 +57,8 @@ _DECIMAL: Final = Struct(">Bi")
 
 def _check_name(name: str) -> None:
     """§4.2.5.5 lets names start with a letter, `$` or `#`; `_` is let through for the `__TypeId__` and
-    the like that Java frameworks put into every message."""
-    if not name or len(name) > MAX_NAME or not (name[0].isalpha() or name[0] in "$#_"):
+    the like that Java frameworks put into every message. No short string has a zero octet (§4.2.5.3)."""
+    if not name or len(name) > MAX_NAME or not (name[0].isalpha() or name[0] in "$#_") or "\0" in name:
         raise FieldSyntaxError(f"invalid field name {name[:32]!r}")
 
 
