@@ -19,6 +19,7 @@ from cluster.catalog.effective import settings_of
 from cluster.catalog.partitions import Partitions
 from cluster.catalog.replica import CATALOG, Catalog
 from cluster.catalog.replica import TAG as CATALOG_TAG
+from cluster.catalog.uptime import Uptime
 from cluster.front_end.lost_memory import LostMemory
 from cluster.links.known_front_ends import KnownFrontEnds
 from cluster.links.link import PartitionLink
@@ -36,6 +37,7 @@ from cluster.links.turns import LinkTurns
 from cluster.membership.mover import TAG as VOTE_TAG
 from cluster.membership.mover import Mover
 from cluster.membership.standing import Standing
+from cluster.owner.context import Disused
 from cluster.owner.partition import PartitionOwner
 from node.engine.settings import QueueSettings
 from replication.group import Machine
@@ -44,7 +46,7 @@ from replication.journal import Journal
 from replication.raft import Entry, EntryKind, Membership, NotLeaderError, RaftConfig
 
 OWNERS_TAG: Final = b"A"
-"""Announces which partitions a node owns, and in which terms."""
+"""Announces which partitions a node owns, in which terms, and its front end."""
 
 ANNOUNCE_INTERVAL_S: Final = 1.0
 FRONT_END_GRACE_S: Final = 1.0
@@ -108,7 +110,7 @@ class Broker:
         self.backlog: Callable[[str], int] = _none
         self.on_wanted: Callable[[], None] = _nothing
         self.on_decided: Callable[[], None] = _nothing
-        self.on_unused: Callable[[int, bool], None] = _nothing
+        self.on_unused: Callable[[int, Disused], None] = _nothing
         self.on_access_removed: Callable[[], None] = _nothing
         self.on_policies_changed: Callable[[str], None] = _nothing
         self.on_members_changed: Callable[[], None] = _nothing
@@ -125,7 +127,7 @@ class Broker:
         self.standing = Standing(self)
         self.mover = Mover(self)
         self.catalog = Catalog(self.node, self.front_end, self.host, send, self.partitions)
-        self.lost_memory = LostMemory(self)
+        self.lost_memory, self.uptime = LostMemory(self), Uptime(self)
 
     def start(self, writer: Writer) -> None:
         """Open the catalog; the partitions follow as the catalog tells of them."""
@@ -164,6 +166,8 @@ class Broker:
         elif tag == OWNERS_TAG:
             for partition, term in msgpack.unpackb(parts[1]):
                 self._owner_announced(partition, peer, term)
+            # One of an older release does not say which process it is.
+            self.uptime.incarnations[peer] = msgpack.unpackb(parts[2]) if len(parts) > 2 else 0
         self.wanted()
 
     def peer_up(self, peer: str, now: float) -> None:
@@ -180,6 +184,7 @@ class Broker:
         """The connection to the peer broke; whatever was on its way may be lost."""
         self.now = now
         self.connected.pop(peer, None)
+        self.uptime.incarnations.pop(peer, None)
         self.down_since.setdefault(peer, now)
         self.host.peer_lost(peer, now)
         self.transit.peer_down(peer)
@@ -224,6 +229,7 @@ class Broker:
             owner.tick(now)
         self._give_up_lost_nodes(now)
         self.lost_memory.tick(now)
+        self.uptime.tick(now)
         self._nudge(now)
         if now >= self._next_announcement:
             self._next_announcement = now + ANNOUNCE_INTERVAL_S
@@ -345,10 +351,9 @@ class Broker:
 
     def _announce(self, peers: Sequence[str]) -> None:
         owned = [(owner.partition, owner.term) for owner in self.owners.values() if owner.active]
-        if owned:
-            message = [OWNERS_TAG, msgpack.packb(owned)]
-            for peer in peers:
-                self.send(peer, message)
+        message = [OWNERS_TAG, msgpack.packb(owned), msgpack.packb(self.front_end)]
+        for peer in peers:
+            self.send(peer, message)
 
     def _give_up_lost_nodes(self, now: float) -> None:
         for peer, since in list(self.down_since.items()):
@@ -415,16 +420,19 @@ class Broker:
     def catalog_fresh(self) -> bool:
         return self.catalog.fresh(self.now)
 
+    def queue_left(self, queue: int) -> None:
+        self.on_unused(queue, Disused.LEFT)
+
     def queue_unused(self, queue: int) -> None:
         definition = self.catalog.state.queues_by_id.get(queue)
         if definition is not None and definition.auto_delete:
             self.catalog.submit("delete_queue", {"id": queue}, _ignore, self.now)
-        self.on_unused(queue, False)
+        self.on_unused(queue, Disused.ABANDONED)
 
     def queue_expired(self, queue: int) -> None:
         if queue in self.catalog.state.queues_by_id:
             self.catalog.submit("delete_queue", {"id": queue}, _ignore, self.now)
-        self.on_unused(queue, True)
+        self.on_unused(queue, Disused.EXPIRED)
 
     def owner_dirty(self, owner: PartitionOwner) -> None:
         if not self._dirty_owners:

@@ -30,6 +30,7 @@ from cluster.catalog.partition_table import PartitionTable
 from cluster.catalog.placement import QUORUM
 from cluster.catalog.policies import Policies
 from cluster.catalog.redeclaration import check_redeclared
+from cluster.catalog.uptime import Witnesses
 from cluster.catalog.virtual_host import VirtualHost, exchange_from_plain, vhost_to_plain
 from node.engine.errors import NotFoundError, PreconditionFailedError, Refusal
 from node.engine.exchange import Exchanges
@@ -40,8 +41,8 @@ VERSION: Final = 1
 """Of commands."""
 
 SNAPSHOT_VERSION: Final = 4
-"""1 had no `access`: there were no users in the catalog. 2 had no `policies`; 3 had no `members`: their set
-never changed."""
+"""1 had no `access`: there were no users in the catalog. 2 had no `policies`; 3 had no `members`, whose set
+never changed, and no `witnesses`."""
 
 RECENT_REQUESTS: Final = 1024
 RETIRED_FRONT_ENDS: Final = 1024
@@ -79,6 +80,7 @@ class CatalogState:
         self.queues: dict[tuple[str, str], QueueDefinition] = {}
         self.queues_by_id: dict[int, QueueDefinition] = {}
         self.vhosts: dict[str, VirtualHost] = {}
+        self.witnesses = Witnesses(lambda: self.vhosts.values(), lambda: self.nodes.values())
         self._queue_counts: Counter[str] = Counter()
         self.last_queue = 0
         # The latest requests of each front end, so that one sent twice is carried out once.
@@ -107,6 +109,7 @@ class CatalogState:
             **self.policies.commands,
             **self.members.commands,
             **self.table.commands,
+            **self.witnesses.commands,
         }
 
     def apply(self, data: bytes) -> Outcome | None:
@@ -159,6 +162,7 @@ class CatalogState:
             return
         if previous:
             self._forget_incarnation(previous)
+        self.witnesses.node_started(front_end, previous)
         self.table.add(PartitionKind.TRANSIENT, (name,), front_end)
         self._observer.node_started(self.nodes[name], previous)
 
@@ -238,7 +242,7 @@ class CatalogState:
         self._observer.policies_changed(vhost)
 
     def _delete_exchange(self, vhost: str, name: str, if_unused: bool) -> None:
-        self.vhost(vhost).exchanges.delete(name, if_unused)
+        self.vhost(vhost).delete_exchange(name, if_unused)
 
     def _bind(
         self, vhost: str, source: str, kind: str, destination: str, key: str, arguments: dict[str, Any]
@@ -363,6 +367,7 @@ class CatalogState:
             "vhosts": {name: vhost_to_plain(vhost) for name, vhost in self.vhosts.items()},
             "access": self.access.to_plain(),
             "policies": self.policies.to_plain(),
+            "witnesses": self.witnesses.to_plain(),
             "recent": sorted(self._recent.items()),
             "retired": self._retired,
             "last_queue": self.last_queue,
@@ -373,6 +378,7 @@ class CatalogState:
     def restore(self, data: bytes) -> None:
         plain = unpack(data)
         self.members.restore(plain)
+        self.witnesses.restore(plain.get("witnesses", [node.front_end for node in self.nodes.values()]))
         queues = [queue_from_plain(queue) for queue in plain["queues"]]
         self.table.restore(
             plain["partitions"], plain["last_partition"], (queue.partition for queue in queues)
@@ -382,7 +388,7 @@ class CatalogState:
         self._queue_counts = Counter(queue.vhost for queue in queues)
         self.access.restore(plain.get("access"), list(plain["vhosts"]))
         self.policies.restore(plain.get("policies"))
-        self.vhosts = {}
+        self.vhosts.clear()
         for name, host in plain["vhosts"].items():
             self.vhosts[name] = VirtualHost(Exchanges(name), {})
             for queue in queues:

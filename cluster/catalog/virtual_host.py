@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from node.engine.exchange import PREDECLARED, Exchange, ExchangeKind, Exchanges
-from node.engine.matching import Binding
+from node.engine.matching import Binding, Destination, DestinationKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +15,21 @@ class VirtualHost:
 
     exchanges: Exchanges
     arguments: dict[Binding, dict[str, Any]]
+
+    def temporary(self) -> list[str]:
+        """Exchanges that last until the cluster is down (§3.1.3)."""
+        return [exchange.name for exchange in self.exchanges if not exchange.durable]
+
+    def delete_exchange(self, name: str, if_unused: bool = False) -> None:
+        """Raises what `Exchanges.delete` raises."""
+        ends = Destination(DestinationKind.EXCHANGE, name)
+        bindings = self.exchanges.bindings(name) + self.exchanges.bindings(destination=ends)
+        if len(self.exchanges.delete(name, if_unused)) > 1:
+            # Auto-delete exchanges went with it, with bindings of their own.
+            left = set(self.exchanges.bindings())
+            bindings += [binding for binding in self.arguments if binding not in left]
+        for binding in bindings:
+            self.arguments.pop(binding, None)
 
 
 _PREDECLARED_NAMES: Final = frozenset(exchange.name for exchange in PREDECLARED)

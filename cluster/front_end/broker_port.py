@@ -69,7 +69,10 @@ class FrontEnd:
     # -- readiness ------------------------------------------------------------------------------
 
     def ready(self) -> bool:
-        return self._broker.catalog.fresh(self._broker.now)
+        catalog = self._broker.catalog
+        # Before it is a witness it may still be found that temporary exchanges are gone.
+        witnesses = catalog.state.witnesses.front_ends
+        return catalog.fresh(self._broker.now) and self._broker.front_end in witnesses
 
     def wait_ready(self, subscriber: Subscriber) -> None:
         self._waiting.append(subscriber)
@@ -96,13 +99,18 @@ class FrontEnd:
     def channel_opened(self, user: str) -> None:
         self._entrance.check_channels(user)
 
-    def release_holder(self, holder: int) -> None:
+    def release_holder(self, holder: int, released: Callable[[], None]) -> None:
         self._entrance.leave(holder)
         self._broker.lost_memory.release_holder(holder)
-        self._local.release_holder(holder)
         state, front_end = self._broker.catalog.state, self._broker.front_end
         if any(q.exclusive and (q.front_end, q.holder) == (front_end, holder) for q in state.queues.values()):
-            self._submit("release_holder", {"front_end": front_end, "holder": holder}, _ignore)
+            # Both at once: no command waits for another.
+            arguments = {"front_end": front_end, "holder": holder}
+            both = iter((_nothing, released))
+            self._submit("release_holder", arguments, lambda value, refusal: next(both)())
+            self._local.release_holder(holder, lambda: next(both)())
+        else:
+            self._local.release_holder(holder, released)
 
     # -- routing --------------------------------------------------------------------------------
 
@@ -246,8 +254,7 @@ class FrontEnd:
             elif if_empty and (counts.ready or counts.scheduled):
                 answer(0, PreconditionFailedError(f"{queue} not empty"))
             elif self._local.owns(queue):
-                self._local.delete(queue)
-                answer(counts.ready, None)
+                self._local.delete(queue, lambda: answer(counts.ready, None))
             else:
                 self._submit(
                     "delete_queue", {"id": queue.id}, lambda _, refusal: answer(counts.ready, refusal)
@@ -406,3 +413,7 @@ def _refusal(queue: QueueRef, value: Any) -> Refusal | None:
 
 def _ignore(value: Any, refusal: Refusal | None) -> None:
     """The next start of this node removes what a lost command did not."""
+
+
+def _nothing() -> None:
+    """Something else is still to be waited for."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from cluster.broker import Broker
@@ -16,6 +17,7 @@ from cluster.catalog.policies import ResourceKind
 from cluster.catalog.redeclaration import locked, refuse_reserved
 from cluster.catalog.state import RestartedError
 from cluster.owner.configuring import configure
+from cluster.owner.context import Disused
 from node.engine.arguments import check_arguments
 from node.engine.equivalence import check_property
 from node.engine.errors import NotFoundError
@@ -24,6 +26,10 @@ from node.frontend.ports import QueueDeclaration, QueueRef
 
 RANDOM_ID_BITS: Final = 62
 """Of a queue's id: whoever knows the name of one queue knows nothing of another's."""
+
+
+def _nothing() -> None:
+    """Nobody waits for that."""
 
 
 @dataclass(slots=True)
@@ -134,28 +140,46 @@ class LocalQueues:
         if queue is not None:
             queue.bound = True
 
-    def delete(self, ref: QueueRef) -> None:
+    def delete(self, ref: QueueRef, done: Callable[[], None] = _nothing) -> None:
+        """Calls back when no client sees its bindings any more."""
         queue = self._by_id.pop(ref.id, None) or self._replies.pop(ref.id, None)
         if queue is None:
+            done()
             return
         self._queues.pop(ref.name, None)
         del self._broker.local_queues[ref.id], self._broker.local_names[ref.id]
         self._broker.owners[ref.partition].drop_queue(ref.id)
         if queue.bound:
             arguments = {"vhost": queue.vhost, "name": ref.name}
-            self._broker.catalog.submit("forget_local_queue", arguments, _ignore, self._broker.now)
+            # The next start of this node removes what a lost command did not.
+            answer = partial(_call, done)
+            self._broker.catalog.submit("forget_local_queue", arguments, answer, self._broker.now)
+        else:
+            done()
 
-    def release_holder(self, holder: int) -> None:
-        """A connection is closed: its queues go."""
-        for queue in [*self._queues.values(), *self._replies.values()]:
-            if queue.holder == holder:
-                self.delete(queue.ref)
+    def release_holder(self, holder: int, released: Callable[[], None]) -> None:
+        """A connection is closed: its queues go. Calls back when no client sees their bindings any more."""
+        gone = [
+            queue for queue in (*self._queues.values(), *self._replies.values()) if queue.holder == holder
+        ]
+        left = len(gone) + 1
 
-    def _unused(self, id: int, expired: bool) -> None:
-        queue = self._by_id.get(id) or self._replies.get(id)
-        if queue is not None and (queue.auto_delete or expired):
+        def one_less() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                released()
+
+        for queue in gone:
+            self.delete(queue.ref, one_less)
+        one_less()
+
+    def _unused(self, id: int, how: Disused) -> None:
+        # Nobody takes a reply but who asked: it does not wait for another consumer.
+        queue = (self._replies if how is Disused.LEFT else self._by_id).get(id)
+        if queue is not None and (queue.auto_delete or how is Disused.EXPIRED):
             self.delete(queue.ref)
 
 
-def _ignore(value: object, refusal: object) -> None:
-    """The next start of this node removes what a lost command did not."""
+def _call(callback: Callable[[], None], value: object, refusal: object) -> None:
+    callback()

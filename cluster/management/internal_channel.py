@@ -45,7 +45,7 @@ class InternalChannel:
         for got in self._held:
             self._port.give_back(got.consumer, got.sequence, got.sequence, True)
         self._held.clear()
-        self._port.release_holder(self._caller.holder)
+        self._port.release_holder(self._caller.holder, _nothing)
 
     # -- requests -------------------------------------------------------------------------------
 
@@ -156,3 +156,7 @@ def checked(method: Method) -> Method:
         return decode_method(encode_method(CHANNEL, method)[FRAME.size : -1])
     except (ValueError, TypeError, ProtocolException) as error:
         raise bad_request(str(error)) from None
+
+
+def _nothing() -> None:
+    """Nobody waits for that."""

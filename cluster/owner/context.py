@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from node.engine.settings import QueueSettings
@@ -10,6 +11,19 @@ if TYPE_CHECKING:
     from cluster.links.known_front_ends import KnownFrontEnds
     from cluster.links.transit import Transit
     from cluster.owner.partition import PartitionOwner
+
+
+class Disused(Enum):
+    """Why a queue may have to go."""
+
+    LEFT = 1
+    """Its last consumer is gone."""
+
+    ABANDONED = 2
+    """The same, and a while has passed without another one."""
+
+    EXPIRED = 3
+    """Nobody has used it for as long as it asked to live without (x-expires)."""
 
 
 class OwnerContext(Protocol):
@@ -45,8 +59,11 @@ class OwnerContext(Protocol):
     def catalog_fresh(self) -> bool:
         """Whether the catalog here shows everything that any client has been told of."""
 
+    def queue_left(self, queue: int) -> None:
+        """The last consumer of a queue is gone; another one may come."""
+
     def queue_unused(self, queue: int) -> None:
-        """The last consumer of a queue is gone."""
+        """The last consumer of a queue is gone since a while."""
 
     def queue_expired(self, queue: int) -> None:
         """Nobody has used a queue for as long as it asked to live without (x-expires)."""

@@ -1,24 +1,35 @@
-"""Queues that go when nobody has used them for a time (queue argument x-expires). Pure.
+"""Queues that go when nobody has used them for a time. Pure.
 
-A queue is used by consumers, by basic.get, and by being declared again. The time is counted by the
-owner alone: another owner begins anew, so a queue goes late but never early.
+By the queue argument x-expires: a queue is used by consumers, by basic.get, and by being declared again. And
+auto-delete queues, which go when their last consumer does (0-9-1 §2.2.7), "after a polite time-out". The time
+is counted by the owner alone: another owner begins anew, so a queue goes late but never early.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from cluster.owner.alarms import Alarms
+
+POLITE_S: Final = 1.0
+"""How long an auto-delete queue waits for another consumer when the last one is gone. RabbitMQ deletes it at
+once; who consumes it again at once, or from another connection, does not have to declare it anew here."""
+
+InUse = Callable[[int], bool]
+Told = Callable[[int], None]
 
 
 class Disuse:
     """When each of an owner's queues was used last; times are in seconds of the owner's clock."""
 
-    __slots__ = ("_alarms", "_limits", "_used")
+    __slots__ = ("_alarms", "_left", "_limits", "_used")
 
     def __init__(self) -> None:
         self._limits: dict[int, float] = {}
         self._used: dict[int, float] = {}
+        # Of the queues that their last consumer left, those that were left first come first.
+        self._left: dict[int, float] = {}
         # One time for each queue: it is looked at once a period, however often it is used.
         self._alarms = Alarms()
 
@@ -26,6 +37,7 @@ class Disuse:
         """The owner leads no more."""
         self._limits.clear()
         self._used.clear()
+        self._left.clear()
         self._alarms.clear()
 
     def watch(self, queue: int, limit_ms: int | None, now: float) -> None:
@@ -41,13 +53,37 @@ class Disuse:
         """The queue is gone."""
         self._limits.pop(queue, None)
         self._used.pop(queue, None)
+        self._left.pop(queue, None)
+
+    def left(self, queue: int, now: float) -> None:
+        """The last consumer of a queue is gone."""
+        self._left.pop(queue, None)
+        self._left[queue] = now
+
+    def abandoned(self, now: float, in_use: InUse) -> list[int]:
+        """The queues that nobody consumes since they were left, politely long ago; each is told once."""
+        due = []
+        for queue, at in self._left.items():
+            if at + POLITE_S > now:
+                break
+            due.append(queue)
+        for queue in due:
+            del self._left[queue]
+        return [queue for queue in due if not in_use(queue)]
+
+    def tell(self, now: float, in_use: InUse, expired: Told, unused: Told) -> None:
+        """Tell of the queues that are to go, by x-expires or as auto-delete queues."""
+        for queue in self.ended(now, in_use):
+            expired(queue)
+        for queue in self.abandoned(now, in_use):
+            unused(queue)
 
     def used(self, queue: int, now: float) -> None:
         """Somebody uses the queue, or has used it until now."""
         if queue in self._used:
             self._used[queue] = now
 
-    def ended(self, now: float, in_use: Callable[[int], bool]) -> list[int]:
+    def ended(self, now: float, in_use: InUse) -> list[int]:
         """The queues that are to go. They are told again after as long, if they are still there."""
         found = []
         for queue in self._alarms.due(now):

@@ -341,8 +341,7 @@ class PartitionOwner:
             self._context.owner_dirty(self)
         for queue in self.alarms.due(self.wall_ms()):
             self._serving.mark(queue)
-        for queue in self.disuse.ended(now, self._in_use):
-            self._context.queue_expired(queue)
+        self.disuse.tell(now, self._in_use, self._context.queue_expired, self._context.queue_unused)
         self._serving.retry_crowded()
         if self._serving.dirty:
             self._context.owner_dirty(self)

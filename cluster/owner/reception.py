@@ -14,6 +14,7 @@ from cluster.owner.failures import give_up_exhausted
 from cluster.owner.intake import take_batch
 from cluster.owner.proposal import HOLD_S, NO_EPOCH, FrontEndState
 from cluster.owner.serving import Serving, regrant
+from cluster.owner.upkeep import left_behind
 from node.engine.consumers import Consumer, ExclusiveConsumerError
 from node.engine.dispatch import QueueOwner
 from node.engine.operation_format import encode_attach, encode_forget, encode_purge, encode_refuse
@@ -151,8 +152,7 @@ class Reception:
             owner.consumers.detach_all(front_end)
             self._return_leased(queue, owner, front_end)
             if consumers and not owner.consumers.count:
-                self._owner.used(queue)
-                self._context.queue_unused(queue)
+                left_behind(self._owner, self._context, queue)
         self._owner.after_proposed(partial(self._leases_lost, front_end))
         self.expect_no_more((front_end,))
         self._context.owner_dirty(self._owner)
@@ -297,8 +297,7 @@ class Reception:
             owner.single_active.suspend(front_end)
             self._owner.after_proposed(partial(self._all_back, front_end, epoch))
         if not owner.consumers.count:
-            self._owner.used(queue)
-            self._context.queue_unused(queue)
+            left_behind(self._owner, self._context, queue)
 
     def tell_activity(self, queue: int, consumers: Iterable[Consumer]) -> None:
         """Front ends keep, for the next owner, when consumers joined and were made the active one."""
@@ -344,7 +343,8 @@ class Reception:
         # A client asks for the count when it declares the queue.
         self._owner.used(queue)
         if name == "count":
-            self._owner.after_proposed(partial(self._count, front_end, request, queue))
+            count = partial(self._count, front_end, request, queue)
+            self._owner.after_proposed(lambda: self._serving.when_served(queue, count))
         elif name == "purge":
             self._owner.after_proposed(partial(self._purge, front_end, request, queue))
         elif name == "redeliver":

@@ -47,12 +47,14 @@ class Serving:
         self._contents = contents
         self._dirty: dict[int, None] = {}
         self._gets: dict[tuple[int, int, int], deque[int]] = {}
+        self._counts: dict[int, list[Callable[[], None]]] = {}
         self._crowded: set[int] = set()
 
     def clear(self) -> None:
         self._dirty.clear()
         self._crowded.clear()
         self._gets.clear()
+        self._counts.clear()
 
     def mark(self, queue: int) -> None:
         """Something changed that may let the queue hand out messages."""
@@ -107,6 +109,17 @@ class Serving:
                 owner.tally.got_empty += len(waiting)
                 waiting.clear()
         return found
+
+    # -- counts ---------------------------------------------------------------------------------
+
+    def when_served(self, queue: int, callback: Callable[[], None]) -> None:
+        """Call back once consumers have what is theirs of all that came, and what is too much is gone."""
+        self._counts.setdefault(queue, []).append(callback)
+        self.mark(queue)
+
+    def counted(self, queue: int) -> list[Callable[[], None]]:
+        """Those who wait for that, which has been done."""
+        return self._counts.pop(queue, [])
 
     # -- contents -------------------------------------------------------------------------------
 
@@ -201,6 +214,7 @@ def serve(owner: PartitionOwner, serving: Serving) -> None:
     for number in serving.take_dirty():
         queue = owner.queues.get(number)
         if queue is None:
+            _tell(serving, number)
             continue
         if queue.attended:
             before_serving(owner, number, queue, owner.wall_ms())
@@ -218,9 +232,16 @@ def serve(owner: PartitionOwner, serving: Serving) -> None:
             owner.reception.answer(front_end, request, None)
         if queue.blocked:
             owner.await_mark(number)
+        else:
+            _tell(serving, number)
         if queue.unfinished:
             owner.serve_again(number)
     owner.send(outgoing)
+
+
+def _tell(serving: Serving, number: int) -> None:
+    for callback in serving.counted(number):
+        callback()
 
 
 def regrant(

@@ -15,6 +15,7 @@ from node.engine.limits import enough, surplus
 from node.engine.operations import Reason
 
 if TYPE_CHECKING:
+    from cluster.owner.context import OwnerContext
     from cluster.owner.partition import PartitionOwner
 
 
@@ -59,3 +60,10 @@ def _trim(owner: PartitionOwner, number: int, queue: QueueOwner) -> None:
             break
         give_up(owner, number, queue, [gone], Reason.MAXLEN)
         messages, octets = surplus(settings, len(queue.ready), queue.ready_octets())
+
+
+def left_behind(owner: PartitionOwner, context: OwnerContext, number: int) -> None:
+    """The last consumer of a queue is gone; another one may come."""
+    owner.used(number)
+    owner.disuse.left(number, owner.now)
+    context.queue_left(number)

@@ -161,8 +161,8 @@ class BrokerPort(Protocol):
     def channel_opened(self, user: str) -> None:
         """Raises EntryRefusedError where that was one channel too many."""
 
-    def release_holder(self, holder: int) -> None:
-        """The connection is closed: its exclusive queues go."""
+    def release_holder(self, holder: int, released: Callable[[], None]) -> None:
+        """The connection is closed: its exclusive queues go. Calls back when no client sees them any more."""
 
     def exchange(self, vhost: str, name: str) -> Exchange:
         """Raises NotFoundError."""

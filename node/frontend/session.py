@@ -10,9 +10,9 @@ from typing import Any, Final, Protocol
 
 from node.engine.content import headers_in
 from node.engine.errors import Refusal
-from node.frontend.logins import CertifiedLogin, MalformedResponseError, parse_login
-from node.frontend.permissions import IMPERSONATOR, NOWHERE
-from node.frontend.ports import BrokerPort, Got, Identity, Route
+from node.frontend.authentication import Authentication
+from node.frontend.permissions import NOWHERE
+from node.frontend.ports import BrokerPort, Got, Route
 from node.frontend.requests import Caller, Requests
 from node.frontend.traffic import Traffic
 from node.frontend.transactions import Transactions
@@ -57,20 +57,20 @@ class Session:
     ) -> None:
         self.connection = Connection(limits, clock())
         self.scope = NOWHERE
-        self.holder = 0
-        self.closed = False
+        self.holder, self.closed = 0, False
         self.traffic = Traffic()
         self._port = port
         self._transport = transport
         self._clock = clock
         self._requests = Requests(port, self)
         self._transactions = Transactions(port, self)
+        authentication = Authentication(port, transport, self)
         # Consumers by channel, cancelled ones too: what they were given may still be settled.
         self._consumers: dict[int, set[int]] = {}
         self._held_back: list[bytes] = []
         # Channels whose publishes have filled a link.
         self._held: set[int] = set()
-        self._blocked = self._full = False
+        self._blocked = self._full = self._releasing = False
         self._channels_known = 0
         self._handlers: dict[type[effects.Effect], Callable[[Any], None]] = {
             effects.Publish: self._publish,
@@ -85,9 +85,9 @@ class Session:
             effects.Request: self._request,
             effects.ChannelClosed: self._channel_closed,
             effects.ConnectionClosed: self._connection_closed,
-            effects.Authenticate: self._authenticate,
+            effects.Authenticate: authentication.log_in,
             effects.OpenVhost: self._open_vhost,
-            effects.UpdateSecret: self._update_secret,
+            effects.UpdateSecret: authentication.update_secret,
             effects.NegotiationFailed: self._negotiation_failed,
             effects.CloseSocket: self._close_socket,
             effects.Log: self._log,
@@ -125,9 +125,10 @@ class Session:
         self._carry_out(self.connection.receive(data, self._clock()))
         if self.connection.channels_opened != self._channels_known:
             self._channels_opened()
-        self._stop_when_full()
+        self.stop_when_full()
 
-    def _stop_when_full(self) -> None:
+    def stop_when_full(self) -> None:
+        """Read no further where the client has sent more than can be looked at now."""
         if self.connection.paused and not self._blocked:
             self._full = True
             self._transport.pause_reading()
@@ -144,9 +145,11 @@ class Session:
     def force_close(self, reason: str) -> None:
         """Close the connection from this side (320); without a word where it is not open yet."""
         self.connection.close(ConnectionForcedError(reason))
-        self._answered()
+        self.answered()
 
     def take_output(self) -> bytes:
+        if self._releasing:
+            return b""
         output = self.connection.take_output()
         wanted = self.connection.take_effects()
         if wanted:
@@ -164,7 +167,7 @@ class Session:
     def alarm(self, reason: str | None) -> None:
         """The cluster is short of memory or disk, or, with None, of nothing any more."""
         self.connection.alarm(reason)
-        self._answered()
+        self.answered()
 
     # -- publishing -----------------------------------------------------------------------------
 
@@ -242,12 +245,12 @@ class Session:
     def reply(self, channel: int, method: Method) -> None:
         if not self.closed:
             self.connection.reply(channel, method)
-            self._answered()
+            self.answered()
 
     def fail(self, channel: int, error: Refusal) -> None:
         if not self.closed:
             self.connection.fail(channel, error)
-            self._answered()
+            self.answered()
 
     def consume_ok(self, channel: int, tag: str, consumer: int, returnable: bool, reply_to: str) -> None:
         if self.closed:
@@ -255,21 +258,21 @@ class Session:
             return
         self._consumers.setdefault(channel, set()).add(consumer)
         self.connection.consume_ok(channel, tag, consumer, returnable, reply_to)
-        self._answered()
+        self.answered()
 
     def deliver_get(self, channel: int, got: Got) -> None:
         if self.closed:
             self._port.give_back(got.consumer, got.sequence, got.sequence, False)
             return
         self.connection.deliver_get(channel, got.run, got.sequence, got.redelivered, got.ready, got.consumer)
-        self._answered()
+        self.answered()
 
     def get_empty(self, channel: int) -> None:
         if not self.closed:
             self.connection.get_empty(channel)
-            self._answered()
+            self.answered()
 
-    def _answered(self) -> None:
+    def answered(self) -> None:
         """An answer lets parked frames of its channel go on."""
         self._carry_out(self.connection.take_effects())
         if self._full and not self.connection.paused:
@@ -283,7 +286,7 @@ class Session:
             self._port.channel_opened(self.user)
         except Refusal as refusal:
             self.connection.close(refusal)
-            self._answered()
+            self.answered()
 
     @property
     def channel_count(self) -> int:
@@ -300,7 +303,13 @@ class Session:
         self._consumers.clear()
         self._end_consumers(consumers, effect.unsettled)
         if self.holder:
-            self._port.release_holder(self.holder)
+            # Clients take it that exclusive queues are gone when they read Close-Ok (§4.5).
+            self._releasing = True
+            self._port.release_holder(self.holder, self._released)
+
+    def _released(self) -> None:
+        self._releasing = False
+        self._transport.wanted()
 
     def _end_consumers(self, consumers: set[int], unsettled: effects.Unsettled) -> None:
         for consumer in consumers:
@@ -314,29 +323,13 @@ class Session:
             self._port.give_back(consumer, first, last, True)
 
     def _close_socket(self, effect: effects.CloseSocket) -> None:
+        self._releasing = False
         self._transport.close_after_flush()
 
     def _log(self, effect: effects.Log) -> None:
         self._transport.log(effect.event, effect.fields)
 
     # -- negotiation ----------------------------------------------------------------------------
-
-    def _authenticate(self, effect: effects.Authenticate) -> None:
-        try:
-            login = parse_login(effect.mechanism, effect.response, self._transport.certified_name)
-        except MalformedResponseError as error:
-            self.connection.refused(str(error))
-            return
-
-        def authenticated(identity: Identity | None, reason: str) -> None:
-            if identity is None:
-                self.connection.refused(reason)
-            else:
-                self.connection.authenticated(identity.user, impersonates=IMPERSONATOR in identity.tags)
-            self._answered()
-            self._stop_when_full()
-
-        self._port.authenticate(login, self._transport.remote, authenticated)
 
     def _open_vhost(self, effect: effects.OpenVhost) -> None:
         try:
@@ -347,17 +340,6 @@ class Session:
         self.scope, self.holder = entry.scope, entry.holder
         self._transport.entered()
         self.connection.opened()
-
-    def _update_secret(self, _: effects.UpdateSecret) -> None:
-        """Whether the user is still let in is asked anew. The secret is not looked at, as in RabbitMQ: it is
-        there for tokens, which lapse; what proved at login who the client is does not."""
-
-        def verified(identity: Identity | None, reason: str) -> None:
-            if not self.closed:
-                self.connection.secret_checked(identity is not None)
-                self._answered()
-
-        self._port.authenticate(CertifiedLogin(self.user), self._transport.remote, verified)
 
     def _negotiation_failed(self, effect: effects.NegotiationFailed) -> None:
         self._transport.negotiation_failed(effect.reason)
@@ -382,7 +364,7 @@ class Session:
     def consumer_cancelled(self, consumer: int) -> None:
         if not self.closed:
             self.connection.cancel_consumer(consumer)
-            self._answered()
+            self.answered()
 
     def unblocked(self) -> None:
         """Publishers may go on: take what was held back, then read on."""
@@ -391,7 +373,7 @@ class Session:
         for channel in held:
             self.connection.release(channel)
         if held:
-            self._answered()
+            self.answered()
         while self._held_back and not self._blocked:
             self.receive(self._held_back.pop(0))
         if not self._blocked and not self._full and not self.closed:
