@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from node.engine.errors import PreconditionFailedError
+from node.engine.errors import PreconditionFailedError, Refusal
 from node.frontend.ports import QueueDeclaration
 
 DEFAULT_GROUP_SIZE: Final = 3
@@ -17,6 +17,13 @@ partition cost less, those of several can be owned by different nodes."""
 
 QUORUM: Final = "quorum"
 CLASSIC: Final = "classic"
+
+
+class RestartedError(Refusal):
+    """The node that asked has restarted since."""
+
+    code = 541
+    ends_connection = True
 
 
 @dataclass(frozen=True, slots=True)

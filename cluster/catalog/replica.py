@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from cluster.catalog.observer import Observer
 from cluster.catalog.packing import pack, unpack
-from cluster.catalog.state import CatalogState, Outcome, RestartedError, encode_command
+from cluster.catalog.placement import RestartedError
+from cluster.catalog.state import CatalogState, Outcome, encode_command
 from cluster.catalog.visibility import LeaseGrantor, LeaseHolder
 from node.engine.errors import Refusal
 from replication.host import Host

@@ -27,7 +27,7 @@ from cluster.catalog.members import Members
 from cluster.catalog.observer import Observer
 from cluster.catalog.packing import pack, unpack
 from cluster.catalog.partition_table import PartitionTable
-from cluster.catalog.placement import QUORUM
+from cluster.catalog.placement import QUORUM, RestartedError
 from cluster.catalog.policies import Policies
 from cluster.catalog.redeclaration import check_redeclared
 from cluster.catalog.uptime import Witnesses
@@ -47,13 +47,6 @@ never changed, and no `witnesses`."""
 RECENT_REQUESTS: Final = 1024
 RETIRED_FRONT_ENDS: Final = 1024
 """Dead incarnations of nodes whose late commands are recognised."""
-
-
-class RestartedError(Refusal):
-    """The node that asked has restarted since."""
-
-    code = 541
-    ends_connection = True
 
 
 @dataclass(frozen=True, slots=True)

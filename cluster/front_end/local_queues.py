@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from cluster.broker import Broker
 from cluster.catalog.definitions import FIRST_LOCAL_ID, LOCAL_QUEUE_PREFIX, REPLY_QUEUE_PREFIX, LocalName
+from cluster.catalog.placement import RestartedError
 from cluster.catalog.policies import ResourceKind
 from cluster.catalog.redeclaration import locked, refuse_reserved
-from cluster.catalog.state import RestartedError
 from cluster.owner.configuring import configure
 from cluster.owner.context import Disused
 from node.engine.arguments import check_arguments

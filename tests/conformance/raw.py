@@ -88,6 +88,11 @@ class RawClient:
     def send(self, *parts: bytes | tuple[int, amqp_object.Method]) -> None:
         self._socket.sendall(b"".join(one if isinstance(one, bytes) else method(*one) for one in parts))
 
+    def end(self) -> None:
+        """Close this side of the socket, after Close-Ok: the node closes the other."""
+        self._socket.shutdown(socket.SHUT_WR)
+        assert self.rest() == []
+
     def vanish(self) -> None:
         """Close the socket without a word."""
         self._socket.close()
@@ -230,7 +235,7 @@ class RawClient:
         return close
 
     def close(self) -> None:
-        """End the connection in order."""
+        """End the connection in order, and then this side of the socket."""
         self.send((0, spec.Connection.Close(200, "bye", 0, 0)))
         self.until(spec.Connection.CloseOk, 0)
-        assert self.rest() == []
+        self.end()

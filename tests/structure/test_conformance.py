@@ -1,16 +1,27 @@
-"""The marks of the tests name requirements that exist, and docs/conformance.md says what they say."""
+"""The tests' marks name requirements and sentences that exist, and docs/conformance.md says what they say."""
 
 from __future__ import annotations
 
 import ast
 
-from scripts.conformance import DOCUMENT, document, marks, requirements, shown
+from scripts.conformance import BINDS_SERVER, DOCUMENT, document, marks, requirements, sentences, shown
 
 
 def test_every_mark_names_a_requirement() -> None:
     known = {key for rows in requirements().values() for key in rows}
     unknown = {key: tests for key, tests in shown().items() if key not in known}
     assert not unknown
+
+
+def test_every_sentence_that_binds_the_server_has_a_test() -> None:
+    known = sentences()
+    tests = shown("sentence")
+    assert not set(tests) - set(known), "tests name sentences that do not exist"
+    missing = [key for key, one in known.items() if one.binds in BINDS_SERVER and key not in tests]
+    assert not missing
+    for key, one in known.items():
+        assert one.binds in (*BINDS_SERVER, "client", "nobody"), key
+        assert one.binds in BINDS_SERVER or one.remark, f"{key}: why does it not bind the server?"
 
 
 def test_the_document_is_up_to_date() -> None:
@@ -29,8 +40,12 @@ class TestGroup:
     @pytest.mark.requirement("A5")
     def test_two(self): ...
 
+@pytest.mark.sentence("4.2.3-1")
+def test_three(): ...
+
 def not_a_test(): ...
 """
+    assert list(marks(ast.parse(source), "sentence")) == [("test_three", "4.2.3-1")]
     assert sorted(marks(ast.parse(source))) == [
         ("TestGroup::test_two", "A1"),
         ("TestGroup::test_two", "A4"),
@@ -38,4 +53,5 @@ def not_a_test(): ...
         ("test_one", "A1"),
         ("test_one", "A2"),
         ("test_one", "A3"),
+        ("test_three", "A1"),
     ]

@@ -1,0 +1,72 @@
+"""A node as a real process for the tests of this folder, each of which leaves nothing behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.conformance.raw import RawClient
+from tests.processes.nodes import Cluster, Node
+
+PAUSE_S = 0.2
+"""How long a failed negotiation is paused for; nodes are told so, that the tests need not wait for long."""
+
+SETTINGS = {
+    "strangers": {"pause_s": PAUSE_S, "failures": 0},
+    "limits": {"heartbeat_s": 7, "channels": 65_535},
+}
+
+Connect = Callable[..., RawClient]
+
+
+@pytest.fixture(scope="session")
+def shared_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    cluster = Cluster(tmp_path_factory.mktemp("conformance"), SETTINGS, nodes=1)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+@pytest.fixture
+def node(shared_node: Cluster) -> Iterator[Node]:
+    """The node that the tests share; none may make it log an error."""
+    yield shared_node[0]
+    errors = shared_node.new_errors()
+    assert not errors, "\n".join(errors)
+
+
+@pytest.fixture
+def restarting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """A node that a test may stop and start again."""
+    cluster = Cluster(tmp_path_factory.mktemp("restarting"), SETTINGS, nodes=1)
+    try:
+        cluster.start()
+        yield cluster[0]
+    finally:
+        cluster.stop()
+
+
+@pytest.fixture
+def connect(node: Node) -> Iterator[Connect]:
+    """`connect(1, 2)`: a client with two open channels; its connection ends with the test.
+
+    Options are those of `RawClient.open`.
+    """
+    clients: list[RawClient] = []
+
+    def opened(*channels: int, **options: int | str) -> RawClient:
+        clients.append(RawClient(node.amqp))
+        return clients[-1].open(*channels, **options)  # type: ignore[arg-type]
+
+    yield opened
+    for client in clients:
+        client.vanish()
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """A name for a queue or exchange that no other test uses."""
+    return str(request.node.name)
