@@ -3,7 +3,7 @@
     python -m bench.micro_engine [--rounds 2000]
 
 Prints microseconds for each step that the hot path takes once a batch, with the target where one is
-set, and the memory of 1,000,000 waiting messages.
+set, the memory of 1,000,000 waiting messages, and how exactly 1,000,000 scheduled ones are let go.
 """
 
 from __future__ import annotations
@@ -13,14 +13,19 @@ import random
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
-from time import perf_counter
+from time import perf_counter, process_time
 
 from node.engine.dispatch import QueueOwner
 from node.engine.entry import encode_batch, encode_entry
 from node.engine.exchange import Exchanges
 from node.engine.matching import Binding, Destination, DestinationKind
-from node.engine.operation_format import encode_create_queue, encode_publish, encode_settle
-from node.engine.operations import OWNER, Semantics
+from node.engine.operation_format import (
+    encode_annotate,
+    encode_create_queue,
+    encode_publish,
+    encode_settle,
+)
+from node.engine.operations import OWNER, Aspect, Semantics
 from node.engine.partition import PartitionMachine
 from node.engine.ranges import RangeSet
 from node.runs import Run
@@ -30,6 +35,12 @@ BATCH = 200
 MESSAGE = 300
 FRAGMENTS = 500_000
 UNLIMITED = 1 << 62
+SCHEDULED = 1_000_000
+NOW = 1_700_000_000_000
+DELAY_MS = 30_000
+SPREAD_MS = 60_000
+TICK_MS = 20
+"""Between two looks of a node at what is due."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +189,53 @@ def waiting() -> list[Figure]:
     ]
 
 
+def scheduled() -> list[Figure]:
+    """Messages that are due at a time of their own each, spread over a minute, and how late they are let go.
+
+    Time passes in ticks of a node, and by the work of each step itself.
+    """
+    source = random.Random(1)
+    dues = [NOW + DELAY_MS + source.randrange(SPREAD_MS) for _ in range(SCHEDULED)]
+    entries = publishes(SCHEDULED // BATCH)
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    partition = machine()
+    for i, entry in enumerate(entries):
+        spans = [(1 + at, 1 + at, dues[at]) for at in range(BATCH * i, BATCH * (i + 1))]
+        partition.apply(2 + 2 * i, entry)
+        operation = encode_annotate(QUEUE, Aspect.DUE, spans)
+        partition.apply(3 + 2 * i, encode_entry([encode_batch(OWNER, 0, 0, [operation])]))
+    replica, _ = tracemalloc.get_traced_memory()
+    owner = QueueOwner(partition.queues[QUEUE], fresh=True, now=NOW)
+    owned, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    late, longest = _let_go(owner, dues)
+    return [
+        Figure(f"memory of {SCHEDULED:,} scheduled messages on a replica",
+               (replica - before) / SCHEDULED, "octets each"),
+        Figure("the same, what their owner has besides", (owned - replica) / SCHEDULED, "octets each"),
+        Figure("how late the last of them is let go", late, "ms", 100),
+        Figure("longest step in which any are let go", longest, "ms", 100),
+    ]  # fmt: skip
+
+
+def _let_go(owner: QueueOwner, dues: list[int]) -> tuple[float, float]:
+    """The most that a message is late, and the longest step, in milliseconds."""
+    now, late, longest, left = float(NOW), 0.0, 0.0, len(dues)
+    while left:
+        start = process_time()
+        owner.let_go(int(now))
+        took = (process_time() - start) * 1e3
+        now, longest = now + took, max(longest, took)
+        for first, last in list(owner.ready.ranges()):
+            late = max(late, now - min(dues[first - 1 : last]))
+            assert int(now) >= max(dues[first - 1 : last]), "early"
+            left -= last - first + 1
+        owner.ready.clear()
+        now += TICK_MS
+    return late, longest
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--rounds", type=int, default=2000, help="how often each step is taken")
@@ -185,7 +243,7 @@ def main() -> None:
     for measure in (applying, encoding, dispatching, routing, fragments):
         for figure in measure(rounds):
             print(figure)
-    for figure in waiting():
+    for figure in (*waiting(), *scheduled()):
         print(figure)
 
 
