@@ -24,10 +24,10 @@ def obstacle(view: ClusterView, name: str, heir: str) -> str | None:
         return f"{name} is the only node"
     if 2 * len(answering) <= len(stay) and not heir:
         away = ", ".join(sorted(set(stay) - set(answering)))
-        return f"without {name} there would be no majority, as {away} does not answer: start it first"
+        return f"without {name} there would be no majority, without an answer from {away}: start them first"
     for id, one in sorted(view.partitions.items()):
         there = [other for other in one.replicas if other in view.nodes and view.nodes[other].reachable]
         if name in one.replicas and len(one.replicas) > 1 and 2 * len(there) <= len(one.replicas):
             away = ", ".join(sorted(set(one.replicas) - set(there)))
-            return f"partition {id} is without a majority, as {away} does not answer: start one of them first"
+            return f"partition {id} has no majority, without an answer from {away}: start one of them first"
     return None
