@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients import rabbitmqadmin
+from tests.clients.checkouts import checkout
 from tests.clients.programs import install
 from tests.processes import conftest as processes
 from tests.processes.nodes import Cluster, Node
@@ -28,6 +29,8 @@ if rabbitmqadmin.source() is None:
     collect_ignore.append("test_rabbitmqadmin.py")
 if shutil.which("npm") is None:
     collect_ignore += ["test_amqplib.py", "test_rascal.py"]
+if checkout("rabbitmq-tutorials") is None:
+    collect_ignore.append("test_tutorials.py")
 
 shared_cluster = processes.shared_cluster
 cluster = processes.cluster

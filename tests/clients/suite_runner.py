@@ -1,0 +1,34 @@
+"""Runs pytest on another project's tests, which look for a broker where we have none.
+
+python suite_runner.py AMQP_PORT HTTP_PORT pytest's arguments; in the project's directory.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def lead_to(ports: dict[int, int]) -> None:
+    """Connections to a port of the table's left side go to the one on its right."""
+    connect, connect_ex = socket.socket.connect, socket.socket.connect_ex
+
+    def led(address: Any) -> Any:
+        return (address[0], ports.get(address[1], address[1])) if isinstance(address, tuple) else address
+
+    socket.socket.connect = lambda self, address: connect(self, led(address))  # type: ignore[method-assign]
+    socket.socket.connect_ex = lambda self, address: connect_ex(self, led(address))  # type: ignore[method-assign]
+
+
+def main(amqp: str, http: str, *arguments: str) -> int:
+    lead_to({5672: int(amqp), 15672: int(http)})
+    sys.path.insert(0, str(Path.cwd()))
+    return int(pytest.main(list(arguments)))
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,88 @@
+"""The test suites that clients bring themselves: what is run of each, which tests fail, and why."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from xml.etree import ElementTree
+
+from tests.clients.checkouts import checkout
+from tests.processes.nodes import Node
+
+RUNNER: Final = Path(__file__).with_name("suite_runner.py")
+SUITE_S: Final = 1200.0
+TEST_S: Final = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """`project` is a directory of CHECKOUTS, or None for what is in an installed package.
+
+    `fails` gives the reason for each test that fails, by its name. `options` are pytest's.
+    """
+
+    name: str
+    project: str | None
+    options: tuple[str, ...]
+    fails: Mapping[str, str] = field(default_factory=dict)
+
+    def present(self) -> bool:
+        return self.project is None or checkout(self.project) is not None
+
+    def run(self, node: Node, directory: Path) -> tuple[int, set[str]]:
+        """How many tests passed on the node, and the names of those that failed."""
+        where = directory if self.project is None else checkout(self.project)
+        report = directory / "report.xml"
+        http = str(node.local.config.listen.http.port)
+        command = [sys.executable, str(RUNNER), str(node.amqp.port), http, *OPTIONS, f"--junitxml={report}"]
+        done = subprocess.run(
+            [*command, *self.options],
+            cwd=where,
+            env=os.environ | _environment(node),
+            capture_output=True,
+            text=True,
+            timeout=SUITE_S,
+        )
+        assert report.exists(), done.stdout + done.stderr
+        return _read(report)
+
+
+OPTIONS: Final = (
+    *("-q", "-p", "no:cacheprovider", "-p", "no:rerunfailures"),
+    *("--override-ini=addopts=", f"--timeout={TEST_S}"),
+)
+
+
+def _environment(node: Node) -> dict[str, str]:
+    """Where suites that can be told find their broker."""
+    return {
+        "AMQP_HOST": node.amqp.host,
+        "AMQP_USERNAME": "guest",
+        "AMQP_PASSWORD": "guest",
+        "AMQP_URI": node.url + "%2F",
+        "AMQP_HTTP_URL": node.http,
+        "RABBITMQ_HOST": node.amqp.host,
+    }
+
+
+def _read(report: Path) -> tuple[int, set[str]]:
+    passed, failed = 0, set()
+    for case in ElementTree.parse(report).iter("testcase"):
+        outcomes = {child.tag for child in case}
+        if outcomes & {"failure", "error"}:
+            failed.add(f"{case.get('classname', '').rpartition('.')[2]}::{case.get('name')}")
+        elif "skipped" not in outcomes:
+            passed += 1
+    return passed, failed
+
+
+SUITES: Final = (
+    Suite("amqpstorm", None, ("--pyargs", "amqpstorm.tests.functional", "-k", "not management and not ssl")),
+    Suite("pika", "pika", ("tests/acceptance", "-k", "not gevent and not Gevent")),
+    Suite("kombu", "kombu", ("t/integration/test_py_amqp.py",)),
+)
