@@ -87,9 +87,9 @@ class Site:
             self._front_ends[name, node.life] = found
         return found
 
-    def client(self, name: str) -> Client:
-        """A client with an open, confirmed channel."""
-        return Client(self, name)
+    def client(self, name: str, *, transactional: bool = False) -> Client:
+        """A client with an open channel: a confirmed one, or a transactional one."""
+        return Client(self, name, transactional)
 
 
 def _submit_nothing(name: str, arguments: dict[str, Any], answer: Any) -> None:
@@ -154,10 +154,11 @@ class ChannelClosedError(AssertionError):
 
 
 class Client:
-    """A connection with one channel in confirm mode. Calls return when the broker has answered."""
+    """A connection with one channel in confirm or tx mode. Calls return when the broker has answered."""
 
-    def __init__(self, site: Site, name: str) -> None:
+    def __init__(self, site: Site, name: str, transactional: bool = False) -> None:
         self.site = site
+        self._transactional = transactional
         self.node = site.nodes[name]
         self.deliveries: list[Delivery] = []
         self.returned: list[Delivery] = []
@@ -256,7 +257,10 @@ class Client:
 
     def open_channel(self) -> None:
         self.call(m.ChannelOpen(), m.ChannelOpenOk)
-        self.call(m.ConfirmSelect(), m.ConfirmSelectOk)
+        if self._transactional:
+            self.call(m.TxSelect(), m.TxSelectOk)
+        else:
+            self.call(m.ConfirmSelect(), m.ConfirmSelectOk)
         self._published = 0
         self.confirmed.clear()
         self.refused.clear()
@@ -283,6 +287,10 @@ class Client:
 
     def cancel(self, tag: str) -> None:
         self.call(m.BasicCancel(tag), m.BasicCancelOk)
+
+    def commit(self) -> None:
+        """Raises ChannelClosedError."""
+        self.call(m.TxCommit(), m.TxCommitOk)
 
     def ack(self, delivery: Delivery) -> None:
         self.send(m.BasicAck(delivery.method.delivery_tag))

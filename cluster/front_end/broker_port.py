@@ -58,7 +58,7 @@ class FrontEnd:
         self.permissions: Permissions = access
         self._entrance = entrance
         self._routes = Routes(broker, access)
-        self._commits = Commits()
+        self._commits = Commits(broker)
         self._consumers: dict[int, Attached] = {}
         self._get_links: dict[tuple[int, int], int] = {}
         self._get_links_limit = GET_LINKS

@@ -1,19 +1,30 @@
 """Commits of transactions, on the front end's side.
 
-What touches one partition goes to its owner as a part of one operation batch, and so is one entry there.
+What touches one partition is one entry there; what touches several is committed in two phases (see
+`docs/decisions/0010-transactions.md`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
 
+from cluster.catalog.definitions import PartitionKind
 from cluster.front_end.routes import Targets
+from cluster.links.confirmation import Vote
 from cluster.links.link import PartitionLink
 from cluster.links.ports import Ranges
-from node.engine.errors import NotImplementedRefusal, PreconditionFailedError, Refusal
+from node.engine.errors import PreconditionFailedError, Refusal
+from node.engine.operation_format import Buffer, encode_discard, encode_publish, encode_return, encode_settle
+from node.engine.operations import TransactionKey
+from node.engine.transaction_format import encode_conclude, encode_decide, encode_end, encode_prepare
 from node.frontend.ports import Done, Outcome, Route, Settlement
 from node.runs import Run
+
+if TYPE_CHECKING:
+    from cluster.broker import Broker
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +41,29 @@ class Share:
 
     publishes: list[tuple[Run, list[int]]] = field(default_factory=list)
     settled: list[tuple[int, Outcome, Ranges]] = field(default_factory=list)
+
+    def operations(self) -> list[Buffer]:
+        """As parts to join."""
+        parts = [part for run, queues in self.publishes for part in encode_publish(run, queues)]
+        gathered: dict[tuple[int, Outcome], Ranges] = {}
+        for queue, outcome, ranges in self.settled:
+            gathered.setdefault((queue, outcome), []).extend(ranges)
+        parts += (_encode_settled(*one, ranges) for one, ranges in gathered.items())
+        return parts
+
+    def leases(self) -> list[tuple[int, int, int]]:
+        """What it settles: (queue, first, last)."""
+        return [(queue, *one) for queue, _, ranges in self.settled for one in ranges]
+
+
+def _encode_settled(queue: int, outcome: Outcome, ranges: Ranges) -> bytes:
+    match outcome:
+        case Outcome.ACCEPTED:
+            return encode_settle(queue, ranges)
+        case Outcome.REJECTED:
+            return encode_discard(queue, ranges)
+        case Outcome.RETURNED:
+            return encode_return(queue, ranges, True)
 
 
 Shares = dict[PartitionLink, Share]
@@ -56,44 +90,115 @@ def shares_of(
 class Commits:
     """Carries out the commits of a front end's sessions."""
 
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._last = 0
+
     def commit(self, shares: Shares, answer: Done) -> None:
-        """Answers without a refusal once everything is durable; else nothing has been done, and what was
-        leased is given back to its queues.
+        """Answers without a refusal once everything is durable and to be seen; else nothing has been done,
+        and what was leased is given back to its queues.
         """
         if not shares:
             answer(None)
         elif any(link.unreachable for link in shares):
             # Nobody could say when it will be safe.
-            self._refuse(shares, PreconditionFailedError("partial tx completion"), answer)
-        elif len(shares) == 1:
-            ((link, share),) = shares.items()
-            do_at_once(link, share, lambda: answer(None))
+            for link, share in shares.items():
+                give_back(link, share)
+            answer(incomplete())
         else:
-            self._refuse(shares, NotImplementedRefusal("queues in several partitions"), answer)
+            self._last += 1
+            key = TransactionKey(self._broker.front_end, self._last)
+            Commit(key, shares, min(shares, key=self._rank), answer).begin()
 
-    def _refuse(self, shares: Shares, refusal: Refusal, answer: Done) -> None:
-        for link, share in shares.items():
-            give_back(link, share.settled)
-        answer(refusal)
-
-
-def do_at_once(link: PartitionLink, share: Share, committed: Callable[[], None]) -> None:
-    """Put everything into the batch of this turn, which one entry takes as a whole."""
-    for run, queues in share.publishes:
-        link.publish(run, queues, None)
-    for queue, outcome, ranges in share.settled:
-        match outcome:
-            case Outcome.ACCEPTED:
-                for first, last in ranges:
-                    link.settle(queue, first, last)
-            case Outcome.REJECTED:
-                link.discard(queue, ranges)
-            case Outcome.RETURNED:
-                link.give_back(queue, ranges, failed=True)
-    link.when_committed(committed)
+    def _rank(self, link: PartitionLink) -> tuple[int, int]:
+        """The lowest is the best coordinator: what loses fewest decisions, and is seldom out of reach."""
+        definition = self._broker.catalog.state.partitions.get(link.partition)
+        if definition is None or definition.kind is PartitionKind.TRANSIENT:
+            return 2, link.partition
+        return 1 if len(definition.replicas) == 1 else 0, link.partition
 
 
-def give_back(link: PartitionLink, settled: Iterable[tuple[int, Outcome, Ranges]]) -> None:
+class Commit:
+    """One transaction, as its front end drives it (two-phase commit).
+
+    state       what is sent             what is awaited          then
+    preparing   prepare, to all but the  all votes                deciding; aborting where one is no
+                coordinator
+    deciding    decide, with its share,  the decision             concluding
+                to the coordinator
+    concluding  conclude, to all that    that they have, so that  end, to the coordinator
+                are prepared             everybody sees the same
+
+    With a single partition there is nothing but its decision. A front end that dies leaves the rest to the
+    partitions (`cluster.owner.participation`).
+    """
+
+    def __init__(self, key: TransactionKey, shares: Shares, coordinator: PartitionLink, answer: Done) -> None:
+        self._key = key
+        self._shares = shares
+        self._coordinator = coordinator
+        self._participants = [link for link in shares if link is not coordinator]
+        self._prepared: list[PartitionLink] = []
+        self._answer = answer
+        self._waiting = 0
+
+    def begin(self) -> None:
+        """Prepare."""
+        self._waiting = len(self._participants)
+        for link in self._participants:
+            share = self._shares[link]
+            parts = encode_prepare(self._key.number, self._coordinator.partition, share.operations())
+            link.transact(b"".join(parts), share.leases(), Vote(partial(self._voted, link)))
+        if not self._participants:
+            self._decide()
+
+    def _voted(self, link: PartitionLink, taken: bool) -> None:
+        self._waiting -= 1
+        if taken:
+            self._prepared.append(link)
+        if self._waiting:
+            return
+        if len(self._prepared) == len(self._participants):
+            self._decide()
+        else:
+            give_back(self._coordinator, self._shares[self._coordinator])
+            self._conclude(False)
+
+    def _decide(self) -> None:
+        share = self._shares[self._coordinator]
+        participants = [link.partition for link in self._participants]
+        parts = encode_decide(self._key.number, participants, share.operations())
+        self._coordinator.transact(b"".join(parts), share.leases(), Vote(self._conclude))
+
+    def _conclude(self, committed: bool) -> None:
+        self._waiting = len(self._prepared)
+        for link in self._prepared:
+            vote = Vote(partial(self._concluded, committed))
+            link.transact(encode_conclude(self._key, committed), [], vote)
+        if not self._prepared:
+            self._end(committed)
+
+    def _concluded(self, committed: bool, _: bool) -> None:
+        self._waiting -= 1
+        if not self._waiting:
+            self._end(committed)
+
+    def _end(self, committed: bool) -> None:
+        if self._participants:
+            self._coordinator.transact(encode_end(self._key), [], Vote(_ended))
+        self._answer(None if committed else incomplete())
+
+
+def _ended(_: bool) -> None:
+    """Nobody waits for that."""
+
+
+def incomplete() -> Refusal:
+    """As RabbitMQ says it, of which part has happened then; of ours nothing has."""
+    return PreconditionFailedError("partial tx completion")
+
+
+def give_back(link: PartitionLink, share: Share) -> None:
     """The transaction has not happened: its client had the messages, and has not settled them."""
-    for queue, _, ranges in settled:
+    for queue, _, ranges in share.settled:
         link.give_back(queue, ranges, failed=True)

@@ -23,14 +23,19 @@ class Awaiting(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class Callback:
-    """Somebody to be told once the batch is committed."""
+@dataclass(slots=True)
+class Vote:
+    """An operation of a transaction; `answer` is told whether its partition has taken it."""
 
-    committed: Callable[[], None]
+    answer: Callable[[bool], None]
+    taken: bool = field(default=True, init=False)
 
     def refused(self, offset: int, messages: Ranges) -> None:
-        """A commit is one whatever the queues take."""
+        if any(first < offset <= last + 1 for first, last in messages):
+            self.taken = False
+
+    def committed(self) -> None:
+        self.answer(self.taken)
 
 
 @dataclass(slots=True)

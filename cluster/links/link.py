@@ -8,10 +8,10 @@ That is what makes a forwarded publish neither lost nor doubled by a failover.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from cluster.links.confirmation import Awaiting, Callback, Confirmation
+from cluster.links.confirmation import Awaiting, Confirmation, Vote
 from cluster.links.ports import GET_LINK, Delivery, OwnerPort, Ranges
 from cluster.links.state import LinkConsumer, OperationBatch, PendingRequest
 from node.engine.operation_format import encode_discard, encode_publish, encode_return, encode_settle
@@ -92,9 +92,13 @@ class PartitionLink:
             self._offsets.append(self._messages)
         self._mark_dirty(self)
 
-    def when_committed(self, callback: Callable[[], None]) -> None:
-        """Call back once all operations up to now are committed; call it right after the last of them."""
-        self._awaiting.append(Callback(callback))
+    def transact(self, operation: bytes, settled: Iterable[tuple[int, int, int]], vote: Vote) -> None:
+        """Add a transaction's operation; it counts as a message. `settled`: leases, (queue, first, last)."""
+        for one in settled:
+            self._release(*one)
+        self._operation(operation)
+        self._messages += 1
+        self._awaiting.append(vote)
         self._offsets.append(self._messages)
 
     @property

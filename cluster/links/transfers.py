@@ -1,10 +1,10 @@
-"""Takes dead letters of one partition to the owner of another one."""
+"""Takes dead letters of one partition to the owner of another one, and the questions of its owner."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from cluster.links.ports import Delivery, OwnerPort, Ranges
 from node.engine.transfers import Transfer
@@ -14,6 +14,14 @@ FIRST_TRANSIT_ID: Final = 1 << 63
 number. Nodes' front ends have numbers below."""
 
 EPOCHS_PER_TERM_BITS: Final = 24
+
+
+class Question(NamedTuple):
+    """Something that another owner has been asked, and not answered yet."""
+
+    name: str
+    arguments: list[Any]
+    answer: Callable[[Any], None]
 
 
 class TransferLink:
@@ -48,6 +56,8 @@ class TransferLink:
         self._arrived = arrived
         self._under_way: deque[Transfer] = deque()
         self._sent = 0
+        self._asked = 0
+        self._questions: dict[int, Question] = {}
 
     def __len__(self) -> int:
         """Transfers under way."""
@@ -71,6 +81,13 @@ class TransferLink:
             self._sent = max(self._sent, transfer.number)
             owner.operations(self._front_end, self._epoch, transfer.number, data)
 
+    def ask(self, name: str, arguments: list[Any], answer: Callable[[Any], None]) -> None:
+        """Ask whoever owns the other partition; asked again of the next owner, until there is an answer."""
+        self._asked += 1
+        self._questions[self._asked] = Question(name, arguments, answer)
+        if self._owner is not None:
+            self._owner.request(self._front_end, self._epoch, self._asked, name, arguments)
+
     # -- owners of the other partition ----------------------------------------------------------
 
     def owner_elected(self, node: str, owner: OwnerPort) -> None:
@@ -93,6 +110,8 @@ class TransferLink:
         for transfer in list(self._under_way):
             if not self.stalled:
                 self._send(owner, transfer)
+        for number, question in list(self._questions.items()):
+            owner.request(self._front_end, self._epoch, number, question.name, question.arguments)
 
     # -- what the owner says (FrontEndPort) -----------------------------------------------------
 
@@ -108,7 +127,10 @@ class TransferLink:
         """There are no consumers here."""
 
     def result(self, epoch: int, request: int, value: Any, delivery: Delivery | None) -> None:
-        """Nothing is asked for here."""
+        """The answer to a question."""
+        question = self._questions.pop(request, None) if epoch == self._epoch else None
+        if question is not None:
+            question.answer(value)
 
     def consumer_cancelled(self, epoch: int, consumer: int) -> None:
         """There are no consumers here."""

@@ -80,7 +80,7 @@ class DeadLetters:
                 waiting.remove_all(machine.transfers.of(number).ranges())
                 self._wait(number, waiting.ranges())
         for partition in machine.transfers.partitions():
-            self._link(partition).resume(machine.transfers.to(partition))
+            self.link(partition).resume(machine.transfers.to(partition))
         self.move()
 
     def died(self, number: int, ranges: Ranges) -> None:
@@ -220,7 +220,7 @@ class DeadLetters:
         """What was moved within the partition is committed, and so is where the rest is to go."""
         self._moving = False
         for partition, transfer in begun:
-            self._link(partition).send(transfer)
+            self.link(partition).send(transfer)
         self.move()
 
     def _forget(self, number: int) -> None:
@@ -232,7 +232,8 @@ class DeadLetters:
 
     # -- other partitions -----------------------------------------------------------------------
 
-    def _link(self, partition: int) -> TransferLink:
+    def link(self, partition: int) -> TransferLink:
+        """The link to another partition."""
         link = self._links.get(partition)
         if link is None:
             owner = self._owner

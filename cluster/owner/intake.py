@@ -6,7 +6,7 @@ transient message in a durable queue touches neither disk nor other nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,7 @@ from node.engine.operations import (
     Return,
     Semantics,
     Settle,
+    Transactional,
 )
 from node.engine.ranges import RangeSet
 from node.runs import Run
@@ -56,7 +57,7 @@ def take_batch(
     first = owner.next_sequence
     operations = list(read_operations(data))
     rewriting = any(_is_rewritten(owner, operation, data) for operation in operations)
-    taking = _Taking(owner, data, tried, [] if rewriting else None, front_end >= FIRST_TRANSIT_ID)
+    taking = Taking(owner, data, tried, [] if rewriting else None, front_end >= FIRST_TRANSIT_ID)
     watched, messages = owner.watched, 0
     for operation in operations:
         if type(operation) is Publish:
@@ -73,11 +74,14 @@ def take_batch(
                 taking.keep(part)
                 if type(operation) is Return:
                     taking.returned.append(operation.queue)
+        elif isinstance(operation, Transactional):
+            owner.participation.take(taking, front_end, operation, messages)
+            messages += 1
     return not taking.finish(front_end, number, first)
 
 
 @dataclass(slots=True)
-class _Taking:
+class Taking:
     """Takes the publishes of a batch that may be soft, or about which something is to be decided.
 
     `kept` is what goes into the log instead of the batch as it came, None while it may stay as it is;
@@ -101,6 +105,24 @@ class _Taking:
         if self.kept is not None:
             self.kept += parts
             self.logged = True
+
+    def keep_all(self, operations: Iterable[bytes]) -> None:
+        """Operations that have their place in the log, if any."""
+        for operation in operations:
+            self.keep(operation)
+
+    def withhold(self, run: Run, queues: tuple[int, ...]) -> int:
+        """Messages that nobody is to see yet; the number of the first.
+
+        All are kept in the log: also transient ones, so that they share the fate of the others.
+        """
+        owner = self.owner
+        first = owner.next_sequence
+        owner.next_sequence += run.count
+        owner.awaiting_marks.update(queues)
+        self.keep(*encode_publish(run, queues))
+        owner.annotate(decide(owner, run, queues, first, owner.wall_ms()))
+        return first
 
     def publish(self, operation: Publish, index: int) -> None:
         """A publish whose first message is the batch's message number `index`."""
@@ -171,7 +193,7 @@ def publish_own(
     owner: PartitionOwner, runs: Sequence[tuple[Run, tuple[int, ...]]], operations: Sequence[bytes]
 ) -> None:
     """Publish runs of the owner's own, and put operations behind them. Nobody hears of what is refused."""
-    taking = _Taking(owner, b"", False, [], buried=True)
+    taking = Taking(owner, b"", False, [], buried=True)
     first = owner.next_sequence
     for run, queues in runs:
         owner.awaiting_marks.update(queues)
@@ -220,7 +242,7 @@ def _is_rewritten(owner: PartitionOwner, operation: Operation, data: bytes) -> b
                 operation.failed and owner.settings_of(operation.queue).delivery_limit is not None
             )
         return soft or (type(operation) is Discard and may_die(owner, operation.queue))
-    return False
+    return isinstance(operation, Transactional)
 
 
 def _detached(run: Run) -> Run:
@@ -231,7 +253,7 @@ def _detached(run: Run) -> Run:
     )  # fmt: skip
 
 
-def _take_settle(owner: PartitionOwner, front_end: int, operation: Settle) -> bytes | None:
+def take_settle(owner: PartitionOwner, front_end: int, operation: Settle) -> bytes | None:
     queue = owner.queues.get(operation.queue)
     durable = list(operation.ranges)
     if queue is not None:
@@ -243,7 +265,7 @@ def _take_settle(owner: PartitionOwner, front_end: int, operation: Settle) -> by
     return encode_settle(operation.queue, durable) if durable else None
 
 
-def _take_return(owner: PartitionOwner, front_end: int, operation: Return) -> bytes | None:
+def take_return(owner: PartitionOwner, front_end: int, operation: Return) -> bytes | None:
     """Durable messages are ready again once the return is applied; soft ones at once."""
     spent, ranges = b"", operation.ranges
     if operation.failed:
@@ -265,7 +287,7 @@ def _take_return(owner: PartitionOwner, front_end: int, operation: Return) -> by
 
 
 _TAKERS: dict[type, Callable[[PartitionOwner, int, Any], bytes | None]] = {
-    Settle: _take_settle,
+    Settle: take_settle,
     Discard: discard,
-    Return: _take_return,
+    Return: take_return,
 }

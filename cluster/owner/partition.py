@@ -1,8 +1,7 @@
 """A partition's replica on this node, and its owner while this node leads the partition's group.
 
-The owner takes operation batches from front ends, numbers the messages in them, proposes one entry
-a turn, and after the commit hands messages to consumers. Pure: what it decides leaves through
-`cluster.links.ports.FrontEndPort` and `OwnerContext`.
+The owner takes operation batches from front ends, numbers their messages, proposes one entry a turn, and
+after the commit hands messages to consumers. Pure: its decisions leave by `FrontEndPort` and `OwnerContext`.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from cluster.owner.dead_letters import DeadLetters
 from cluster.owner.decisions import Annotations
 from cluster.owner.disuse import Disuse
 from cluster.owner.intake import publish_own
+from cluster.owner.participation import Participation
 from cluster.owner.proposal import (
     BURY_INTERVAL_S,
     HOLD_S,
@@ -53,10 +53,9 @@ class PartitionOwner:
         self.term = 0
         self.past = Tally()
         """The counts of queues that this owner does not have any more."""
-        self.published = 0
+        self.published = self.delivered = 0
         # Octets of entries applied since the last `serve`.
         self.unserved_octets = 0
-        self.delivered = 0
         self.next_sequence = 1
         self.proposal = Proposal()
         self.awaiting_marks: set[int] = set()
@@ -72,10 +71,10 @@ class PartitionOwner:
         self._serving = Serving(self._contents)
         self.reception = Reception(self, context, self._serving)
         self.dead_letters = DeadLetters(self, context.transit)
+        self.participation = Participation(self, context)
         self._activation: int | None = None
         self._hold_until: float | None = None
-        self._bury_at = 0.0
-        self._reconciled = False
+        self._bury_at, self._reconciled = 0.0, False
         self._settings: dict[int, QueueSettings] = {}
         # What waits for the entry at an index to be applied, in log order.
         self._waiters: deque[tuple[int, Callable[[], None]]] = deque()
@@ -108,12 +107,10 @@ class PartitionOwner:
 
     def following(self) -> None:
         """This replica leads no more: all soft state is void."""
-        self.active = False
-        self._activation = None
+        self.active, self._activation = False, None
         for owner in self.queues.values():
             self.past.add(owner.tally)
-        self.queues = {}
-        self._settings = {}
+        self.queues, self._settings = {}, {}
         self.watched.clear()
         self.alarms.clear()
         self.upcoming.clear()
@@ -122,6 +119,7 @@ class PartitionOwner:
         self.awaiting_marks.clear()
         self.reception.clear()
         self.dead_letters.clear()
+        self.participation.clear()
         self._waiters.clear()
         self._serving.clear()
 
@@ -145,6 +143,7 @@ class PartitionOwner:
         for queue in self.machine.queues:
             self._own(queue, fresh=False)
             self._serving.mark(queue)
+        self.participation.take_over()
         self.dead_letters.take_over()
         self.reconcile()
         attached = {one for state in self.machine.queues.values() for one in state.attached}
@@ -348,6 +347,7 @@ class PartitionOwner:
         if self.active and now >= self._bury_at:
             self._bury(now)
             self.dead_letters.retry()
+            self.participation.retry()
             if not self._reconciled:
                 self.reconcile()
 

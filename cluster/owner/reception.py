@@ -28,8 +28,7 @@ class Reception:
 
     def __init__(self, owner: PartitionOwner, context: OwnerContext, serving: Serving) -> None:
         self._owner = owner
-        self._context = context
-        self._serving = serving
+        self._context, self._serving = context, serving
         self._front_ends: dict[int, FrontEndState] = {}
         self._consumers: dict[tuple[int, int], int] = {}
         self._returning: Counter[int] = Counter()
@@ -337,7 +336,8 @@ class Reception:
     # -- requests -------------------------------------------------------------------------------
 
     def request(self, front_end: int, epoch: int, request: int, name: str, arguments: list[Any]) -> None:
-        if self._state(front_end, epoch) is None:
+        answer = partial(self.answer, front_end, request)
+        if self._state(front_end, epoch) is None or self._owner.participation.asked(name, arguments, answer):
             return
         queue = arguments[0]
         # A client asks for the count when it declares the queue.

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+
+from node.engine.ranges import RangeSet
 
 
 @dataclass(slots=True)
@@ -23,3 +26,14 @@ class Applied:
     created: list[int] = field(default_factory=list)
     dropped: list[int] = field(default_factory=list)
     acknowledged: dict[int, int] = field(default_factory=dict)
+
+    def withhold(self, rows: Iterable[tuple[int, int, int]]) -> None:
+        """Of what the entry has appended so far, messages that are not to be seen yet."""
+        hidden: dict[int, RangeSet] = {}
+        for queue, first, last in rows:
+            hidden.setdefault(queue, RangeSet()).add(first, last)
+        appended, self.appended = self.appended, []
+        for queue, first, last in appended:
+            shown = RangeSet([(first, last)])
+            shown.remove_all(hidden[queue].intersection(first, last) if queue in hidden else ())
+            self.appended += [(queue, *part) for part in shown.ranges()]

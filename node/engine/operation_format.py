@@ -11,6 +11,7 @@
     ids      kind u8, queue u64, time u64, count u32, digests of 16 octets each
     others   kind u8, then: a queue u64 and what its structure says, or a front end u64
 
+`node.engine.transaction_format` has those of transactions.
 All numbers are little-endian. `ranges` is a count u32 and pairs of u64, first and last.
 Decoding reads headers only: bodies are never copied.
 """
@@ -53,6 +54,7 @@ from node.engine.operations import (
 )
 from node.engine.range_map import Span, check_spans
 from node.engine.ranges import Range, decode_array, encode_array
+from node.engine.transaction_format import READERS as TRANSACTION_READERS
 from node.engine.transfers import Transfer, decode_transfer_body, encode_transfer_body
 from node.runs import Run
 
@@ -307,16 +309,6 @@ def _read_create_queue(data: Buffer, offset: int) -> tuple[CreateQueue, int]:
     return CreateQueue(queue, Semantics(semantics)), offset + _BYTE.size
 
 
-def _read_drop_queue(data: Buffer, offset: int) -> tuple[DropQueue, int]:
-    _, queue = _ALONE.unpack_from(data, offset)
-    return DropQueue(queue), offset + _ALONE.size
-
-
-def _read_forget(data: Buffer, offset: int) -> tuple[Forget, int]:
-    _, front_end = _ALONE.unpack_from(data, offset)
-    return Forget(front_end), offset + _ALONE.size
-
-
 def _read_annotate(data: Buffer, offset: int) -> tuple[Annotate, int]:
     _, queue, aspect, count = _COLUMNS.unpack_from(data, offset)
     firsts, offset = decode_array("Q", data, offset + _COLUMNS.size, count)
@@ -365,6 +357,13 @@ def _ranges_reader(
     return read
 
 
+def _alone_reader(
+    made: Callable[[int], DropQueue | Forget],
+) -> Callable[[Buffer, int], tuple[Operation, int]]:
+    """Reads operations that are one number."""
+    return lambda data, offset: (made(_ALONE.unpack_from(data, offset)[1]), offset + _ALONE.size)
+
+
 def _pair_reader(
     made: Callable[[int, int], Mark | Attach | Detach | Transferred | ForgetIds],
 ) -> Callable[[Buffer, int], tuple[Operation, int]]:
@@ -388,8 +387,8 @@ _READERS: Final[dict[int, Callable[[Buffer, int], tuple[Operation, int]]]] = {
     OpKind.ATTACH: _pair_reader(Attach),
     OpKind.DETACH: _pair_reader(Detach),
     OpKind.CREATE_QUEUE: _read_create_queue,
-    OpKind.DROP_QUEUE: _read_drop_queue,
-    OpKind.FORGET: _read_forget,
+    OpKind.DROP_QUEUE: _alone_reader(DropQueue),
+    OpKind.FORGET: _alone_reader(Forget),
     OpKind.ANNOTATE: _read_annotate,
     OpKind.REMOVE: _read_remove,
     OpKind.REFUSE: _read_refuse,
@@ -397,4 +396,5 @@ _READERS: Final[dict[int, Callable[[Buffer, int], tuple[Operation, int]]]] = {
     OpKind.TRANSFERRED: _pair_reader(Transferred),
     OpKind.REMEMBER_IDS: _read_remember_ids,
     OpKind.FORGET_IDS: _pair_reader(ForgetIds),
+    **TRANSACTION_READERS,
 }

@@ -13,6 +13,9 @@ from node.engine.transfers import Transfer
 OWNER: Final = 0
 """The front end number of an owner's own operations."""
 
+TRANSACTION: Final = -1
+"""Who has, among a queue's leases, what transactions have settled whose outcome is not known. In no log."""
+
 
 class Semantics(IntEnum):
     """What becomes of a message that was given to a consumer (seed 002, queue semantics)."""
@@ -68,6 +71,13 @@ class OpKind(IntEnum):
     TRANSFERRED = 18
     REMEMBER_IDS = 30
     FORGET_IDS = 31
+    PREPARE = 40
+    DECIDE = 41
+    PREPARED = 42
+    DECIDED = 43
+    CONCLUDE = 44
+    END = 45
+    ABANDON = 46
 
 
 @dataclass(slots=True)
@@ -216,6 +226,77 @@ class ForgetIds(NamedTuple):
     before: int
 
 
+class TransactionKey(NamedTuple):
+    """A transaction: the front end that commits it, and its number there."""
+
+    front_end: int
+    number: int
+
+
+class Prepare(NamedTuple):
+    """A front end asks a partition to get ready for its share of a transaction: the publishes and settlements
+    between two offsets of the batch. In no log: it becomes `Prepared`.
+    """
+
+    number: int
+    coordinator: int
+    start: int
+    end: int
+
+
+class Decide(NamedTuple):
+    """A front end has the coordinator of a transaction, whose other `participants` are prepared, commit it
+    with its own share, between two offsets of the batch. In no log: what the share consists of is, and
+    `Decided`.
+    """
+
+    number: int
+    participants: tuple[int, ...]
+    start: int
+    end: int
+
+
+class Prepared(NamedTuple):
+    """A partition is ready for either outcome of a transaction.
+
+    `published` are (queue, first, last) of messages that stand before it in the log; nobody sees them yet.
+    `settled` are the octets of the settlements to come: until then nobody else gets what they name.
+    """
+
+    key: TransactionKey
+    coordinator: int
+    published: tuple[tuple[int, int, int], ...]
+    settled: bytes
+
+
+class Decided(NamedTuple):
+    """A transaction is committed; `participants` are the other partitions that must be told."""
+
+    key: TransactionKey
+    participants: tuple[int, ...]
+
+
+class Conclude(NamedTuple):
+    """A prepared transaction's outcome."""
+
+    key: TransactionKey
+    committed: bool
+
+
+class End(NamedTuple):
+    """Nobody will ask the coordinator about the transaction any more."""
+
+    key: TransactionKey
+
+
+class Abandon(NamedTuple):
+    """The transaction is not to be committed any more, should its front end ask for that."""
+
+    key: TransactionKey
+
+
+Transactional = Prepare | Decide | Prepared | Decided | Conclude | End | Abandon
+
 Operation = (
     Publish
     | Settle
@@ -235,4 +316,5 @@ Operation = (
     | Transferred
     | RememberIds
     | ForgetIds
+    | Transactional
 )

@@ -36,15 +36,17 @@ from node.engine.operations import (
     Remove,
     Return,
     Settle,
+    Transactional,
     Transferred,
 )
 from node.engine.queue import QueueState
 from node.engine.ranges import Range, RangeSet, decode_array, encode_array
 from node.engine.refusals import Refusals
+from node.engine.transactions import LOGGED, TransactionTable
 from node.engine.transfers import Transfers
 
-SNAPSHOT_VERSION: Final = 2
-READABLE_VERSIONS: Final = (1, 2)
+SNAPSHOT_VERSION: Final = 3
+READABLE_VERSIONS: Final = (1, 2, 3)
 PRUNE_RECORDS: Final = 1024
 
 _HEAD = Struct("<BQQIII")
@@ -68,7 +70,7 @@ class PartitionMachine:
 
     __slots__ = (
         "_firsts", "_indexes", "_numbers", "_unpruned", "applied_index", "next_sequence", "queues",
-        "refusals", "transfers",
+        "refusals", "transactions", "transfers",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -79,6 +81,7 @@ class PartitionMachine:
         self._numbers: dict[int, int] = {}
         self.refusals = Refusals()
         self.transfers = Transfers()
+        self.transactions = TransactionTable()
         # One record for each entry with messages: its first sequence number and its log index.
         self._firsts = array("Q")
         self._indexes = array("Q")
@@ -216,9 +219,13 @@ class PartitionMachine:
             if state is not None:
                 state.remove(*part)
 
+    def _transact(self, operation: Transactional, front_end: int, applied: Applied) -> None:
+        self.transactions.apply(operation, self.queues, applied)
+
     def _forget(self, operation: Forget, front_end: int, applied: Applied) -> None:
         self._numbers.pop(operation.front_end, None)
         self.refusals.forget(operation.front_end)
+        self.transactions.forget(operation.front_end)
         for state in self.queues.values():
             state.attached.discard(operation.front_end)
 
@@ -228,7 +235,8 @@ class PartitionMachine:
 
     def front_ends(self) -> set[int]:
         """All front ends that anything is kept of."""
-        return self._numbers.keys() | {one for state in self.queues.values() for one in state.attached}
+        kept = self._numbers.keys() | self.transactions.awaited()
+        return kept | {one for state in self.queues.values() for one in state.attached}
 
     # -- where messages are ---------------------------------------------------------------------
 
@@ -324,12 +332,8 @@ class PartitionMachine:
         parts = [head, encode_array(numbers)]
         for queue, state in sorted(self.queues.items()):
             parts += (_QUEUE_ID.pack(queue), state.encode())
-        parts += (
-            encode_array(firsts),
-            encode_array(indexes),
-            self.refusals.encode(),
-            self.transfers.encode(),
-        )
+        parts += (encode_array(firsts), encode_array(indexes))
+        parts += (one.encode() for one in (self.refusals, self.transfers, self.transactions))
         return b"".join(parts)
 
     def restore(self, data: bytes) -> None:
@@ -349,17 +353,24 @@ class PartitionMachine:
                 queues[queue], offset = QueueState.decode(data, offset + _QUEUE_ID.size, version)
             firsts, offset = decode_array("Q", data, offset, records)
             indexes, offset = decode_array("Q", data, offset, records)
-            refusals, transfers = Refusals(), Transfers()
+            refusals, transfers, transactions = Refusals(), Transfers(), TransactionTable()
             if version > 1:
                 refusals, offset = Refusals.decode(data, offset)
                 transfers, offset = Transfers.decode(data, offset)
+            if version > 2:
+                transactions, offset = TransactionTable.decode(data, offset, queues)
         except (ValueError, StructError) as error:
             raise SnapshotFormatError(f"malformed snapshot of {len(data)} octets") from error
         if offset != len(data):
             raise SnapshotFormatError(f"snapshot has {len(data) - offset} octets too many")
         self.applied_index, self.next_sequence = applied_index, next_sequence
         self._numbers = dict(zip(numbers[::2], numbers[1::2], strict=True))
-        self.queues, self.refusals, self.transfers = queues, refusals, transfers
+        self.queues, self.refusals, self.transfers, self.transactions = (
+            queues,
+            refusals,
+            transfers,
+            transactions,
+        )
         self._firsts, self._indexes, self._unpruned = firsts, indexes, 0
 
     def digest(self) -> bytes:
@@ -385,4 +396,5 @@ _APPLIERS: Final[dict[type, Callable[[PartitionMachine, Any, int, Applied], None
     Transferred: PartitionMachine._transferred,
     RememberIds: PartitionMachine._note,
     ForgetIds: PartitionMachine._note,
+    **dict.fromkeys(LOGGED, PartitionMachine._transact),
 }

@@ -59,13 +59,14 @@ class Places:
 
     def __init__(self, state: QueueState, settings: QueueSettings, now: int) -> None:
         """`now` is wall clock, in milliseconds."""
-        self.state = state
-        self.settings = settings
+        self.state, self.settings = state, settings
         self.window = self._window()
         self.soft = SoftMessages()
         self.annotations = Annotations(state.annotations, self.soft.values)
         # Messages that wait for their time are ready in no order.
         later = self.annotations.logged(Aspect.DUE).where(now + 1, NEVER)
+        for part in state.withheld.ranges():
+            later.remove(*part)
         self.scheduled = Schedule(later) if later else None
         ready = self._living(0, NEVER).without((first, last) for first, last, _ in later.all())
         self.ready: Ready = arrange(settings, self.annotations, ready)
@@ -86,7 +87,8 @@ class Places:
         self._inherited = state.mark
         if state.annotations:
             self._rest_again(later)
-            self._note_annotations(0, state.alive.last or 0)
+            for part in state.shown(0, NEVER).ranges():
+                self._note_annotations(*part)
 
     def _window(self) -> Window | None:
         length = self.settings.deduplication_window_ms
@@ -120,9 +122,8 @@ class Places:
 
     def _living(self, first: int, last: int) -> RangeSet:
         """Messages that are alive and not about to go elsewhere."""
-        alive = RangeSet(self.state.alive.intersection(first, last))
         dead = self.annotations.logged(Aspect.DEATH).spans(first, last)
-        return alive.without((start, end) for start, end, _ in dead)
+        return self.state.shown(first, last).without((start, end) for start, end, _ in dead)
 
     def _place(self, first: int, last: int) -> None:
         """New messages are ready, or scheduled."""
@@ -135,9 +136,8 @@ class Places:
     def _note_annotations(self, first: int, last: int) -> None:
         """Take notice of what was decided about messages that are new here."""
         expiries = self.state.annotations.get(Aspect.EXPIRY)
-        if expiries is not None:
-            for span in expiries.spans(first, last):
-                self.note_expiry(*span)
+        for span in expiries.spans(first, last) if expiries is not None else ():
+            self.note_expiry(*span)
         sizes = self.state.annotations.get(Aspect.SIZE)
         for span in sizes.spans(first, last) if sizes is not None else ():
             self.note_size(*span)

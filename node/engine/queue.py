@@ -17,6 +17,9 @@ _ASPECTS = Struct("<B")
 WITH_ANNOTATIONS: Final = 2
 """The version of snapshots from which on they have annotations, and the ids that were seen."""
 
+NONE: Final = RangeSet()
+"""What is withheld of most queues; never added to."""
+
 
 class QueueState:
     """Which messages are alive, which came back, and what may have been leased.
@@ -26,10 +29,13 @@ class QueueState:
     maps a count of failed deliveries to the messages that have that count. No message above
     `mark` was ever leased. `attached` are the front ends with consumers or leases on the queue.
     `annotations` holds what owners have decided about messages, by aspect; no map in it is empty.
-    `seen` are the message ids within the queue's window, None where there are none.
+    `seen` are the message ids within the queue's window, None where there are none. `withheld` are those
+    of `alive` that a transaction has published whose outcome is not known (`node.engine.transactions`).
     """
 
-    __slots__ = ("alive", "annotations", "attached", "failures", "mark", "returned", "seen", "semantics")
+    __slots__ = (
+        "alive", "annotations", "attached", "failures", "mark", "returned", "seen", "semantics", "withheld",
+    )  # fmt: skip
 
     def __init__(self, semantics: Semantics) -> None:
         self.semantics = semantics
@@ -40,6 +46,7 @@ class QueueState:
         self.attached: set[int] = set()
         self.annotations: dict[Aspect, RangeMap] = {}
         self.seen: SeenIds | None = None
+        self.withheld = NONE
 
     def append(self, first: int, last: int) -> None:
         """New messages, each above all earlier ones."""
@@ -53,6 +60,24 @@ class QueueState:
         if self.annotations:
             self._remove_annotations(first, last)
         return self.alive.remove(first, last)
+
+    def withhold(self, first: int, last: int) -> None:
+        """Messages are not to be seen yet."""
+        if self.withheld is NONE:
+            self.withheld = RangeSet()
+        self.withheld.add(first, last)
+
+    def shown(self, first: int, last: int) -> RangeSet:
+        """What is alive of a closed range, and not withheld."""
+        found = RangeSet(self.alive.intersection(first, last))
+        return found.without(self.withheld.ranges()) if self.withheld else found
+
+    def release(self, first: int, last: int) -> list[Range]:
+        """Messages that were withheld are so no more; return those of them that are alive."""
+        if self.withheld:
+            self.withheld.remove(first, last)
+            self.withheld = self.withheld or NONE
+        return self.alive.intersection(first, last)
 
     def annotate(self, operation: Annotate) -> None:
         """Take over the values of those of the messages that are alive."""

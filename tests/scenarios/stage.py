@@ -10,12 +10,15 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
+from cluster.front_end.commits import Share, Shares
 from cluster.links.confirmation import Confirmation
 from cluster.links.link import PartitionLink
 from cluster.links.ports import FIRST_CONSUMER, Delivery
 from cluster.links.state import LinkConsumer
 from node.engine.errors import Refusal
 from node.engine.operations import Semantics
+from node.engine.transactions import TransactionTable
+from node.frontend.ports import Outcome
 from node.runs import Run
 from tests.messages import content as content_of
 from tests.messages import parts, run_of
@@ -269,6 +272,26 @@ class Stage:
         for content in contents:
             act(client, client.leased.pop(content))
 
+    def do_commit(self, name: str, _at: str, node: str, *words: str) -> None:
+        """commit c at n3 q:a r:b settle=x: a client publishes and settles in one transaction."""
+        shares: Shares = {}
+        for word in words:
+            if ":" in word:
+                queue, content = word.split(":")
+                client = Client(self, name, self.nodes[node], queue)
+                run = run_of([content_of(content.encode(), delivery_mode=2)], key=queue)
+                shares.setdefault(client.link, Share()).publishes.append((run, [client.definition.id]))
+            else:
+                client = self.clients[name]
+                at = client.leased.pop(word.removeprefix("settle="))
+                settled = (client.definition.id, Outcome.ACCEPTED, [(at, at)])
+                shares.setdefault(client.link, Share()).settled.append(settled)
+
+        def answered(refusal: Refusal | None) -> None:
+            self.tell(f"{name}: {'committed' if refusal is None else refusal.text}")
+
+        self.nodes[node].commits.commit(shares, answered)
+
     def do_get(self, name: str, _at: str, node: str, queue: str) -> None:
         """get g at n1 q: basic.get."""
         client = self._client(name, node, queue)
@@ -292,6 +315,24 @@ class Stage:
         ready, consumers, leased, scheduled = value
         later = f", {scheduled} scheduled" if scheduled else ""
         self.tell(f"{queue} has {ready} ready, {leased} leased, {consumers} consumers{later}")
+
+    def do_transactions(self, queue: str) -> str:
+        """transactions q: what the owner of the queue's partition keeps of transactions."""
+        table = self._transactions(queue)
+        kept = {"prepared": table.prepared, "decided": table.decided, "abandoned": table.abandoned}
+        return ", ".join(f"{len(keys)} {state}" for state, keys in kept.items())
+
+    def do_await(self, state: str, queue: str) -> None:
+        """await decided q: let the time pass until the owner keeps a transaction in such a state."""
+        limit = self.world.now + PATIENCE_S
+        while not getattr(self._transactions(queue), state):
+            assert self.world.now < limit, "this takes too long"
+            self.world.run(self.world.now + 0.0005)
+
+    def _transactions(self, queue: str) -> TransactionTable:
+        partition = self._partition(queue)
+        owners = [node.broker.owners.get(partition) for node in self.nodes.values() if node.up]
+        return next(one for one in owners if one is not None and one.active).machine.transactions
 
     def do_replicas(self, queue: str) -> str:
         """replicas q: whether they are equal, and which of them began with a snapshot of another one."""

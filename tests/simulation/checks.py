@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from cluster.catalog.replica import CATALOG
+from cluster.links.transfers import FIRST_TRANSIT_ID
 from replication.group import Group
 from replication.raft import Role
 from tests.simulation.node import SimulatedNode
@@ -100,11 +101,15 @@ def kept_by(node: SimulatedNode, front_ends: set[int]) -> Iterator[tuple[str, ob
         yield f"requests {name}", {request.name for request in link._requests.values()}
         yield f"leases {name}", {queue: list(held.ranges()) for queue, held in link.leases.items() if held}
         yield f"publishers held back {name}", len(link._waiting)
+    others = {FIRST_TRANSIT_ID + partition for partition in broker.catalog.state.partitions}
     for partition, owner in broker.owners.items():
         name = f"of partition {partition}"
         yield f"a proposal {name}", bool(owner.proposal)
         yield f"waiters {name}", len(owner._waiters)
-        yield f"front ends {name} that are gone", owner.reception.known() - front_ends
+        yield f"front ends {name} that are gone", owner.reception.known() - front_ends - others
+        table = owner.machine.transactions
+        yield f"transactions {name}", [*table.prepared, *table.decided]
+        yield f"abandoned transactions {name} of the dead", table.awaited() - front_ends
         yield f"op batch numbers {name} of the dead", owner.machine._numbers.keys() - front_ends
         for queue, state in owner.machine.queues.items():
             yield f"messages {name} in queue {queue}", len(state.alive)

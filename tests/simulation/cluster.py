@@ -14,6 +14,7 @@ from tests.simulation.history import History, Message, QueueTerms, Receipt
 from tests.simulation.network import Network, NetworkFaults
 from tests.simulation.node import NodeSettings, SimulatedNode
 from tests.simulation.outages import Outages
+from tests.simulation.transactors import KEEPING, Transactor
 from tests.simulation.world import Violation, World
 
 NAMES = ("n1", "n2", "n3")
@@ -46,6 +47,7 @@ class Shape:
     consumers: int = 7
     seconds: float = 4.0
     faultless: bool = False
+    transactors: int = 0
 
 
 class Cluster:
@@ -79,6 +81,9 @@ class Cluster:
     def now(self) -> float:
         return self.world.now
 
+    def cut_off(self, receipt: Receipt) -> bool:
+        return self.outages.during(receipt.node, receipt.time)
+
     def disturbed(self, since: float) -> bool:
         return self.world.disturbed >= since
 
@@ -106,6 +111,8 @@ class Cluster:
             self._add_consumer(self.nodes[self.chance.choice(NAMES)], terms)
         for _ in range(self.shape.consumers - len(QUEUES)):
             self._add_consumer(self.nodes[self.chance.choice(NAMES)], self.chance.choice(QUEUES))
+        for _ in range(self.shape.transactors):
+            self._add_transactor(self.nodes[self.chance.choice(NAMES)])
         self.world.after(1.0, self._sample)
 
     def _declaration(self, terms: QueueTerms) -> dict[str, Any]:
@@ -155,6 +162,10 @@ class Cluster:
         kind = Getter if self.chance.random() < 0.1 else Consumer
         self.sessions.append(kind(node, self.history, self.chance, terms))
 
+    def _add_transactor(self, node: SimulatedNode) -> None:
+        terms = self.chance.choice([terms for terms in QUEUES if terms.name in KEEPING])
+        self.sessions.append(Transactor(node, self.history, self.chance, terms))
+
     def _node_died(self, node: SimulatedNode) -> None:
         """The clients of a node die with it, or connect to another one."""
         for session in [one for one in self.sessions if one.node is node]:
@@ -164,7 +175,9 @@ class Cluster:
                 self._replace(session, self.chance.choice(ready))
 
     def _replace(self, session: Session, node: SimulatedNode) -> None:
-        if isinstance(session, Consumer):
+        if isinstance(session, Transactor):
+            self._add_transactor(node)
+        elif isinstance(session, Consumer):
             self._add_consumer(node, session.terms)
         else:
             self._add_publisher(node)
@@ -185,7 +198,7 @@ class Cluster:
             self.sessions.remove(consumer)
             ready = [node for node in self.nodes.values() if node.ready]
             if ready:
-                self._add_consumer(self.chance.choice(ready), consumer.terms)
+                self._replace(consumer, self.chance.choice(ready))
 
     def _sample(self) -> None:
         for node in self.nodes.values():
@@ -231,11 +244,22 @@ class Cluster:
     def _at_rest(self) -> bool:
         if any(isinstance(one, Publisher) and one.outstanding for one in self.sessions):
             return False
-        if self.history.unfinished(self._keeps):
+        if any(isinstance(one, Transactor) and one.committing for one in self.sessions):
+            return False
+        if self.history.unfinished(self._keeps) or self._in_doubt():
             return False
         for terms in QUEUES:
             self._ask_depth(terms.name)
         return all(self._drained.get(terms.name) for terms in QUEUES)
+
+    def _in_doubt(self) -> list[str]:
+        """Transactions whose outcome some partition does not know."""
+        return [
+            f"{node.name}, partition {owner.partition}: {key}"
+            for node in self.nodes.values()
+            for owner in node.broker.owners.values()
+            for key in (*owner.machine.transactions.prepared, *owner.machine.transactions.decided)
+        ]
 
     def _ask_depth(self, queue: str) -> None:
         node = self._some_member()
@@ -256,11 +280,16 @@ class Cluster:
         deep = [name for name in (terms.name for terms in QUEUES) if not self._drained.get(name)]
         return (
             f"{PATIENCE_S:.0f} s after the faults ended: {len(lost)} confirmed messages are lost or stuck "
-            f"({'; '.join(lost[:4])}), queues not empty: {deep}, {'; '.join(waiting) or 'all confirmed'}"
+            f"({'; '.join(lost[:4])}), queues not empty: {deep}, {'; '.join(waiting) or 'all confirmed'}, "
+            f"transactions in doubt: {self._in_doubt()[:4]}"
         )
 
     def _check_agreement(self) -> None:
         nodes = self.members()
+        for transaction in self.history.transactions:
+            transaction.check()
+            if self.shape.faultless and not transaction.answer:
+                raise Violation("a commit is refused without a reason")
         self._until(lambda: check_replicas(nodes), 15.0)
         for node in nodes:
             self.agreement.states(node)

@@ -49,6 +49,14 @@ class Receipt:
     life: int
     time: float
     outcome: Outcome | None = None
+    transaction: Transaction | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether the message need not be delivered again, as far as can be told by now."""
+        if self.transaction is not None and self.transaction.committed:
+            return True
+        return self.outcome in (Outcome.SETTLED, Outcome.DISCARDED)
 
 
 @dataclass(slots=True)
@@ -62,9 +70,37 @@ class Message:
     time: float
     confirmed: bool = False
     receipts: dict[str, list[Receipt]] = field(default_factory=dict)
+    transaction: Transaction | None = None
 
     def __str__(self) -> str:
         return f"message {self.number} of publisher {self.publisher}"
+
+
+@dataclass(slots=True)
+class Transaction:
+    """Publishes and settlements of one commit. `answer`: whether it was done; None: nobody was told."""
+
+    messages: list[Message]
+    receipts: list[Receipt]
+    answer: bool | None = None
+    seen: bool = False
+    """Whether somebody got one of the messages."""
+    undone: bool = False
+    """Whether somebody got what it has settled, without any other excuse than that it was not committed."""
+
+    @property
+    def committed(self) -> bool:
+        return self.answer is True or self.seen
+
+    def check(self) -> None:
+        """A19: all or nothing. What it has published has been delivered by now, if it ever will."""
+        places = [queue in message.receipts for message in self.messages for queue in message.queues]
+        if any(places) and not all(places):
+            raise Violation(f"only {sum(places)} of {len(places)} places have what one commit published")
+        if self.committed and self.undone:
+            raise Violation(f"{self.messages[0]} was committed, but not what was settled with it")
+        if self.answer is False and any(places):
+            raise Violation(f"{self.messages[0]} was delivered, but its commit refused")
 
 
 class Circumstances(Protocol):
@@ -74,6 +110,9 @@ class Circumstances(Protocol):
 
     def lost(self, receipt: Receipt) -> bool:
         """Whether a receipt's node died since, or was cut off for so long that it may be given up."""
+
+    def cut_off(self, receipt: Receipt) -> bool:
+        """Whether a receipt's node was out of reach for so long that its leases may be given up."""
 
     def disturbed(self, since: float) -> bool:
         """Whether an owner changed, a process ended or a connection broke since then."""
@@ -88,6 +127,7 @@ class History:
         self.delivered = 0
         self.confirmed = 0
         self.redelivered = 0
+        self.transactions: list[Transaction] = []
         self._numbers = count(FIRST_CONSUMER)
         self._circumstances = circumstances
         # The nodes that consumers of a queue were on.
@@ -125,6 +165,8 @@ class History:
         if not 0 < number <= len(own) or queue not in own[number - 1].queues:
             raise Violation(f"{queue} delivers what nobody published: {publisher}, {number}")
         message = own[number - 1]
+        if message.transaction is not None:
+            message.transaction.seen = True
         self.delivered += 1
         self.redelivered += redelivered
         self._places.setdefault(queue, set()).add(receipt.node)
@@ -148,6 +190,8 @@ class History:
         if self.queues[queue].removing:
             raise Violation(f"{queue} removes before it delivers, but delivers {message} twice")
         for receipt in earlier:
+            if receipt.transaction is not None and receipt.outcome is not Outcome.RETURNED:
+                receipt.transaction.undone |= not self._circumstances.cut_off(receipt)
             if receipt.outcome is not Outcome.RETURNED and not self._circumstances.lost(receipt):
                 state = "unsettled" if receipt.outcome is None else receipt.outcome.value
                 raise Violation(
@@ -170,6 +214,29 @@ class History:
             raise Violation(f"{queue} delivers {message} to consumer {receipt.consumer} after {latest}")
         self._latest[key] = max(latest, message.number)
 
+    # -- transactions ---------------------------------------------------------------------------
+
+    def begin(
+        self, publisher: int, publishes: Iterable[tuple[int, int]], receipts: list[Receipt]
+    ) -> Transaction:
+        """A commit is asked for: of messages of a publisher, by first number and count, and of receipts."""
+        own = self.messages[publisher]
+        messages = [own[first - 1 + i] for first, quantity in publishes for i in range(quantity)]
+        transaction = Transaction(messages, receipts)
+        self.transactions.append(transaction)
+        for one in (*messages, *receipts):
+            one.transaction = transaction
+        return transaction
+
+    def answered(self, transaction: Transaction, done: bool) -> None:
+        """A commit is done, or was refused: then what it would have settled is back in its queues."""
+        transaction.answer = done
+        for receipt in transaction.receipts:
+            receipt.outcome = Outcome.SETTLED if done else Outcome.RETURNED
+        for message in transaction.messages if done else ():
+            message.confirmed = True
+            self.confirmed += 1
+
     # -- the end --------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Message]:
@@ -187,7 +254,6 @@ class History:
                 continue
             for name in message.queues:
                 receipts = message.receipts.get(name)
-                done = receipts and receipts[-1].outcome in (Outcome.SETTLED, Outcome.DISCARDED)
-                if not done and keeps(self.queues[name], message):
+                if not (receipts and receipts[-1].done) and keeps(self.queues[name], message):
                     found.append((name, message))
         return found

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from cluster.broker import Broker, BrokerConfig
+from cluster.front_end.commits import Commits
 from node.engine.errors import Refusal
 from replication.journal import Journal, JournalConfig
 from replication.journal.errors import JournalError
@@ -160,6 +161,7 @@ class SimulatedNode:
         )
         self.broker.on_wanted = self.wanted
         self.broker.standing.on_removed = self._removed
+        self.commits = Commits(self.broker)
         self.writer = self.writer_type(self, self.journal)
         self._network.join(self.transport)
         self.broker.start(self.writer)

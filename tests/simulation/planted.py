@@ -8,6 +8,9 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
+from cluster.front_end.commits import Commit
+from cluster.links.confirmation import Vote
+from node.engine.transaction_format import encode_decide
 from replication.journal.log import PartitionLog
 from replication.journal.table import EntryTable
 from replication.raft import HardState, Snapshot
@@ -40,6 +43,21 @@ def _old_term() -> AbstractContextManager[object]:
     return mock.patch.object(Leadership, "_advance_commit", counting_all)
 
 
+def _early_outcome() -> AbstractContextManager[object]:
+    """Two-phase commit: the decision is in the coordinator's log before anybody hears of it. Here it need
+    not be.
+    """
+
+    def hasty(self: Commit) -> None:
+        share = self._shares[self._coordinator]
+        participants = [link.partition for link in self._participants]
+        parts = encode_decide(self._key.number, participants, share.operations())
+        self._coordinator.transact(b"".join(parts), share.leases(), Vote(lambda taken: None))
+        self._conclude(True)
+
+    return mock.patch.object(Commit, "_decide", hasty)
+
+
 class HastyWriter(SimulatedWriter):
     """Says that a batch is on disk when it only begins to write it."""
 
@@ -58,6 +76,7 @@ BUGS: dict[str, tuple[type[SimulatedNode], Callable[[], AbstractContextManager[o
     "forgotten vote": (SimulatedNode, _forgotten_vote),
     "commit in an old term": (SimulatedNode, _old_term),
     "confirm before fsync": (HastyNode, nullcontext),
+    "outcome before decision": (SimulatedNode, _early_outcome),
 }
 
 

@@ -51,6 +51,7 @@ def run_seed(
     chance = World(seed).chance("shape")
     faultless = seed % FAULTLESS_EVERY == 0 and not elections
     shape = shape_of(chance, faultless)
+    shape.transactors = World(seed).chance("transactions").choice((0, 0, 1, 3)) if not elections else 0
     kinds, interval_s = plan_of(chance)
     if elections:
         shape.settings = replace(shape.settings, max_append_bytes=1, election_timeout_s=0.25)
