@@ -98,6 +98,8 @@ def _welcome(nodes: list[LocalNode], pids: dict[str, int]) -> str:
         f"  quorate get --queue hello{other}",
         f"  quorate status{status_url}",
         "",
+        f"Console: http://{first.http}/console/",
+        "",
         "Ctrl-C stops all nodes; what is in durable queues stays.",
     ]
     return "\n".join(lines)

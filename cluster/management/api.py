@@ -15,7 +15,9 @@ from cluster.management import (
     limit_views,
     member_views,
     message_views,
+    move_views,
     node_views,
+    partition_views,
     permission_views,
     policy_views,
     queue_views,
@@ -33,8 +35,8 @@ if TYPE_CHECKING:
 _MODULES: Final = (
     channel_views, cluster_views, connection_views, declaration_views, definition_views,
     exchange_views, health_views,
-    limit_views, member_views, message_views, node_views, permission_views, policy_views, queue_views,
-    unsupported_views, user_views, vhost_views,
+    limit_views, member_views, message_views, move_views, node_views, partition_views, permission_views,
+    policy_views, queue_views, unsupported_views, user_views, vhost_views,
 )  # fmt: skip
 
 OPERATIONS: Final[list[Operation]] = [

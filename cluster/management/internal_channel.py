@@ -6,7 +6,7 @@ So rights, limits and refusals are those of any AMQP client. One request at a ti
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from cluster.management.deciding import in_time
 from cluster.management.errors import ApiError, bad_request
 from node.engine.content import headers_in
 from node.engine.errors import Refusal
-from node.frontend.ports import BrokerPort, Got
+from node.frontend.ports import BrokerPort, Got, Outcome, Route, Settlement
 from node.frontend.requests import Caller, Requests
 from node.runs import Run
 from node.wire.amqp091 import methods
@@ -39,6 +39,8 @@ class InternalChannel:
         self._requests = Requests(port, self)
         self._answer: asyncio.Future[Any] | None = None
         self._held: list[Got] = []
+        self._unconfirmed: set[int] = set()
+        self._rejected: set[int] = set()
 
     def close(self) -> None:
         """What was got and not settled goes back."""
@@ -60,6 +62,32 @@ class InternalChannel:
             self._held.append(got)
         return got
 
+    async def get_more(self, queue: str, count: int) -> list[Got]:
+        """Up to so many messages at once, held, of a queue that `get` has checked the rights for.
+
+        Raises Refusal and ApiError.
+        """
+        ref = self._port.queue(self._caller.vhost, queue, self._caller.holder)
+        found: list[Got] = []
+        left = count
+
+        def answered(got: Got | None, refusal: Refusal | None) -> None:
+            nonlocal left
+            left -= 1
+            if got is not None:
+                found.append(got)
+                self._held.append(got)
+            if refusal is not None:
+                self._refuse(refusal)
+            elif not left:
+                self._set(found)
+
+        def begin() -> None:
+            for _ in range(count):
+                self._port.get(ref, False, answered)
+
+        return found if not count else list(await self._answered(begin))
+
     def settle_all(self, *, requeue: bool) -> None:
         """Give back all that is held, or reject it for good."""
         held, self._held = self._held, []
@@ -69,20 +97,61 @@ class InternalChannel:
             else:
                 self._port.discard(got.consumer, got.sequence, got.sequence)
 
+    def keeps_until_settled(self, queue: str) -> bool:
+        """Whether the queue still has what it gave out. Raises NotFoundError and ResourceLockedError."""
+        ref = self._port.queue(self._caller.vhost, queue, self._caller.holder)
+        return self._port.keeps_until_settled(ref)
+
+    async def remove(self, got: Sequence[Got]) -> None:
+        """Settle what was got, and wait until that is durable. Raises Refusal and ApiError."""
+        removed = {(one.consumer, one.sequence) for one in got}
+        self._held = [one for one in self._held if (one.consumer, one.sequence) not in removed]
+        settled = [Settlement(one.consumer, one.sequence, one.sequence, Outcome.ACCEPTED) for one in got]
+
+        def done(refusal: Refusal | None) -> None:
+            if refusal is None:
+                self._set(None)
+            else:
+                self._refuse(refusal)
+
+        await self._answered(lambda: self._port.commit([], settled, done))
+
+    def route(self, run: Run) -> Route:
+        """Where a run goes; false for nowhere. Raises NotFoundError and AccessRefusedError."""
+        headers = None
+        if self._port.needs_headers(self._scope, run.exchange):
+            ((_, _, headers),) = headers_in(run)
+        return self._port.route(self._scope, run.exchange, run.routing_key, headers)
+
     async def publish(self, run: Run) -> bool:
         """Publish one message, and wait until it is safe; whether a queue took it.
 
         Raises Refusal, and ApiError when the cluster does not take it.
         """
-        headers = None
-        if self._port.needs_headers(self._scope, run.exchange):
-            ((_, _, headers),) = headers_in(run)
-        route = self._port.route(self._scope, run.exchange, run.routing_key, headers)
-        route.flow.published += 1
+        route = self.route(run)
         if not route:
+            route.flow.published += 1
             return False
-        await self._answered(lambda: self._port.publish(self, CHANNEL, run, route, 1))
+        if await self.publish_all([(run, route)]):
+            raise bad_request("the message was not taken: its queue is full, or its node is down")
         return True
+
+    async def publish_all(self, runs: Sequence[tuple[Run, Route]]) -> set[int]:
+        """Publish runs of one message each along routes that lead somewhere; the places of those not taken.
+
+        Returns once each is safe or rejected. Raises ApiError when that takes too long: some may be safe.
+        """
+        self._rejected.clear()
+        self._unconfirmed = set(range(1, len(runs) + 1))
+
+        def begin() -> None:
+            for tag, (run, route) in enumerate(runs, 1):
+                route.flow.published += 1
+                self._port.publish(self, CHANNEL, run, route, tag)
+
+        if runs:
+            await self._answered(begin)
+        return {tag - 1 for tag in self._rejected}
 
     async def _answered(self, begin: Any) -> Any:
         self._answer = asyncio.get_running_loop().create_future()
@@ -117,10 +186,13 @@ class InternalChannel:
     # -- what the broker says (Subscriber) ------------------------------------------------------
 
     def confirm(self, channel: int, first: int, last: int) -> None:
-        self._set(True)
+        self._unconfirmed.difference_update(range(first, last + 1))
+        if not self._unconfirmed:
+            self._set(None)
 
     def reject(self, channel: int, first: int, last: int) -> None:
-        self._refuse(bad_request("the message was not taken: its queue is full, or its node is down"))
+        self._rejected.update(range(first, last + 1))
+        self.confirm(channel, first, last)
 
     def force_close(self, reason: str) -> None:
         self._refuse(ApiError(404, "not_found", reason))
@@ -132,7 +204,7 @@ class InternalChannel:
         """This channel never consumes."""
 
     def unblocked(self) -> None:
-        """One message waits for its own confirmation, and for nothing else."""
+        """What is published at a time is little, and waits for its own confirmation only."""
 
 
 @asynccontextmanager

@@ -19,6 +19,7 @@ from cluster.management.client_rows import (
     connection_octets,
     is_shown,
 )
+from cluster.management.partition_rows import PartitionRows
 from cluster.management.queue_rows import QueueRows
 from cluster.management.rates import (
     FLOW_NAMES,
@@ -43,6 +44,8 @@ CONSUMERS: Final = "management.consumers"
 QUEUES: Final = "management.queues"
 FLOWS: Final = "management.flows"
 CLOSE: Final = "management.close"
+PARTITIONS: Final = "management.partitions"
+HAND_OVER: Final = "management.hand_over"
 
 CHURN_NAMES: Final = ("connection_created", "connection_closed", "channel_created", "channel_closed")
 MESSAGE_NAMES: Final = (*TRAFFIC_NAMES, *TALLY_NAMES[1:])
@@ -61,6 +64,7 @@ class NodeReport:
             process.config.name, self.sampler, self.wall_ms, front_end.consumer, self._queue_name
         )
         self._queues = QueueRows(process.broker, process.local_queues, self.sampler, self.wall_ms)
+        partitions = PartitionRows(process.broker)
         for name, answerer in (
             (NODE, lambda _: self._node()),
             (CONNECTIONS, lambda _: [self._clients.connection(client) for client in self._shown()]),
@@ -69,6 +73,8 @@ class NodeReport:
             (QUEUES, self._queues.rows),
             (FLOWS, lambda _: self._flows()),
             (CLOSE, self._close),
+            (PARTITIONS, partitions.rows),
+            (HAND_OVER, partitions.hand_over),
         ):
             process.inquiry.answer(name, answerer)
 

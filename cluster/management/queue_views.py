@@ -103,6 +103,7 @@ def queue_row(
         **queue_definition(queue),
         "exclusive": queue.exclusive,
         "type": kind,
+        "partition": queue.partition,
         "node": partition.preferred if owned is None else owned.node,
         **applied_policies(applied_to_queue(services.state, queue)),
         "state": "down" if owned is None else "running",

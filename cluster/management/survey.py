@@ -76,6 +76,17 @@ async def flows(inquiry: Inquiry) -> dict[tuple[str, str], Counted]:
     return found
 
 
+async def partitions(inquiry: Inquiry) -> dict[int, dict[str, Any]]:
+    """What owners tell of their partitions, by id. Of two that say they own one the later counts."""
+    found: dict[int, dict[str, Any]] = {}
+    for rows in (await inquiry.ask_all(node_report.PARTITIONS)).values():
+        for row in rows:
+            known = found.get(row["id"])
+            if known is None or known["term"] < row["term"]:
+                found[row["id"]] = row
+    return found
+
+
 async def close_connection(inquiry: Inquiry, node: str, name: str, reason: str) -> bool:
     """Close a connection by force; False when it is gone already."""
     closed = await inquiry.ask(node, node_report.CLOSE, {"name": name, "reason": reason})

@@ -1,11 +1,14 @@
 /** Axes of plots. Pure. */
 
+/** Below this an axis would be all fractions. */
+const LEAST_TOP = 4;
+
 /** Round values from 0 to at least `top`, about `wanted` of them: 0, 20, 40, 60. */
 export function ticks(top, wanted = 4) {
-  const rough = Math.max(top, 1) / wanted;
+  const rough = Math.max(top, LEAST_TOP) / wanted;
   const magnitude = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 2.5, 5, 10].map((one) => one * magnitude).find((one) => one >= rough);
-  const count = Math.max(1, Math.ceil(Math.max(top, 1) / step - 1e-9));
+  const count = Math.max(1, Math.ceil(Math.max(top, LEAST_TOP) / step - 1e-9));
   return Array.from({ length: count + 1 }, (_, place) => place * step);
 }
 
