@@ -24,7 +24,7 @@ async def list_partitions(services: Services, call: Call) -> Rows:
     told = await survey.partitions(services.inquiry)
     held = Counter(queue.partition for queue in services.state.queues.values())
     rows = [_row(one, told, held[one.id]) for one in services.state.partitions.values()]
-    members = tuple(services.config.cluster.nodes)
+    members = tuple(services.members)
     catalog = PartitionDefinition(CATALOG, PartitionKind.REPLICATED, members)
     return Rows([{**_row(catalog, told, 0), "kind": "catalog"}, *rows], ("id",))
 
