@@ -9,7 +9,7 @@ import pytest
 
 from tests.processes import conftest as processes
 
-BROWSER_TESTS = ["test_accessibility.py", "test_pages.py", "test_pictures.py", "test_roles.py"]
+BROWSER_TESTS = ["test_accessibility.py", "test_pages.py"]
 """Those of `make test-console`, which are not there where only `make test` was run."""
 
 if find_spec("selenium") is None:

@@ -57,7 +57,7 @@ function tilesOf({ queue_totals: totals, object_totals: objects, message_stats: 
   return [
     tile("Ready", count(totals.messages_ready), "#/queues?sort=messages_ready&reverse=true"),
     tile(
-      "Unacknowledged",
+      "Unacked",
       count(totals.messages_unacknowledged),
       "#/queues?sort=messages_unacknowledged&reverse=true",
     ),
