@@ -22,6 +22,7 @@ from cluster.catalog.replica import TAG as CATALOG_TAG
 from cluster.catalog.uptime import Uptime
 from cluster.front_end.lost_memory import LostMemory
 from cluster.links.known_front_ends import KnownFrontEnds
+from cluster.links.latencies import Latencies
 from cluster.links.link import PartitionLink
 from cluster.links.protocol import (
     TO_FRONT_END,
@@ -97,10 +98,10 @@ class Broker:
         self.node = config.node
         self.front_end = config.front_end
         self.now = now
+        self.latencies = Latencies(lambda: self.now)
         self.host = Host(config.raft, journal, send, random, config.snapshot_bytes)
         self.partitions = Partitions(self, journal)
-        self.owners = self.partitions.owners
-        self.replicas = self.partitions.replicas
+        self.owners, self.replicas = self.partitions.owners, self.partitions.replicas
         self.links: dict[int, PartitionLink] = {}
         self.transit = Transit(self)
         self.front_ends = KnownFrontEnds(self)
@@ -305,8 +306,9 @@ class Broker:
         link = self.links.get(partition)
         if link is None:
             link = self.links[partition] = PartitionLink(
-                partition, self.front_end, self.node, self.link_turns.mark_dirty, self.link_turns.mark_waiting
-            )
+                partition, self.front_end, self.node,
+                self.link_turns.mark_dirty, self.link_turns.mark_waiting, self.latencies,
+            )  # fmt: skip
         return link
 
     def _owner_announced(self, partition: int, node: str, term: int) -> None:

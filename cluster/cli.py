@@ -16,6 +16,7 @@ from cluster.commands.connections import connections
 from cluster.commands.definitions import definitions
 from cluster.commands.errors import CommandError, WrongUsageError
 from cluster.commands.exchanges import exchanges
+from cluster.commands.logs import logs
 from cluster.commands.messages import consume, get, publish
 from cluster.commands.permissions import permissions, topic_permissions
 from cluster.commands.policies import policies
@@ -52,7 +53,7 @@ def main() -> None:
 for _command in (
     up, node, status, publish, consume, get, keygen, hash_password,
     vhosts, users, permissions, topic_permissions,
-    queues, exchanges, bindings, policies, connections, definitions, cluster,
+    queues, exchanges, bindings, policies, connections, definitions, cluster, logs,
 ):  # fmt: skip
     main.add_command(_command)
 

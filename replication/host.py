@@ -91,6 +91,9 @@ class Host:
         self._streams = 0
         self._writer: Writer | None = None
         self.elections = 0
+        """Won here."""
+        self.campaigns = 0
+        """Terms in which a replica of this node stood for election."""
         self.commits = Durations()
         """From the proposal of an entry here until it was applied here."""
 
@@ -325,6 +328,9 @@ class Host:
         if role != group.seen:
             if raft.role is Role.LEADER:
                 self.elections += 1
+            known_term = None if group.seen is None else group.seen[1]
+            if raft.role in (Role.CANDIDATE, Role.LEADER) and raft.term != known_term:
+                self.campaigns += 1
             group.seen = role
             if raft.role is not Role.LEADER:
                 group.proposed.clear()

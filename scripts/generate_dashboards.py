@@ -59,7 +59,16 @@ DASHBOARDS: Final[Mapping[str, tuple[str, Sequence[Panel]]]] = {
             Panel("Messages in queues", "short", {
                 "ready": "sum(quorate_messages_ready)", "leased": "sum(quorate_messages_leased)",
             }),
-            Panel("Time to commit", "s", quantiles("quorate_commit_duration_seconds")),
+            Panel("Time to confirm", "s", quantiles("quorate_confirm_latency_seconds")),
+            Panel("Time to the first delivery", "s", quantiles("quorate_delivery_latency_seconds")),
+            Panel("Given up", "cps", {
+                "expired": "sum(rate(quorate_messages_expired_total[$__rate_interval]))",
+                "dead letters": "sum(rate(quorate_messages_dead_lettered_total[$__rate_interval]))",
+                "discarded": "sum(rate(quorate_messages_discarded_total[$__rate_interval]))",
+                "refused": "sum(rate(quorate_messages_refused_total[$__rate_interval]))",
+                "duplicates": "sum(rate(quorate_messages_duplicate_total[$__rate_interval]))",
+                "unroutable": "sum(rate(quorate_client_messages_dropped_total[$__rate_interval]))",
+            }),
             Panel("Connections", "short", {"{{instance}}": "quorate_connections"}),
             Panel("Queues owned", "short", {"{{instance}}": "quorate_queues"}),
             Panel("Elections won", "short", {
@@ -77,6 +86,9 @@ DASHBOARDS: Final[Mapping[str, tuple[str, Sequence[Panel]]]] = {
             Panel("Delivered", "cps", fastest("quorate_queue_messages_delivered_total")),
             Panel("Acknowledged", "cps", fastest("quorate_queue_messages_acknowledged_total")),
             Panel("Redelivered", "cps", fastest("quorate_queue_messages_redelivered_total")),
+            Panel("Expired", "cps", fastest("quorate_queue_messages_expired_total")),
+            Panel("Dead letters", "cps", fastest("quorate_queue_messages_dead_lettered_total")),
+            Panel("Discarded", "cps", fastest("quorate_queue_messages_discarded_total")),
             Panel("Taken with basic.get", "cps", fastest("quorate_queue_messages_got_total")),
         ),
     ),
@@ -95,6 +107,11 @@ DASHBOARDS: Final[Mapping[str, tuple[str, Sequence[Panel]]]] = {
                 "{{instance}}": "sum by (instance) (quorate_raft_last_index - quorate_raft_commit_index)",
             }),
             Panel("Time to commit", "s", quantiles("quorate_commit_duration_seconds")),
+            Panel("Roles", "short", {"{{role}}": "sum by (role) (quorate_raft_role)"}),
+            Panel("Waiting for peers", "bytes", {
+                "{{instance}} to {{peer}}": "quorate_peer_queue_bytes + quorate_peer_in_flight_bytes",
+            }),
+            Panel("Round trip", "s", {"{{instance}} to {{peer}}": "quorate_peer_round_trip_seconds"}),
             Panel("Peers connected", "none", {"{{instance}} to {{peer}}": "quorate_peer_connected"}),
             Panel("Elections won", "short", {
                 "{{instance}}": "increase(quorate_raft_elections_won_total[$__rate_interval])",

@@ -27,10 +27,34 @@ process; those of a queue start again with each owner, which `rate()` takes for 
 """
 
 _PATHS = {
-    "/metrics": "Of the node. Besides, there are `process_…` and `python_…` of the Python client library.",
-    "/metrics/queues": "Of each queue that the node owns: as many series as it has queues, times thirteen. "
+    "/metrics": "Of the node. Besides, there are `process_…` and `python_…` of the Python client library, "
+    "and what the last section lists.",
+    "/metrics/queues": "Of each queue that the node owns: as many series as it has queues, times 23. "
     "Scrape it less often, or not at all, where there are very many.",
 }
+_OTHERS = "/metrics/per-object"
+
+_RABBITMQ = """\
+## Names of RabbitMQ
+
+Where the meaning is the same, metrics are served under the names that RabbitMQ's own exporter (plugin
+`rabbitmq_prometheus`) gives them too, with its labels, so that dashboards and alerts made for it work:
+Prometheus scrapes the HTTP port, 15672, in place of 15692.
+
+- `/metrics` has those of the node, without labels for queues, connections or channels.
+- `/metrics/per-object` has them and those marked *per object*, for each queue that the node owns and
+  each of its clients.
+- `/metrics/detailed?family=FAMILY&vhost=VHOST` has only the families that are asked for; both may be
+  given several times. Names begin with `rabbitmq_detailed_`, or with `rabbitmq_cluster_` for the last
+  three: `queue_coarse_metrics`, `queue_consumer_count`, `queue_metrics`, `queue_delivery_metrics`,
+  `connection_coarse_metrics`, `connection_metrics`, `channel_metrics`, `exchange_metrics`,
+  `vhost_status`, `exchange_names`, `exchange_bindings`.
+
+`rabbitmq_identity_info` names node, cluster and endpoint, `rabbitmq_build_info` the versions, among them
+that of the RabbitMQ whose behaviour is followed. `rabbitmq_erlang_uptime_seconds` keeps its name.
+Metrics of Erlang's virtual machine, of streams, of message sizes and of memory by kind of process are
+not served.
+"""
 
 
 def document(pages: dict[str, str]) -> str:
@@ -40,16 +64,27 @@ def document(pages: dict[str, str]) -> str:
         parts += [f"## `{path}`\n", f"{about}\n", "| metric | type | labels | meaning |\n|---|---|---|---|"]
         for family in families(pages[path]):
             labels = sorted({f"`{name}`" for one in family.samples for name in one.labels} - {"`le`"})
-            name = family.name + ("_total" if family.type == "counter" else "")
-            parts.append(f"| `{name}` | {family.type} | {', '.join(labels)} | {family.documentation} |")
+            parts.append(
+                f"| `{_full_name(family)}` | {family.type} | {', '.join(labels)} | {family.documentation} |"
+            )
         parts.append("")
-    return "\n".join(parts)
+    parts += [_RABBITMQ, "| metric | type | meaning | |\n|---|---|---|---|"]
+    aggregated = {family.name for family in families(pages["/metrics"], "rabbitmq_")}
+    for family in families(pages[_OTHERS], "rabbitmq_"):
+        where = "" if family.name in aggregated else "per object"
+        row = (f"`{_full_name(family)}`", family.type, family.documentation, where)
+        parts.append(f"| {' | '.join(row)} |")
+    return "\n".join([*parts, ""])
 
 
-def families(page: str) -> Iterator[Metric]:
-    """The metrics of our own in what a node serves."""
+def _full_name(family: Metric) -> str:
+    return family.name + ("_total" if family.type == "counter" else "")
+
+
+def families(page: str, prefix: str = "quorate_") -> Iterator[Metric]:
+    """The metrics in what a node serves whose names begin so."""
     for family in text_string_to_metric_families(page):
-        if family.name.startswith("quorate_"):
+        if family.name.startswith(prefix):
             yield family
 
 
@@ -57,7 +92,7 @@ def fetch(url: str) -> dict[str, str]:
     """What the node at `url` serves, by path."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     pages = {}
-    for path in _PATHS:
+    for path in (*_PATHS, _OTHERS):
         with opener.open(url + path, timeout=5.0) as response:
             pages[path] = response.read().decode()
     return pages

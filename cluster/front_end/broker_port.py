@@ -54,6 +54,7 @@ class FrontEnd:
         self._broker = broker
         self._local = local
         self._declarations = QueueDeclarations(broker, local, default_type)
+        self.churn = self._declarations.churn
         self._access = access
         self.permissions: Permissions = access
         self._entrance = entrance
@@ -254,8 +255,10 @@ class FrontEnd:
             elif if_empty and (counts.ready or counts.scheduled):
                 answer(0, PreconditionFailedError(f"{queue} not empty"))
             elif self._local.owns(queue):
+                self.churn.deleted += 1
                 self._local.delete(queue, lambda: answer(counts.ready, None))
             else:
+                self.churn.deleted += 1
                 self._submit(
                     "delete_queue", {"id": queue.id}, lambda _, refusal: answer(counts.ready, refusal)
                 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -19,6 +20,15 @@ from node.frontend.ports import QueueDeclaration, QueueRef
 Declared = Callable[[QueueRef | None, Refusal | None], None]
 
 
+@dataclass(slots=True)
+class QueueChurn:
+    """Queues that clients of one node have declared, made by it, and deleted; plain counters."""
+
+    declared: int = 0
+    created: int = 0
+    deleted: int = 0
+
+
 class QueueDeclarations:
     """What the connections of one node declare. `default_type` is that of durable queues."""
 
@@ -26,6 +36,7 @@ class QueueDeclarations:
         self._broker = broker
         self._local = local
         self._default_type = default_type
+        self.churn = QueueChurn()
 
     def declare(
         self,
@@ -39,6 +50,7 @@ class QueueDeclarations:
 
         A name that a lost queue has is waited for.
         """
+        self.churn.declared += 1
         lost = self._broker.catalog.state.queues.get((vhost, declaration.name))
         if lost is not None and self._broker.lost_memory.holds(lost):
             again = partial(self.declare, vhost, declaration, holder, answer, node)
@@ -77,6 +89,7 @@ class QueueDeclarations:
             if refusal is not None:
                 answer(None, refusal)
             else:
+                self.churn.created += 1
                 answer(QueueRef(value["name"], value["partition"], value["id"], vhost), None)
 
         broker.catalog.submit("declare_queue", arguments, declared, broker.now)
@@ -85,6 +98,7 @@ class QueueDeclarations:
     def _declared(self, vhost: str, declaration: QueueDeclaration, holder: int) -> QueueRef | None:
         """The queue, if it is there already or concerns this node alone; None: up to the catalog."""
         if not declaration.name and declaration.exclusive:
+            self.churn.created += 1
             return self._local.declare(vhost, declaration, holder)
         if parse_local_queue_name(declaration.name) is not None:
             return self._local.redeclare(vhost, declaration, holder)

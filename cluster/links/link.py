@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from cluster.links.confirmation import Awaiting, Confirmation, Vote
+from cluster.links.latencies import Latencies
 from cluster.links.ports import GET_LINK, Delivery, OwnerPort, Ranges
 from cluster.links.state import LinkConsumer, OperationBatch, PendingRequest
 from node.engine.operation_format import encode_discard, encode_publish, encode_return, encode_settle
@@ -24,7 +25,6 @@ EMPTY: Final[Mapping[int, Ranges]] = {}
 
 WINDOW_BYTES = 16 * 1024 * 1024
 """Operations that may wait for their commit; beyond it publishers are not read from."""
-
 
 SETTLED_AT_ONCE: Final = 256
 """Settled messages that are worth an operation batch of their own. Fewer wait for something to ride
@@ -44,6 +44,7 @@ class PartitionLink:
         node: str,
         mark_dirty: Callable[[PartitionLink], None],
         mark_waiting: Callable[[PartitionLink], None],
+        latencies: Latencies,
     ):
         """`mark_dirty` asks for `flush` in this turn, `mark_waiting` for `flush_waiting` a little later."""
         self.partition = partition
@@ -57,22 +58,19 @@ class PartitionLink:
         self.leases: dict[int, RangeSet] = {}
         self.unacknowledged: deque[OperationBatch] = deque()
         self.unacknowledged_bytes = 0
-        self._front_end = front_end
-        self._node = node
-        self._mark_dirty = mark_dirty
-        self._mark_waiting = mark_waiting
-        self._epoch = 0
-        self._number = 0
-        self._request = 0
+        self._front_end, self._node = front_end, node
+        self._mark_dirty, self._mark_waiting = mark_dirty, mark_waiting
+        self._latencies = latencies
+        self._epoch = self._number = self._request = 0
         self._requests: dict[int, PendingRequest] = {}
         self._parts: list[bytes | memoryview] = []
-        self._parts_bytes = self._messages = 0
+        self._parts_bytes = self._messages = self._confirms = self._settled_count = 0
+        self._since = 0.0
         self._awaiting: list[Awaiting] = []
         self._offsets: list[int] = []
         # Which consumer has what, of queues that keep order by key.
         self._holders: dict[int, RangeMap] = {}
         self._settled: dict[int, Ranges] = {}
-        self._settled_count = 0
         self._credits: dict[int, LinkConsumer] = {}
         self._credit_urgent = False
         self._leaving: list[int] = []
@@ -83,6 +81,8 @@ class PartitionLink:
     def publish(self, run: Run, queues: list[int], confirmation: Confirmation | None) -> None:
         """Add a run to this turn's batch; the caller has counted this link in `confirmation.waiting`."""
         self._flush_settled()
+        if not self._messages:
+            self._since = self._latencies.clock()
         parts = encode_publish(run, queues)
         self._parts.extend(parts)
         self._parts_bytes += sum(map(len, parts))
@@ -90,6 +90,7 @@ class PartitionLink:
         if confirmation is not None:
             self._awaiting.append(confirmation)
             self._offsets.append(self._messages)
+            self._confirms += run.count
         self._mark_dirty(self)
 
     def transact(self, operation: bytes, settled: Iterable[tuple[int, int, int]], vote: Vote) -> None:
@@ -276,11 +277,14 @@ class PartitionLink:
             return
         self._number += 1
         data = b"".join(self._parts)
-        batch = OperationBatch(self._number, data, self.owner is not None, self._awaiting, self._offsets)
+        batch = OperationBatch(
+            self._number, data, self.owner is not None, self._awaiting, self._offsets,
+            self._since, self._confirms,
+        )  # fmt: skip
         self.unacknowledged.append(batch)
         self.unacknowledged_bytes += len(data)
         self._parts, self._parts_bytes, self._messages = [], 0, 0
-        self._awaiting, self._offsets = [], []
+        self._awaiting, self._offsets, self._confirms = [], [], 0
         if self.owner is not None:
             self.owner.operations(self._front_end, self._epoch, batch.number, data)
 
@@ -327,12 +331,8 @@ class PartitionLink:
         while unacknowledged and unacknowledged[0].number <= number:
             batch = unacknowledged.popleft()
             self.unacknowledged_bytes -= len(batch.data)
-            messages = refused.get(batch.number)
-            if messages is not None:
-                for one, offset in zip(batch.awaiting, batch.offsets, strict=True):
-                    one.refused(offset, messages)
-            for one in batch.awaiting:
-                one.committed()
+            self._latencies.confirmed(batch.confirms, batch.since)
+            batch.committed(refused.get(batch.number))
         if self._waiting and not self.full:
             waiting, self._waiting = self._waiting, []
             for subscriber in waiting:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cluster.links.confirmation import Awaiting
-from cluster.links.ports import ConsumerTerms, Delivery
+from cluster.links.ports import ConsumerTerms, Delivery, Ranges
 from node.frontend.ports import Subscriber
 
 
@@ -56,6 +56,18 @@ class OperationBatch:
     awaiting: list[Awaiting] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
     """How many messages stand in the batch up to each of those who wait."""
+    since: float = 0.0
+    """When the first of its messages came."""
+    confirms: int = 0
+    """How many of its messages are to be confirmed."""
+
+    def committed(self, refused: Ranges | None) -> None:
+        """Tell those who wait; queues have not taken the messages `refused`, counted from 0."""
+        if refused is not None:
+            for one, offset in zip(self.awaiting, self.offsets, strict=True):
+                one.refused(offset, refused)
+        for one in self.awaiting:
+            one.committed()
 
 
 @dataclass(slots=True)

@@ -78,5 +78,5 @@ async def close_connection(services: Services, call: Call) -> Status:
 
 async def _close(services: Services, call: Call, row: dict[str, Any]) -> None:
     reason = call.headers.get(REASON_HEADER, "") or CLOSED_TEXT
-    services.log.info("connection_closed_by_operator", connection=row["name"], user=call.user, reason=reason)
+    services.log.info("connection_closed_by_operator", name=row["name"], user=call.user, reason=reason)
     await survey.close_connection(services.inquiry, row["node"], row["name"], reason)

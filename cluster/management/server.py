@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import contextvars
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -97,7 +98,11 @@ class ManagementServer:
             if not answer.done():
                 answer.set_result(identity)
 
-        self._services.access.authenticate(user, password, remote, authenticated)
+        # The answer comes from where no request is known.
+        context = contextvars.copy_context()
+        self._services.access.authenticate(
+            user, password, remote, lambda *answered: context.run(authenticated, *answered)
+        )
         identity = await answer
         if identity is None:
             raise LoginError

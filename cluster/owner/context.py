@@ -9,6 +9,7 @@ from node.engine.settings import QueueSettings
 
 if TYPE_CHECKING:
     from cluster.links.known_front_ends import KnownFrontEnds
+    from cluster.links.latencies import Latencies
     from cluster.links.transit import Transit
     from cluster.owner.partition import PartitionOwner
 
@@ -34,6 +35,8 @@ class OwnerContext(Protocol):
 
     front_ends: KnownFrontEnds
     """Who speaks with owners."""
+
+    latencies: Latencies
 
     def propose(self, partition: int, data: bytes) -> int | None:
         """Append an entry to the partition's log; its index, or None while that is impossible."""

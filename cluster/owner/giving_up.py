@@ -30,6 +30,7 @@ def give_up(
     if not ranges:
         return
     dying = may_die(owner, number)
+    queue.tally.gave_up(reason, sum(last - first + 1 for first, last in ranges), dead_letters=dying)
     soft = _soft(queue, ranges) if dying else []
     durable = [part for one in ranges for part in queue.take_out(*one)]
     if durable and dying:
@@ -43,6 +44,7 @@ def give_up(
 
 def die(owner: PartitionOwner, number: int, first: int, last: int, reason: Reason) -> None:
     """Messages that the next entry brings to a queue are dead letters from the start."""
+    owner.queues[number].tally.gave_up(reason, last - first + 1, dead_letters=True)
     owner.proposal.annotate(number, Aspect.DEATH, _deaths([(first, last)], reason, owner.wall_ms()))
     owner.proposal.committed.append(partial(owner.dead_letters.died, number, [(first, last)]))
 
@@ -64,7 +66,9 @@ def give_up_leased(
     durable, soft = list(ranges), list[tuple[int, Run]]()
     if queue is not None:
         soft = _soft(queue, durable) if dying else soft
-        durable = [part for one in ranges for part in queue.settle(front_end, *one).durable]
+        settled = [queue.settle(front_end, *one) for one in ranges]
+        durable = [part for one in settled for part in one.durable]
+        queue.tally.gave_up(reason, sum(one.count for one in settled), dead_letters=dying)
         if queue.passes_on:
             owner.mark(number)
     owner.dead_letters.bury_soft(number, soft, reason)

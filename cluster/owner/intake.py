@@ -136,7 +136,8 @@ class Taking:
         """A run whose first message is the batch's message number `index`."""
         owner = self.owner
         refusing = refusals(owner, run, queues)
-        for parts in refusing.values():
+        for number, parts in refusing.items():
+            owner.queues[number].tally.refused += sum(last - first + 1 for first, last in parts)
             self.refused.update((index + first, index + last) for first, last in parts)
         for piece, taking in cut(run, queues, refusing):
             others = [number for number in queues if number not in taking]
@@ -162,6 +163,7 @@ class Taking:
             self.kept += _placeholder(run.count)
             self.softened.append(SoftPublish(first, queues, _detached(run), notes, self.tried))
             for number in dying:
+                owner.queues[number].tally.gave_up(Reason.MAXLEN, run.count, dead_letters=True)
                 owner.dead_letters.bury_soft(number, [(first, run)], Reason.MAXLEN)
         else:
             self.keep(*encode_publish(run, (*queues, *dying)))
@@ -174,6 +176,8 @@ class Taking:
         anything of it goes there.
         """
         owner = self.owner
+        if owner.next_sequence > first:
+            owner.arrivals.came(owner.next_sequence - 1)
         logged = self.kept is None or self.logged
         if logged:
             owner.proposal.add_batch(

@@ -12,6 +12,7 @@ from functools import partial
 
 from cluster.links.ports import FIRST_CONSUMER, NOT_FOUND, Delivery
 from cluster.owner.alarms import Alarms
+from cluster.owner.arrivals import Arrivals
 from cluster.owner.configuring import cover
 from cluster.owner.contents import Contents, EntrySource
 from cluster.owner.context import OwnerContext
@@ -49,14 +50,14 @@ class PartitionOwner:
         self.durable = durable
         self.machine = PartitionMachine()
         self.queues: dict[int, QueueOwner] = {}
-        self.active = False
-        self.term = 0
+        self.active = self._reconciled = False
         self.past = Tally()
         """The counts of queues that this owner does not have any more."""
         self.published = self.delivered = 0
         # Octets of entries applied since the last `serve`.
         self.unserved_octets = 0
         self.next_sequence = 1
+        self.arrivals = Arrivals(context.latencies, self.next_sequence)
         self.proposal = Proposal()
         self.awaiting_marks: set[int] = set()
         self.watched: set[int] = set()
@@ -65,7 +66,7 @@ class PartitionOwner:
         """What queues that may refuse messages have taken and not got yet."""
         self.alarms = Alarms()
         self.disuse = Disuse()
-        self.now = 0.0
+        self.now = self._bury_at = 0.0
         self._context = context
         self._contents = Contents(self.machine, source)
         self._serving = Serving(self._contents)
@@ -74,11 +75,10 @@ class PartitionOwner:
         self.participation = Participation(self, context)
         self._activation: int | None = None
         self._hold_until: float | None = None
-        self._bury_at, self._reconciled = 0.0, False
         self._settings: dict[int, QueueSettings] = {}
         # What waits for the entry at an index to be applied, in log order.
         self._waiters: deque[tuple[int, Callable[[], None]]] = deque()
-        self._last_proposed = 0
+        self._last_proposed = self.term = 0
 
     # -- the replica ----------------------------------------------------------------------------
 
@@ -138,6 +138,7 @@ class PartitionOwner:
         self._hold_until = now + HOLD_S
         self._last_proposed = self.machine.applied_index
         self.next_sequence = max(self.machine.next_sequence, self.term << SEQUENCES_PER_TERM_BITS)
+        self.arrivals = Arrivals(self._context.latencies, self.next_sequence)
         for queue, settings in wanted.items():
             self.set_settings(queue, settings)
         for queue in self.machine.queues:

@@ -278,6 +278,8 @@ def _removed(serving: Serving, queue: QueueOwner, handout: Handout) -> None:
 
 def _hand_over(owner: PartitionOwner, serving: Serving, handout: Handout, outgoing: Outgoing) -> None:
     grant = handout.grant
+    if not grant.redelivered:
+        owner.arrivals.delivered(grant.first, grant.last)
     if grant.consumer >= FIRST_CONSUMER:
         outgoing.setdefault(grant.front_end, []).extend(handout.deliveries)
         return

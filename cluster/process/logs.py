@@ -1,6 +1,7 @@
 """Structured logs: one JSON object a line on standard error.
 
-Every line has `at` (UTC), `level`, `node`, `component` and `event`, then the event's own fields.
+Every line has `at` (UTC), `level`, `node`, `component`, `event` and its `code`, then the event's own fields.
+What was logged on behalf of an HTTP request has `request`, its id.
 Nothing logs a message's content, and fields whose name says that they are secret are masked.
 """
 
@@ -10,11 +11,17 @@ import json
 import logging
 import re
 import sys
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import TextIO
 
+from cluster.process.events import CODES
+
 LONGEST_VALUE = 2000
 """Characters of a field's text that are logged; clients choose some of these texts."""
+
+REQUEST: ContextVar[str | None] = ContextVar("request", default=None)
+"""The id of the HTTP request that is being answered."""
 
 _SECRET = re.compile(r"password|secret|token|credential|response", re.IGNORECASE)
 _MASK = "***"
@@ -56,12 +63,20 @@ class JsonLines(logging.Formatter):
             "component": record.name.removeprefix("quorate."),
         }
         if fields is None:
-            line |= {"event": "message", "text": _plain("text", record.getMessage())}
+            line |= _named("message") | {"text": _plain("text", record.getMessage())}
         else:
-            line |= {"event": record.msg} | {key: _plain(key, value) for key, value in fields.items()}
+            line |= _named(str(record.msg)) | {key: _plain(key, value) for key, value in fields.items()}
+        request = REQUEST.get()
+        if request is not None:
+            line.setdefault("request", request)
         if record.exc_info and record.exc_info[0] is not None:
             line["traceback"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False, default=str)
+
+
+def _named(event: str) -> dict[str, object]:
+    code = CODES.get(event)
+    return {"event": event} if code is None else {"event": event, "code": code}
 
 
 def _plain(name: str, value: object) -> object:

@@ -214,6 +214,7 @@ class NodeProcess:
             joins=self.config.joins,
         )
         broker = Broker(config, self.journal, self.transport.send, random.random, wall_ms, self.clock())
+        broker.latencies.clock = self.clock
         broker.on_wanted = self.wanted
         broker.on_decided = self._flush
         broker.link_turns.on_waiting = self._settle_soon
@@ -322,6 +323,7 @@ class NodeProcess:
         self.front_end.tick()
         self.listener.tick()
         self.report.sampler.tick(now)
+        self.metrics.round_trips.tick(now)
         if now >= self._next_collection:
             self._next_collection = now + COLLECT_INTERVAL_S
             self.journal.collect(COLLECT_BYTES)

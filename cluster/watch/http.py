@@ -8,19 +8,24 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import re
+import secrets
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Protocol
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.typedefs import Handler
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
 
 from cluster.config.addresses import Address
+from cluster.process.logs import REQUEST
 from cluster.watch.http_headers import protect
+from cluster.watch.metric import Metric
 from replication.transport import ListenError
 
 LINGERING_S = 2.0
@@ -30,21 +35,34 @@ STATUS_TIMEOUT_S = 5.0
 """How long `/api/status` waits for the other nodes' part."""
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """A metric with its samples, each a set of labels and a value.
+PATHS = (
+    "/console/", "/health/live", "/health/ready",
+    "/metrics", "/metrics/queues", "/metrics/per-object", "/metrics/detailed?family=…",
+    "/api", "/api/status",
+)  # fmt: skip
 
-    Names follow https://prometheus.io/docs/practices/naming/: base units, and `_total` at the end of
-    a counter's.
-    """
 
-    name: str
-    kind: Literal["counter", "gauge", "histogram"]
-    help: str
-    samples: Sequence[tuple[Mapping[str, str], float]]
-    """Of a histogram: the counts up to each bound `le`, the last of them for all."""
-    total: float = 0.0
-    """Of a histogram: the sum of all that was counted."""
+REQUEST_ID: Final = "X-Request-Id"
+
+_ACCEPTABLE_ID: Final = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
+
+
+@web.middleware
+async def _identified(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Give the request the id that its client or a proxy chose, or one of ours: for logs and the answer."""
+    given = request.headers.get(REQUEST_ID, "")
+    number = given if _ACCEPTABLE_ID.fullmatch(given) else secrets.token_hex(8)
+    token = REQUEST.set(number)
+    try:
+        answer = await handler(request)
+    except web.HTTPException as refusal:
+        refusal.headers[REQUEST_ID] = number
+        raise
+    finally:
+        REQUEST.reset(token)
+    if not answer.prepared:
+        answer.headers[REQUEST_ID] = number
+    return answer
 
 
 class NodeView(Protocol):
@@ -70,6 +88,12 @@ class MetricsView(Protocol):
     def queue_metrics(self) -> Iterable[Metric]:
         """The same of each of its queues, of which there may be very many."""
 
+    def object_metrics(self) -> Iterable[Metric]:
+        """Of the node and each of its queues, channels and connections, as RabbitMQ names them."""
+
+    def detailed_metrics(self, families: Sequence[str], vhosts: Sequence[str]) -> Iterable[Metric]:
+        """Those of RabbitMQ's families of metrics that are asked for; no virtual host: of all of them."""
+
 
 def _blames_the_node(record: logging.LogRecord) -> bool:
     """What a client sends that is no HTTP, or stops sending, is no error of this node's."""
@@ -80,7 +104,7 @@ def _blames_the_node(record: logging.LogRecord) -> bool:
 Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
 
 
-class _ViewCollector:
+class _ViewCollector(Collector):
     def __init__(self, read: Callable[[], Iterable[Metric]]) -> None:
         self._read = read
 
@@ -102,8 +126,14 @@ class _ViewCollector:
         return []
 
 
+def _registry(read: Callable[[], Iterable[Metric]]) -> CollectorRegistry:
+    registry = CollectorRegistry()
+    registry.register(_ViewCollector(read))
+    return registry
+
+
 class HttpServer:
-    """Serves `/health/live`, `/health/ready`, `/metrics`, `/metrics/queues` and `/api/status` of one node.
+    """Serves `PATHS` of one node.
 
     `parts` add more to what is served.
     """
@@ -119,17 +149,17 @@ class HttpServer:
         self._parts = tuple(parts)
         self._address = address
         self._runner: web.AppRunner | None = None
-        self._registry = CollectorRegistry()
-        self._registry.register(_ViewCollector(metrics.metrics))
-        self._queue_registry = CollectorRegistry()
-        self._queue_registry.register(_ViewCollector(metrics.queue_metrics))
+        self._metrics_view = metrics
+        self._registry = _registry(metrics.metrics)
+        self._queue_registry = _registry(metrics.queue_metrics)
+        self._object_registry = _registry(metrics.object_metrics)
         ProcessCollector(registry=self._registry)
         PlatformCollector(registry=self._registry)
         GCCollector(registry=self._registry)
 
     async def start(self) -> None:
         """Listen; raises `ListenError`."""
-        app = web.Application(client_max_size=4096)
+        app = web.Application(client_max_size=4096, middlewares=[_identified])
         app.add_routes(
             [
                 web.get("/", self._index),
@@ -137,6 +167,8 @@ class HttpServer:
                 web.get("/health/ready", self._ready),
                 web.get("/metrics", partial(self._metrics, self._registry)),
                 web.get("/metrics/queues", partial(self._metrics, self._queue_registry)),
+                web.get("/metrics/per-object", partial(self._metrics, self._object_registry)),
+                web.get("/metrics/detailed", self._detailed),
                 web.get("/api/status", self._status),
             ]
         )
@@ -170,9 +202,7 @@ class HttpServer:
         """The list of what is here; people are sent on to the console."""
         if "text/html" in request.headers.get("Accept", ""):
             return web.Response(status=302, headers={"Location": "/console/"})
-        return web.Response(
-            text="/console/\n/health/live\n/health/ready\n/metrics\n/metrics/queues\n/api\n/api/status\n"
-        )
+        return web.Response(text="".join(f"{path}\n" for path in PATHS))
 
     async def _live(self, _request: web.Request) -> web.Response:
         return web.json_response({"live": True})
@@ -184,6 +214,11 @@ class HttpServer:
     async def _metrics(self, registry: CollectorRegistry, request: web.Request) -> web.Response:
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
         return web.Response(body=encode(registry), headers={"Content-Type": content_type})
+
+    async def _detailed(self, request: web.Request) -> web.Response:
+        families, vhosts = (request.query.getall(name, []) for name in ("family", "vhost"))
+        view = self._metrics_view
+        return await self._metrics(_registry(lambda: view.detailed_metrics(families, vhosts)), request)
 
     async def _status(self, _request: web.Request) -> web.Response:
         status = self._view.status()

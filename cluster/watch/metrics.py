@@ -5,20 +5,26 @@ Everything is read when it is scraped; the hot path only counts in plain integer
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from cluster.catalog.definitions import QueueDefinition
 from cluster.management import machine
-from cluster.watch.http import Metric
+from cluster.watch.metric import Metric, counter, gauge, histogram
+from cluster.watch.rabbitmq import RabbitMQNames
+from cluster.watch.round_trips import RoundTrips
 from node.engine.dispatch import QueueOwner
+from node.engine.operations import Reason
 from node.engine.tally import Tally
 from node.frontend.traffic import Traffic
-from replication.journal import BOUNDS_S, Durations
-from replication.raft import Role
+from replication.group import Group
+from replication.journal import Durations
+from replication.raft import Raft, Role
+from replication.transport import Peer
 
 if TYPE_CHECKING:
+    from cluster.owner.partition import PartitionOwner
     from cluster.process.node import NodeProcess
 
 TALLIES: Final[Mapping[str, str]] = {
@@ -31,18 +37,72 @@ TALLIES: Final[Mapping[str, str]] = {
     "acknowledged": "Messages acknowledged.",
     "got_empty": "Times that basic.get found nothing.",
     "duplicates": "Messages that queues of this node dropped because they had seen their ids.",
+    "refused": "Messages that queues of this node did not take because they were full.",
 }
 """What becomes of messages in queues, by field of `Tally`."""
+
+GIVEN_UP: Final[Mapping[str, tuple[str, str]]] = {
+    "dead": ("dead_lettered", "Messages that queues gave up to their dead-letter exchange, by reason."),
+    "discarded": ("discarded", "Messages that queues gave up for good, by reason."),
+}
+"""The fields of `Tally` that exist for each reason, by what their names begin with: name, meaning."""
+
+NO_LABELS: Final[Mapping[str, str]] = {}
+
+REASONS: Final = tuple(reason.name.lower() for reason in Reason)
 
 TRAFFIC: Final[Mapping[str, str]] = {
     "published": "Messages published by clients of this node.",
     "confirmed": "Messages confirmed to clients of this node.",
+    "confirmable": "Messages published by clients of this node on channels that confirm.",
     "returned": "Mandatory messages returned to clients of this node: no queue took them.",
     "dropped": "Messages of clients of this node that no queue took, and that were not mandatory.",
 }
 
-assert TALLIES.keys() == {one.name for one in fields(Tally)}
+assert {*TALLIES, *(f"{kind}_{reason}" for kind in GIVEN_UP for reason in REASONS)} == {
+    one.name for one in fields(Tally)
+}
 assert TRAFFIC.keys() == {one.name for one in fields(Traffic)}
+
+
+DEPTHS: Final[Sequence[tuple[str, str, Callable[[QueueOwner], int]]]] = (
+    ("consumers", "Consumers.", lambda queue: queue.consumers.count),
+    ("messages_ready", "Messages waiting.", lambda queue: len(queue.ready) + len(queue.held)),
+    ("messages_leased", "Messages delivered and not settled.", lambda queue: queue.leased_count),
+    ("messages_scheduled", "Messages that are not due yet.", lambda queue: queue.scheduled_count),
+)
+
+RAFT: Final[Sequence[tuple[str, str, Callable[[Raft], float]]]] = (
+    ("term", "Current term.", lambda raft: raft.term),
+    ("commit_index", "Commit index.", lambda raft: raft.commit_index),
+    ("applied_index", "Last applied log index.", lambda raft: raft.applied_index),
+    ("last_index", "Last log index.", lambda raft: raft.last_index),
+    ("leader", "1 where this node leads.", lambda raft: raft.role is Role.LEADER),
+    ("leader_known", "1 where this node knows of a leader.", lambda raft: raft.leader is not None),
+)
+
+PEERS: Final[Sequence[tuple[str, Literal["gauge", "counter"], str, Callable[[Peer], float]]]] = (
+    ("connected", "gauge", "1 while there is a connection to the peer.", lambda peer: peer.up),
+    (
+        "queue_bytes",
+        "gauge",
+        "Octets that wait on this node for the peer, beside those on their way to it.",
+        lambda peer: peer.outbox.queued,
+    ),
+    (
+        "in_flight_bytes",
+        "gauge",
+        "Octets on their way to the peer that it has not acknowledged.",
+        lambda peer: peer.outbox.in_flight,
+    ),
+    (
+        "dropped_messages_total",
+        "counter",
+        "Messages for the peer dropped because it was down or too much waited for it.",
+        lambda peer: peer.outbox.dropped_messages,
+    ),
+    ("received_bytes_total", "counter", "Octets that the peer has sent.", lambda peer: peer.received_bytes),
+)
 
 
 class NodeMetrics:
@@ -51,7 +111,9 @@ class NodeMetrics:
     def __init__(self, process: NodeProcess) -> None:
         self.loop_delay = Durations()
         """How late the node's timer was, each time: what else waits for the event loop waits as long."""
+        self.round_trips = RoundTrips(process.inquiry, lambda: process.broker.connected, process.clock)
         self._process = process
+        self._rabbitmq = RabbitMQNames(process)
 
     def metrics(self) -> Iterable[Metric]:
         """Of the node and its partitions."""
@@ -60,32 +122,39 @@ class NodeMetrics:
         yield from self._queues()
         yield from self._raft()
         yield from self._journal()
+        yield from self._peers()
         yield from self._node()
+        yield from self._rabbitmq.aggregated()
+
+    def object_metrics(self) -> Iterable[Metric]:
+        """As RabbitMQ's `/metrics/per-object`."""
+        return self._rabbitmq.per_object()
+
+    def detailed_metrics(self, families: Sequence[str], vhosts: Sequence[str]) -> Iterable[Metric]:
+        """As RabbitMQ's `/metrics/detailed`."""
+        return self._rabbitmq.detailed(families, vhosts)
 
     def queue_metrics(self) -> Iterable[Metric]:
         """Of each queue that this node owns, labelled by virtual host and name."""
         named = [(queue.vhost, queue.name, owner) for queue, owner in self._owned()]
         labels = [{"vhost": vhost, "queue": name} for vhost, name, _ in named]
-        for name, help_, depths in (
-            ("messages_ready", "Messages waiting in the queue.", [_ready(one) for _, _, one in named]),
-            (
-                "messages_leased",
-                "Messages delivered and not settled.",
-                [one.leased_count for _, _, one in named],
-            ),
-            (
-                "messages_scheduled",
-                "Messages that are not due yet.",
-                [one.scheduled_count for _, _, one in named],
-            ),
-            ("consumers", "Consumers of the queue.", [one.consumers.count for _, _, one in named]),
-        ):
-            samples = list(zip(labels, map(float, depths), strict=True))
+        for name, help_, read in DEPTHS:
+            samples = [(one, float(read(owner))) for one, (_, _, owner) in zip(labels, named, strict=True)]
             yield Metric(f"quorate_queue_{name}", "gauge", help_, samples)
         for field, help_ in TALLIES.items():
             values = [float(getattr(one.tally, field)) for _, _, one in named]
             samples = list(zip(labels, values, strict=True))
             yield Metric(_queue_counter("quorate_queue", field), "counter", help_, samples)
+        tallies = [owner.tally for _, _, owner in named]
+        expired = list(zip(labels, map(_expired, tallies), strict=True))
+        yield Metric("quorate_queue_messages_expired_total", "counter", EXPIRED, expired)
+        for kind, (name, help_) in GIVEN_UP.items():
+            given_up = [
+                sample
+                for one, tally in zip(labels, tallies, strict=True)
+                for sample in _by_reason(tally, kind, one)
+            ]
+            yield Metric(f"quorate_queue_messages_{name}_total", "counter", help_, given_up)
 
     # -- clients --------------------------------------------------------------------------------
 
@@ -94,20 +163,20 @@ class NodeMetrics:
         gate = listener.gate
         connections = [client.session.connection for client in listener.clients.values()]
         channels = sum(len(connection.channels) for connection in connections)
-        yield _gauge("quorate_connections", "Client connections.", len(connections))
-        yield _gauge("quorate_channels", "Open channels of client connections.", channels)
-        yield _counter("quorate_connections_opened_total", "Client connections accepted.", listener.accepted)
-        yield _gauge(
+        yield gauge("quorate_connections", "Client connections.", len(connections))
+        yield gauge("quorate_channels", "Open channels of client connections.", channels)
+        yield counter("quorate_connections_opened_total", "Client connections accepted.", listener.accepted)
+        yield gauge(
             "quorate_connections_unauthenticated",
             "Sockets of clients that have not logged in, TLS handshakes included.",
             gate.strangers,
         )
-        yield _counter(
+        yield counter(
             "quorate_connections_refused_total",
             "Client connections closed because there were too many, or too many failures at their address.",
             gate.refused,
         )
-        yield _counter(
+        yield counter(
             "quorate_connections_blocked_total",
             "Those closed because of failures at their address.",
             gate.blocked,
@@ -120,7 +189,13 @@ class NodeMetrics:
         for client in listener.clients.values():
             total.add(client.session.traffic)
         for field, help_ in TRAFFIC.items():
-            yield _counter(f"quorate_client_messages_{field}_total", help_, getattr(total, field))
+            yield counter(f"quorate_client_messages_{field}_total", help_, getattr(total, field))
+        yield histogram(
+            "quorate_confirm_latency_seconds",
+            "From the arrival of messages, by batch, until all their queues of a partition have them safe: "
+            "what a client waits for its confirm.",
+            self._process.broker.latencies.confirms,
+        )
 
     # -- queues ---------------------------------------------------------------------------------
 
@@ -134,71 +209,55 @@ class NodeMetrics:
     def _queues(self) -> Iterator[Metric]:
         owners = list(self._process.broker.owners.values())
         queues = [queue for owner in owners if owner.active for queue in owner.queues.values()]
-        yield _gauge("quorate_queues", "Queues owned by this node.", len(queues))
-        yield _gauge(
-            "quorate_consumers",
-            "Consumers of queues owned by this node.",
-            sum(queue.consumers.count for queue in queues),
+        yield gauge("quorate_queues", "Queues owned by this node.", len(queues))
+        for name, help_, read in DEPTHS:
+            yield gauge(f"quorate_{name}", f"{help_} Of all queues of this node.", sum(map(read, queues)))
+        yield from self._fates(owners)
+        yield histogram(
+            "quorate_delivery_latency_seconds",
+            "From the arrival of a message at the owner of its queue until it left for a consumer for the "
+            "first time.",
+            self._process.broker.latencies.deliveries,
         )
-        yield _gauge(
-            "quorate_messages_ready",
-            "Messages waiting in queues of this node.",
-            sum(_ready(queue) for queue in queues),
-        )
-        yield _gauge(
-            "quorate_messages_leased",
-            "Messages delivered by this node's queues and not settled.",
-            sum(queue.leased_count for queue in queues),
-        )
-        yield _gauge(
-            "quorate_messages_scheduled",
-            "Messages of this node's queues that are not due yet.",
-            sum(queue.scheduled_count for queue in queues),
-        )
+
+    def _fates(self, owners: Iterable[PartitionOwner]) -> Iterator[Metric]:
         total = Tally()
         for owner in owners:
             total.add(owner.past)
             for queue in owner.queues.values():
                 total.add(queue.tally)
         for field, help_ in TALLIES.items():
-            yield _counter(_queue_counter("quorate", field), help_, getattr(total, field))
+            yield counter(_queue_counter("quorate", field), help_, getattr(total, field))
+        yield counter("quorate_messages_expired_total", EXPIRED, _expired(total))
+        for kind, (name, help_) in GIVEN_UP.items():
+            yield Metric(f"quorate_messages_{name}_total", "counter", help_, _by_reason(total, kind))
 
     # -- replication ----------------------------------------------------------------------------
 
     def _raft(self) -> Iterator[Metric]:
-        host, now = self._process.broker.host, self._process.clock()
+        host = self._process.broker.host
         groups = list(host.groups.values())
-        for name, help_, values in (
-            ("term", "Current term.", [group.raft.term for group in groups]),
-            ("commit_index", "Commit index.", [group.raft.commit_index for group in groups]),
-            ("applied_index", "Last applied log index.", [group.raft.applied_index for group in groups]),
-            ("last_index", "Last log index.", [group.raft.last_index for group in groups]),
-            ("leader", "1 where this node leads.", [group.raft.role is Role.LEADER for group in groups]),
-            (
-                "leader_known",
-                "1 where this node knows of a leader.",
-                [group.raft.leader is not None for group in groups],
-            ),
-        ):
-            labelled = zip(groups, values, strict=True)
-            samples = [({"partition": str(group.partition)}, float(value)) for group, value in labelled]
+        for name, help_, read in RAFT:
+            samples = [({"partition": str(group.partition)}, float(read(group.raft))) for group in groups]
             yield Metric(f"quorate_raft_{name}", "gauge", help_, samples)
         yield Metric(
-            "quorate_raft_follower_lag_entries",
+            "quorate_raft_role",
             "gauge",
-            "Log entries of a partition led here that a follower is not known to have on disk.",
+            "1 for the role that this node's replica has, 0 for the others.",
             [
-                (
-                    {"partition": str(group.partition), "peer": peer},
-                    float(group.raft.last_index - progress.match),
-                )
+                ({"partition": str(group.partition), "role": role.value}, float(group.raft.role is role))
                 for group in groups
-                if host.leads(group.partition, now)
-                for peer, progress in group.raft.progress.items()
+                for role in Role
             ],
         )
-        yield _counter("quorate_raft_elections_won_total", "Elections that this node won.", host.elections)
-        yield _histogram(
+        yield self._lag(groups)
+        yield counter(
+            "quorate_raft_elections_started_total",
+            "Elections in which this node stood for leader.",
+            host.campaigns,
+        )
+        yield counter("quorate_raft_elections_won_total", "Elections that this node won.", host.elections)
+        yield histogram(
             "quorate_commit_duration_seconds",
             "From an owner's proposal of an entry to its commit; an entry is what one turn brought.",
             host.commits,
@@ -207,74 +266,81 @@ class NodeMetrics:
     def _journal(self) -> Iterator[Metric]:
         journal = self._process.journal
         counters = journal.counters
-        yield _counter("quorate_journal_written_bytes_total", "Journal octets.", counters.bytes_written)
-        yield _counter(
+        yield counter("quorate_journal_written_bytes_total", "Journal octets.", counters.bytes_written)
+        yield counter(
             "quorate_journal_copied_bytes_total", "Octets written again to free space.", counters.bytes_copied
         )
-        yield _counter(
+        yield counter(
             "quorate_journal_read_bytes_total", "Octets of messages read back from disk.", counters.bytes_read
         )
-        yield _histogram(
+        yield histogram(
             "quorate_journal_sync_duration_seconds", "Time of each fdatasync.", counters.sync_durations
         )
-        yield _gauge("quorate_journal_disk_bytes", "Size of the journal's files.", journal.disk_bytes())
+        yield gauge("quorate_journal_disk_bytes", "Size of the journal's files.", journal.disk_bytes())
+
+    def _lag(self, groups: Iterable[Group]) -> Metric:
+        host, now = self._process.broker.host, self._process.clock()
+        samples = [
+            ({"partition": str(group.partition), "peer": peer}, float(group.raft.last_index - progress.match))
+            for group in groups
+            if host.leads(group.partition, now)
+            for peer, progress in group.raft.progress.items()
+        ]
+        help_ = "Log entries of a partition led here that a follower is not known to have on disk."
+        return Metric("quorate_raft_follower_lag_entries", "gauge", help_, samples)
+
+    # -- peers ----------------------------------------------------------------------------------
+
+    def _peers(self) -> Iterator[Metric]:
+        peers = self._process.transport.peers.values()
+        for name, kind, help_, read in PEERS:
+            values = [({"peer": peer.name}, float(read(peer))) for peer in peers]
+            yield Metric(f"quorate_peer_{name}", kind, help_, values)
+        trips = [({"peer": peer}, seconds) for peer, seconds in self.round_trips.last.items()]
+        help_ = "From a question to the peer to its answer, event loops included; asked every five seconds."
+        yield Metric("quorate_peer_round_trip_seconds", "gauge", help_, trips)
 
     # -- the node -------------------------------------------------------------------------------
 
     def _node(self) -> Iterator[Metric]:
         process = self._process
         status = process.status
-        yield _gauge("quorate_ready", "1 while clients should be sent here.", not status.readiness())
-        peers = [name for name in process.broker.standing.members if name != process.config.name]
-        yield Metric(
-            "quorate_peer_connected",
-            "gauge",
-            "1 while there is a connection to the peer.",
-            [({"peer": peer}, float(peer in process.broker.connected)) for peer in peers],
-        )
+        yield gauge("quorate_ready", "1 while clients should be sent here.", not status.readiness())
         yield Metric(
             "quorate_resource_alarm",
             "gauge",
             "1 while this node is short of the resource, and publishers are held back everywhere.",
             [({"resource": one}, float(one in process.shortages.own)) for one in ("memory", "disk")],
         )
-        yield _gauge(
+        yield gauge(
             "quorate_memory_used_bytes",
             "What is compared with the limit of the memory alarm.",
             machine.memory_used(),
         )
-        yield _gauge("quorate_memory_limit_bytes", "Limit of the memory alarm.", process.watermarks.memory)
-        yield _gauge(
+        yield gauge("quorate_memory_limit_bytes", "Limit of the memory alarm.", process.watermarks.memory)
+        yield gauge(
             "quorate_disk_free_bytes",
             "Octets free where the data directory is.",
             machine.disk_free(process.config.data_dir),
         )
-        yield _histogram(
+        yield histogram(
             "quorate_event_loop_delay_seconds", "How late a timer of the event loop was.", self.loop_delay
         )
 
 
-def _ready(queue: QueueOwner) -> int:
-    return len(queue.ready) + len(queue.held)
+EXPIRED: Final = "Messages that queues gave up because their time to live was over."
+
+
+def _expired(tally: Tally) -> float:
+    return float(tally.dead_expired + tally.discarded_expired)
+
+
+def _by_reason(
+    tally: Tally, kind: str, labels: Mapping[str, str] = NO_LABELS
+) -> list[tuple[Mapping[str, str], float]]:
+    return [({**labels, "reason": reason}, float(getattr(tally, f"{kind}_{reason}"))) for reason in REASONS]
 
 
 def _queue_counter(prefix: str, field: str) -> str:
     special = {"got_empty": "gets_empty", "duplicates": "messages_duplicate"}
     return f"{prefix}_{special.get(field, f'messages_{field}')}_total"
-
-
-def _gauge(name: str, help_: str, value: float) -> Metric:
-    return Metric(name, "gauge", help_, [({}, float(value))])
-
-
-def _counter(name: str, help_: str, value: float) -> Metric:
-    return Metric(name, "counter", help_, [({}, float(value))])
-
-
-def _histogram(name: str, help_: str, durations: Durations) -> Metric:
-    samples: list[tuple[Mapping[str, str], float]] = []
-    count = 0
-    for bound, more in zip((*map(str, BOUNDS_S), "+Inf"), durations.counts, strict=True):
-        count += more
-        samples.append(({"le": bound}, float(count)))
-    return Metric(name, "histogram", help_, samples, total=durations.total)

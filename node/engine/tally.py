@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from node.engine.operations import Reason
+
 
 @dataclass(slots=True)
 class Tally:
@@ -24,10 +26,28 @@ class Tally:
     duplicates: int = 0
     """Messages dropped because their id had been seen (queue argument x-deduplication-window)."""
 
+    refused: int = 0
+    """Messages that the queue did not take because it was full (queue argument x-overflow)."""
+    dead_rejected: int = 0
+    dead_expired: int = 0
+    dead_maxlen: int = 0
+    dead_delivery_limit: int = 0
+    """Given up, and moved to the dead-letter exchange: by reason."""
+    discarded_rejected: int = 0
+    discarded_expired: int = 0
+    discarded_maxlen: int = 0
+    discarded_delivery_limit: int = 0
+    """Given up for good: by reason."""
+
     def add(self, other: Tally) -> None:
         """Take over the counts of a queue that is gone."""
         for name in self.__slots__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
+
+    def gave_up(self, reason: Reason, count: int, *, dead_letters: bool) -> None:
+        """The queue gives up `count` messages, which are dead letters or gone."""
+        name = f"{'dead' if dead_letters else 'discarded'}_{reason.name.lower()}"
+        setattr(self, name, getattr(self, name) + count)
 
     def served(self, count: int, *, by_get: bool, no_ack: bool, redelivered: bool) -> None:
         """`count` messages went to one consumer."""

@@ -255,7 +255,7 @@ class Client(asyncio.Protocol):
         self.wanted()
 
     def log(self, event: str, fields: Mapping[str, str | int]) -> None:
-        self._listener.log.info(event, client=self.number, remote=self.remote, **fields)
+        self._listener.log.info(event, connection=self.number, remote=self.remote, **fields)
 
     def entered(self) -> None:
         self.stranger = False

@@ -187,7 +187,7 @@ class Session:
         if type(effect) is effects.HoldPublish:
             self._transactions.hold(effect.channel, run, route, effect.mandatory)
             return
-        self.traffic.published += run.count
+        self.traffic.took(run.count, confirms=first_tag > 0)
         route.flow.published += run.count
         if route:
             if not self._port.publish(self, effect.channel, run, route, first_tag):

@@ -11,10 +11,18 @@ class Traffic:
 
     published: int = 0
     confirmed: int = 0
+    confirmable: int = 0
+    """Published on channels that confirm."""
     returned: int = 0
     """Mandatory, and no queue took them."""
     dropped: int = 0
     """Not mandatory, and no queue took them."""
+
+    def took(self, count: int, *, confirms: bool) -> None:
+        """A run of `count` messages was published, on a channel that confirms or not."""
+        self.published += count
+        if confirms:
+            self.confirmable += count
 
     def add(self, other: Traffic) -> None:
         for name in self.__slots__:

@@ -12,14 +12,15 @@ BOUNDS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0
 
 @dataclass(slots=True)
 class Durations:
-    """How often something took how long: once a batch or a turn, never once a message."""
+    """How often something took how long: added to once a batch or a turn, never once a message."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS_S) + 1))
     total: float = 0.0
 
-    def add(self, seconds: float) -> None:
-        self.counts[bisect_left(BOUNDS_S, seconds)] += 1
-        self.total += seconds
+    def add(self, seconds: float, times: int = 1) -> None:
+        """`times`: as many messages as the batch had."""
+        self.counts[bisect_left(BOUNDS_S, seconds)] += times
+        self.total += seconds * times
 
 
 @dataclass(slots=True)

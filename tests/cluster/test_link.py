@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from cluster.links.confirmation import Confirmation
+from cluster.links.latencies import Latencies
 from cluster.links.link import SETTLED_AT_ONCE, UNREACHABLE, WINDOW_BYTES, PartitionLink
 from cluster.links.ports import GET_LINK, Delivery
 from cluster.links.protocol import (
@@ -31,7 +32,9 @@ class Linked:
     def __init__(self) -> None:
         self.dirty = 0
         self.waiting = 0
-        self.link = PartitionLink(4, 77, "n1", self._dirty, self._wait)
+        self.now = 0.0
+        self.latencies = Latencies(lambda: self.now)
+        self.link = PartitionLink(4, 77, "n1", self._dirty, self._wait, self.latencies)
         self.owner = RecordedOwner()
         self.session = RecordedSubscriber()
         self.link.owner_elected("n2", 1, self.owner)
@@ -287,7 +290,7 @@ def test_a_partition_that_died_with_its_memory_is_waited_for_no_more() -> None:
 def test_calls_survive_the_way_between_nodes() -> None:
     """Everything a link says to an owner, and an owner to a link, arrives as it was said."""
     far_owner, sent = RecordedOwner(), []
-    link = PartitionLink(4, 77, "n1", lambda _: None, lambda _: None)
+    link = PartitionLink(4, 77, "n1", lambda _: None, lambda _: None, Latencies(lambda: 0.0))
     session = RecordedSubscriber()
     link.owner_elected("n2", 1, RemoteOwner(4, sent.append))
     link.attach(LinkConsumer(CONSUMER, QUEUE, session, 3, False, True, 2), lambda value, _: None)

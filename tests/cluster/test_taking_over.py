@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cluster.links.latencies import Latencies
 from cluster.owner.partition import PartitionOwner
 from node.engine.entry import encode_batch, encode_entry
 from node.engine.operation_format import encode_create_queue
@@ -33,6 +34,7 @@ class Node(Silence):
         self.owns: list[int] = []
         self.proposed = 1
         self.transit = self.front_ends = Silence()
+        self.latencies = Latencies(lambda: 0.0)
 
     def propose(self, partition: int, data: bytes) -> int:
         self.proposed += 1

@@ -17,6 +17,7 @@ import pika
 import pytest
 
 from scripts.generate_dashboards import DASHBOARDS
+from tests.deploy import rabbitmq_queries
 from tests.processes.nodes import Cluster, until
 from tests.processes.storm import Storm
 from tests.structure.tree import ROOT
@@ -99,7 +100,8 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster,
         cluster.stop()
 
 
-@pytest.mark.parametrize("expression", EXPRESSIONS)
+@pytest.mark.requirement("F3")
+@pytest.mark.parametrize("expression", [*EXPRESSIONS, *rabbitmq_queries.EXPRESSIONS])
 def test_every_panel_has_data(watched: tuple[Cluster, Prometheus], expression: str) -> None:
     _, prometheus = watched
     asked = expression.replace("$__rate_interval", INTERVAL)
@@ -139,7 +141,7 @@ def test_alerts_as_promtool_tests_them() -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("path", ["/metrics", "/metrics/queues"])
+@pytest.mark.parametrize("path", ["/metrics", "/metrics/queues", "/metrics/per-object"])
 def test_promtool_finds_the_metrics_well_formed(watched: tuple[Cluster, Prometheus], path: str) -> None:
     cluster, _ = watched
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
 import aiohttp
@@ -12,7 +12,8 @@ import pytest
 
 from cluster.config.addresses import Address
 from cluster.watch import http
-from cluster.watch.http import HttpServer, Metric
+from cluster.watch.http import HttpServer
+from cluster.watch.metric import Metric
 from replication.transport import ListenError
 
 
@@ -42,6 +43,12 @@ class View:
 
     def queue_metrics(self) -> Iterable[Metric]:
         yield Metric("quorate_queue_messages_ready", "gauge", "Ready.", [({"vhost": "/", "queue": "q"}, 4)])
+
+    def object_metrics(self) -> Iterable[Metric]:
+        return ()
+
+    def detailed_metrics(self, families: Sequence[str], vhosts: Sequence[str]) -> Iterable[Metric]:
+        return ()
 
 
 def free_address() -> Address:
@@ -85,6 +92,25 @@ def test_health_says_why_a_node_is_not_ready() -> None:
         assert (await get("/health/live"))[0] == 200
 
     serve(view, test)
+
+
+def test_a_request_keeps_its_id_and_gets_one_where_it_has_none() -> None:
+    async def body() -> None:
+        address = free_address()
+        view = View()
+        server = HttpServer(view, view, address)
+        await server.start()
+        try:
+            async with aiohttp.ClientSession(f"http://{address}") as session:
+                for path in ("/health/live", "/nothing"):
+                    async with session.get(path, headers={"X-Request-Id": "mine-1"}) as response:
+                        assert response.headers["X-Request-Id"] == "mine-1"
+                    async with session.get(path, headers={"X-Request-Id": "a b"}) as response:
+                        assert len(response.headers["X-Request-Id"]) == 16
+        finally:
+            await server.stop()
+
+    asyncio.run(body())
 
 
 def test_metrics_are_read_at_scrape_time() -> None:

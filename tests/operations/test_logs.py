@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cluster.process.logs import LONGEST_VALUE, EventLog, start_logging
+from cluster.process.logs import LONGEST_VALUE, REQUEST, EventLog, start_logging
 
 
 @pytest.fixture
@@ -38,6 +38,19 @@ def test_an_event_is_one_line_with_its_fields(stream: io.StringIO) -> None:
         "connections": 3,
         "text": "two\nlines",
     }
+
+
+def test_a_known_event_has_its_code(stream: io.StringIO) -> None:
+    EventLog("node").info("rebuilt")
+    assert lines(stream)[0]["code"] == "Q202"
+
+
+def test_what_is_logged_for_a_request_has_its_id(stream: io.StringIO) -> None:
+    token = REQUEST.set("r-1")
+    EventLog("node").info("management_failed", path="/api")
+    REQUEST.reset(token)
+    EventLog("node").info("rebuilt")
+    assert [line.get("request") for line in lines(stream)] == ["r-1", None]
 
 
 def test_the_level_filters(stream: io.StringIO) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import urllib.request
 
 import pika
 import pytest
@@ -37,7 +39,8 @@ def owner(cluster: Cluster, channel: Connect, name: str) -> Node:
 
 def test_the_page_says_what_a_node_serves(owner: Node) -> None:
     written = OUTPUT.read_text(encoding="utf-8")
-    assert written == document(fetch(owner.http)), "run python -m scripts.metrics_page URL"
+    # Round trips are asked for now and then.
+    until(lambda: written == document(fetch(owner.http)), "run python -m scripts.metrics_page URL")
 
 
 def test_a_queue_is_counted_where_it_is_owned(owner: Node, cluster: Cluster, name: str) -> None:
@@ -63,6 +66,56 @@ def test_what_is_measured_is_measured(owner: Node, cluster: Cluster) -> None:
     assert cluster[0].metrics()["quorate_client_messages_confirmed_total"] >= 10
 
 
+def test_latencies_count_every_message(owner: Node, cluster: Cluster) -> None:
+    assert cluster[0].metrics()["quorate_confirm_latency_seconds_count"] >= 10
+    metrics = owner.metrics()
+    assert metrics["quorate_delivery_latency_seconds_count"] >= 3
+    assert 0 < metrics["quorate_delivery_latency_seconds_sum"] < 60
+
+
+def test_peers_are_measured(owner: Node) -> None:
+    def round_trips() -> list[float]:
+        return [v for k, v in owner.metrics().items() if k.startswith("quorate_peer_round_trip_seconds")]
+
+    until(lambda: len(round_trips()) == 2, "both peers have answered")
+    assert all(0 < one < 1 for one in round_trips())
+
+
+@pytest.mark.requirement("A24", "F3")
+def test_what_queues_give_up_is_counted_by_reason(cluster: Cluster, channel: Connect, name: str) -> None:
+    publisher = channel(0)
+    publisher.confirm_delivery()
+    morgue = f"{name}.dead"
+    publisher.queue_declare(morgue, durable=True)
+    to_morgue = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": morgue}
+    for queue, arguments in (
+        (f"{name}.expiring", {"x-message-ttl": 1, **to_morgue}),
+        (f"{name}.short", {"x-max-length": 2}),
+        (f"{name}.full", {"x-max-length": 1, "x-overflow": "reject-publish"}),
+    ):
+        publisher.queue_declare(queue, durable=True, arguments=arguments)
+        for _ in range(3):
+            with contextlib.suppress(pika.exceptions.NackError):
+                publisher.basic_publish("", queue, b"x", pika.BasicProperties(delivery_mode=2))
+
+    def counted(queue: str, metric: str, **labels: str) -> float:
+        page = fetch(cluster.owner(queue).http)["/metrics/queues"]
+        wanted = {"queue": queue, "vhost": "/", **labels}
+        return sum(
+            sample.value
+            for family in families(page)
+            for sample in family.samples
+            if sample.name == f"quorate_queue_messages_{metric}_total" and sample.labels == wanted
+        )
+
+    expiring = f"{name}.expiring"
+    until(lambda: counted(expiring, "dead_lettered", reason="expired") == 3, "three messages expired")
+    assert counted(expiring, "expired") == 3
+    assert counted(expiring, "discarded", reason="expired") == 0
+    assert counted(f"{name}.short", "discarded", reason="maxlen") == 1
+    assert counted(f"{name}.full", "refused") == 2
+
+
 def test_names_follow_the_conventions(owner: Node) -> None:
     for page in fetch(owner.http).values():
         for family in families(page):
@@ -71,3 +124,49 @@ def test_names_follow_the_conventions(owner: Node) -> None:
             if family.type == "histogram":
                 assert family.name.endswith("_seconds")
             assert not re.search(r"_(ms|milliseconds|kb|count|sum|bucket)$", family.name)
+
+
+DETAILED = {
+    "queue_coarse_metrics": "rabbitmq_detailed_queue_messages_ready",
+    "queue_metrics": "rabbitmq_detailed_queue_consumers",
+    "queue_delivery_metrics": "rabbitmq_detailed_queue_get_ack_total",
+    "connection_coarse_metrics": "rabbitmq_detailed_connection_incoming_bytes_total",
+    "connection_metrics": "rabbitmq_detailed_connection_channels",
+    "channel_metrics": "rabbitmq_detailed_channel_messages_unacked",
+    "exchange_metrics": "rabbitmq_detailed_exchange_messages_published_total",
+    "vhost_status": "rabbitmq_cluster_vhost_status",
+    "exchange_names": "rabbitmq_cluster_exchange_name",
+    "exchange_bindings": "rabbitmq_cluster_exchange_bindings",
+}
+
+
+def page_of(node: Node, path: str) -> str:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(node.http + path, timeout=5.0) as response:
+        return str(response.read().decode())
+
+
+@pytest.mark.requirement("F3", "F7")
+@pytest.mark.parametrize("family", DETAILED)
+def test_a_family_that_is_asked_for_is_served_alone(owner: Node, cluster: Cluster, family: str) -> None:
+    pages = [page_of(node, f"/metrics/detailed?family={family}&vhost=/") for node in cluster.nodes]
+    assert any(f"{DETAILED[family]}{{" in page for page in pages)
+    for page in pages:
+        others = {one.name for one in families(page, "rabbitmq_")} - {
+            "rabbitmq_identity_info", "rabbitmq_build_info",
+        }  # fmt: skip
+        assert all(one.startswith(("rabbitmq_detailed_", "rabbitmq_cluster_")) for one in others)
+        assert 'rabbitmq_endpoint="detailed"' in page
+    elsewhere = page_of(owner, f"/metrics/detailed?family={family}&vhost=none")
+    assert f"{DETAILED[family]}{{" not in elsewhere
+
+
+@pytest.mark.requirement("F3", "F7")
+def test_queues_are_told_apart_under_the_names_of_rabbitmq(owner: Node, name: str) -> None:
+    labels = f'{{queue="{name}",vhost="/"}}'
+    page = page_of(owner, "/metrics/per-object")
+    assert f"rabbitmq_queue_messages_ready{labels} 7.0" in page
+    assert f"rabbitmq_queue_messages_unacked{labels} 1.0" in page
+    assert f"rabbitmq_queue_get_ack_total{labels} 3.0" in page
+    assert 'rabbitmq_endpoint="per-object"' in page
+    assert "\nrabbitmq_queue_messages_ready " in page_of(owner, "/metrics")

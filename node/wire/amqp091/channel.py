@@ -173,9 +173,12 @@ class Channel:
         outbox = self._parts.outbox
         self.flush_confirms()
         outbox.send(self.number, m.ChannelClose(failure.code, reply_text(failure), *method))
-        outbox.emit(
-            Log("channel_exception", {"channel": self.number, "code": failure.code, "text": str(failure)})
-        )
+        told: dict[str, str | int] = {
+            "channel": self.number,
+            "reply_code": failure.code,
+            "text": str(failure),
+        }
+        outbox.emit(Log("channel_exception", told))
         self.state = ChannelState.CLOSING
         self._end()
 

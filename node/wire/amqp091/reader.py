@@ -354,7 +354,7 @@ class FrameReader:
         """Close the connection with a connection exception."""
         self._flush_confirms()
         self._outbox.send(0, m.ConnectionClose(failure.code, reply_text(failure), *method))
-        self._outbox.emit(Log("connection_exception", {"code": failure.code, "text": str(failure)}))
+        self._outbox.emit(Log("connection_exception", {"reply_code": failure.code, "text": str(failure)}))
         self._end_channels()
         self.state = ConnectionState.CLOSING
         self._deadline = self._now + self._limits.close_timeout

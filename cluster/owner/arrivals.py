@@ -1,0 +1,63 @@
+"""When the messages of a partition came in: what their first delivery is measured from.
+
+One place an operation batch, and no more of them than `PLACES` however many messages wait: the older ones are
+merged, so that what is told of a message is off by little beside how long it has waited.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Final
+
+from cluster.links.latencies import Latencies
+
+PLACES: Final = 4096
+"""About half of them are left once messages of a fortnight have been thinned out."""
+
+PRECISION: Final = 0.01
+SHORTEST_S: Final = 0.00001
+
+
+class Arrivals:
+    """Of messages numbered from `first` on. What came before, to another owner, is not measured."""
+
+    def __init__(self, latencies: Latencies, first: int) -> None:
+        self._latencies = latencies
+        self._lasts = [first - 1]
+        self._times = [0.0]
+
+    def __len__(self) -> int:
+        """Places kept."""
+        return len(self._lasts)
+
+    def came(self, last: int) -> None:
+        """Messages up to this number have come, behind those before."""
+        self._lasts.append(last)
+        self._times.append(self._latencies.clock())
+        if len(self._lasts) > PLACES:
+            self._thin_out()
+
+    def _thin_out(self) -> None:
+        """Let older messages seem to have come with those behind them, off by `PRECISION` of their age."""
+        now = self._times[-1]
+        lasts, times, age = [], [], -SHORTEST_S
+        # The first place stands for what is not measured.
+        for last, time in zip(reversed(self._lasts[1:]), reversed(self._times[1:]), strict=True):
+            if now - time >= age * (1.0 + PRECISION) + SHORTEST_S:
+                age = now - time
+                lasts.append(last)
+                times.append(time)
+        self._lasts[1:] = reversed(lasts)
+        self._times[1:] = reversed(times)
+
+    def delivered(self, first: int, last: int) -> None:
+        """These messages leave for a consumer, none of them for a second time."""
+        lasts, times, latencies = self._lasts, self._times, self._latencies
+        now = latencies.clock()
+        first = max(first, lasts[0] + 1)
+        place = bisect_left(lasts, first)
+        while first <= last and place < len(lasts):
+            end = min(last, lasts[place])
+            latencies.deliveries.add(now - times[place], end - first + 1)
+            first = end + 1
+            place += 1

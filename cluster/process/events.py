@@ -1,0 +1,263 @@
+"""Every event that a node logs: its code, what it means, why it happens and what to do.
+
+`quorate logs explain CODE` prints an entry, docs/logs.md has them all. Codes stay what they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event. The first digit of its code tells where it comes from: 1 the process and its disk, 2 the
+    cluster, 3 clients, 4 the management API, 9 libraries.
+    """
+
+    code: str
+    name: str
+    meaning: str
+    cause: str
+    remedy: str
+
+
+NOTHING: Final = "Nothing."
+
+EVENTS: Final = (
+    Event(
+        "Q101",
+        "journal_opened",
+        "The node has read its journal, of so many octets, in so many seconds.",
+        "The node starts.",
+        NOTHING,
+    ),
+    Event(
+        "Q102",
+        "listening",
+        "The node is part of the cluster and takes clients on the ports that are named.",
+        "Its start is over.",
+        NOTHING,
+    ),
+    Event(
+        "Q103",
+        "handed_over",
+        "A node that stops has given its partitions to other owners; `complete` says whether all of them.",
+        "SIGTERM or SIGINT. Not complete: other nodes are down, or did not catch up within the time.",
+        "Nothing where it is complete. Otherwise those queues pause for an election: stop one node at a "
+        "time, and "
+        "wait until the others are ready.",
+    ),
+    Event("Q104", "stopped", "The node has stopped in order.", "SIGTERM or SIGINT.", NOTHING),
+    Event(
+        "Q105",
+        "journal_failed",
+        "Writing the journal or making it durable has failed. The node gives up its partitions and stops: "
+        "nothing "
+        "that it would say about its log could be trusted.",
+        "A broken or full disk, or one that was taken away.",
+        "Repair the disk, or give the node an empty data directory: it gets everything back from the "
+        "others. Then "
+        "start it again.",
+    ),
+    Event(
+        "Q106",
+        "time_slice_refused",
+        "The kernel does not give the node short time slices.",
+        "Linux before 6.12, or no right to ask for them.",
+        "Nothing. Without the warning: `node.time_slice_us = 0`.",
+    ),
+    Event(
+        "Q107",
+        "resource_alarm",
+        "Nodes are short of memory or disk, and publishers are held back in the whole cluster; without "
+        "`reason`, "
+        "they may go on.",
+        "More messages wait than `cluster.alarms` allows, or something else fills the disk.",
+        "Let consumers catch up, purge queues, or give the nodes more. `nodes` says which are short of what.",
+    ),
+    Event(
+        "Q108",
+        "certificates_loaded",
+        "New connections get the certificate that is in the files now.",
+        "The files have changed, or SIGHUP.",
+        NOTHING,
+    ),
+    Event(
+        "Q109",
+        "certificates_unusable",
+        "The certificate's files cannot be used; the one that was loaded before stays.",
+        "They are incomplete, do not belong together or cannot be read.",
+        "Put a certificate, its key and its chain there that `reason` does not complain of.",
+    ),
+    Event(
+        "Q201",
+        "rebuilding",
+        "The node has lost its disk, and gets everything back from the others. It gives no votes until then.",
+        "Its data directory is empty, but the cluster is not new.",
+        "Wait for `rebuilt`, and stop no other node meanwhile.",
+    ),
+    Event(
+        "Q202",
+        "rebuilt",
+        "The node has everything back that its lost disk had, and votes again.",
+        "See `rebuilding`.",
+        NOTHING,
+    ),
+    Event(
+        "Q203",
+        "configured_users_unknown",
+        "Users of the configuration are not in the cluster.",
+        "Users are read once, when a cluster is founded; these came later or were deleted since.",
+        "`quorate users add`, or take them out of the configuration. Nobody can get in any more: start a "
+        "node with "
+        "`--restore-users`.",
+    ),
+    Event(
+        "Q204",
+        "users_restored",
+        "The users of the configuration are in the cluster again, with all rights.",
+        "The node was started with `--restore-users`.",
+        "Start it without from now on.",
+    ),
+    Event(
+        "Q205",
+        "waits_to_be_added",
+        "The node is not a member of the cluster that it is configured for.",
+        "It is new, and nobody has added it yet.",
+        "`quorate cluster add NODE`, on any node that is a member.",
+    ),
+    Event(
+        "Q206",
+        "removed",
+        "The node is a member of the cluster no more.",
+        "`quorate cluster remove` or `replace`.",
+        "Stop it. Its data directory is of no use any more.",
+    ),
+    Event(
+        "Q301",
+        "negotiation_failed",
+        "A client's connection was closed before it was open.",
+        "Wrong credentials, a protocol that is not spoken here, or no right to the virtual host: see "
+        "`reason`.",
+        "Correct the client's URL or its rights.",
+    ),
+    Event(
+        "Q302",
+        "address_blocked",
+        "Nothing from this address is listened to for a while.",
+        "Too many failed negotiations: somebody guesses passwords, or a client tries again and again with "
+        "a wrong one.",
+        "Stop the client. `cluster.limits` has the bounds.",
+    ),
+    Event(
+        "Q303",
+        "tls_handshake_failed",
+        "A TLS handshake came to nothing.",
+        "The client does not trust the node's certificate, shows none where one is wanted, or speaks no TLS.",
+        "See `reason`; give the client the authority's certificate.",
+    ),
+    Event(
+        "Q304",
+        "heartbeat_missed",
+        "Nothing came from a client for two heartbeat intervals, and its connection was closed.",
+        "The client hangs or is gone, or the network between is broken.",
+        "A client that works for longer than the interval between two looks at its socket needs a longer "
+        "interval.",
+    ),
+    Event(
+        "Q305",
+        "close_timeout",
+        "A client did not answer connection.close; its socket was closed.",
+        "The client is gone, or has a defect.",
+        NOTHING,
+    ),
+    Event(
+        "Q306",
+        "channel_exception",
+        "A channel was closed because of what its client asked; `reply_code` is 0-9-1's.",
+        "A queue that is not there (404), another declaration than that of before (406), no right (403): "
+        "see `text`.",
+        "Correct the client.",
+    ),
+    Event(
+        "Q307",
+        "connection_exception",
+        "A connection was closed because of what its client sent; `reply_code` is 0-9-1's.",
+        "A client with a defect, or limits that were agreed and not kept: see `text`.",
+        "Correct the client.",
+    ),
+    Event(
+        "Q308",
+        "framing_error",
+        "What came from a client are no frames of 0-9-1; its socket was closed.",
+        "Another protocol on this port, or a client with a defect.",
+        "See `reason`.",
+    ),
+    Event(
+        "Q401",
+        "management_failed",
+        "A request to the management API failed with 500.",
+        "A defect of quorate.",
+        "Report it with the traceback.",
+    ),
+    Event(
+        "Q402",
+        "management_login_refused",
+        "Somebody did not get into the management API.",
+        "Wrong user or password; without a reason that says so, no right to log in from there.",
+        "Too many of them block the address, as with clients.",
+    ),
+    Event(
+        "Q403",
+        "connection_closed_by_operator",
+        "A user of the management API has closed a client's connection.",
+        "See `reason`, if one was given.",
+        NOTHING,
+    ),
+    Event(
+        "Q404",
+        "definitions_left_out",
+        "Imported definitions had entries that mean nothing here.",
+        "They come from RabbitMQ: federation, shovels, parameters of plugins.",
+        "Nothing, if `entries` are not needed.",
+    ),
+    Event(
+        "Q405",
+        "definitions_imported",
+        "A user of the management API has imported definitions.",
+        "POST /api/definitions, or `quorate definitions import`.",
+        NOTHING,
+    ),
+    Event(
+        "Q406",
+        "messages_moved",
+        "A user of the management API has moved messages to another queue.",
+        "A request to the API, or the console.",
+        NOTHING,
+    ),
+    Event(
+        "Q407",
+        "owner_change_asked",
+        "A user of the management API wants another node to own a partition.",
+        "A request to the API, or the console.",
+        NOTHING,
+    ),
+    Event(
+        "Q901",
+        "message",
+        "A library has logged something; `component` says which.",
+        "See `text`.",
+        "An exception in the event loop (`asyncio`) is a defect of quorate: report it.",
+    ),
+)
+
+CODES: Final = {event.name: event.code for event in EVENTS}
+
+
+def find(word: str) -> Event | None:
+    """The event of this code, in any case, or of this name."""
+    for event in EVENTS:
+        if word.upper() == event.code or word == event.name:
+            return event
+    return None
