@@ -49,12 +49,14 @@ class Serving:
         self._gets: dict[tuple[int, int, int], deque[int]] = {}
         self._counts: dict[int, list[Callable[[], None]]] = {}
         self._crowded: set[int] = set()
+        self._leaving: dict[ConsumerKey, deque[Handout]] = {}
 
     def clear(self) -> None:
         self._dirty.clear()
         self._crowded.clear()
         self._gets.clear()
         self._counts.clear()
+        self._leaving.clear()
 
     def mark(self, queue: int) -> None:
         """Something changed that may let the queue hand out messages."""
@@ -72,6 +74,34 @@ class Serving:
     def take_dirty(self) -> list[int]:
         dirty, self._dirty = self._dirty, {}
         return list(dirty)
+
+    # -- removals on their way to the log ----------------------------------------------------------
+
+    def held(self, handout: Handout) -> bool:
+        """Hold the handout back, behind others to its consumer whose removal is not committed yet.
+
+        Transient messages need no commit, but a consumer gets what is published on one channel to one
+        queue in the order of publication (0-9-1 §4.7), whatever the delivery mode.
+        """
+        grant = handout.grant
+        key = (grant.front_end, grant.consumer)
+        if grant.soft and key not in self._leaving:
+            return False
+        self._leaving.setdefault(key, deque()).append(handout)
+        return True
+
+    def released(self, handout: Handout) -> list[Handout]:
+        """What may leave now that this handout's removal is committed, itself first."""
+        key = (handout.grant.front_end, handout.grant.consumer)
+        leaving = self._leaving.get(key)
+        if not leaving or leaving[0] is not handout:
+            return [handout]
+        found = [leaving.popleft()]
+        while leaving and leaving[0].grant.soft:
+            found.append(leaving.popleft())
+        if not leaving:
+            del self._leaving[key]
+        return found
 
     # -- basic.get ------------------------------------------------------------------------------
 
@@ -223,7 +253,8 @@ def serve(owner: PartitionOwner, serving: Serving) -> None:
                 _hand_over(owner, serving, handout, outgoing)
             elif handout.grant.soft:
                 _removed(serving, queue, handout)
-                _hand_over(owner, serving, handout, outgoing)
+                if not serving.held(handout):
+                    _hand_over(owner, serving, handout, outgoing)
             else:
                 _remove_first(owner, serving, queue, handout)
         if queue.attended:
@@ -262,9 +293,11 @@ def _remove_first(owner: PartitionOwner, serving: Serving, queue: QueueOwner, ha
     def committed() -> None:
         _removed(serving, queue, handout)
         outgoing: Outgoing = {}
-        _hand_over(owner, serving, handout, outgoing)
+        for one in serving.released(handout):
+            _hand_over(owner, serving, one, outgoing)
         owner.send(outgoing)
 
+    serving.held(handout)
     owner.proposal.committed.append(committed)
     owner.operation(encode_settle(handout.queue, [(handout.grant.first, handout.grant.last)]))
 

@@ -1,4 +1,4 @@
-"""Priorities (A20) and order by key (X3), as clients see them, on every kind of queue."""
+"""Order of publication (A22), priorities (A20) and order by key (X3), as clients see them, on every kind of queue."""
 
 from __future__ import annotations
 
@@ -19,6 +19,27 @@ def client() -> Client:
 def bodies_of(client: Client) -> list[bytes]:
     client.site.run(0.1)
     return [delivery.body for delivery in client.deliveries]
+
+
+# -- delivery modes -----------------------------------------------------------------------------
+
+
+@every_kind
+@pytest.mark.parametrize("consumer_first", [True, False])
+@pytest.mark.requirement("A22")
+def test_transient_messages_do_not_overtake_persistent_ones(
+    client: Client, kind: str, consumer_first: bool
+) -> None:
+    """0-9-1 §4.7, also where only the persistent ones wait for their removal's commit."""
+    queue = declare(client, kind)
+    if consumer_first:
+        client.consume(queue, no_ack=True)
+    for number, mode in enumerate((2, 1, 2, 2, 1, 1, 2)):
+        client.publish(queue, b"%d" % number, delivery_mode=mode)
+    if not consumer_first:
+        client.site.run(0.1)
+        client.consume(queue, no_ack=True)
+    assert bodies_of(client) == [b"%d" % number for number in range(7)]
 
 
 # -- priorities ---------------------------------------------------------------------------------
