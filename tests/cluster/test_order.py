@@ -1,4 +1,4 @@
-"""Order of publication (A22), priorities (A20) and order by key (X3), as clients see them, on every kind of queue."""
+"""Order of publication (A22), priorities (A20), order by key (X3), on every kind of queue."""
 
 from __future__ import annotations
 
