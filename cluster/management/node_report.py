@@ -98,9 +98,7 @@ class NodeReport:
 
     def _message_counts(self) -> Counts:
         """In the order of `MESSAGE_NAMES`."""
-        listener = self._process.listener
-        clients = [client.session.traffic for client in listener.clients.values()]
-        traffic = added(map(traffic_counts, [listener.past, *clients]), len(TRAFFIC_NAMES))
+        traffic = traffic_counts(self._process.listener.traffic())
         owners = self._process.broker.owners.values()
         tallies = [owner.past for owner in owners] + [queue.tally for _, queue in self._queues.owned()]
         return tuple(map(int, [*traffic, *added(map(tally_counts, tallies), len(TALLY_NAMES))[1:]]))

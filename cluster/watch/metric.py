@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+from node.engine.tally import Tally
 from replication.journal import BOUNDS_S, Durations
+
+if TYPE_CHECKING:
+    from cluster.owner.partition import PartitionOwner
+
+
+Kind = Literal["counter", "gauge"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +33,13 @@ class Metric:
     """Of a histogram: the sum of all that was counted."""
 
 
+def series(
+    name: str, kind: Kind, help_: str, labels: Sequence[Mapping[str, str]], values: Iterable[float]
+) -> Metric:
+    """A sample for each set of labels; raises ValueError when there are more or fewer values."""
+    return Metric(name, kind, help_, list(zip(labels, map(float, values), strict=True)))
+
+
 def gauge(name: str, help_: str, value: float) -> Metric:
     return Metric(name, "gauge", help_, [({}, float(value))])
 
@@ -41,3 +55,12 @@ def histogram(name: str, help_: str, durations: Durations) -> Metric:
         count += more
         samples.append(({"le": bound}, float(count)))
     return Metric(name, "histogram", help_, samples, total=durations.total)
+
+
+def tally_of(owner: PartitionOwner) -> Tally:
+    """What became of the messages of all queues that this owner has or had."""
+    total = Tally()
+    total.add(owner.past)
+    for queue in owner.queues.values():
+        total.add(queue.tally)
+    return total

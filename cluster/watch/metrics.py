@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from cluster.catalog.definitions import QueueDefinition
 from cluster.management import machine
-from cluster.watch.metric import Metric, counter, gauge, histogram
+from cluster.watch.metric import Kind, Metric, counter, gauge, histogram, series, tally_of
 from cluster.watch.rabbitmq import RabbitMQNames
 from cluster.watch.round_trips import RoundTrips
 from node.engine.dispatch import QueueOwner
@@ -81,7 +81,7 @@ RAFT: Final[Sequence[tuple[str, str, Callable[[Raft], float]]]] = (
     ("leader_known", "1 where this node knows of a leader.", lambda raft: raft.leader is not None),
 )
 
-PEERS: Final[Sequence[tuple[str, Literal["gauge", "counter"], str, Callable[[Peer], float]]]] = (
+PEERS: Final[Sequence[tuple[str, Kind, str, Callable[[Peer], float]]]] = (
     ("connected", "gauge", "1 while there is a connection to the peer.", lambda peer: peer.up),
     (
         "queue_bytes",
@@ -117,14 +117,9 @@ class NodeMetrics:
 
     def metrics(self) -> Iterable[Metric]:
         """Of the node and its partitions."""
-        yield from self._clients()
-        yield from self._traffic()
-        yield from self._queues()
-        yield from self._raft()
-        yield from self._journal()
-        yield from self._peers()
-        yield from self._node()
-        yield from self._rabbitmq.aggregated()
+        own = self._clients, self._traffic, self._queues, self._raft, self._journal, self._peers, self._node
+        for part in (*own, self._rabbitmq.aggregated):
+            yield from part()
 
     def object_metrics(self) -> Iterable[Metric]:
         """As RabbitMQ's `/metrics/per-object`."""
@@ -139,15 +134,14 @@ class NodeMetrics:
         named = [(queue.vhost, queue.name, owner) for queue, owner in self._owned()]
         labels = [{"vhost": vhost, "queue": name} for vhost, name, _ in named]
         for name, help_, read in DEPTHS:
-            samples = [(one, float(read(owner))) for one, (_, _, owner) in zip(labels, named, strict=True)]
-            yield Metric(f"quorate_queue_{name}", "gauge", help_, samples)
-        for field, help_ in TALLIES.items():
-            values = [float(getattr(one.tally, field)) for _, _, one in named]
-            samples = list(zip(labels, values, strict=True))
-            yield Metric(_queue_counter("quorate_queue", field), "counter", help_, samples)
+            values = [read(owner) for _, _, owner in named]
+            yield series(f"quorate_queue_{name}", "gauge", help_, labels, values)
         tallies = [owner.tally for _, _, owner in named]
-        expired = list(zip(labels, map(_expired, tallies), strict=True))
-        yield Metric("quorate_queue_messages_expired_total", "counter", EXPIRED, expired)
+        for field, help_ in TALLIES.items():
+            counts = [getattr(tally, field) for tally in tallies]
+            yield series(_queue_counter("quorate_queue", field), "counter", help_, labels, counts)
+        expired = map(_expired, tallies)
+        yield series("quorate_queue_messages_expired_total", "counter", EXPIRED, labels, expired)
         for kind, (name, help_) in GIVEN_UP.items():
             given_up = [
                 sample
@@ -183,11 +177,7 @@ class NodeMetrics:
         )
 
     def _traffic(self) -> Iterator[Metric]:
-        listener = self._process.listener
-        total = Traffic()
-        total.add(listener.past)
-        for client in listener.clients.values():
-            total.add(client.session.traffic)
+        total = self._process.listener.traffic()
         for field, help_ in TRAFFIC.items():
             yield counter(f"quorate_client_messages_{field}_total", help_, getattr(total, field))
         yield histogram(
@@ -223,9 +213,7 @@ class NodeMetrics:
     def _fates(self, owners: Iterable[PartitionOwner]) -> Iterator[Metric]:
         total = Tally()
         for owner in owners:
-            total.add(owner.past)
-            for queue in owner.queues.values():
-                total.add(queue.tally)
+            total.add(tally_of(owner))
         for field, help_ in TALLIES.items():
             yield counter(_queue_counter("quorate", field), help_, getattr(total, field))
         yield counter("quorate_messages_expired_total", EXPIRED, _expired(total))
@@ -237,9 +225,10 @@ class NodeMetrics:
     def _raft(self) -> Iterator[Metric]:
         host = self._process.broker.host
         groups = list(host.groups.values())
+        labels = [{"partition": str(group.partition)} for group in groups]
         for name, help_, read in RAFT:
-            samples = [({"partition": str(group.partition)}, float(read(group.raft))) for group in groups]
-            yield Metric(f"quorate_raft_{name}", "gauge", help_, samples)
+            values = [read(group.raft) for group in groups]
+            yield series(f"quorate_raft_{name}", "gauge", help_, labels, values)
         yield Metric(
             "quorate_raft_role",
             "gauge",
@@ -294,8 +283,8 @@ class NodeMetrics:
     def _peers(self) -> Iterator[Metric]:
         peers = self._process.transport.peers.values()
         for name, kind, help_, read in PEERS:
-            values = [({"peer": peer.name}, float(read(peer))) for peer in peers]
-            yield Metric(f"quorate_peer_{name}", kind, help_, values)
+            values = [read(peer) for peer in peers]
+            yield series(f"quorate_peer_{name}", kind, help_, [{"peer": peer.name} for peer in peers], values)
         trips = [({"peer": peer}, seconds) for peer, seconds in self.round_trips.last.items()]
         help_ = "From a question to the peer to its answer, event loops included; asked every five seconds."
         yield Metric("quorate_peer_round_trip_seconds", "gauge", help_, trips)

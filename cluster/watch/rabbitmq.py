@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 from cluster.management import machine
 from cluster.process.identity import DIALECT_VERSION, version
-from cluster.watch.metric import Metric, counter, gauge
+from cluster.watch.metric import Metric, counter, gauge, series, tally_of
 from cluster.watch.rabbitmq_objects import DETAILED, RabbitMQObjects
 from node.engine.operations import Reason
 from node.engine.tally import Tally
-from node.frontend.traffic import Traffic
 
 if TYPE_CHECKING:
     from cluster.process.node import NodeProcess
@@ -181,11 +180,7 @@ class RabbitMQNames:
     # -- messages -------------------------------------------------------------------------------
 
     def _traffic(self) -> Iterator[Metric]:
-        listener = self._process.listener
-        total = Traffic()
-        total.add(listener.past)
-        for client in listener.clients.values():
-            total.add(client.session.traffic)
+        total = self._process.listener.traffic()
         for name, (field, help_) in TRAFFIC.items():
             samples = [(PROTOCOL, float(getattr(total, field)))]
             yield Metric(f"{PREFIX}global_messages_{name}_total", "counter", help_, samples)
@@ -200,24 +195,18 @@ class RabbitMQNames:
         for owner in broker.owners.values():
             definition = broker.catalog.state.partitions.get(owner.partition)
             replicated = definition is not None and len(definition.replicas) > 1
-            total = totals[QUORUM if replicated else CLASSIC]
-            total.add(owner.past)
-            for queue in owner.queues.values():
-                total.add(queue.tally)
+            totals[QUORUM if replicated else CLASSIC].add(tally_of(owner))
         return totals
 
     def _deliveries(self) -> Iterator[Metric]:
         totals = self._tallies()
-        labelled = [({**PROTOCOL, "queue_type": kind}, tally) for kind, tally in totals.items()]
+        labels = [{**PROTOCOL, "queue_type": kind} for kind in totals]
         for name, (field, help_) in TALLIES.items():
-            samples = [(labels, float(getattr(tally, field))) for labels, tally in labelled]
-            yield Metric(f"{PREFIX}global_messages_{name}_total", "counter", help_, samples)
-        delivered = [
-            (labels, float(sum(getattr(tally, field) for field in DELIVERED))) for labels, tally in labelled
-        ]
-        yield Metric(
-            f"{PREFIX}global_messages_delivered_total", "counter", "Messages delivered to clients.", delivered
-        )
+            values = [getattr(tally, field) for tally in totals.values()]
+            yield series(f"{PREFIX}global_messages_{name}_total", "counter", help_, labels, values)
+        delivered = [sum(getattr(tally, field) for field in DELIVERED) for tally in totals.values()]
+        help_ = "Messages delivered to clients."
+        yield series(f"{PREFIX}global_messages_delivered_total", "counter", help_, labels, delivered)
 
     def _dead_letters(self) -> Iterator[Metric]:
         """A queue with a dead-letter exchange moves its dead letters without loss, whatever it asked for."""
@@ -236,15 +225,14 @@ class RabbitMQNames:
 
     def _raft(self) -> Iterator[Metric]:
         groups = list(self._process.broker.host.groups.values())
+        labels = [{"partition": str(group.partition)} for group in groups]
         for name, help_, values in (
             ("term", "Current term.", [group.raft.term for group in groups]),
             ("commit_index", "Commit index.", [group.raft.commit_index for group in groups]),
             ("last_applied", "Last applied index.", [group.raft.applied_index for group in groups]),
             ("last_written_index", "Last index of the log.", [group.raft.last_index for group in groups]),
         ):
-            labels = [{"partition": str(group.partition)} for group in groups]
-            samples = list(zip(labels, map(float, values), strict=True))
-            yield Metric(f"{PREFIX}raft_{name}", "gauge", help_, samples)
+            yield series(f"{PREFIX}raft_{name}", "gauge", help_, labels, values)
         commits = self._process.broker.host.commits
         mean = commits.total / sum(commits.counts) if any(commits.counts) else 0.0
         yield gauge(f"{PREFIX}raft_commit_latency_seconds", "Mean time from proposal to commit.", mean)

@@ -6,11 +6,11 @@ another prefix.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from cluster.management.client_rows import channel_counts, client_name, connection_octets, is_shown
-from cluster.watch.metric import Metric
+from cluster.watch.metric import Kind, Metric, series
 from node.engine.dispatch import QueueOwner
 from node.engine.exchange import DEFAULT_EXCHANGE
 from node.frontend.listener import Client
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 DETAILED: Final = "rabbitmq_detailed_"
 CLUSTER: Final = "rabbitmq_cluster_"
 
-Kind = Literal["counter", "gauge"]
 Family = Callable[[str, Sequence[str]], Iterator[Metric]]
 """Takes the prefix of names and the virtual hosts that are asked for: none for all."""
 
@@ -81,13 +80,13 @@ class RabbitMQObjects:
             ("messages_unacked", "Messages delivered and not acknowledged.", leased),
             ("messages", "Messages ready and unacknowledged.", map(sum, zip(ready, leased, strict=True))),
         ):
-            yield _metric(f"{prefix}queue_{name}", "gauge", help_, [labels for labels, _ in queues], values)
+            yield series(f"{prefix}queue_{name}", "gauge", help_, [labels for labels, _ in queues], values)
 
     def consumer_counts(self, prefix: str, vhosts: Sequence[str]) -> Iterator[Metric]:
         queues = list(self.owned(vhosts))
         values = [queue.consumers.count for _, queue in queues]
         labels = [labels for labels, _ in queues]
-        yield _metric(f"{prefix}queue_consumers", "gauge", "Consumers of the queue.", labels, values)
+        yield series(f"{prefix}queue_consumers", "gauge", "Consumers of the queue.", labels, values)
 
     def queues(self, prefix: str, vhosts: Sequence[str]) -> Iterator[Metric]:
         yield from self.consumer_counts(prefix, vhosts)
@@ -95,14 +94,14 @@ class RabbitMQObjects:
         values = [queue.tally.published for _, queue in queues]
         labels = [labels for labels, _ in queues]
         help_ = "Messages published to the queue."
-        yield _metric(f"{prefix}queue_messages_published_total", "counter", help_, labels, values)
+        yield series(f"{prefix}queue_messages_published_total", "counter", help_, labels, values)
 
     def deliveries(self, prefix: str, vhosts: Sequence[str]) -> Iterator[Metric]:
         queues = list(self.owned(vhosts))
         labels = [labels for labels, _ in queues]
         for name, (field, help_) in DELIVERIES.items():
             values = [getattr(queue.tally, field) for _, queue in queues]
-            yield _metric(f"{prefix}queue_{name}_total", "counter", help_, labels, values)
+            yield series(f"{prefix}queue_{name}_total", "counter", help_, labels, values)
 
     # -- clients --------------------------------------------------------------------------------
 
@@ -119,13 +118,13 @@ class RabbitMQObjects:
             ("outgoing", "Octets sent to the client.", 1),
         ):
             values = [one[place] for one in octets]
-            yield _metric(f"{prefix}connection_{name}_bytes_total", "counter", help_, labels, values)
+            yield series(f"{prefix}connection_{name}_bytes_total", "counter", help_, labels, values)
 
     def connection_channels(self, prefix: str, vhosts: Sequence[str]) -> Iterator[Metric]:
         clients = self._clients(vhosts)
         values = [len(client.session.connection.channels) for client in clients]
         labels = [_connection(client) for client in clients]
-        yield _metric(f"{prefix}connection_channels", "gauge", "Channels of the connection.", labels, values)
+        yield series(f"{prefix}connection_channels", "gauge", "Channels of the connection.", labels, values)
 
     def channels(self, prefix: str, vhosts: Sequence[str]) -> Iterator[Metric]:
         channels = [
@@ -136,7 +135,7 @@ class RabbitMQObjects:
         labels = [labels for labels, _ in channels]
         for name, kind, help_, read in _CHANNEL:
             values = [read(channel) for _, channel in channels]
-            yield _metric(f"{prefix}channel_{name}", kind, help_, labels, values)
+            yield series(f"{prefix}channel_{name}", kind, help_, labels, values)
 
     # -- what is declared -----------------------------------------------------------------------
 
@@ -149,7 +148,7 @@ class RabbitMQObjects:
         labels = [labels for labels, _ in flows]
         values = [flow.published for _, flow in flows]
         help_ = "Messages published to the exchange."
-        yield _metric(f"{prefix}exchange_messages_published_total", "counter", help_, labels, values)
+        yield series(f"{prefix}exchange_messages_published_total", "counter", help_, labels, values)
 
     def _vhosts(self, vhosts: Sequence[str]) -> list[str]:
         return [name for name in self._process.broker.catalog.state.vhosts if not vhosts or name in vhosts]
@@ -160,14 +159,14 @@ class RabbitMQObjects:
 
     def exchange_names(self, _: str, vhosts: Sequence[str]) -> Iterator[Metric]:
         labels = [labels for labels, _ in self._bindings(vhosts)]
-        yield _metric(
+        yield series(
             f"{CLUSTER}exchange_name", "gauge", "Exchanges that there are.", labels, [1] * len(labels)
         )
 
     def exchange_bindings(self, _: str, vhosts: Sequence[str]) -> Iterator[Metric]:
         found = list(self._bindings(vhosts))
         labels, values = [labels for labels, _ in found], [count for _, count in found]
-        yield _metric(f"{CLUSTER}exchange_bindings", "gauge", "Bindings of the exchange.", labels, values)
+        yield series(f"{CLUSTER}exchange_bindings", "gauge", "Bindings of the exchange.", labels, values)
 
     def _bindings(self, vhosts: Sequence[str]) -> Iterator[tuple[Mapping[str, str], int]]:
         """Exchanges with how many bindings they are the source of."""
@@ -180,12 +179,6 @@ class RabbitMQObjects:
                 default = exchange.name == DEFAULT_EXCHANGE
                 count = queues if default else sum(1 for _ in exchanges.bindings(exchange.name, None))
                 yield {"vhost": name, "exchange": exchange.name, "type": exchange.type}, count
-
-
-def _metric(
-    name: str, kind: Kind, help_: str, labels: Sequence[Mapping[str, str]], values: Iterable[float]
-) -> Metric:
-    return Metric(name, kind, help_, list(zip(labels, map(float, values), strict=True)))
 
 
 def _connection(client: Client) -> dict[str, str]:

@@ -56,7 +56,7 @@ class Listener:
         self.clients: dict[int, Client] = {}
         self.accepted = 0
         self.gate = gate
-        self.past = Traffic()
+        self._past = Traffic()
         """The traffic of connections that are gone, and the channels that they had opened."""
         self.past_channels = 0
         self._wanted = wanted
@@ -129,9 +129,17 @@ class Listener:
     def gone(self, client: Client) -> None:
         if self.clients.pop(client.number, None) is not None:
             self.gate.left(client.remote, stranger=client.stranger)
-            self.past.add(client.session.traffic)
+            self._past.add(client.session.traffic)
             self.past_channels += client.session.connection.channels_opened
         self._dirty.pop(client.number, None)
+
+    def traffic(self) -> Traffic:
+        """Of all connections since the start."""
+        total = Traffic()
+        total.add(self._past)
+        for client in self.clients.values():
+            total.add(client.session.traffic)
+        return total
 
     def dirty(self, client: Client) -> None:
         if not self._dirty:

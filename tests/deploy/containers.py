@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import urllib.request
+from functools import partial
 from typing import Final
 
 import pika
@@ -54,7 +55,7 @@ def ready(node: str) -> bool:
 
 def wait_ready() -> None:
     for node in NODES:
-        until(lambda node=node: ready(node), f"{node} is ready", READY_S)  # type: ignore[misc]
+        until(partial(ready, node), f"{node} is ready", READY_S)
 
 
 def password() -> str:
