@@ -40,10 +40,21 @@ def total(numbers: list[int]) -> int:
     return sum(numbers)
 
 
+@app.task(bind=True)
+def who(self: Any) -> str:
+    """The worker's name."""
+    return str(self.request.hostname)
+
+
+@app.task
+def broken(text: str) -> None:
+    raise ValueError(text)
+
+
 @app.task(bind=True, max_retries=3)
 def stubborn(self: Any, countdown: float) -> int:
     """Fails twice, and asks to be tried again after `countdown` seconds."""
-    trace(f"stubborn {self.request.retries} {time.time()}")
+    trace(f"stubborn {self.request.id} {time.time()}")
     if self.request.retries < 2:
         raise self.retry(countdown=countdown)
     return int(self.request.retries)

@@ -36,8 +36,8 @@ def test_queues_exchanges_and_bindings(admin: RabbitmqAdmin, elsewhere: Node, na
     assert api.get("exchanges", "/", name)["type"] == "topic"
     assert len(api.get("bindings", "/", "e", name, "q", name)) == 2
     assert {"name": name, "messages": 0} in listed(admin, "queues", "name", "messages")
-    table = admin("list", "bindings", "source", "routing_key", "destination")
-    assert f"| {name} | a.#" in table
+    table = admin("list", "bindings", "source", "routing_key", "destination").splitlines()
+    assert ["", name, "a.#", name, ""] in [[cell.strip() for cell in line.split("|")] for line in table]
     (other,) = (row for row in listed(admin, "bindings") if row["source"] == name and row["arguments"])
     for key in ("a.%23", other["properties_key"]):
         admin("delete", "binding", f"source={name}", "destination_type=queue", f"destination={name}",
