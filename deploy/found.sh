@@ -1,6 +1,8 @@
 #!/bin/sh
 # Makes what a cluster needs to be founded, once: found.sh TEMPLATE DIRECTORY NAME=HOST …
 # Writes DIRECTORY/NAME/key and DIRECTORY/shared/{password,quorate.toml}. Run again it changes nothing.
+# The password of the user "quorate" is the first line of the file PASSWORD_FILE (by default the secret that
+# compose gives), or made up where that is empty or absent. It is no argument of any command: others could see it.
 set -eu
 umask 077
 template=$1 directory=$2
@@ -27,12 +29,19 @@ peers = "$host:25672"
 public_key = '$public_key'
 END
 done
-password=$(python3 -c 'import secrets; print(secrets.token_urlsafe(24))')
-echo "$password" >"$shared/password"
+given=${PASSWORD_FILE:-/run/secrets/password}
+if [ -s "$given" ]; then
+    password=$(head -n 1 "$given")
+else
+    password=$(python3 -c 'import secrets; print(secrets.token_urlsafe(24))')
+fi
+# The shell's own printf: no process has the password among its arguments. The command asks twice.
+printf '%s\n' "$password" >"$shared/password"
+hash=$(printf '%s\n%s\n' "$password" "$password" | quorate hash-password 2>/dev/null)
 cat >>"$scratch" <<END
 
 [cluster.users.quorate]
-password_hash = '$(quorate hash-password --password "$password")'
+password_hash = '$hash'
 END
 [ "$(id -u)" != 0 ] || chown -R quorate:quorate "$directory"
 # Last: whoever finds this file finds everything.

@@ -3,14 +3,16 @@
 set -eu
 what=$1 queue=$2
 shift 2
-password=$(cat /run/quorate/shared/password)
+speak() {
+    quorate "$what" --url "amqp://quorate@$host:5672/" --password-file /run/quorate/shared/password \
+        --queue "$queue" --count 20000 "$@" || sleep 1
+}
 while true; do
     for host in "$@"; do
-        url=amqp://quorate:$password@$host:5672/
         if [ "$what" = publish ]; then
-            quorate publish --url "$url" --queue "$queue" --size 256 --count 20000 --rate "${RATE:-500}" || sleep 1
+            speak --size 256 --rate "${RATE:-500}"
         else
-            quorate consume --url "$url" --queue "$queue" --count 20000 --quiet || sleep 1
+            speak --quiet
         fi
     done
 done

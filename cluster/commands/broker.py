@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote, urlsplit, urlunsplit
 
 import pika
 from pika import exceptions
@@ -13,17 +15,38 @@ from cluster.commands.errors import CommandError, WrongUsageError
 DEFAULT_URL = "amqp://guest:guest@127.0.0.1:5672/"
 
 
-def parameters(url: str) -> pika.URLParameters:
-    """Connection parameters of an AMQP URL; raises `WrongUsageError`. Connecting is tried once."""
+def parameters(url: str, password_file: Path | None = None) -> pika.URLParameters:
+    """Connection parameters of an AMQP URL; raises `WrongUsageError`. Connecting is tried once.
+
+    The first line of `password_file`, if there is one, counts instead of a password in the URL.
+    """
     try:
         if not url.startswith(("amqp://", "amqps://")):
             raise ValueError("must begin with amqp://")
+        if password_file is not None:
+            url = _with_password(url, _first_line(password_file))
         found = pika.URLParameters(url)
     except (ValueError, TypeError, KeyError) as error:
         raise WrongUsageError(f"--url: {error}; write it as amqp://user:password@host:port/vhost") from None
     found.connection_attempts = 1
     found.socket_timeout = found.stack_timeout = 10
     return found
+
+
+def _with_password(url: str, password: str) -> str:
+    parts = urlsplit(url)
+    user, _, place = parts.netloc.rpartition("@")
+    if not user:
+        raise ValueError("no user for the password of --password-file")
+    netloc = f"{user.partition(':')[0]}:{quote(password, safe='')}@{place}"
+    return urlunsplit(parts._replace(netloc=netloc))
+
+
+def _first_line(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").partition("\n")[0]
+    except (OSError, UnicodeDecodeError) as error:
+        raise WrongUsageError(f"--password-file {path}: {error}") from None
 
 
 @contextmanager

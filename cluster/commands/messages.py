@@ -6,6 +6,7 @@ import itertools
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import click
@@ -24,10 +25,16 @@ _ACK_EVERY = 50
 _url = click.option(
     "--url", default=DEFAULT_URL, show_default=True, help="amqp://user:password@host:port/vhost of any node."
 )
+_password_file = click.option(
+    "--password-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="File with the password in its first line, instead of one in the URL, which other users may see.",
+)
 
 
 @click.command()
 @_url
+@_password_file
 @click.option("--queue", "-q", help="Publish to this queue; declared as durable if it does not exist.")
 @click.option("--exchange", "-e", default="", help="Publish to this exchange instead.")
 @click.option("--routing-key", "-k", default="", help="Routing key, with --exchange.")
@@ -44,6 +51,7 @@ _url = click.option(
 @click.argument("message", nargs=-1)
 def publish(
     url: str,
+    password_file: Path | None,
     queue: str | None,
     exchange: str,
     routing_key: str,
@@ -58,7 +66,7 @@ def publish(
         raise click.UsageError("say where to: either --queue NAME or --exchange NAME with --routing-key KEY")
     if message and size is not None:
         raise click.UsageError("--size makes up the messages itself: leave MESSAGE out")
-    where = parameters(url)
+    where = parameters(url, password_file)
     target = Target(exchange, routing_key if queue is None else queue, queue, not transient)
     bodies, total = _bodies(message, size, count)
     with _progress("Publishing", total) as bar, explained(where):
@@ -98,14 +106,15 @@ def _report(publisher: Publisher, where: pika.URLParameters, target: Target) -> 
 
 @click.command()
 @_url
+@_password_file
 @click.option("--queue", "-q", required=True, help="The queue to read.")
 @click.option(
     "--count", "-n", default=1, show_default=True, type=click.IntRange(1), help="Take at most so many."
 )
 @click.option("--requeue", is_flag=True, help="Look only: give them back to the queue.")
-def get(url: str, queue: str, count: int, requeue: bool) -> None:
+def get(url: str, password_file: Path | None, queue: str, count: int, requeue: bool) -> None:
     """Take messages that wait in a queue and print them, one a line."""
-    where = parameters(url)
+    where = parameters(url, password_file)
     taken = 0
     with explained(where), pika.BlockingConnection(where) as connection:
         channel = connection.channel()
@@ -130,15 +139,18 @@ def get(url: str, queue: str, count: int, requeue: bool) -> None:
 
 @click.command()
 @_url
+@_password_file
 @click.option("--queue", "-q", required=True, help="The queue to read.")
 @click.option("--count", "-n", type=click.IntRange(1), help="End after so many messages.")
 @click.option(
     "--idle", type=click.FloatRange(0, min_open=True), help="End when none came for so many seconds."
 )
 @click.option("--quiet", is_flag=True, help="Count messages instead of printing them.")
-def consume(url: str, queue: str, count: int | None, idle: float | None, quiet: bool) -> None:
+def consume(
+    url: str, password_file: Path | None, queue: str, count: int | None, idle: float | None, quiet: bool
+) -> None:
     """Print messages as they come, one a line, and acknowledge them, until Ctrl-C."""
-    where = parameters(url)
+    where = parameters(url, password_file)
     taken = 0
     bar_length = count if quiet else None
     with explained(where), pika.BlockingConnection(where) as connection:

@@ -23,13 +23,13 @@ READY_S: Final = 60.0
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-def compose(*arguments: str) -> str:
+def compose(*arguments: str, project: str = PROJECT) -> str:
     """What docker-compose (or docker compose) prints; fails with what it complains of."""
     program = ["docker-compose"] if shutil.which("docker-compose") else ["docker", "compose"]
     command = [
         *program,
         "--project-name",
-        PROJECT,
+        project,
         "--file",
         str(ROOT / "deploy" / "compose.yml"),
         *arguments,
@@ -60,6 +60,14 @@ def wait_ready() -> None:
 
 def password() -> str:
     return compose("exec", "-T", "n1", "cat", "/run/quorate/shared/password").strip()
+
+
+def metrics(node: str) -> dict[str, float]:
+    """Samples without labels, by name."""
+    with _direct.open(f"http://127.0.0.1:{NODES[node][1]}/metrics", timeout=5.0) as answer:
+        lines = answer.read().decode().splitlines()
+    samples = (line.rpartition(" ") for line in lines if not line.startswith("#") and "{" not in line)
+    return {name: float(value) for name, _, value in samples}
 
 
 def connect(node: str, secret: str) -> pika.BlockingConnection:

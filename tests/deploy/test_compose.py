@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 from contextlib import closing
 
 import pika
 import pytest
 
-from tests.deploy.containers import NODES, PROJECT, compose, connect, docker, password, ready, wait_ready
+from tests.deploy.containers import (
+    NODES,
+    PROJECT,
+    compose,
+    connect,
+    docker,
+    metrics,
+    password,
+    ready,
+    wait_ready,
+)
 from tests.processes.nodes import until
 
 pytestmark = pytest.mark.compose
@@ -17,15 +28,21 @@ PERSISTENT = pika.BasicProperties(delivery_mode=2)
 
 
 @pytest.fixture(scope="module")
-def secret() -> Iterator[str]:
+def secret(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The cluster runs; the password that was given to it."""
+    file = tmp_path_factory.mktemp("secrets") / "password"
+    file.write_text(chosen := secrets.token_urlsafe())
+    file.chmod(0o600)
     compose("build", "n1")
     compose("down", "--volumes")
-    try:
-        compose("up", "--detach", *NODES)
-        wait_ready()
-        yield password()
-    finally:
-        compose("down", "--volumes")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("QUORATE_PASSWORD_FILE", str(file))
+        try:
+            compose("up", "--detach", *NODES)
+            wait_ready()
+            yield chosen
+        finally:
+            compose("--profile", "load", "down", "--volumes")
 
 
 def publish(node: str, secret: str, queue: str, bodies: list[bytes]) -> None:
@@ -55,10 +72,42 @@ def test_a_client_works_through_each_node(secret: str) -> None:
 def test_nodes_run_without_rights_and_without_each_others_keys(secret: str) -> None:
     assert compose("exec", "-T", "n1", "id", "-u").strip() == "10001"
     assert compose("exec", "-T", "n1", "ls", "/run/quorate/own").split() == ["key"]
-    history = docker("history", "--no-trunc", "quorate:latest")
-    assert secret not in history
     health = docker("inspect", "--format", "{{.State.Health.Status}}", f"{PROJECT}_n1_1").strip()
     assert health in ("healthy", "starting")
+
+
+def test_the_password_is_in_no_image_and_no_environment(secret: str) -> None:
+    assert password() == secret
+    assert secret not in docker("history", "--no-trunc", "quorate:latest")
+    containers = compose("ps", "--quiet").split()
+    assert len(containers) >= len(NODES)
+    assert secret not in docker("inspect", *containers)
+    assert secret not in compose("logs", "--no-color")
+
+
+def test_without_a_given_password_one_is_made_up(secret: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("QUORATE_PASSWORD_FILE")
+    project = f"{PROJECT}-made-up"
+    try:
+        compose("up", "founding", project=project)
+        kept = ("--volume", f"{project}_shared:/shared:ro", "--entrypoint", "cat", "quorate:latest")
+        made_up = docker("run", "--rm", "--network", "none", *kept, "/shared/password").strip()
+        assert len(made_up) >= 32 and made_up != secret
+    finally:
+        compose("down", "--volumes", project=project)
+
+
+def test_the_profile_load_makes_traffic(secret: str) -> None:
+    compose("--profile", "load", "up", "--detach", "publisher", "consumer")
+
+    def total(name: str) -> float:
+        return sum(metrics(node)[name] for node in NODES)
+
+    until(lambda: total("quorate_client_messages_confirmed_total") > 1000, "confirmed messages", 60.0)
+    until(lambda: total("quorate_messages_acknowledged_total") > 1000, "acknowledged messages", 60.0)
+    for service in ("publisher", "consumer"):
+        assert secret not in docker("top", f"{PROJECT}_{service}_1", "-e", "-o", "pid,args")
+    compose("--profile", "load", "stop", "publisher", "consumer")
 
 
 def test_a_killed_container_comes_back(secret: str) -> None:

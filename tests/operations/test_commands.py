@@ -14,6 +14,8 @@ from click.testing import CliRunner, Result
 
 from cluster.access.passwords import PasswordHash
 from cluster.cli import main
+from cluster.commands.broker import parameters
+from cluster.commands.errors import WrongUsageError
 from cluster.config.tables import ConfigError, read_secret
 from replication.transport import CurveKeys
 from tests.operations.test_http import free_address
@@ -204,6 +206,17 @@ def test_hash_password_asks_twice() -> None:
     result = quorate("hash-password", input="wonder\nwonder\n")
     assert result.exit_code == 0
     assert PasswordHash.parse(result.stdout.splitlines()[-1]).matches("wonder")
+
+
+def test_a_password_comes_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_text("a:b/c@d?\nnot this\n", encoding="utf-8")
+    for url in ("amqp://me@host:1/", "amqp://me:other@host:1/"):
+        found = parameters(url, file)
+        assert (found.host, found.port) == ("host", 1)
+        assert (found.credentials.username, found.credentials.password) == ("me", "a:b/c@d?")
+    with pytest.raises(WrongUsageError, match="no user for the password"):
+        parameters("amqp://host:1/", file)
 
 
 def test_every_command_explains_itself() -> None:
