@@ -20,6 +20,7 @@ from cluster.config.environment import overlay
 from cluster.config.tables import (
     ConfigError,
     Founder,
+    LogSettings,
     PathField,
     ResourceAlarms,
     Section,
@@ -259,6 +260,7 @@ class NodeConfig(Section):
         "not there needs it: it joins once `quorate cluster add` was said.",
     )
     tls: TlsSettings | None = None
+    log: LogSettings = LogSettings()
     cluster: ClusterConfig
 
     @model_validator(mode="after")

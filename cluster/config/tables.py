@@ -140,6 +140,25 @@ class TlsSettings(Section):
         return self
 
 
+class LogSettings(Section):
+    """Where the node logs to."""
+
+    file: PathField | None = Field(
+        default=None,
+        description="File to which the log goes, with all else that the node writes to standard error; "
+        "without it to standard error.",
+    )
+    file_bytes: int = Field(
+        default=64 * 1024 * 1024,
+        ge=4096,
+        le=1 << 40,
+        description="Octets from which on the file is set aside as `FILE.1`, and a new one begun.",
+    )
+    files_kept: int = Field(
+        default=4, ge=1, le=1000, description="Files set aside that are kept: `FILE.1`, the newest, and on."
+    )
+
+
 def read_secret(path: Path, what: str) -> str:
     """The first line of a file that only its owner may read; raises `ConfigError`."""
     try:

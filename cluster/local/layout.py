@@ -61,7 +61,10 @@ def plan(
     planned = []
     for name, addresses in members.items():
         directory = data.absolute() / name
-        own: dict[str, Scalar | Table] = {"name": name, "data_dir": str(directory), "listen": addresses}
+        log = {"file": str(directory / "node.log")}
+        own: dict[str, Scalar | Table] = {
+            "name": name, "data_dir": str(directory), "listen": addresses, "log": log,
+        }  # fmt: skip
         config = validate({**own, "cluster": shared}, "quorate up")
         planned.append(
             LocalNode(config, directory / "node.toml", toml_text({"node": own, "cluster": shared}))

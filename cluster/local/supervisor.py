@@ -27,8 +27,6 @@ FAILED_STARTS = 5
 READY_POLL_S = 0.1
 WAITING_REPORT_S = 10.0
 LONGEST_PAUSE_S = 5.0
-LOG_BYTES = 64 << 20
-"""A log file larger than this is set aside when the node starts."""
 
 Report = Callable[[str], None]
 
@@ -221,9 +219,7 @@ def node_command(node: LocalNode) -> list[str]:
 
 
 def _open_log(path: Path) -> int:
-    with contextlib.suppress(FileNotFoundError):
-        if path.stat().st_size > LOG_BYTES:
-            path.replace(path.with_name(path.name + ".1"))
+    """For what a node says before it opens the file itself."""
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, PRIVATE_FILE)
 
 

@@ -91,6 +91,13 @@ EVENTS: Final = (
         "Put a certificate, its key and its chain there that `reason` does not complain of.",
     ),
     Event(
+        "Q110",
+        "log_not_set_aside",
+        "The log's file is as long as `node.log.file_bytes`, but could not be set aside. It grows on.",
+        "No right to rename files in its directory, or a broken disk: see `reason`.",
+        "Mend what `reason` says. It is tried again once as much has been written again.",
+    ),
+    Event(
         "Q201",
         "rebuilding",
         "The node has lost its disk, and gets everything back from the others. It gives no votes until then.",

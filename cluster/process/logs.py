@@ -1,4 +1,4 @@
-"""Structured logs: one JSON object a line on standard error.
+"""Structured logs: one JSON object a line, on standard error or in a file.
 
 Every line has `at` (UTC), `level`, `node`, `component`, `event` and its `code`, then the event's own fields.
 What was logged on behalf of an HTTP request has `request`, its id.
@@ -13,7 +13,7 @@ import re
 import sys
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import TextIO
+from typing import Protocol
 
 from cluster.process.events import CODES
 
@@ -88,7 +88,15 @@ def _plain(name: str, value: object) -> object:
     return text if len(text) <= LONGEST_VALUE else text[:LONGEST_VALUE] + "…"
 
 
-def start_logging(node: str, level: str, stream: TextIO | None = None) -> None:
+class Stream(Protocol):
+    """What lines are written to."""
+
+    def write(self, text: str, /) -> int: ...
+
+    def flush(self) -> None: ...
+
+
+def start_logging(node: str, level: str, stream: Stream | None = None) -> None:
     """Send every record of at least `level` to `stream` (standard error by default)."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines(node))

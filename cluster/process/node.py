@@ -36,6 +36,7 @@ from cluster.process.data_directory import DataDirectory
 from cluster.process.departure import depart
 from cluster.process.identity import version
 from cluster.process.joining import Joining
+from cluster.process.log_file import log_file
 from cluster.process.logs import EventLog, start_logging
 from cluster.process.peers import TAG as MEMBERS_TAG
 from cluster.process.peers import Peers
@@ -76,7 +77,7 @@ def run(config: NodeConfig, *, restores_users: bool = False) -> None:
 
     `restores_users`: put the users of the configuration into the catalog, whatever is there.
     """
-    start_logging(config.name, config.log_level)
+    start_logging(config.name, config.log_level, log_file(config.log))
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     if config.time_slice_us and not ask_for_time_slice(config.time_slice_us):
         EventLog("node").warning("time_slice_refused", microseconds=config.time_slice_us)

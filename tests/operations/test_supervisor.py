@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cluster.local.layout import LocalNode, prepare
-from cluster.local.supervisor import LOG_BYTES, Supervisor
+from cluster.local.supervisor import Supervisor
 from tests.operations.test_local_cluster import free_plan
 
 FAKE = Path(__file__).with_name("fake_node.py")
@@ -203,21 +203,5 @@ def test_why_a_node_is_not_ready_is_reported_now_and_then(tmp_path: Path, monkey
         await cluster.until(lambda: cluster.heard("n1 is not ready yet: no leader"))
         cluster.supervisor.stop()
         await running
-
-    asyncio.run(body())
-
-
-def test_a_large_log_is_set_aside_at_the_start(tmp_path: Path) -> None:
-    async def body() -> None:
-        cluster = Cluster(tmp_path, 1)
-        log = cluster.nodes[0].log_file
-        with log.open("wb") as file:
-            file.truncate(LOG_BYTES + 1)
-        running = asyncio.create_task(cluster.supervisor.run())
-        await cluster.until(lambda: bool(cluster.pids))
-        cluster.supervisor.stop()
-        await running
-        assert log.stat().st_size < 100
-        assert log.with_name("node.log.1").stat().st_size == LOG_BYTES + 1
 
     asyncio.run(body())

@@ -84,6 +84,12 @@ class Node:
         assert self.process is not None, f"{self.name} does not run"
         return self.process.pid
 
+    def configure(self, table: str, **values: str | int | float) -> None:
+        """Set keys of a table of `[node]`, for the next start."""
+        tables = tomllib.loads(self.local.file.read_text(encoding="utf-8"))
+        tables["node"].setdefault(table, {}).update(values)
+        self.local.file.write_text(toml_text(tables), encoding="utf-8")
+
     def start(self, *options: str) -> None:
         with self.local.log_file.open("ab") as log:
             # Standard input is a pipe that ends with this process: no node is left behind by a killed test.

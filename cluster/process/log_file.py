@@ -1,0 +1,83 @@
+"""The node's log as a file: set aside when it has grown, while the node runs.
+
+Whatever is written to standard error and standard output goes there, tracebacks of a dying process included:
+the descriptors lead to the file, and to its successor once it is set aside.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Final
+
+from cluster.config.tables import ConfigError, LogSettings
+from cluster.process.data_directory import PRIVATE_FILE
+from cluster.process.logs import EventLog
+
+OUTPUTS: Final = (1, 2)
+"""Descriptors of standard output and standard error."""
+
+
+class LogFile:
+    """The event loop may `write`: files are renamed by a thread, and meanwhile the old one grows on."""
+
+    def __init__(self, path: Path, settings: LogSettings) -> None:
+        """Lead the process's outputs to the file. Raises `ConfigError`."""
+        self._path, self._settings = path, settings
+        self.log = EventLog("log")
+        self._limit = settings.file_bytes
+        self.setting_aside: threading.Thread | None = None
+        """While files are renamed, who does it."""
+        try:
+            self._lead(self._open())
+        except OSError as error:
+            raise ConfigError(
+                f"node.log.file {path}: cannot be written: {error.strerror or error}"
+            ) from error
+
+    def write(self, text: str) -> int:
+        """For a handler of `logging`: append to the file, and have it set aside if it is long enough."""
+        written = sys.stderr.write(text)
+        if self.setting_aside is None and os.fstat(OUTPUTS[-1]).st_size >= self._limit:
+            self.setting_aside = threading.Thread(target=self._set_aside, name="log-file", daemon=True)
+            self.setting_aside.start()
+        return written
+
+    def flush(self) -> None:
+        sys.stderr.flush()
+
+    def _set_aside(self) -> None:
+        try:
+            for number in range(self._settings.files_kept, 1, -1):
+                with contextlib.suppress(FileNotFoundError):
+                    self._old(number - 1).replace(self._old(number))
+            self._path.replace(self._old(1))
+            self._lead(self._open())
+            self._limit = self._settings.file_bytes
+        except OSError as error:
+            # As much again, not the next line: what failed now would fail then.
+            self._limit += self._settings.file_bytes
+            self.log.error("log_not_set_aside", reason=str(error))
+        finally:
+            self.setting_aside = None
+
+    def _old(self, number: int) -> Path:
+        return self._path.with_name(f"{self._path.name}.{number}")
+
+    def _open(self) -> int:
+        return os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, PRIVATE_FILE)
+
+    def _lead(self, file: int) -> None:
+        try:
+            for output in OUTPUTS:
+                os.dup2(file, output)
+        finally:
+            os.close(file)
+
+
+def log_file(settings: LogSettings) -> LogFile | None:
+    """The file that is configured; None: the log goes to standard error. Raises `ConfigError`."""
+    return None if settings.file is None else LogFile(settings.file, settings)
