@@ -103,6 +103,7 @@ class Broker:
         self.partitions = Partitions(self, journal)
         self.owners, self.replicas = self.partitions.owners, self.partitions.replicas
         self.links: dict[int, PartitionLink] = {}
+        self.make_link: Callable[..., PartitionLink] = PartitionLink
         self.transit = Transit(self)
         self.front_ends = KnownFrontEnds(self)
         self.connected: dict[str, None] = {}
@@ -305,7 +306,7 @@ class Broker:
         """This front end's link to a partition."""
         link = self.links.get(partition)
         if link is None:
-            link = self.links[partition] = PartitionLink(
+            link = self.links[partition] = self.make_link(
                 partition, self.front_end, self.node,
                 self.link_turns.mark_dirty, self.link_turns.mark_waiting, self.latencies,
             )  # fmt: skip

@@ -14,8 +14,8 @@ compile() {
   "$tool/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes \
     --no-header --no-emit-index-url --no-emit-find-links "$@"
 }
-compile pyproject.toml --group test --output-file requirements.txt
+compile pyproject.toml --extra traces --group test --output-file requirements.txt
 for more in bench clients console; do
   compile --group "$more" --constraint requirements.txt --output-file "requirements-$more.txt"
 done
-compile pyproject.toml --group build --constraint requirements.txt --output-file requirements-node.txt
+compile pyproject.toml --extra traces --group build --constraint requirements.txt --output-file requirements-node.txt

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cluster.catalog.definitions import NodeDefinition, PartitionDefinition, PartitionKind, QueueDefinition
@@ -25,6 +26,8 @@ class Partitions(Observer):
         self.owners: dict[int, PartitionOwner] = {}
         self.replicas: dict[int, Replica] = {}
         self.transient: dict[int, TransientLog] = {}
+        self.make_owner: Callable[..., PartitionOwner] = PartitionOwner
+        """Of a partition that is kept on disk."""
         self._deferred: set[int] = set()
         self._broker = broker
         self._journal = journal
@@ -53,7 +56,7 @@ class Partitions(Observer):
             self._deferred.add(partition.id)
             return
         self._deferred.discard(partition.id)
-        owner = self.owners[partition.id] = PartitionOwner(
+        owner = self.owners[partition.id] = self.make_owner(
             partition.id, self._broker, JournalEntries(log), durable=True
         )
         replica = self.replicas[partition.id] = Replica(owner)

@@ -26,6 +26,7 @@ from cluster.config.tables import (
     Section,
     Strangers,
     TlsSettings,
+    TraceSettings,
     UserSettings,
     read_secret,
 )
@@ -260,6 +261,7 @@ class NodeConfig(Section):
         "not there needs it: it joins once `quorate cluster add` was said.",
     )
     tls: TlsSettings | None = None
+    traces: TraceSettings | None = None
     log: LogSettings = LogSettings()
     cluster: ClusterConfig
 

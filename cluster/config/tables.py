@@ -140,6 +140,23 @@ class TlsSettings(Section):
         return self
 
 
+class TraceSettings(Section):
+    """OpenTelemetry traces of messages that their publishers trace; without this table there are none."""
+
+    endpoint: str = Field(
+        pattern=r"^https?://[^/]+/.+",
+        description="URL to which spans are sent, OTLP over HTTP: of a collector on the same machine "
+        "`http://127.0.0.1:4318/v1/traces`.",
+    )
+    sample_ratio: float = Field(
+        default=1.0,
+        ge=0,
+        le=1,
+        description="Share of the sampled traces of publishers for which this node records spans, by the "
+        "trace's id: the same on every node, or traces have gaps.",
+    )
+
+
 class LogSettings(Section):
     """Where the node logs to."""
 

@@ -44,6 +44,7 @@ from cluster.process.shortages import TAG as SHORTAGE_TAG
 from cluster.process.shortages import Shortages
 from cluster.process.time_slice import ask_for_time_slice
 from cluster.process.watermarks import Watermarks
+from cluster.traces.start import trace
 from cluster.watch.http import HttpServer
 from cluster.watch.inquiry import TAG as INQUIRY_TAG
 from cluster.watch.inquiry import Inquiry
@@ -223,6 +224,7 @@ class NodeProcess:
         broker.standing.on_rebuilding = self.joining.begin_rebuilding
         broker.on_members_changed = self.peers.follow
         broker.standing.on_removed = self._leave
+        self.spans = trace(broker, self.config.traces, self.config.cluster.name)
         return broker
 
     def _rewrite(self, partition: int, entry: Entry) -> bytes | None:
@@ -286,6 +288,8 @@ class NodeProcess:
         self.writer.close()
         self.journal.close()
         self.hashing.close()
+        if self.spans is not None:
+            self.spans.close()
         self.log.info("stopped")
 
     # -- the turn -------------------------------------------------------------------------------

@@ -1,0 +1,45 @@
+"""A partition's owner that records how long entries with traced messages took to be replicated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cluster.owner.partition import PartitionOwner
+from cluster.traces.context import counted_in_entry
+from cluster.traces.spans import REPLICATE, Attributes, Spans
+
+
+class TracedOwner(PartitionOwner):
+    """Records the span replicate; of a partition on one node it is the time of the disk alone."""
+
+    def __init__(self, spans: Spans, *arguments: Any, **options: Any) -> None:
+        """`arguments` and `options` are those of `PartitionOwner`."""
+        super().__init__(*arguments, **options)
+        self._spans = spans
+        self._proposed: dict[int, int] = {}
+        """When entries were proposed that are not committed yet, by index."""
+
+    def propose(self) -> bool:
+        since, before = self._spans.clock(), self._last_proposed
+        nothing_waits = super().propose()
+        if self._last_proposed > before:
+            self._proposed[self._last_proposed] = since
+        return nothing_waits
+
+    def apply(self, index: int, data: bytes, now: float) -> None:
+        since = self._proposed.pop(index, None)
+        if since is not None:
+            counts = counted_in_entry(data, self._spans.records)
+            if counts:
+                attributes: Attributes = {
+                    "messaging.destination.partition.id": str(self.partition),
+                    "quorate.raft.term": self.term,
+                    "quorate.raft.index": index,
+                    "quorate.entry.size": len(data),
+                }
+                self._spans.add(REPLICATE, counts, since, attributes)
+        super().apply(index, data, now)
+
+    def following(self) -> None:
+        super().following()
+        self._proposed.clear()
