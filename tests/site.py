@@ -22,7 +22,7 @@ from node.wire.amqp091.limits import ConnectionLimits
 from node.wire.amqp091.primitives import Method
 from tests import messages
 from tests.simulation.network import Network, NetworkFaults
-from tests.simulation.node import NodeSettings, SimulatedNode
+from tests.simulation.node import TICK_S, NodeSettings, SimulatedNode
 from tests.simulation.world import World
 from tests.wire.client import CLIENT_CAPABILITIES, frames, split
 
@@ -85,7 +85,13 @@ class Site:
             entrance = Entrance(state, access, usage, largest=1000)
             found = FrontEnd(node.broker, local, access, entrance, self.default_type)
             self._front_ends[name, node.life] = found
+            self._tick(node, found)
         return found
+
+    def _tick(self, node: SimulatedNode, front_end: FrontEnd) -> None:
+        """Its timers, which run as long as its process."""
+        front_end.tick()
+        node.after(TICK_S, lambda: self._tick(node, front_end))
 
     def client(self, name: str, *, transactional: bool = False) -> Client:
         """A client with an open channel: a confirmed one, or a transactional one."""
@@ -168,11 +174,12 @@ class Client:
         self._published = 0
         self._answers: list[Method] = []
         self._content: tuple[Any, bytes] | None = None
-        self._flushing = False
+        self._flushing = self._lost = False
         self._wire = Wire(self)
         self._session = Session(
             site.front_end(name), self._wire, ConnectionLimits(first_window=2000), self.node.clock
         )
+        self._tick()
         properties: dict[str, Any] = {"capabilities": dict(CLIENT_CAPABILITIES)}
         self._send(PROTOCOL_HEADER)
         self._await(m.ConnectionStart)
@@ -187,6 +194,11 @@ class Client:
 
     def _send(self, data: bytes) -> None:
         self.node.input(lambda: self._session.receive(data))
+
+    def _tick(self) -> None:
+        if not self._lost:
+            self._session.tick()
+            self.node.after(TICK_S, self._tick)
 
     def flush_soon(self) -> None:
         if not self._flushing:
@@ -267,6 +279,7 @@ class Client:
 
     def close(self) -> None:
         """The connection is lost."""
+        self._lost = True
         self.node.input(self._session.lost)
         self.site.run(0.01)
 
@@ -292,11 +305,14 @@ class Client:
         """Raises ChannelClosedError."""
         self.call(m.TxCommit(), m.TxCommitOk)
 
-    def ack(self, delivery: Delivery) -> None:
-        self.send(m.BasicAck(delivery.method.delivery_tag))
+    def ack(self, delivery: Delivery, *, multiple: bool = False) -> None:
+        self.send(m.BasicAck(delivery.method.delivery_tag, multiple))
 
-    def nack(self, delivery: Delivery, *, requeue: bool) -> None:
-        self.send(m.BasicNack(delivery.method.delivery_tag, requeue=requeue))
+    def nack(self, delivery: Delivery, *, requeue: bool, multiple: bool = False) -> None:
+        self.send(m.BasicNack(delivery.method.delivery_tag, multiple, requeue))
+
+    def reject(self, delivery: Delivery, *, requeue: bool) -> None:
+        self.send(m.BasicReject(delivery.method.delivery_tag, requeue))
 
     def declare_exchange(self, name: str, type_: str, **arguments: Any) -> None:
         self.call(m.ExchangeDeclare(name, type_, arguments=arguments), m.ExchangeDeclareOk)

@@ -1,8 +1,9 @@
-"""Random programs of several connections against a model of one queue that anybody can check by reading."""
+"""Random programs of several connections in simulated time, against a model that is easy to check."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -15,165 +16,218 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.site import Client, Delivery, Site
-
-QUEUES = ("a", "b")
-CLIENTS = 3
-EXCHANGE = "amq.fanout"
+from node.wire.amqp091 import methods as m
+from tests.broker_model import CLIENTS, QUEUES
+from tests.broker_programs import SETTLEMENTS, Program
+from tests.site import Client, Site
 
 queues = st.sampled_from(QUEUES)
 clients = st.integers(0, CLIENTS - 1)
+settlements = st.sampled_from(sorted(SETTLEMENTS))
+milliseconds = st.integers(0, 60).map(lambda tenths: tenths / 10)
 
 
-@dataclass
-class Queue:
-    """What a queue must hold: messages by number, in the order in which they came."""
+class SimulatedClient(Client):
+    """`ProgramClient` in simulated time."""
 
-    ready: set[int] = field(default_factory=set)
-    returned: set[int] = field(default_factory=set)
-    bound: bool = False
+    def publish_confirmed(self, queue: str, bodies: Sequence[bytes], exchange: str, mode: int) -> list[bool]:
+        life = self.node.life
+        tags = self.publish(queue, *bodies, exchange=exchange, delivery_mode=mode)
+        self.site.until(lambda: self.confirmed.union(self.refused).issuperset(tags) or self.node.life != life)
+        return [tag in self.confirmed for tag in tags]
+
+    def qos(self, count: int, *, shared: bool) -> None:
+        self.call(m.BasicQos(0, count, shared), m.BasicQosOk)
+
+    def recover(self) -> None:
+        self.call(m.BasicRecover(True), m.BasicRecoverOk)
 
 
-@dataclass
-class Held:
-    """A delivery that a client has not settled."""
+class SimulatedStage:
+    """`Stage` of nodes in simulated time."""
 
-    client: int
-    queue: str
-    number: int
-    delivery: Delivery
+    def __init__(self, nodes: int) -> None:
+        self.nodes = nodes
+        self._names = [f"n{number}" for number in range(1, nodes + 1)]
+        self._site = Site(*self._names)
+        self._dying: list[int] = []
+
+    def connect(self, node: int) -> SimulatedClient:
+        return SimulatedClient(self._site, self._names[node])
+
+    def pass_time(self) -> None:
+        self._site.run(0.02)
+
+    def until(self, reached: Callable[[], bool], what: Callable[[], str]) -> None:
+        limit = self._site.world.now + 20.0
+        while not reached():
+            assert self._site.world.now < limit, what()
+            self._site.run(0.05)
+
+    def kill(self, nodes: Sequence[int], *, power: bool, after_ms: float) -> None:
+        for node in nodes:
+            self._dying.append(node)
+            stop = partial(self._site.nodes[self._names[node]].stop, power=power)
+            self._site.world.after(after_ms / 1000, stop)
+
+    def killed(self) -> None:
+        dying = [self._site.nodes[self._names[node]] for node in self._dying]
+        self._site.until(lambda: not any(node.up for node in dying))
+        self._dying.clear()
+
+    def start(self, nodes: Sequence[int]) -> None:
+        starting = [self._site.nodes[self._names[node]] for node in nodes]
+        for node in starting:
+            node.start()
+        self._site.until(lambda: all(node.ready for node in starting))
 
 
 class Programs(RuleBasedStateMachine):
-    """Every step is carried out by a client of some node, and its answer is compared with the model's."""
+    """Steps of `Program`; Hypothesis chooses, and prints the shortest program that fails."""
 
-    nodes: tuple[str, ...] = ("n1",)
+    nodes = 1
 
     def __init__(self) -> None:
         super().__init__()
-        self.site = Site(*self.nodes)
-        self.clients = [self.connect(place) for place in range(CLIENTS)]
-        self.model = {name: Queue() for name in QUEUES}
-        self.held: list[Held] = []
-        self.last = 0
-        for name in QUEUES:
-            self.clients[0].declare(name)
+        self.program = Program(SimulatedStage(self.nodes))
 
-    def connect(self, place: int) -> Client:
-        return self.site.client(self.nodes[place % len(self.nodes)])
+    def holding(self) -> bool:
+        return bool(self.program.model.held)
 
-    def expect(self, one: Delivery, queue: str, client: int, *, kept: bool) -> None:
-        """The oldest that is ready, marked if it came back."""
-        model = self.model[queue]
-        number = min(model.ready)
-        assert one.body == b"%d" % number
-        assert one.method.redelivered is (number in model.returned)
-        model.ready.remove(number)
-        if kept:
-            self.held.append(Held(client, queue, number, one))
-
-    def back(self, held: list[Held]) -> None:
-        for one in held:
-            self.model[one.queue].ready.add(one.number)
-            self.model[one.queue].returned.add(one.number)
-            self.held.remove(one)
+    def consuming(self) -> bool:
+        return bool(self.program.model.consumers)
 
     @rule(client=clients, queue=queues, count=st.integers(1, 3), mode=st.sampled_from((1, 2)))
     def publish(self, client: int, queue: str, count: int, mode: int) -> None:
-        numbers = range(self.last + 1, self.last + count + 1)
-        self.last += count
-        bodies = [b"%d" % number for number in numbers]
-        tags = self.clients[client].publish(queue, *bodies, delivery_mode=mode)
-        assert all(self.clients[client].confirms(tags))
-        self.model[queue].ready.update(numbers)
+        self.program.publish(client, queue, count, mode)
 
     @rule(client=clients)
     def publish_to_all_that_are_bound(self, client: int) -> None:
-        self.last += 1
-        one = self.clients[client]
-        assert all(one.confirms(one.publish("", b"%d" % self.last, exchange=EXCHANGE)))
-        for model in self.model.values():
-            if model.bound:
-                model.ready.add(self.last)
+        self.program.publish_to_all_that_are_bound(client)
 
     @rule(client=clients, queue=queues)
     def bind(self, client: int, queue: str) -> None:
-        self.clients[client].bind(queue, EXCHANGE)
-        self.model[queue].bound = True
+        self.program.bind(client, queue)
 
     @rule(client=clients, queue=queues, no_ack=st.booleans())
     def get(self, client: int, queue: str, no_ack: bool) -> None:
-        got = self.clients[client].get(queue, no_ack=no_ack)
-        if got is None:
-            assert not self.model[queue].ready
-        else:
-            self.expect(got, queue, client, kept=not no_ack)
+        self.program.get(client, queue, no_ack)
 
-    @rule(client=clients, queue=queues, no_ack=st.booleans())
-    def consume_and_cancel(self, client: int, queue: str, no_ack: bool) -> None:
-        """Who consumes alone gets all that is ready."""
-        one, wanted = self.clients[client], len(self.model[queue].ready)
-        one.deliveries.clear()
-        tag = one.consume(queue, no_ack=no_ack)
-        self.site.until(lambda: len(one.deliveries) == wanted)
-        one.cancel(tag)
-        for delivery in one.deliveries:
-            self.expect(delivery, queue, client, kept=not no_ack)
+    @rule(client=clients, count=st.integers(0, 3), shared=st.booleans())
+    def qos(self, client: int, count: int, shared: bool) -> None:
+        self.program.qos(client, count, shared)
 
-    @precondition(lambda self: self.held)
-    @rule(data=st.data(), how=st.sampled_from(("ack", "discard", "requeue")))
-    def settle(self, data: st.DataObject, how: str) -> None:
-        one = data.draw(st.sampled_from(range(len(self.held))))
-        held = self.held[one]
-        client = self.clients[held.client]
-        if how == "ack":
-            client.ack(held.delivery)
-        else:
-            client.nack(held.delivery, requeue=how == "requeue")
-        if how == "requeue":
-            self.back([held])
-        else:
-            self.held.remove(held)
+    @rule(client=clients, queue=queues)
+    def consume(self, client: int, queue: str) -> None:
+        self.program.consume(client, queue, no_ack=False)
+
+    @precondition(consuming)
+    @rule(at=st.integers(0, 5))
+    def cancel(self, at: int) -> None:
+        self.program.cancel(at)
+
+    @precondition(holding)
+    @rule(at=st.integers(0, 9), how=settlements)
+    def settle(self, at: int, how: str) -> None:
+        self.program.settle(at, how)
 
     @rule(client=clients, queue=queues)
     def purge(self, client: int, queue: str) -> None:
-        assert self.clients[client].purge(queue) == len(self.model[queue].ready)
-        self.model[queue].ready.clear()
+        self.program.purge(client, queue)
 
     @rule(client=clients, queue=queues)
     def delete(self, client: int, queue: str) -> None:
-        """And declare it anew: it is empty, and bound to nothing."""
-        self.clients[client].delete(queue)
-        self.clients[client].declare(queue)
-        self.model[queue] = Queue()
-        for gone in [one for one in self.held if one.queue == queue]:
-            self.clients[gone.client].ack(gone.delivery)
-            self.held.remove(gone)
+        self.program.delete(client, queue)
 
     @rule(client=clients)
     def close(self, client: int) -> None:
-        self.clients[client].close()
-        self.clients[client] = self.connect(client)
-        self.back([one for one in self.held if one.client == client])
+        self.program.close(client)
 
     @invariant()
-    def every_client_counts_the_same(self) -> None:
-        self.site.run(0.02)
-        for queue, model in self.model.items():
-            assert {client.depth(queue) for client in self.clients} == {len(model.ready)}
+    def the_broker_does_what_the_model_says(self) -> None:
+        self.program.rest()
 
 
-class ProgramsOnThreeNodes(Programs):
-    nodes = ("n1", "n2", "n3")
+class ProgramsOfWhoDoesNotAcknowledge(Programs):
+    """And consumers that acknowledge nothing: they get all that is there, whatever the prefetch."""
+
+    @rule(client=clients, queue=queues)
+    def consume_without_acknowledgements(self, client: int, queue: str) -> None:
+        self.program.consume(client, queue, no_ack=True)
 
 
-@pytest.mark.requirement("A17", "A22", "A16")
+class ProgramsOnThreeNodes(ProgramsOfWhoDoesNotAcknowledge):
+    nodes = 3
+
+
+class ProgramsUnderKills(Programs):
+    """One node at a time dies and starts again, or all of them; machines lose what was not synced.
+
+    They begin with messages that wait, and messages that a consumer of each node has.
+    """
+
+    nodes = 3
+
+    def __init__(self) -> None:
+        super().__init__()
+        for client in range(CLIENTS):
+            self.program.qos(client, 2, shared=False)
+            self.program.consume(client, "a", no_ack=False)
+        self.program.publish(0, "a", 9, 2)
+        self.program.publish(1, "b", 3, 2)
+        self.program.rest()
+
+    def all_live(self) -> bool:
+        return not self.program.down
+
+    def may_settle(self) -> bool:
+        return self.all_live() and self.holding()
+
+    @precondition(all_live)
+    @rule(node=st.sampled_from((None, 0, 1, 2)), power=st.booleans())
+    def kill(self, node: int | None, power: bool) -> None:
+        if node is None:
+            self.program.kill_all()
+        else:
+            self.program.kill(node, power)
+
+    @precondition(all_live)
+    @rule(
+        client=clients, queue=queues, count=st.integers(1, 3),
+        node=st.integers(0, 2), power=st.booleans(), after_ms=milliseconds,
+    )  # fmt: skip
+    def publish_and_kill(
+        self, client: int, queue: str, count: int, node: int, power: bool, after_ms: float
+    ) -> None:
+        self.program.publish_and_kill(client, queue, count, node, power, after_ms)
+
+    @precondition(may_settle)
+    @rule(
+        at=st.integers(0, 9), how=settlements,
+        node=st.integers(0, 2), power=st.booleans(), after_ms=milliseconds,
+    )  # fmt: skip
+    def settle_and_kill(self, at: int, how: str, node: int, power: bool, after_ms: float) -> None:
+        self.program.settle_and_kill(at, how, node, power, after_ms)
+
+    @precondition(lambda self: self.program.down)
+    @rule()
+    def start(self) -> None:
+        self.program.start()
+
+
+@pytest.mark.requirement("A16", "A17", "A18", "A22", "D2")
 @pytest.mark.parametrize(
-    ("machine", "examples", "steps"), [(Programs, 15, 25), (ProgramsOnThreeNodes, 4, 12)]
+    ("machine", "examples", "steps"),
+    [
+        (Programs, 15, 25),
+        (ProgramsOfWhoDoesNotAcknowledge, 10, 25),
+        (ProgramsOnThreeNodes, 4, 15),
+        (ProgramsUnderKills, 15, 25),
+    ],
 )
 def test_programs_do_what_the_model_says(machine: type[Programs], examples: int, steps: int) -> None:
     limits = settings(
-        max_examples=examples, stateful_step_count=steps, deadline=None,
-        suppress_health_check=list(HealthCheck),
+        max_examples=examples, stateful_step_count=steps, deadline=None, derandomize=True,
+        suppress_health_check=list(HealthCheck), print_blob=True,
     )  # fmt: skip
     run_state_machine_as_test(machine, settings=limits)  # type: ignore[no-untyped-call]

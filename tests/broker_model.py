@@ -1,0 +1,188 @@
+"""What queues must hold and what clients may be sent, for anybody to check by reading.
+
+Messages are numbers, in the order in which they are published. Nothing here knows what a broker is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+QUEUES = ("a", "b")
+CLIENTS = 3
+
+
+class Received(Protocol):
+    """A message as a client gets it; `method` is basic.deliver or basic.get-ok."""
+
+    @property
+    def method(self) -> Any: ...
+
+    @property
+    def body(self) -> bytes: ...
+
+
+@dataclass
+class Queue:
+    """`ready` must be there, `doubtful` may be, now or later: what was published or settled as a node died.
+
+    `returned` must be marked redelivered, `suspected` may be: nobody knows what a dead node had sent.
+    """
+
+    ready: set[int] = field(default_factory=set)
+    doubtful: set[int] = field(default_factory=set)
+    returned: set[int] = field(default_factory=set)
+    suspected: set[int] = field(default_factory=set)
+    bound: bool = False
+
+    def take(self, number: int, redelivered: bool, *, turned_back: bool) -> None:
+        """A message came out: the broker had it, and marked it as it must.
+
+        `turned_back`: it may have been on its way to a channel that had no room for it any more.
+        """
+        assert number in self.ready | self.doubtful, f"{number} came, not one of {sorted(self.ready)}"
+        assert redelivered or number not in self.returned, f"{number} came again, and is not marked"
+        known = number in self.returned or number in self.suspected or turned_back
+        assert known or not redelivered, f"{number} is marked, and came to nobody before"
+        self.ready.discard(number)
+        self.doubtful.discard(number)
+
+    def took_up_to(self, number: int) -> None:
+        """Messages come in order: nothing older is left."""
+        missing = sorted(one for one in self.ready if one < number)
+        assert not missing, f"{number} came before {missing}"
+
+
+@dataclass(eq=False)
+class Held:
+    """A delivery that a client has not settled; `consumer` is None for one that it got itself."""
+
+    client: int
+    queue: str
+    number: int
+    delivery: Any
+    consumer: Consumer | None
+
+
+@dataclass(eq=False)
+class Consumer:
+    """`prefetch` is its own limit, 0 for none."""
+
+    client: int
+    queue: str
+    tag: str
+    prefetch: int
+    no_ack: bool
+
+
+@dataclass(eq=False)
+class Channel:
+    """`prefetch` is that of consumers to come, `shared` that of all consumers of the channel; 0 for none."""
+
+    prefetch: int = 0
+    shared: int = 0
+
+
+class BrokerModel:
+    """All queues, and what is with the clients."""
+
+    def __init__(self) -> None:
+        self.queues = {name: Queue() for name in QUEUES}
+        self.channels = [Channel() for _ in range(CLIENTS)]
+        self.consumers: list[Consumer] = []
+        self.held: list[Held] = []
+        self.last = 0
+        self.transient: set[int] = set()
+        self.hurt = False
+        """A node has died: messages that were not to be kept may be gone."""
+        self.shared = False
+        """A channel's consumers have shared a limit."""
+
+    def numbers(self, count: int, mode: int) -> range:
+        """New messages."""
+        numbers = range(self.last + 1, self.last + count + 1)
+        self.last += count
+        if mode == 1:
+            self.transient.update(numbers)
+        return numbers
+
+    # -- deliveries -----------------------------------------------------------------------------
+
+    def got(self, client: int, queue: str, delivery: Received, *, kept: bool) -> None:
+        """The oldest that is ready."""
+        number = int(delivery.body)
+        self.queues[queue].take(number, delivery.method.redelivered, turned_back=self.shared)
+        self.queues[queue].took_up_to(number)
+        if kept:
+            self.held.append(Held(client, queue, number, delivery, None))
+
+    def delivered(self, client: int, delivery: Received) -> Consumer:
+        """To a consumer that had room for it."""
+        tag = delivery.method.consumer_tag
+        [consumer] = [one for one in self.consumers if (one.client, one.tag) == (client, tag)]
+        number = int(delivery.body)
+        self.queues[consumer.queue].take(number, delivery.method.redelivered, turned_back=self.shared)
+        if not consumer.no_ack:
+            assert not self.full(consumer), f"{number} is more than a prefetch allows"
+            self.held.append(Held(client, consumer.queue, number, delivery, consumer))
+        return consumer
+
+    def full(self, consumer: Consumer) -> bool:
+        """Whether a limit keeps the consumer from getting more."""
+        if consumer.no_ack:
+            return False
+        own = sum(one.consumer is consumer for one in self.held)
+        shared = sum(one.client == consumer.client and one.consumer is not None for one in self.held)
+        limit = self.channels[consumer.client].shared
+        return 0 < consumer.prefetch <= own or 0 < limit <= shared
+
+    def wanting(self, queue: str) -> bool:
+        """Whether somebody must get what is ready."""
+        return any(one.queue == queue and not self.full(one) for one in self.consumers)
+
+    # -- what comes back ------------------------------------------------------------------------
+
+    def back(self, held: Sequence[Held]) -> None:
+        for one in held:
+            queue = self.queues[one.queue]
+            lost = self.hurt and one.number in self.transient
+            (queue.doubtful if lost else queue.ready).add(one.number)
+            queue.returned.add(one.number)
+            self.held.remove(one)
+
+    def settled(self, held: Sequence[Held], *, doubtful: bool) -> None:
+        """They are gone; or come again, if the node died before it said so."""
+        for one in held:
+            if doubtful:
+                self.queues[one.queue].doubtful.add(one.number)
+                self.queues[one.queue].returned.add(one.number)
+            self.held.remove(one)
+
+    def lost_client(self, client: int) -> None:
+        """With its channel go its consumers; what it had comes back."""
+        self.consumers = [one for one in self.consumers if one.client != client]
+        self.back([one for one in self.held if one.client == client])
+        self.channels[client] = Channel()
+
+    def node_died(self) -> None:
+        self.hurt = True
+        for queue in self.queues.values():
+            queue.suspected |= queue.ready | queue.doubtful
+            gone = queue.ready & self.transient
+            queue.ready -= gone
+            queue.doubtful |= gone
+
+    def cleared(self, queue: str, count: int) -> None:
+        """A purge."""
+        model = self.queues[queue]
+        assert len(model.ready) <= count <= len(model.ready | model.doubtful)
+        model.ready.clear()
+
+    def deleted(self, queue: str) -> list[Held]:
+        """What was held of it, which nobody will get again."""
+        gone = [one for one in self.held if one.queue == queue]
+        self.held = [one for one in self.held if one.queue != queue]
+        self.consumers = [one for one in self.consumers if one.queue != queue]
+        self.queues[queue] = Queue()
+        return gone
