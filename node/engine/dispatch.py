@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from node.engine.by_priority import ReadyByPriority
 from node.engine.consumers import Consumer, Consumers
 from node.engine.grants import Fit, Grant
 from node.engine.limits import Weights
@@ -13,6 +14,7 @@ from node.engine.places import Places
 from node.engine.queue import QueueState
 from node.engine.range_map import RangeMap, Span
 from node.engine.ranges import Range, RangeSet
+from node.engine.schedule import NEVER
 from node.engine.settings import PLAIN, QueueSettings
 from node.engine.single_active import SingleActiveConsumers
 
@@ -66,6 +68,7 @@ class QueueOwner(Places):
         self.ready.remove(0, self.state.mark)
         if self.held or self.scheduled:
             self.awaited = set(self.state.attached)
+        self.given_out(self.state.settled)
 
     def reconfigure(self, settings: QueueSettings) -> None:
         """Policies have changed what is asked of the queue; never what makes it another kind of queue."""
@@ -286,6 +289,8 @@ class QueueOwner(Places):
                 if self.groups is not None:
                     for start, end, consumer in consumers.cover(*part, UNKNOWN):
                         self.groups.take((front_end, consumer), start, end)
+        if accepted:
+            self.given_out(max(accepted)[1])
         self._answered(front_end)
         return sorted(accepted)
 
@@ -298,10 +303,29 @@ class QueueOwner(Places):
     def release_held(self, redelivered: bool) -> int:
         """Nobody holds what is still held: it is ready; return how many messages that makes.
 
-        `redelivered` when a front end that may have had some of them was lost.
+        `redelivered` when a front end that may have had some of them was lost. What is older than something
+        that a former owner has given out was given out as well, and got lost on its way.
         """
         self.awaited.clear()
-        return self.give_back(self.held, list(self.held.ranges()), redelivered)
+        older = self.held.intersection(0, self.granted)
+        count = self.give_back(self.held, older, redelivered=True)
+        return count + self.give_back(self.held, list(self.held.ranges()), redelivered)
+
+    # -- limits ---------------------------------------------------------------------------------
+
+    def ready_octets(self) -> int:
+        """Octets of the bodies of ready messages; 0 unless the queue has a limit on them."""
+        if self.weights is None:
+            return 0
+        others = [part for place in (self.held, *self.leases.values()) for part in place.ranges()]
+        if self.scheduled:
+            others += self.scheduled.intersection(0, NEVER)
+        return self.weights.octets - sum(self.weights.weigh(*part) for part in others)
+
+    def victims(self) -> Range | None:
+        """What a limit on the queue's length discards next: of the lowest priority (A20), the oldest."""
+        ready = self.ready
+        return ready.lowest() if isinstance(ready, ReadyByPriority) else ready.front()
 
     # -- the mark -------------------------------------------------------------------------------
 

@@ -149,7 +149,7 @@ class PartitionMachine:
         state = self.queues.get(queue)
         if state is not None:
             for first, last in operation.ranges:
-                state.remove(first, last)
+                state.settle(front_end, first, last)
                 applied.settled.append((front_end, queue, first, last))
 
     def _return(self, operation: Return, front_end: int, applied: Applied) -> None:

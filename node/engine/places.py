@@ -25,7 +25,6 @@ from types import MappingProxyType
 from typing import Final
 
 from node.engine.by_group import ReadyByGroup
-from node.engine.by_priority import ReadyByPriority
 from node.engine.deduplication import Window
 from node.engine.grants import Settled
 from node.engine.lifetimes import Lifetimes
@@ -292,11 +291,19 @@ class Places:
         if count != last - first + 1:
             count += self.ready.remove(first, last) + self.held.remove(first, last)
             count += self._unschedule(first, last)
+            if front_end != OWNER:
+                self.given_out(last)
         if self.soft:
             self.soft.remove(first, last)
         if self._rests:
             self._rests.remove(first, last)
         return Settled(count, self.state.alive.intersection(first, last))
+
+    def given_out(self, last: int) -> None:
+        """A former owner has given this message out, and so what is older: a plain queue goes by age."""
+        by_age = isinstance(self.ready, RangeSet) and not self.annotations.logged(Aspect.DUE)
+        if by_age and last > self.granted:
+            self.granted = last
 
     def release(self, front_end: int, first: int, last: int, redelivered: bool = True) -> int:
         """What the front end has leased of the range is ready again, in its place; return how many.
@@ -381,20 +388,6 @@ class Places:
             self.weights.remove(first, last)
         return self.state.alive.intersection(first, last)
 
-    def ready_octets(self) -> int:
-        """Octets of the bodies of ready messages; 0 unless the queue has a limit on them."""
-        if self.weights is None:
-            return 0
-        others = [part for place in (self.held, *self.leases.values()) for part in place.ranges()]
-        if self.scheduled:
-            others += self.scheduled.intersection(0, NEVER)
-        return self.weights.octets - sum(self.weights.weigh(*part) for part in others)
-
     def sizes(self, first: int, last: int) -> list[Span]:
         """The range as spans of bodies of equal size; of size 0 unless the queue has a limit on them."""
         return [(first, last, 0)] if self.weights is None else self.weights.cover(first, last)
-
-    def victims(self) -> Range | None:
-        """What a limit on the queue's length discards next: of the lowest priority (A20), the oldest."""
-        ready = self.ready
-        return ready.lowest() if isinstance(ready, ReadyByPriority) else ready.front()

@@ -7,7 +7,7 @@ from struct import Struct
 from typing import Final
 
 from node.engine.deduplication import SeenIds
-from node.engine.operations import Annotate, Aspect, ForgetIds, RememberIds, Semantics
+from node.engine.operations import OWNER, Annotate, Aspect, ForgetIds, RememberIds, Semantics
 from node.engine.range_map import RangeMap, Span
 from node.engine.ranges import Range, RangeSet
 
@@ -31,10 +31,13 @@ class QueueState:
     `annotations` holds what owners have decided about messages, by aspect; no map in it is empty.
     `seen` are the message ids within the queue's window, None where there are none. `withheld` are those
     of `alive` that a transaction has published whose outcome is not known (`node.engine.transactions`).
+    `settled` is the newest message that a consumer has settled, as far as this replica's own log goes: no
+    part of what all agree on.
     """
 
     __slots__ = (
-        "alive", "annotations", "attached", "failures", "mark", "returned", "seen", "semantics", "withheld",
+        "alive", "annotations", "attached", "failures", "mark", "returned", "seen", "semantics", "settled",
+        "withheld",
     )  # fmt: skip
 
     def __init__(self, semantics: Semantics) -> None:
@@ -42,7 +45,7 @@ class QueueState:
         self.alive = RangeSet()
         self.returned = RangeSet()
         self.failures: dict[int, RangeSet] = {}
-        self.mark = 0
+        self.mark = self.settled = 0
         self.attached: set[int] = set()
         self.annotations: dict[Aspect, RangeMap] = {}
         self.seen: SeenIds | None = None
@@ -60,6 +63,12 @@ class QueueState:
         if self.annotations:
             self._remove_annotations(first, last)
         return self.alive.remove(first, last)
+
+    def settle(self, front_end: int, first: int, last: int) -> None:
+        """A consumer at the front end is done with the messages, or the owner is."""
+        if last > self.settled and front_end != OWNER:
+            self.settled = last
+        self.remove(first, last)
 
     def withhold(self, first: int, last: int) -> None:
         """Messages are not to be seen yet."""

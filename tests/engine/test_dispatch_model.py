@@ -241,7 +241,8 @@ class OwnerAgainstModel(RuleBasedStateMachine):
             assert settled.count == each[1] - each[0] + 1
             durable = [n for n in range(each[0], each[1] + 1) if not self.messages[n].soft]
             assert settled.durable == ranges_of(durable)
-            self.settle_in_log(settled.durable)
+            for part in settled.durable:
+                self.state.settle(front_end, *part)
             for number in range(each[0], each[1] + 1):
                 self.messages[number].place = GONE
 
@@ -302,7 +303,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
         """Removals that were not committed are undone, soft messages are gone, leases come back."""
         attached = frozenset(self.state.attached)
         self.owner = QueueOwner(self.state, settings=self.settings)
-        self.granted = 0
+        self.granted = self.state.settled if self.settings is PLAIN else 0
         self.consumers.clear()
         leased = {front_end: self.at(front_end) for front_end in (5, 6, 7)}
         for number, message in self.messages.items():
@@ -325,10 +326,13 @@ class OwnerAgainstModel(RuleBasedStateMachine):
                 for number in mine:
                     self.messages[number].place = front_end
                     self.messages[number].consumer = front_end, 0
+                    self.granted = max(self.granted, number if self.settings is PLAIN else 0)
         self.owner.release_held(redelivered=bool(lost))
         for number in self.at(HELD):
             self.messages[number].place = READY
             self.messages[number].redelivered |= bool(lost & attached) or (bool(lost) and forgets)
+            # Something newer was given out: so was this, and did not arrive.
+            self.messages[number].redelivered |= number < self.granted
 
     @invariant()
     def check_places(self) -> None:
