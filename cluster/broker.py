@@ -35,7 +35,7 @@ from cluster.links.protocol import (
 from cluster.links.transfers import FIRST_TRANSIT_ID
 from cluster.links.transit import Transit
 from cluster.links.turns import LinkTurns
-from cluster.membership.mover import TAG as VOTE_TAG
+from cluster.membership.mover import TAGS as MOVER_TAGS
 from cluster.membership.mover import Mover
 from cluster.membership.standing import Standing
 from cluster.owner.context import Disused
@@ -163,7 +163,7 @@ class Broker:
             self.catalog.receive(peer, parts, now)
         elif tag == ADMISSION_TAG:
             self.standing.receive(peer, parts)
-        elif tag == VOTE_TAG:
+        elif tag in MOVER_TAGS:
             self.mover.receive(peer, parts)
         elif tag == OWNERS_TAG:
             for partition, term in msgpack.unpackb(parts[1]):

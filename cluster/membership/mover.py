@@ -23,19 +23,20 @@ from cluster.membership.plan import (
     revised_moves,
 )
 from cluster.membership.steps import Change, GroupView, Settled, Step, Transfer, next_step
+from cluster.membership.yielding import TAG as CONTACTS_TAG
+from cluster.membership.yielding import TRANSFER_INTERVAL_S, Yielding
 from replication.group import Group
 
 if TYPE_CHECKING:
     from cluster.broker import Broker
 
-TAG: Final = b"V"
-"""`[TAG, msgpack partitions]`: a learner tells a leader in which of its groups it could vote."""
+VOTES_TAG: Final = b"V"
+"""`[VOTES_TAG, msgpack partitions]`: a learner tells a leader in which of its groups it could vote."""
+
+TAGS: Final = frozenset({VOTES_TAG, CONTACTS_TAG})
 
 STEP_INTERVAL_S: Final = 0.05
 TELL_INTERVAL_S: Final = 0.2
-TRANSFER_INTERVAL_S: Final = 3.0
-"""A leader that hands over takes no proposals for up to an election time-out: one try in this time."""
-
 ABSENT_S: Final = 10.0
 """How long a node may be out of reach before moves to it are given up."""
 
@@ -54,11 +55,13 @@ class Mover:
         self._transferred: dict[int, float] = {}
         self._asked: set[str] = set()
         self._seen: dict[str, float] = {}
+        self._yielding = Yielding(broker, self._could_lead)
 
     def tick(self, now: float) -> None:
         if now < self._next:
             return
         self._next = now + STEP_INTERVAL_S
+        self._yielding.tick(now)
         self._tell_leaders(now)
         broker = self._broker
         for partition in broker.catalog.state.partitions.values():
@@ -106,10 +109,13 @@ class Mover:
             if raft.leader and raft.may_vote and broker.node in raft.membership.learners:
                 told.setdefault(raft.leader, []).append(group.partition)
         for leader, partitions in told.items():
-            broker.send(leader, [TAG, pack(partitions)])
+            broker.send(leader, [VOTES_TAG, pack(partitions)])
 
     def receive(self, peer: str, parts: Sequence[bytes]) -> None:
-        """A learner could vote in some groups."""
+        """A learner could vote in some groups, or a peer tells whom it hears."""
+        if bytes(parts[0]) == CONTACTS_TAG:
+            self._yielding.receive(peer, parts)
+            return
         self._electors |= {(partition, peer) for partition in unpack(parts[1])}
 
     def peer_down(self, peer: str) -> None:
@@ -151,11 +157,19 @@ class Mover:
         if isinstance(step, Change):
             if broker.host.change_membership(partition, step.change, now):
                 broker.wanted()
-        elif isinstance(step, Transfer) and now >= self._transferred.get(partition, 0.0):
+        elif isinstance(step, Transfer) and self._may_transfer(partition, move, step.to, now):
             self._transferred[partition] = now + TRANSFER_INTERVAL_S
             broker.host.hand_over(partition, step.to, now)
             broker.wanted()
         return isinstance(step, Settled)
+
+    def _may_transfer(self, partition: int, move: Move, to: str, now: float) -> bool:
+        """One try in a while; and to a node that fewer reach only if this one goes anyway."""
+        broker = self._broker
+        if now < self._transferred.get(partition, 0.0):
+            return False
+        goes = move.remove == broker.node or broker.catalog.state.nodes[broker.node].state in GOING
+        return goes or not self._yielding.reaches_less(to)
 
     # -- the cluster ----------------------------------------------------------------------------
 

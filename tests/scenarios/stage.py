@@ -16,19 +16,14 @@ from cluster.links.link import PartitionLink
 from cluster.links.ports import FIRST_CONSUMER, Delivery
 from cluster.links.state import LinkConsumer
 from node.engine.errors import Refusal
-from node.engine.operations import Semantics
 from node.engine.transactions import TransactionTable
 from node.frontend.ports import Outcome
 from node.runs import Run
 from tests.messages import content as content_of
 from tests.messages import parts, run_of
+from tests.scenarios.scenery import PATIENCE_S, Scenery
 from tests.simulation.checks import states_of
-from tests.simulation.network import Network, NetworkFaults
-from tests.simulation.node import NodeSettings, SimulatedNode
-from tests.simulation.world import World
-
-SEED = 1
-PATIENCE_S = 20.0
+from tests.simulation.node import SimulatedNode
 
 
 class Client:
@@ -66,20 +61,13 @@ class Client:
         """Nobody is blocked by a few small messages."""
 
 
-class Stage:
+class Stage(Scenery):
     """The nodes, the clients, and what was told since the last command."""
 
     def __init__(self) -> None:
-        self.world = World(SEED)
-        self.nodes: dict[str, SimulatedNode] = {}
+        super().__init__()
         self.clients: dict[str, Client] = {}
-        self.told: list[str] = []
-        self._owners: dict[int, str] = {}
         self._consumers = FIRST_CONSUMER
-        self._mends: list[Callable[[], None]] = []
-
-    def tell(self, text: str) -> None:
-        self.told.append(text)
 
     def command(self, line: str) -> list[str]:
         """Carry out one command; what happened."""
@@ -87,111 +75,6 @@ class Stage:
         self.told = []
         answer = getattr(self, f"do_{name}")(*words)
         return [*self.told, *([answer] if answer else [])] or ["ok"]
-
-    # -- the cluster ----------------------------------------------------------------------------
-
-    def do_nodes(self, *names: str) -> str:
-        """nodes n1 n2 n3: start them."""
-        self.network = Network(self.world, names, NetworkFaults())
-        settings = NodeSettings(snapshot_bytes=2048, segment_bytes=8192, cache_bytes=1024)
-        for name in names:
-            node = self.nodes[name] = SimulatedNode(name, names, self.world, self.network, settings)
-            node.after_turn = self._look_at_owners
-            node.start()
-        self._until(lambda: all(node.ready for node in self.nodes.values()))
-        return f"{' '.join(names)} are ready"
-
-    def do_queue(self, name: str, *words: str) -> str:
-        """queue q n1 n2 n3 [at-most-once] [x-message-ttl=100]: declare a queue on these replicas, at the
-        first of them.
-        """
-        replicas = [word for word in words if word in self.nodes]
-        arguments = dict(map(argument, (word for word in words if "=" in word)))
-        semantics = Semantics.AT_MOST_ONCE if "at-most-once" in words else Semantics.AT_LEAST_ONCE
-        declaration = {
-            "vhost": "/", "name": name, "replicas": replicas, "transient": False, "durable": True,
-            "exclusive": False, "auto_delete": False, "arguments": arguments, "semantics": int(semantics),
-            "front_end": 0, "holder": 0,
-        }  # fmt: skip
-        for command, given in (("declare_vhost", {"vhost": "/"}), ("declare_queue", declaration)):
-            self._submit(self.nodes[replicas[0]], command, given)
-        self._until(lambda: self._partition(name) in self._owners)
-        return f"{name} is declared"
-
-    def _submit(self, node: SimulatedNode, command: str, arguments: dict[str, Any]) -> None:
-        done: list[Refusal | None] = []
-
-        def answer(_value: Any, refusal: Refusal | None) -> None:
-            done.append(refusal)
-
-        node.broker.catalog.submit(command, arguments, answer, node.clock())
-        self._until(lambda: bool(done))
-
-    def _partition(self, queue: str) -> int:
-        some = next(node for node in self.nodes.values() if node.up)
-        return some.broker.catalog.state.queue("/", queue).partition
-
-    def do_run(self, seconds: str) -> None:
-        """run 0.5: let the time pass."""
-        self.world.run(self.world.now + float(seconds))
-
-    def _until(self, reached: Callable[[], bool]) -> None:
-        limit = self.world.now + PATIENCE_S
-        while not reached():
-            assert self.world.now < limit, "this takes too long"
-            self.world.run(self.world.now + 0.01)
-
-    def _look_at_owners(self, node: SimulatedNode) -> None:
-        queues = node.broker.catalog.state.queues.values()
-        for partition, owner in node.broker.owners.items():
-            if owner.active and owner.durable and self._owners.get(partition) != f"{node.name} {node.life}":
-                self._owners[partition] = f"{node.name} {node.life}"
-                names = sorted(queue.name for queue in queues if queue.partition == partition)
-                if names:
-                    self.tell(f"{node.name} owns {' '.join(names)}")
-
-    # -- faults ---------------------------------------------------------------------------------
-
-    def do_kill(self, *names: str) -> None:
-        """kill n1: SIGKILL; its clients are gone with it."""
-        for name in names:
-            self.nodes[name].stop(power=False)
-
-    def do_power(self, *names: str) -> None:
-        """power n1 n2 n3: these machines lose power at once."""
-        for name in names:
-            self.nodes[name].stop(power=True)
-
-    def do_wipe(self, name: str) -> None:
-        """wipe n2: its disk is replaced by an empty one."""
-        self.nodes[name].disk.wipe()
-        self.nodes[name].lost_disk = True
-
-    def do_start(self, *names: str) -> None:
-        """start n1: start the process again."""
-        for name in names:
-            self.nodes[name].start()
-
-    def do_freeze(self, name: str) -> None:
-        """freeze n1: SIGSTOP."""
-        self.nodes[name].pause()
-
-    def do_wake(self, name: str) -> None:
-        """wake n1: SIGCONT."""
-        self.nodes[name].resume()
-
-    def do_cut(self, name: str) -> None:
-        """cut n1: nothing passes between it and the others."""
-        others = [other for other in self.nodes if other != name]
-        self._mends.append(
-            self.network.cut([(name, one) for one in others] + [(one, name) for one in others])
-        )
-
-    def do_mend(self) -> None:
-        """mend: everything passes again."""
-        for mend in self._mends:
-            mend()
-        self._mends.clear()
 
     # -- clients --------------------------------------------------------------------------------
 
@@ -316,6 +199,12 @@ class Stage:
         later = f", {scheduled} scheduled" if scheduled else ""
         self.tell(f"{queue} has {ready} ready, {leased} leased, {consumers} consumers{later}")
 
+    def do_serving(self) -> str:
+        """serving: which nodes may serve clients: their catalogs show all that any client was told."""
+        return " ".join(
+            node.name for node in self.nodes.values() if node.up and node.broker.catalog.fresh(node.clock())
+        )
+
     def do_transactions(self, queue: str) -> str:
         """transactions q: what the owner of the queue's partition keeps of transactions."""
         table = self._transactions(queue)
@@ -347,14 +236,6 @@ class Stage:
         equal = "equal" if len(set(states.values())) == 1 else "different"
         tail = f"; rebuilt from a snapshot: {' '.join(rebuilt)}" if rebuilt else ""
         return f"replicas on {' '.join(states)} are {equal}{tail}"
-
-
-def argument(word: str) -> tuple[str, Any]:
-    """A queue's argument: `x-message-ttl=100`, `x-redelivery-backoff=100,2,900`."""
-    name, _, value = word.partition("=")
-    if name == "x-redelivery-backoff":
-        return name, dict(zip(("initial", "factor", "maximum"), map(int, value.split(",")), strict=True))
-    return name, int(value) if value.isdigit() else {"true": True}.get(value, value)
 
 
 def properties_of(words: Iterable[str]) -> dict[str, Any]:

@@ -227,6 +227,11 @@ class Faults:
         sender, receiver = self.chance.sample(NAMES, 2)
         self._cut([(sender, receiver)])
 
+    def cut_link(self) -> None:
+        """Two nodes do not reach each other; a third one reaches both."""
+        one, other = self.chance.sample(NAMES, 2)
+        self._cut([(one, other), (other, one)])
+
     def _cut(self, pairs: list[tuple[str, str]]) -> None:
         text = ", ".join(f"{sender}->{receiver}" for sender, receiver in pairs)
         self.world.note(f"cut: {text}")
@@ -265,6 +270,7 @@ INCIDENTS: dict[str, Incident] = {
     "halves": Faults.cut_in_halves,
     "isolated owner": Faults.isolate_owner,
     "one way": Faults.cut_one_way,
+    "link": Faults.cut_link,
     "cancel": Faults.cancel,
 }
 

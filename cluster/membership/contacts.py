@@ -1,0 +1,74 @@
+"""Which nodes can speak with which, as they tell each other. Pure.
+
+Every node tells the others how long ago it heard each of them. Two nodes are *in contact* while both hear
+each other. Where another node is in contact with one that this node has lost, that one has not died:
+only the way between the two is gone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+TELL_INTERVAL_S: Final = 0.25
+SILENT_S: Final = 1.5
+"""Contact is lost after so long: several tellings, and an event loop that was busy in between."""
+
+STEADY_S: Final = 0.5
+"""For how long another node must have better contacts before something follows from it."""
+
+NEVER: Final = -math.inf
+
+
+class Contacts:
+    """What one node knows of it. All times are of its own monotonic clock, in seconds."""
+
+    def __init__(self, node: str) -> None:
+        self._node = node
+        self._heard: dict[str, dict[str, float]] = {node: {}}
+        self._better_since: dict[str, float] = {}
+
+    def told(self, peer: str, ages: Mapping[str, float], now: float) -> None:
+        """A peer tells how many seconds ago it heard others."""
+        self._heard[self._node][peer] = now
+        self._heard[peer] = {node: now - age for node, age in ages.items()}
+
+    def ages(self, now: float) -> dict[str, float]:
+        """What to tell the others."""
+        return {peer: now - heard for peer, heard in self._heard[self._node].items()}
+
+    def advantage(self, other: str, nodes: Iterable[str], now: float) -> int:
+        """How many more of the nodes another one reaches than this one.
+
+        Nodes that fell silent for everybody at the same time count for nobody. 0 as well for a node that is
+        not in contact itself.
+        """
+        if self._contact(self._node, other, now) <= now - SILENT_S:
+            return 0
+        difference = 0
+        for node in set(nodes) - {self._node, other}:
+            here, there = self._contact(self._node, node, now), self._contact(other, node, now)
+            if max(here, there) > now - SILENT_S and abs(there - here) > SILENT_S:
+                difference += 1 if there > here else -1
+        return difference
+
+    def better(self, nodes: Iterable[str], now: float) -> list[str]:
+        """Those that have reached more of the nodes than this one for `STEADY_S`, the best first.
+
+        Ask often: for how long it is so is only known from one time to the next.
+        """
+        nodes = tuple(nodes)
+        advantages = {node: self.advantage(node, nodes, now) for node in nodes if node != self._node}
+        ahead = [node for node in sorted(advantages) if advantages[node] > 0]
+        self._better_since = {node: self._better_since.get(node, now) for node in ahead}
+        steadily = [node for node in ahead if self._better_since[node] <= now - STEADY_S]
+        return sorted(steadily, key=lambda node: -advantages[node])
+
+    def _contact(self, one: str, other: str, now: float) -> float:
+        """When both last heard each other, as far as that is known here."""
+        there = self._heard.get(one, {}).get(other, NEVER)
+        # Nobody knows whom a node hears that is not heard here, or that has not said so yet.
+        told = one == self._node or self._heard[self._node].get(other, NEVER) > now - SILENT_S
+        back = self._heard.get(other, {}).get(one) if told else None
+        return there if back is None else min(there, back)
