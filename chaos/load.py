@@ -12,8 +12,8 @@ from pika.exceptions import AMQPError
 
 from chaos.clients import ClientLoop, Consumer, ConsumerTerms, Place, Publisher, PublisherTerms
 from chaos.history import LoadEnded, QueueDeclared, Recorder
-from chaos.ledger import Ledger
 from chaos.targets.target import Target, TargetError, until
+from chaos.unsettled import Unsettled
 
 REPLICATED: Final = ("chaos-1", "chaos-2", "chaos-3")
 AUTOMATIC: Final = "chaos-automatic"
@@ -22,6 +22,12 @@ ONCE: Final = "chaos-once"
 """It has at-most-once semantics, where the broker has such a thing."""
 
 FINISH_S: Final = 60.0
+FINISHED_POLL_S: Final = 0.1
+"""How often clients are asked whether they have ended."""
+
+DRAINED_POLL_S: Final = 0.5
+"""How often the history is asked whether all is settled."""
+
 QUIET_S: Final = 15.0
 """What nobody got for so long, while nothing was wrong, nobody will get."""
 
@@ -100,22 +106,19 @@ class Load:
         self.clients.finish(clients)
         deadline = time.monotonic() + FINISH_S
         while not all(client.finished for client in clients) and time.monotonic() < deadline:
-            time.sleep(0.1)
+            time.sleep(FINISHED_POLL_S)
 
     def _drain(self) -> None:
         """Until all that was confirmed is settled, or nobody gets anything any more."""
+        unsettled, taken = Unsettled(), 0
         seen, quiet_since = -1, time.monotonic()
-        while time.monotonic() - quiet_since < QUIET_S and not _settled(self._recorder):
+        while time.monotonic() - quiet_since < QUIET_S:
+            events = self._recorder.events[taken:]
+            taken += len(events)
+            unsettled.take(events)
+            if not unsettled:
+                return
             delivered = sum(consumer.delivered for consumer in self.clients.consumers)
             if delivered != seen:
                 seen, quiet_since = delivered, time.monotonic()
-            time.sleep(1.0)
-
-
-def _settled(recorder: Recorder) -> bool:
-    ledger = Ledger.of(list(recorder.events))
-    return all(
-        ledger.queues[ledger.queue_of(message)]
-        or any(delivery.settled is not None for delivery in ledger.deliveries.get(message, ()))
-        for message in ledger.confirmed
-    )
+            time.sleep(DRAINED_POLL_S)

@@ -16,7 +16,12 @@ from chaos.scenarios import Scenario, Situation
 from chaos.targets.target import Target, until
 
 RECOVER_S: Final = 90.0
-STEP_S: Final = 0.1
+WATCH_POLL_S: Final = 0.1
+"""How often the nodes are looked at, to see whether one has ended by itself."""
+
+RECOVERED_POLL_S: Final = 0.05
+"""How often a node that was hurt is asked whether it takes clients again: how exact that time is."""
+
 SHARE: Final = 0.35
 """A fault of a short run lasts no longer than this share of it."""
 
@@ -122,14 +127,14 @@ class Run:
                     waiting.discard(node)
             self._hurt = frozenset(waiting)
             self._watch()
-            time.sleep(STEP_S / 2)
+            time.sleep(RECOVERED_POLL_S)
         return not waiting
 
     def _wait(self, seconds: float) -> None:
         until_then = self._now + seconds
         while (left := until_then - self._now) > 0:
             self._watch()
-            time.sleep(min(STEP_S, left))
+            time.sleep(min(WATCH_POLL_S, left))
 
     def _watch(self) -> None:
         """Start what ended by itself again, as a supervisor would, and remember that it did."""

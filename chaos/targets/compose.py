@@ -15,14 +15,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from chaos.clients import Place
-from chaos.faults import Conditions, Fsync, Link, Skew
 from chaos.scenarios import Need
 from chaos.targets.brokers import fetch
-from chaos.targets.disks import SmallDisks
+from chaos.targets.equipped import EquippedTarget
 from chaos.targets.leftovers import mark, sweep
 from chaos.targets.memory import margin_bytes
 from chaos.targets.quorate import ROOT, SMALL_DISK_LIMIT_BYTES, Quorate, owners_told
-from chaos.targets.shim import Shim
 from chaos.targets.switch import mac
 from chaos.targets.target import TargetError, shell, until
 from chaos.targets.wiring import Wiring, tap
@@ -36,15 +34,13 @@ INSIDE: Final = "/run/chaos"
 """Where the containers find the library and its orders."""
 
 
-class ComposeTarget:
+class ComposeTarget(EquippedTarget):
     """See chaos.targets.target.Target."""
 
     def __init__(self, needs: Iterable[Need], seed: int = 0) -> None:
+        needs = frozenset(needs)
+        super().__init__(needs, Wiring(seed) if Need.NETWORK in needs else None)
         self.nodes = tuple(PORTS)
-        self._needs = frozenset(needs)
-        self._wiring = Wiring(seed) if Need.NETWORK in self._needs else None
-        self._shim = Shim() if Need.SHIM in self._needs else None
-        self._disks = SmallDisks() if Need.DISK in self._needs else None
         self._directory = Path()
         self._password = ""
 
@@ -122,34 +118,6 @@ class ComposeTarget:
 
     def resume(self, node: str) -> None:
         shell("docker", "unpause", self._container(node))
-
-    def cut(self, links: Iterable[Link]) -> None:
-        assert self._wiring is not None
-        self._wiring.cut(links)
-
-    def mend(self, links: Iterable[Link]) -> None:
-        assert self._wiring is not None
-        self._wiring.mend(links)
-
-    def degrade(self, conditions: Conditions) -> None:
-        assert self._wiring is not None
-        self._wiring.degrade(conditions)
-
-    def sync(self, node: str, how: Fsync) -> None:
-        assert self._shim is not None
-        self._shim.sync(node, how)
-
-    def skew(self, node: str, by: Skew) -> None:
-        assert self._shim is not None
-        self._shim.skew(node, by)
-
-    def fill(self, node: str) -> None:
-        assert self._disks is not None
-        self._disks.fill(node)
-
-    def free(self, node: str) -> None:
-        assert self._disks is not None
-        self._disks.free(node)
 
     def squeeze(self, node: str) -> None:
         limit = str(margin_bytes(int(self._inspect(node, "{{.State.Pid}}"))))

@@ -14,30 +14,27 @@ from pathlib import Path
 from typing import Any, Final
 
 from chaos.clients import Place
-from chaos.faults import Conditions, Fsync, Link, Skew
 from chaos.scenarios import Need
 from chaos.targets.brokers import Broker, Spot
-from chaos.targets.disks import SmallDisks
+from chaos.targets.equipped import EquippedTarget, needed
 from chaos.targets.leftovers import mark, sweep
 from chaos.targets.memory import Groups
 from chaos.targets.network import Network
-from chaos.targets.shim import Shim
 from chaos.targets.target import START_S, TargetError, until, words_of
 
 STOP_S: Final = 30.0
 AMQP, HTTP, PEERS = 5672, 15672, 25672
 
 
-class LocalTarget:
+class LocalTarget(EquippedTarget):
     """See chaos.targets.target.Target. What it makes carries this process's id in its name."""
 
     def __init__(self, broker: Broker, needs: Iterable[Need], nodes: int = 3, seed: int = 0) -> None:
         needs = frozenset(needs)
         self.nodes = tuple(f"n{place + 1}" for place in range(nodes))
-        self._broker = broker
         self._network = Network(mark(), self.nodes, seed) if Need.NETWORK in needs else None
-        self._shim = Shim() if Need.SHIM in needs else None
-        self._disks = SmallDisks() if Need.DISK in needs else None
+        super().__init__(needs, self._network)
+        self._broker = broker
         self._groups = Groups(mark(), self.nodes) if Need.MEMORY in needs else None
         self._directory = Path()
         self._spots: dict[str, Spot] = {}
@@ -179,41 +176,11 @@ class LocalTarget:
         host, prefix = self._network.address(name), self._network.prefix(name)
         return Spot(name, host, AMQP, HTTP, PEERS, directory, prefix, environment, small)
 
-    def cut(self, links: Iterable[Link]) -> None:
-        assert self._network is not None
-        self._network.cut(links)
-
-    def mend(self, links: Iterable[Link]) -> None:
-        assert self._network is not None
-        self._network.mend(links)
-
-    def degrade(self, conditions: Conditions) -> None:
-        assert self._network is not None
-        self._network.degrade(conditions)
-
-    def sync(self, node: str, how: Fsync) -> None:
-        assert self._shim is not None
-        self._shim.sync(node, how)
-
-    def skew(self, node: str, by: Skew) -> None:
-        assert self._shim is not None
-        self._shim.skew(node, by)
-
-    def fill(self, node: str) -> None:
-        assert self._disks is not None
-        self._disks.fill(node)
-
-    def free(self, node: str) -> None:
-        assert self._disks is not None
-        self._disks.free(node)
-
     def squeeze(self, node: str) -> None:
-        assert self._groups is not None
-        self._groups.squeeze(node)
+        needed(self._groups).squeeze(node)
 
     def relax(self, node: str) -> None:
-        assert self._groups is not None
-        self._groups.relax(node)
+        needed(self._groups).relax(node)
 
 
 def free_ports(count: int) -> list[int]:

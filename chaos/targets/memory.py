@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +13,9 @@ from chaos.targets.target import TargetError, until
 
 MARGIN_BYTES: Final = 4 << 20
 """What a squeezed node gets beyond what it has, apart from files that the kernel keeps for it."""
+
+REMOVED_S: Final = 5.0
+"""How long the kernel may take to let go of a group whose processes have ended."""
 
 
 class Groups:
@@ -48,7 +52,7 @@ class Groups:
     def remove(self) -> None:
         for group in self._groups.values():
             if group.is_dir():
-                until(lambda group=group: _removed(group), f"{group} is empty", 5.0)  # type: ignore[misc]
+                until(partial(_removed, group), f"{group} is empty", REMOVED_S)
 
     def _limit(self, node: str, text: str) -> None:
         name = "memory.limit_in_bytes" if self._old else "memory.max"

@@ -16,6 +16,7 @@ START_S = 300.0
 
 COMMAND_S = 600.0
 POLL_S = 0.1
+"""How often `until` asks."""
 
 
 class TargetError(Exception):
