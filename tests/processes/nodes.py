@@ -90,6 +90,16 @@ class Node:
         tables["node"].setdefault(table, {}).update(values)
         self.local.file.write_text(toml_text(tables), encoding="utf-8")
 
+    def configured(self) -> dict[str, Any]:
+        """The tables of its configuration file."""
+        return tomllib.loads(self.local.text)
+
+    def replace_configuration(self, tables: dict[str, Any]) -> None:
+        """What `configured` gave, changed: the next start goes by it, as do the tests."""
+        text = toml_text(tables)
+        self.local.file.write_text(text, encoding="utf-8")
+        self.local = LocalNode(parse(text, self.name), self.local.file, text)
+
     def start(self, *options: str) -> None:
         with self.local.log_file.open("ab") as log:
             # Standard input is a pipe that ends with this process: no node is left behind by a killed test.
@@ -176,8 +186,11 @@ class Cluster:
     def __getitem__(self, place: int) -> Node:
         return self.nodes[place]
 
-    def newcomer(self, name: str) -> Node:
-        """A node that is configured to join; it does not run yet, and nobody has added it."""
+    def newcomer(self, name: str, *, keyed: bool = False) -> Node:
+        """A node that is configured to join; it does not run yet, and nobody has added it.
+
+        `keyed`: its secret key is to be in the file `key` of its directory.
+        """
         first = self.nodes[0].local
         cluster = tomllib.loads(first.text)["cluster"]
         while True:
@@ -188,7 +201,8 @@ class Cluster:
         own: Table = dict(zip(("amqp", "http", "peers"), map(str, addresses), strict=True))
         directory = first.config.data_dir.parent / name
         directory.mkdir()
-        node: Table = {"name": name, "data_dir": str(directory), "listen": own, "advertised": own}
+        key = {"secret_key_file": str(directory / "key")} if keyed else {}
+        node: Table = {"name": name, "data_dir": str(directory), "listen": own, "advertised": own, **key}
         text = toml_text({"node": node, "cluster": cluster})
         (directory / "node.toml").write_text(text)
         (directory / "node.toml").chmod(0o600)
