@@ -1,0 +1,125 @@
+"""Clients whose host is gone: nothing comes from them, and nothing that is sent to them is acknowledged."""
+
+from __future__ import annotations
+
+import ctypes
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Final
+
+import pika
+import pytest
+from pika.adapters.blocking_connection import BlockingChannel
+
+from cluster.config.addresses import Address
+from tests.processes.conftest import Connect
+from tests.processes.hostile import (
+    CHANNEL,
+    CONSUME,
+    CONSUME_NO_ACK,
+    HEADER,
+    OPEN,
+    START_OK,
+    consume,
+    method,
+    publish,
+)
+from tests.processes.nodes import Cluster, Node, until
+
+MESSAGES: Final = 100
+BODY_BYTES: Final = 20_000
+EACH: Final = 10
+"""Connections in each of the states in which a client may vanish."""
+
+HEARTBEAT_S: Final = 1
+OPENED: Final = HEADER + START_OK + method(0, 10, 31, struct.pack(">HIH", 2047, 131_072, HEARTBEAT_S)) + OPEN
+
+STATES: Final = {
+    "connected": b"",
+    "half a handshake": HEADER + START_OK[:20],
+    "opened": OPENED,
+    "half a message": OPENED + CHANNEL + publish(b"kept", bytes(1000))[:-500],
+    "holding messages": OPENED + CHANNEL + consume(b"held", CONSUME),
+    "flooded": OPENED + CHANNEL + consume(b"flood", CONSUME_NO_ACK),
+}
+ATTACH_FILTER: Final = 26
+"""SO_ATTACH_FILTER of Linux, which Python's socket module does not name."""
+
+
+class HalfOpen:
+    """A connection whose client is there until `vanish`, and then is not, without a word to the node.
+
+    A socket filter that lets nothing in also keeps the kernel from acknowledging, so that the node's end
+    sees what it would see of a host without power.
+    """
+
+    def __init__(self, address: Address, octets: bytes) -> None:
+        self._socket = socket.create_connection(address, timeout=10.0)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        self._socket.sendall(octets)
+
+    def vanish(self) -> None:
+        nothing = ctypes.create_string_buffer(
+            struct.pack("=HBBI", 0x06, 0, 0, 0)
+        )  # BPF_RET | BPF_K, 0 octets
+        program = struct.pack("@HP", 1, ctypes.addressof(nothing))
+        self._socket.setsockopt(socket.SOL_SOCKET, ATTACH_FILTER, program)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@pytest.fixture
+def vanishing(own_cluster: Cluster) -> Iterator[Callable[[bytes], HalfOpen]]:
+    with ExitStack() as stack:
+
+        def connect(octets: bytes) -> HalfOpen:
+            client = HalfOpen(own_cluster[0].amqp, octets)
+            stack.callback(client.close)
+            return client
+
+        yield connect
+
+
+def queue_of(channel: BlockingChannel, name: str, messages: int) -> None:
+    channel.queue_declare(name, durable=True)
+    for number in range(messages):
+        channel.basic_publish(
+            "", name, b"%d" % number + bytes(BODY_BYTES), pika.BasicProperties(delivery_mode=2)
+        )
+
+
+def connections(node: Node) -> float:
+    return node.metrics()["quorate_connections"]
+
+
+@pytest.mark.requirement("A3", "A10")
+@pytest.mark.settings({"limits": {"handshake_timeout_s": 2.0}, "strangers": {"failures": 0}})
+def test_what_vanished_clients_held_comes_back(
+    own_cluster: Cluster, own_channel: Connect, vanishing: Callable[[bytes], HalfOpen]
+) -> None:
+    node, good = own_cluster[0], own_channel(0)
+    good.confirm_delivery()
+    for queue, messages in (("kept", 0), ("held", MESSAGES), ("flood", MESSAGES)):
+        queue_of(good, queue, messages)
+    clients = [vanishing(octets) for octets in STATES.values() for _ in range(EACH)]
+    until(lambda: connections(node) == 1 + len(clients), "everybody is connected")
+    until(lambda: good.queue_declare("held", passive=True).method.message_count == 0, "all is held")
+    until(lambda: good.queue_declare("flood", passive=True).method.message_count == 0, "all is sent")
+
+    for client in clients:
+        client.vanish()
+
+    got: list[int] = []
+    for method_, _, body in good.consume("held", inactivity_timeout=30.0):
+        assert method_ is not None, f"{len(got)} of {MESSAGES} came back"
+        assert method_.redelivered
+        got.append(int(body.rstrip(b"\0")))
+        good.basic_ack(method_.delivery_tag)
+        if len(got) == MESSAGES:
+            break
+    assert sorted(got) == list(range(MESSAGES))
+    until(lambda: connections(node) == 1, "only the good client is left", 10 * HEARTBEAT_S)
+    assert good.queue_declare("kept", passive=True).method.message_count == 0
