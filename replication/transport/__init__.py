@@ -1,8 +1,8 @@
-"""Batches of messages between nodes over ZeroMQ."""
+"""Batches of messages between nodes, over the protocol of ZeroMQ."""
 
 from replication.transport.curve import CurveKeys, InvalidKeyError, public_key
 from replication.transport.envelope import MalformedEnvelopeError
-from replication.transport.links import Peer
+from replication.transport.peer import Peer
 from replication.transport.peers import ListenError, PeerTransport, TransportConfig
 
 __all__ = [

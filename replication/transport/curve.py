@@ -1,21 +1,58 @@
-"""CURVE keys of nodes, and the gate that lets only the nodes of the cluster in.
+"""CURVE: encrypted connections between nodes that know each other's keys (https://rfc.zeromq.org/spec/26/).
 
-libzmq's CURVE alone admits every client that knows the server's public key, so each connection is
-put to an authentication handler (ZAP, https://rfc.zeromq.org/spec/27/) that knows the nodes' keys.
+Pure, but for the keys of one connection, which come from the system's randomness through libsodium.
 """
 
 from __future__ import annotations
 
+import base64
+import hmac
+import os
+import string
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
-import zmq
-from zmq.utils import z85
+from nacl.bindings import (
+    crypto_box,
+    crypto_box_afternm,
+    crypto_box_beforenm,
+    crypto_box_keypair,
+    crypto_box_open,
+    crypto_box_open_afternm,
+    crypto_scalarmult_base,
+)
+from nacl.exceptions import CryptoError
 
-from replication.transport.sockets import Context, int_option
+from replication.transport.mechanism import PULL, PUSH, refusal_of
+from replication.transport.zmtp import (
+    COMMAND,
+    MORE,
+    ProtocolError,
+    StrangerError,
+    check_metadata,
+    command,
+    metadata,
+    split_command,
+)
 
-ZAP_ENDPOINT = "inproc://zeromq.zap.01"
-ZAP_DOMAIN = "quorate"
+# Z85 (https://rfc.zeromq.org/spec/32/) is base 85 as in RFC 1924, with other digits.
+_RFC_1924: Final = (
+    string.digits + string.ascii_uppercase + string.ascii_lowercase
+).encode() + b"!#$%&()*+-;<=>?@^_`{|}~"
+_Z85: Final = (
+    string.digits + string.ascii_lowercase + string.ascii_uppercase
+).encode() + b".-:+=^!/*?&<>()[]{}@%$#"
+_TO_Z85: Final = bytes.maketrans(_RFC_1924, _Z85)
+_FROM_Z85: Final = bytes.maketrans(_Z85, _RFC_1924)
+
+KEY_BYTES: Final = 32
+_COOKIE_BYTES: Final = 96
+_NUMBER: Final = struct.Struct(">Q")
+_VERSION: Final = b"\x01\x00"
+_MORE_AND_COMMAND: Final = 1, 2
+"""Flags within an encrypted frame: those of ZMTP, without a place for the length."""
 
 
 class InvalidKeyError(ValueError):
@@ -32,69 +69,198 @@ class CurveKeys:
     @classmethod
     def from_secret(cls, secret: str) -> CurveKeys:
         """The pair of a secret key; raises `InvalidKeyError`, whose text never shows the key."""
-        key = _checked(secret, "secret key")
-        return cls(zmq.curve_public(key), key)
+        octets = _checked(secret, "secret key")
+        return cls(_z85(crypto_scalarmult_base(octets)), _z85(octets))
 
     @classmethod
     def generate(cls) -> CurveKeys:
         """A new pair from the system's randomness."""
-        public, secret = zmq.curve_keypair()
-        return cls(public, secret)
+        public, secret = crypto_box_keypair()
+        return cls(_z85(public), _z85(secret))
 
 
 def public_key(text: str) -> bytes:
     """A checked public key; raises `InvalidKeyError`."""
-    return _checked(text, "public key")
+    return _z85(_checked(text, "public key"))
+
+
+def _z85(octets: bytes) -> bytes:
+    return base64.b85encode(octets).translate(_TO_Z85)
+
+
+def _octets(key: bytes) -> bytes:
+    return base64.b85decode(key.translate(_FROM_Z85))
 
 
 def _checked(text: str, what: str) -> bytes:
     key = text.strip().encode("ascii", "backslashreplace")
-    try:
-        if len(key) == 40 and len(z85.decode(key)) == 32:
-            return key
-    except (KeyError, struct.error):
-        pass
+    if len(key) == 40 and not key.translate(None, _Z85):
+        try:
+            return _octets(key)
+        except ValueError:
+            pass
     raise InvalidKeyError(f"{what} must be 40 characters of Z85, as `quorate keygen` prints them")
 
 
-class Gate:
-    """Answers ZAP requests: a connection is named after the node whose public key it proved to own."""
+class _Curve:
+    """What both sides have in common: short keys that end with the connection, and numbered messages."""
 
-    def __init__(self, context: Context) -> None:
-        self._socket = context.socket(zmq.ROUTER)
-        self._socket.linger = 0
-        self._socket.bind(ZAP_ENDPOINT)
-        self._names: dict[bytes, bytes] = {}
-        self.refused = 0
+    name = "CURVE"
+    plain = False
 
-    @property
-    def fd(self) -> int:
-        return int_option(self._socket, zmq.FD)
+    def __init__(self, as_server: bool) -> None:
+        self.as_server = as_server
+        self.ready = False
+        self.user: str | None = None
+        self._short_public, self._short_secret = crypto_box_keypair()
+        self._shared = b""
+        """The key of both short pairs, under which messages travel."""
+        self._number = 0
+        self._seen = 0
+        outward, inward = (b"S", b"C") if as_server else (b"C", b"S")
+        self._outward, self._inward = b"CurveZMQMESSAGE" + outward, b"CurveZMQMESSAGE" + inward
 
-    def admit(self, key: bytes, name: str) -> None:
-        """Let connections with the public key `key` (Z85) in, as node `name`."""
-        self._names[z85.decode(key)] = name.encode()
+    def _next_number(self) -> bytes:
+        self._number += 1
+        return _NUMBER.pack(self._number)
 
-    def expel(self, name: str) -> None:
-        """Refuse further connections of node `name`."""
-        encoded = name.encode()
-        self._names = {key: other for key, other in self._names.items() if other != encoded}
+    def _greater_number(self, octets: bytes) -> bytes:
+        """A number of the other side, which must grow, so that nothing can be said twice."""
+        [number] = _NUMBER.unpack(octets)
+        if number <= self._seen:
+            raise ProtocolError("a message was repeated")
+        self._seen = number
+        return octets
 
-    def answer(self) -> None:
-        """Answer every waiting request; called when `fd` becomes readable."""
-        while not self._socket.closed and int_option(self._socket, zmq.EVENTS) & zmq.POLLIN:
-            frames = self._socket.recv_multipart()
-            split = frames.index(b"") + 1
-            self._socket.send_multipart(frames[:split] + self._decide(frames[split:]))
+    def _agree(self, short_public: bytes) -> None:
+        self._shared = crypto_box_beforenm(short_public, self._short_secret)
 
-    def _decide(self, request: list[bytes]) -> list[bytes]:
-        version, request_id = request[0], request[1]
-        mechanism, credentials = request[5], request[6:]
-        name = self._names.get(credentials[0]) if mechanism == b"CURVE" and credentials else None
-        if name is None:
-            self.refused += 1
-            return [version, request_id, b"400", b"unknown key", b"", b""]
-        return [version, request_id, b"200", b"OK", name, b""]
+    def wrap(self, flags: int, payload: bytes | memoryview) -> bytes:
+        more, is_command = _MORE_AND_COMMAND
+        inner = bytes((more * bool(flags & MORE) | is_command * bool(flags & COMMAND),))
+        number = self._next_number()
+        box = crypto_box_afternm(inner + payload, self._outward + number, self._shared)
+        return command(b"MESSAGE", number + box)
 
-    def close(self) -> None:
-        self._socket.close(linger=0)
+    def unwrap(self, payload: bytes) -> tuple[int, bytes]:
+        name, data = split_command(payload)
+        if name != b"MESSAGE" or len(data) < _NUMBER.size:
+            raise refusal_of(name, data)
+        number = self._greater_number(data[: _NUMBER.size])
+        try:
+            inner = crypto_box_open_afternm(data[_NUMBER.size :], self._inward + number, self._shared)
+        except CryptoError as error:
+            raise ProtocolError("a message that was not encrypted for this connection") from error
+        more, is_command = _MORE_AND_COMMAND
+        flags = MORE * bool(inner[0] & more) | COMMAND * bool(inner[0] & is_command)
+        return flags, inner[1:]
+
+
+class ClientMechanism(_Curve):
+    """The side that connects: it knows the server's key and proves its own."""
+
+    def __init__(self, keys: CurveKeys, server: bytes) -> None:
+        super().__init__(as_server=False)
+        self._public, self._secret = _octets(keys.public), _octets(keys.secret)
+        self._server = _octets(server)
+
+    def begin(self) -> bytes | None:
+        number = self._next_number()
+        # As long as the longest answer to it, so that nobody is made to send more than he gets.
+        box = crypto_box(bytes(64), b"CurveZMQHELLO---" + number, self._server, self._short_secret)
+        return command(b"HELLO", _VERSION + bytes(72) + self._short_public + number + box)
+
+    def answer(self, body: bytes) -> bytes | None:
+        name, data = split_command(body)
+        if name == b"WELCOME" and not self._shared and len(data) == 16 + 16 + KEY_BYTES + _COOKIE_BYTES:
+            return self._initiate(data)
+        if name == b"READY" and self._shared and len(data) > _NUMBER.size:
+            number = self._greater_number(data[: _NUMBER.size])
+            nonce = b"CurveZMQREADY---" + number
+            check_metadata(_opened(data[_NUMBER.size :], nonce, self._shared), PULL)
+            self.ready = True
+            return None
+        raise refusal_of(name, data)
+
+    def _initiate(self, welcome: bytes) -> bytes:
+        nonce = b"WELCOME-" + welcome[:16]
+        try:
+            opened = crypto_box_open(welcome[16:], nonce, self._server, self._short_secret)
+        except CryptoError as error:
+            raise ProtocolError("the other side has other keys") from error
+        short_server, cookie = opened[:KEY_BYTES], opened[KEY_BYTES:]
+        self._agree(short_server)
+        vouch_nonce = os.urandom(16)
+        vouch = crypto_box(
+            self._short_public + self._server, b"VOUCH---" + vouch_nonce, short_server, self._secret
+        )
+        number = self._next_number()
+        told = self._public + vouch_nonce + vouch + metadata(PUSH)
+        box = crypto_box_afternm(told, b"CurveZMQINITIATE" + number, self._shared)
+        return command(b"INITIATE", cookie + number + box)
+
+
+class ServerMechanism(_Curve):
+    """The side that accepts: it lets only those in whose key it knows."""
+
+    def __init__(self, keys: CurveKeys, names: Callable[[bytes], str | None]) -> None:
+        """`names` gives the node that a public key (Z85) belongs to."""
+        super().__init__(as_server=True)
+        self._secret = _octets(keys.secret)
+        self._public = _octets(keys.public)
+        self._names = names
+        self._short_client = b""
+        # The RFC lets a server keep its state in it; here the connection has it, and this is a mere token.
+        self._cookie = os.urandom(_COOKIE_BYTES)
+
+    def begin(self) -> bytes | None:
+        return None
+
+    def answer(self, body: bytes) -> bytes | None:
+        name, data = split_command(body)
+        if name == b"HELLO" and not self._short_client and len(data) == 194:
+            return self._welcome(data)
+        if name == b"INITIATE" and self._short_client and len(data) > _COOKIE_BYTES + _NUMBER.size:
+            return self._let_in(data)
+        raise refusal_of(name, data)
+
+    def _welcome(self, hello: bytes) -> bytes:
+        short_client, number = hello[74:106], self._greater_number(hello[106:114])
+        try:
+            crypto_box_open(hello[114:], b"CurveZMQHELLO---" + number, short_client, self._secret)
+        except CryptoError as error:
+            raise ProtocolError("the other side takes this node for one with another key") from error
+        self._short_client = short_client
+        nonce = os.urandom(16)
+        told = self._short_public + self._cookie
+        return command(b"WELCOME", nonce + crypto_box(told, b"WELCOME-" + nonce, short_client, self._secret))
+
+    def _let_in(self, initiate: bytes) -> bytes:
+        if not hmac.compare_digest(initiate[:_COOKIE_BYTES], self._cookie):
+            raise ProtocolError("another cookie than the one that was given")
+        self._agree(self._short_client)
+        number = self._greater_number(initiate[_COOKIE_BYTES : _COOKIE_BYTES + _NUMBER.size])
+        box = initiate[_COOKIE_BYTES + _NUMBER.size :]
+        told = _opened(box, b"CurveZMQINITIATE" + number, self._shared)
+        client, vouch_nonce, vouch = told[:32], told[32:48], told[48:128]
+        try:
+            vouched = crypto_box_open(vouch, b"VOUCH---" + vouch_nonce, client, self._short_secret)
+        except CryptoError as error:
+            raise ProtocolError("the other side does not have the key that it names") from error
+        if not hmac.compare_digest(vouched, self._short_client + self._public):
+            raise ProtocolError("the other side vouches for another connection")
+        self.user = self._names(_z85(client))
+        if self.user is None:
+            raise StrangerError("nobody with this key is known")
+        check_metadata(told[128:], PUSH)
+        self.ready = True
+        number = self._next_number()
+        box = crypto_box_afternm(metadata(PULL), b"CurveZMQREADY---" + number, self._shared)
+        return command(b"READY", number + box)
+
+
+def _opened(box: bytes, nonce: bytes, shared: bytes) -> bytes:
+    try:
+        return crypto_box_open_afternm(box, nonce, shared)
+    except CryptoError as error:
+        raise ProtocolError("a command that was not encrypted for this connection") from error

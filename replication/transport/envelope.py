@@ -2,8 +2,8 @@
 
 Frame 0 is the header, one u32 for each part, the route, then every small part end to end. Each part
 of `OWN_FRAME` octets or more follows as a frame of its own, so that large bodies are never joined.
-One frame for a turn's small messages matters: each further frame costs both sides a call into
-libzmq, while joining small parts costs a memory copy.
+One frame for a turn's small messages matters: each further frame costs both sides some work of its
+own, while joining small parts costs a memory copy.
 """
 
 from __future__ import annotations

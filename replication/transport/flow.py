@@ -1,9 +1,8 @@
 """What is queued for and in flight to one peer, and what has arrived from it. Pure.
 
 Both directions are bounded in octets: `Outbox` holds at most `queue_bytes` that have not been given
-to ZeroMQ and lets at most `window_bytes` be between here and the peer's acknowledgement, which its
-own batches carry. ZeroMQ's high water marks count messages, and a message may be of any size, so
-they alone would bound nothing.
+to the network and lets at most `window_bytes` be between here and the peer's acknowledgement, which its
+own batches carry. What the kernel holds for a connection does not count: it takes more than a window.
 """
 
 from __future__ import annotations
@@ -117,15 +116,6 @@ class Outbox:
         """Number a batch without messages, which only acknowledges; the window does not hold it back."""
         self.sequence += 1
         self._fly(MESSAGE_OVERHEAD)
-
-    def untake(self, messages: list[Parts]) -> None:
-        """Undo the last take: ZeroMQ did not accept the batch. Its number is used again."""
-        self.sequence -= 1
-        self.in_flight -= self._flying.pop()[1]
-        for parts in reversed(messages):
-            size = MESSAGE_OVERHEAD + sum(map(len, parts))
-            self._queue.appendleft(_Queued(size, parts, after_loss=False))
-            self.queued += size
 
     def acknowledge(self, sequence: int) -> None:
         """The peer has taken every batch up to `sequence`."""

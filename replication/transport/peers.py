@@ -1,29 +1,28 @@
 """`PeerTransport`: what the nodes of a cluster use to talk to each other.
 
-Every node binds one PULL socket and holds one PUSH socket for each peer, so that a slow peer fills
-only its own queue. Sockets are read when their descriptor signals, on the event loop's thread.
+They speak ZeroMQ's protocol: every node listens as a PULL socket does and holds one connection to each
+peer as a PUSH socket, so that a slow peer fills only its own queue. libzmq itself is not used, since
+each of its sockets is served by a thread of its own (docs/decisions/0011).
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import socket as os_socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-import zmq
-
-from replication.transport.curve import ZAP_DOMAIN, CurveKeys, Gate
+from replication.transport.acceptor import Acceptor, ListenError
+from replication.transport.connection import HEARTBEAT_S
+from replication.transport.curve import ClientMechanism, CurveKeys, ServerMechanism
+from replication.transport.dialer import Dialer
 from replication.transport.envelope import MalformedEnvelopeError, decode, route
 from replication.transport.flow import MESSAGE_OVERHEAD, Arrival, Inbox, Outbox
-from replication.transport.links import Monitor, Peer, outbound_socket
-from replication.transport.sockets import Context, bytes_option, configure, int_option
+from replication.transport.mechanism import Mechanism, NullMechanism
+from replication.transport.peer import Peer
+from replication.transport.stream import Stream
 
-
-class ListenError(OSError):
-    """The address for peers could not be bound; the text names it and says what to do."""
+__all__ = ["ListenError", "PeerTransport", "TransportConfig"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +55,6 @@ class PeerTransport:
     is the peer's own.
     """
 
-    TURN_BATCHES = 64
-    """Batches taken from the network before the event loop gets its turn."""
-
     def __init__(
         self,
         config: TransportConfig,
@@ -76,74 +72,59 @@ class PeerTransport:
         self.incarnation = incarnation
         self.misdirected_batches = 0
         """Batches for another node, cluster or from an unknown sender, or malformed ones; all dropped."""
-        self.refused_connections = 0
-        self.address = config.listen
         self._on_message, self._on_up, self._on_down, self._on_gap = on_message, on_up, on_down, on_gap
         self._peers: dict[str, Peer] = {}
-        self._monitors: dict[str, Monitor] = {}
+        self._dialers: dict[str, Dialer] = {}
         self._senders: dict[bytes, Peer] = {}
+        self._admitted: dict[bytes, str] = {}
         self._dirty: dict[str, Peer] = {}
-        self._context: Context = zmq.Context()
-        self._gate: Gate | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._receiver = self._context.socket(zmq.PULL)
-        self._receiver_monitor: Monitor | None = None
+        self._acceptor: Acceptor | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     # -- life -----------------------------------------------------------------------------------
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Bind and begin to receive; raises `ListenError`. Call before `add_peer`."""
+        config = self.config
+        self._acceptor = Acceptor(
+            loop, config.listen, self._serving_mechanism, config.max_frame_bytes, self._take
+        )
         self._loop = loop
-        config, receiver = self.config, self._receiver
-        configure(receiver)
-        receiver.maxmsgsize = config.max_frame_bytes
-        if config.keys is not None:
-            # ZAP requires the handler to be bound before the first connection is accepted.
-            self._gate = Gate(self._context)
-            self._watch(self._gate.fd, self._gate.answer)
-            receiver.zap_domain = ZAP_DOMAIN.encode()
-            receiver.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
-            receiver.curve_server = True
-            receiver.curve_secretkey = config.keys.secret
-        self._receiver_monitor = Monitor(receiver, _nothing, _nothing, self._count_refusal)
-        self._watch(self._receiver_monitor.fd, self._receiver_monitor.drain)
-        try:
-            address = _numeric(config.listen)
-            receiver.ipv6 = address.startswith("[")
-            receiver.bind(f"tcp://{address}")
-        except (zmq.ZMQError, OSError) as error:
-            self.close()
-            reason = os.strerror(error.errno or 0) if isinstance(error, zmq.ZMQError) else error.strerror
-            raise ListenError(
-                f"cannot listen for peers on {config.listen}: {reason}; "
-                "stop what uses the port or set node.listen.peers to another address"
-            ) from error
-        self.address = bytes_option(receiver, zmq.LAST_ENDPOINT).decode().strip("\0").removeprefix("tcp://")
-        self._watch(int_option(receiver, zmq.FD), self._receive)
+        self._tick()
 
     def close(self) -> None:
         """Drop what is queued, close every socket. No callback is called any more."""
         for name in list(self._peers):
             self.remove_peer(name)
-        loop = self._loop
-        if loop is None:
-            self._context.destroy(linger=0)
-            return
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._acceptor is not None:
+            self._acceptor.close()
         self._loop = None
-        loop.remove_reader(int_option(self._receiver, zmq.FD))
-        if self._receiver_monitor is not None:
-            loop.remove_reader(self._receiver_monitor.fd)
-            self._receiver_monitor.close()
-        if self._gate is not None:
-            loop.remove_reader(self._gate.fd)
-            self._gate.close()
-        self._context.destroy(linger=0)
 
-    def _watch(self, fd: int, drain: Callable[[], None]) -> None:
-        """Call `drain` when `fd` signals, and once soon: what a socket did before has silenced it."""
-        if self._loop is not None:
-            self._loop.add_reader(fd, drain)
-            self._loop.call_soon(drain)
+    @property
+    def address(self) -> str:
+        """host:port that peers reach this node at."""
+        return self.config.listen if self._acceptor is None else self._acceptor.address
+
+    @property
+    def refused_connections(self) -> int:
+        """Connections to this node that ended before a message could flow."""
+        return 0 if self._acceptor is None else self._acceptor.refused
+
+    def _serving_mechanism(self) -> Mechanism:
+        keys = self.config.keys
+        return NullMechanism(as_server=True) if keys is None else ServerMechanism(keys, self._admitted.get)
+
+    def _tick(self) -> None:
+        if self._loop is None or self._acceptor is None:
+            return
+        now = self._loop.time()
+        self._acceptor.tick(now)
+        for dialer in self._dialers.values():
+            dialer.tick(now)
+        self._timer = self._loop.call_later(HEARTBEAT_S / 2, self._tick)
 
     # -- peers ----------------------------------------------------------------------------------
 
@@ -163,63 +144,58 @@ class PeerTransport:
             raise ValueError(f"peer {name} is known already")
         if (key is None) != (config.keys is None):
             raise ValueError(f"peer {name}: either every node has a key or none")
-        socket = outbound_socket(self._context, address, (config.keys, key) if config.keys and key else None)
         peer = Peer(
             name,
             address,
             (route(config.cluster, config.node, name), route(config.cluster, name, config.node)),
             Outbox(config.queue_bytes, config.window_bytes, config.batch_bytes),
             Inbox(),
-            socket,
-        )
-        monitor = Monitor(
-            socket,
-            lambda: self._peer_up(peer),
-            lambda: self._peer_down(peer),
-            lambda text: _failed(peer, text),
         )
         self._peers[name] = peer
-        self._monitors[name] = monitor
         self._senders[peer.inward] = peer
-        if self._gate is not None and key is not None:
-            self._gate.admit(key, name)
-        socket.connect(f"tcp://{address}")
-        self._watch(monitor.fd, monitor.drain)
-        self._watch(int_option(socket, zmq.FD), lambda: self._writable(peer))
+        if key is not None:
+            self._admitted[key] = name
+        self._dialers[name] = Dialer(
+            loop,
+            address,
+            lambda: self._dialing_mechanism(key),
+            config.max_frame_bytes,
+            lambda stream: self._peer_up(peer, stream),
+            lambda reason, reached: self._peer_down(peer, reason, reached),
+        )
 
     def remove_peer(self, name: str) -> None:
         """Disconnect from a peer and drop what it sends. Nothing happens if it is not known."""
         peer = self._peers.pop(name, None)
         if peer is None:
             return
-        monitor = self._monitors.pop(name)
         del self._senders[peer.inward]
         self._dirty.pop(name, None)
-        if self._gate is not None:
-            self._gate.expel(name)
-        if self._loop is not None:
-            self._loop.remove_reader(monitor.fd)
-            self._loop.remove_reader(int_option(peer.socket, zmq.FD))
-        monitor.close()
-        peer.socket.close(linger=0)
+        self._admitted = {key: other for key, other in self._admitted.items() if other != name}
+        self._dialers.pop(name).close()
+        if self._acceptor is not None and self.config.keys is not None:
+            self._acceptor.end(name)
 
-    def _peer_up(self, peer: Peer) -> None:
-        if not peer.up:
-            peer.up = True
-            peer.connections += 1
-            peer.blocked = False
-            peer.last_failure = None
-            peer.report(self.incarnation)
-            self._on_up(peer.name)
+    def _dialing_mechanism(self, key: bytes | None) -> Mechanism:
+        own = self.config.keys
+        return NullMechanism(as_server=False) if own is None or key is None else ClientMechanism(own, key)
 
-    def _peer_down(self, peer: Peer) -> None:
+    def _peer_up(self, peer: Peer, stream: Stream) -> None:
+        peer.stream = stream
+        peer.connections += 1
+        peer.last_failure = None
+        stream.on_drained = lambda: peer.flush(self.incarnation)
+        peer.report(self.incarnation)
+        self._on_up(peer.name)
+
+    def _peer_down(self, peer: Peer, reason: str, reached: bool) -> None:
         peer.outbox.reset()
-        if peer.up:
-            peer.up = False
+        peer.last_failure = reason
+        if peer.stream is None:
+            peer.handshake_failures += reached
+        else:
+            peer.stream = None
             self._on_down(peer.name)
-
-    def _count_refusal(self, _reason: str) -> None:
-        self.refused_connections += 1
 
     # -- sending --------------------------------------------------------------------------------
 
@@ -251,52 +227,16 @@ class PeerTransport:
                 peer.flush(self.incarnation)
             dirty.clear()
 
-    def _writable(self, peer: Peer) -> None:
-        # Reading the events is what rearms the descriptor, so it happens even if nothing waits.
-        if int_option(peer.socket, zmq.EVENTS) & zmq.POLLOUT and peer.blocked:
-            peer.blocked = False
-            peer.flush(self.incarnation)
-
     # -- receiving ------------------------------------------------------------------------------
 
-    def _receive(self) -> None:
-        loop = self._loop
-        if loop is None:
-            return
-        finished = False
-        try:
-            for _ in range(self.TURN_BATCHES):
-                try:
-                    frames, user = self._next_batch()
-                except zmq.Again:
-                    finished = True
-                    return
-                self._take(frames, user)
-                if self._loop is None:
-                    return
-        finally:
-            # The descriptor signals only what arrives after the last look at the socket.
-            if not finished and self._loop is not None:
-                loop.call_soon(self._receive)
-
-    def _next_batch(self) -> tuple[list[bytes], str | None]:
-        receiver = self._receiver
-        if self._gate is None:
-            return receiver.recv_multipart(zmq.DONTWAIT), None
-        frame = receiver.recv(zmq.DONTWAIT, copy=False)
-        user = frame.get("User-Id")
-        frames = [frame.bytes]
-        if frame.more:
-            frames += receiver.recv_multipart(zmq.DONTWAIT)
-        return frames, str(user)
-
-    def _take(self, frames: list[bytes], user: str | None) -> None:
+    def _take(self, stream: Stream, frames: list[bytes]) -> None:
         try:
             envelope, messages = decode(frames)
         except MalformedEnvelopeError:
             self.misdirected_batches += 1
             return
         peer = self._senders.get(envelope.route)
+        user = stream.connection.user
         if peer is None or (user is not None and user != peer.name):
             self.misdirected_batches += 1
             return
@@ -319,19 +259,3 @@ class PeerTransport:
         if peer.stalled:
             peer.flush(self.incarnation)
         peer.report(self.incarnation)
-
-
-def _nothing() -> None:
-    pass
-
-
-def _failed(peer: Peer, reason: str) -> None:
-    peer.handshake_failures += 1
-    peer.last_failure = reason
-
-
-def _numeric(address: str) -> str:
-    """`address` with its host as a number: libzmq binds to no host names."""
-    host, _, port = address.rpartition(":")
-    family, _, _, _, found = os_socket.getaddrinfo(host.strip("[]"), int(port), type=os_socket.SOCK_STREAM)[0]
-    return f"[{found[0]}]:{port}" if family == os_socket.AF_INET6 else f"{found[0]}:{port}"

@@ -41,7 +41,7 @@ PURE = ("replication.raft", "node.runs", "node.wire", "node.engine")
 IMPURE_MODULES = frozenset({
     "aiohttp", "asyncio", "concurrent", "datetime", "logging", "multiprocessing", "os", "pathlib",
     "prometheus_client", "queue", "random", "secrets", "select", "selectors", "shutil", "signal", "socket",
-    "ssl", "subprocess", "tempfile", "threading", "time", "uvloop", "zmq",
+    "ssl", "subprocess", "tempfile", "threading", "time", "uvloop",
 })
 # fmt: on
 

@@ -78,19 +78,6 @@ def test_a_dropped_message_is_a_hole_between_those_before_and_after_it() -> None
     assert box.sequence == 3
 
 
-def test_a_batch_that_zeromq_refused_keeps_its_number_and_its_gap() -> None:
-    box = outbox()
-    box.drop([b"lost"])
-    box.put([b"a"])
-    batch = box.take()
-    assert batch is not None
-    assert box.sequence == 2
-    box.untake(batch)
-    assert box.in_flight == 0
-    assert box.take() == [[b"a"]]
-    assert box.sequence == 2
-
-
 def test_what_was_queued_when_the_connection_broke_leaves_a_hole() -> None:
     box = outbox()
     box.put([b"flying"])
@@ -148,13 +135,10 @@ class Conversation(RuleBasedStateMachine):
         self.number += 1
         self.box.put([self.number.to_bytes(8, "big") + bytes(size - 8)])
 
-    @rule(accepted=st.booleans())
-    def take(self, accepted: bool) -> None:
+    @rule()
+    def take(self) -> None:
         batch = self.box.take()
         if batch is None:
-            return
-        if not accepted:
-            self.box.untake(batch)
             return
         self.wire.append((self.box.sequence, [bytes(parts[0]) for parts in batch]))
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 
 import pytest
+import zmq.asyncio
 
 from replication.transport import ListenError
+from replication.transport.acceptor import STRANGERS
 from tests.transport.harness import SMALL, Endpoint, connect, pair, run
 
 
@@ -140,8 +143,6 @@ async def test_a_batch_for_another_node_is_dropped() -> None:
 
 @run
 async def test_what_is_no_batch_is_dropped() -> None:
-    import zmq.asyncio
-
     async with pair() as (a, b):
         context = zmq.asyncio.Context()
         stranger = context.socket(zmq.PUSH)
@@ -204,3 +205,16 @@ async def test_mistakes_of_the_caller_are_refused() -> None:
             a.meet(a)
         with pytest.raises(ValueError, match="either every node has a key or none"):
             a.transport.add_peer("c", "127.0.0.1:9", b"x" * 40)
+
+
+@run
+async def test_strangers_are_few_and_have_little_time() -> None:
+    async with pair() as (a, b):
+        host, _, port = b.transport.address.rpartition(":")
+        strangers = [socket.create_connection((host, int(port))) for _ in range(STRANGERS + 10)]
+        await b.until(lambda: b.transport.refused_connections == 10)
+        a.say("b", b"still works")
+        await b.until(lambda: b.received == [("a", [b"still works"])])
+        await b.until(lambda: b.transport.refused_connections == STRANGERS + 10)
+        for stranger in strangers:
+            stranger.close()

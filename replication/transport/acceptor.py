@@ -1,0 +1,112 @@
+"""Accepts the connections that peers make, and bounds those of strangers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from typing import Final
+
+from replication.transport.connection import Connection
+from replication.transport.mechanism import Mechanism
+from replication.transport.stream import Stream
+
+BACKLOG: Final = 128
+STRANGERS: Final = 64
+"""Connections in their handshake at a time; further ones are closed at once."""
+
+
+class ListenError(OSError):
+    """The address for peers could not be bound; the text names it and says what to do."""
+
+
+class Acceptor:
+    """A listening socket and the connections that came in through it."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        listen: str,
+        mechanism: Callable[[], Mechanism],
+        limit_bytes: int,
+        on_batch: Callable[[Stream, list[bytes]], None],
+    ) -> None:
+        """Raises ListenError."""
+        self.refused = 0
+        """Connections that ended before messages could flow."""
+        self._loop = loop
+        self._mechanism = mechanism
+        self._limit = limit_bytes
+        self._on_batch = on_batch
+        self._streams: set[Stream] = set()
+        self._socket = _bound(listen)
+        self._socket.listen(BACKLOG)
+        self._socket.setblocking(False)
+        loop.add_reader(self._socket.fileno(), self._accept)
+
+    @property
+    def address(self) -> str:
+        host, port = self._socket.getsockname()[:2]
+        return f"[{host}]:{port}" if self._socket.family == socket.AF_INET6 else f"{host}:{port}"
+
+    def close(self) -> None:
+        if self._socket.fileno() < 0:
+            return
+        self._loop.remove_reader(self._socket.fileno())
+        self._socket.close()
+        for stream in self._streams:
+            stream.close()
+        self._streams.clear()
+
+    def end(self, user: str) -> None:
+        """Close the connections of a node that has proved its name."""
+        for stream in [one for one in self._streams if one.connection.user == user]:
+            stream.close()
+            self._streams.discard(stream)
+
+    def tick(self, now: float) -> None:
+        for stream in list(self._streams):
+            stream.tick(now)
+
+    def _accept(self) -> None:
+        try:
+            sock, _ = self._socket.accept()
+        except OSError:
+            # It has gone already, or there are too many open files: whoever it was dials again.
+            return
+        if sum(not stream.connection.ready for stream in self._streams) >= STRANGERS:
+            self.refused += 1
+            sock.close()
+            return
+        connection = Connection(self._mechanism(), self._limit, self._loop.time())
+        self._streams.add(Stream(self._loop, sock, connection, self._on_batch, self._ended))
+
+    def _ended(self, stream: Stream, _: str) -> None:
+        self._streams.discard(stream)
+        if not stream.connection.ready:
+            self.refused += 1
+
+
+def _bound(listen: str) -> socket.socket:
+    host, _, port = listen.rpartition(":")
+    try:
+        found = socket.getaddrinfo(
+            host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        family, kind, protocol, _, address = found[0]
+        sock = socket.socket(family, kind, protocol)
+        try:
+            # A node that starts again takes its port at once, whatever its earlier connections have left.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(address)
+        except OSError:
+            sock.close()
+            raise
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
+        raise ListenError(
+            f"cannot listen for peers on {listen}: {reason}; "
+            "stop what uses the port or set node.listen.peers to another address"
+        ) from error
+    return sock

@@ -1,0 +1,194 @@
+"""One TCP connection between two nodes, on the event loop's own thread.
+
+What is sent goes to the kernel at once, so that a peer works on it while this turn goes on; only what the
+kernel does not take waits here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from replication.transport.connection import Connection, Octets
+from replication.transport.zmtp import ProtocolError
+
+BUFFER: Final = memoryview(bytearray(256 * 1024))
+"""Everything that is received passes through here: what is kept of it is copied out before the next read."""
+TURN_BYTES: Final = 4 << 20
+"""Read from one connection before the event loop gets its turn."""
+PIECES: Final = 512
+"""Handed to the kernel at once; Linux takes 1024 (IOV_MAX)."""
+
+
+_CLOSED: Final = "the other side has closed the connection"
+_BROKEN_OFF: Final = "the other side has broken off the handshake, as it also does with other keys"
+
+
+class Stream:
+    """A connected socket and the state machine of what is said on it.
+
+    `on_batch` gets the frames of each message; an exception in it loses no other one. `on_end` is called
+    once, with the reason, unless this side ends it; `on_drained` when what waited has been sent.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sock: socket.socket,
+        connection: Connection,
+        on_batch: Callable[[Stream, list[bytes]], None],
+        on_end: Callable[[Stream, str], None],
+    ) -> None:
+        self.connection = connection
+        self.on_drained: Callable[[], None] = _nothing
+        self.on_ready: Callable[[], None] = _nothing
+        self._loop = loop
+        self._socket = sock
+        self._on_batch = on_batch
+        self._on_end: Callable[[Stream, str], None] = on_end
+        self._waiting: deque[memoryview] = deque()
+        self._arrived: deque[list[bytes]] = deque()
+        self._ready = False
+        self.closed = False
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        loop.add_reader(sock.fileno(), self._readable)
+        self.push()
+
+    @property
+    def congested(self) -> bool:
+        """Whether the kernel did not take all; `on_drained` tells when it has."""
+        return bool(self._waiting)
+
+    def send(self, frames: Sequence[Octets]) -> None:
+        """Send a message. The frames must not change any more."""
+        self.connection.send(frames)
+        self.push()
+
+    def tick(self, now: float) -> None:
+        """Heartbeats and time limits."""
+        try:
+            self.connection.tick(now)
+        except ProtocolError as error:
+            self._end(str(error))
+        else:
+            self.push()
+
+    def close(self) -> None:
+        """End the connection; nothing is called any more."""
+        self._on_end = _unheard
+        self._shut()
+
+    def _shut(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self._loop.remove_reader(self._socket.fileno())
+            if self._waiting:
+                self._loop.remove_writer(self._socket.fileno())
+            self._waiting.clear()
+            self._arrived.clear()
+            self._socket.close()
+
+    def push(self) -> None:
+        """Send the state machine's output."""
+        output = self.connection.output
+        if not output:
+            return
+        self.connection.output = []
+        if self.closed:
+            return
+        if self._waiting:
+            self._waiting.extend(memoryview(piece) for piece in output)
+            return
+        rest = self._send(output)
+        if rest and not self.closed:
+            self._waiting.extend(rest)
+            self._loop.add_writer(self._socket.fileno(), self._writable)
+
+    def _send(self, pieces: Sequence[Octets]) -> list[memoryview]:
+        """What the kernel does not take of the pieces now."""
+        place = 0
+        while place < len(pieces):
+            some = pieces[place : place + PIECES]
+            try:
+                sent = self._socket.sendmsg(some)
+            except BlockingIOError:
+                break
+            except OSError as error:
+                self._end(error.strerror or str(error))
+                return []
+            for piece in some:
+                if sent < len(piece):
+                    return [memoryview(piece)[sent:], *(memoryview(one) for one in pieces[place + 1 :])]
+                sent -= len(piece)
+                place += 1
+        return [memoryview(piece) for piece in pieces[place:]]
+
+    def _writable(self) -> None:
+        rest = self._send(list(self._waiting))
+        if self.closed:
+            return
+        self._waiting = deque(rest)
+        if not rest:
+            self._loop.remove_writer(self._socket.fileno())
+            self.on_drained()
+
+    def _readable(self) -> None:
+        taken = 0
+        while taken < TURN_BYTES and not self.closed:
+            try:
+                size = self._socket.recv_into(BUFFER)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self._end(error.strerror or str(error))
+                return
+            if not size:
+                self._end(_CLOSED if self._ready else _BROKEN_OFF)
+                return
+            self._take(BUFFER[:size])
+            if size < len(BUFFER):
+                return
+            taken += size
+
+    def _take(self, octets: memoryview) -> None:
+        try:
+            self._arrived.extend(self.connection.receive(octets, self._loop.time()))
+        except ProtocolError as error:
+            self.push()
+            self._end(str(error))
+            return
+        self.push()
+        if not self._ready and self.connection.ready:
+            self._ready = True
+            self.on_ready()
+        self._deliver()
+
+    def _deliver(self) -> None:
+        arrived = self._arrived
+        try:
+            while arrived:
+                self._on_batch(self, arrived.popleft())
+        finally:
+            if arrived:
+                self._loop.call_soon(self._deliver)
+
+    def _end(self, reason: str) -> None:
+        """Close because of the other side. It is told later: whoever sends is in the middle of a turn."""
+        if not self.closed:
+            self._shut()
+            self._loop.call_soon(self._tell_end, reason)
+
+    def _tell_end(self, reason: str) -> None:
+        self._on_end(self, reason)
+
+
+def _nothing() -> None:
+    pass
+
+
+def _unheard(_: Stream, __: str) -> None:
+    pass

@@ -1,0 +1,218 @@
+"""Both sides of a connection without a socket between them: handshakes, heartbeats, encryption."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from replication.transport import CurveKeys
+from replication.transport.connection import HANDSHAKE_S, HEARTBEAT_S, SILENCE_S, Connection
+from replication.transport.curve import ClientMechanism, ServerMechanism
+from replication.transport.mechanism import NullMechanism
+from replication.transport.zmtp import (
+    COMMAND,
+    ProtocolError,
+    RefusedError,
+    command,
+    greeting,
+    header,
+    metadata,
+)
+
+A, B, STRANGER = (CurveKeys.generate() for _ in range(3))
+LIMIT_BYTES = 1 << 20
+NAMES = {A.public: "a"}
+
+Sides = tuple[Connection, Connection]
+
+
+def plain() -> Sides:
+    sides = (NullMechanism(as_server=False), NullMechanism(as_server=True))
+    return Connection(sides[0], LIMIT_BYTES, 0.0), Connection(sides[1], LIMIT_BYTES, 0.0)
+
+
+def encrypted(client: CurveKeys = A, server: bytes = B.public) -> Sides:
+    sides = (ClientMechanism(client, server), ServerMechanism(B, NAMES.get))
+    return Connection(sides[0], LIMIT_BYTES, 0.0), Connection(sides[1], LIMIT_BYTES, 0.0)
+
+
+def taken(connection: Connection) -> bytes:
+    octets = b"".join(connection.output)
+    connection.output = []
+    return octets
+
+
+def carry(
+    sender: Connection, receiver: Connection, step: int = 1 << 30, now: float = 0.0
+) -> list[list[bytes]]:
+    """Everything that one side has for the other, `step` octets at a time."""
+    octets = memoryview(taken(sender))
+    return [
+        message
+        for start in range(0, len(octets), step)
+        for message in receiver.receive(octets[start : start + step], now)
+    ]
+
+
+def shake_hands(sides: Sides, step: int = 1 << 30) -> Sides:
+    one, other = sides
+    while one.output or other.output:
+        assert carry(one, other, step) == carry(other, one, step) == []
+    return sides
+
+
+@pytest.mark.requirement("F5")
+@pytest.mark.parametrize("sides", [plain, encrypted])
+@given(
+    messages=st.lists(st.lists(st.binary(max_size=400), min_size=1, max_size=4), max_size=5),
+    step=st.integers(1, 300),
+)
+def test_messages_pass_both_ways_wherever_they_are_cut(
+    sides: type[Sides], messages: list[list[bytes]], step: int
+) -> None:
+    client, server = shake_hands(sides(), step)
+    assert client.ready
+    assert server.ready
+    for sender, receiver in ((client, server), (server, client)):
+        for message in messages:
+            sender.send(message)
+        assert carry(sender, receiver, step) == messages
+
+
+def test_a_message_right_behind_the_handshake_may_be_long() -> None:
+    client, server = plain()
+    carry(server, client)
+    greeted = taken(client)
+    assert server.receive(memoryview(greeted[:64]), 0.0) == []
+    carry(server, client)
+    assert client.ready
+    client.send([bytes(100_000)])
+    assert server.receive(memoryview(greeted[64:] + taken(client)), 0.0) == [[bytes(100_000)]]
+
+
+def test_the_server_knows_who_the_client_is() -> None:
+    _, server = shake_hands(encrypted())
+    assert server.user == "a"
+    assert shake_hands(plain())[1].user is None
+
+
+def test_nothing_of_a_message_is_seen_on_the_way() -> None:
+    client, _ = shake_hands(encrypted())
+    client.send([b"the body of a message"])
+    assert b"body" not in taken(client)
+
+
+@pytest.mark.requirement("F5")
+def test_who_has_no_known_key_is_refused_and_told_so() -> None:
+    client, server = encrypted(client=STRANGER)
+    with pytest.raises(ProtocolError, match="nobody with this key is known"):
+        shake_hands((client, server))
+    assert not server.ready
+    with pytest.raises(RefusedError, match="does not know this node's key"):
+        carry(server, client)
+
+
+def test_who_expects_another_server_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="takes this node for one with another key"):
+        shake_hands(encrypted(server=STRANGER.public))
+
+
+@pytest.mark.requirement("F5")
+def test_what_was_said_on_a_connection_cannot_be_said_again() -> None:
+    client, server = shake_hands(encrypted())
+    client.send([b"once"])
+    octets = taken(client)
+    assert server.receive(memoryview(octets), 0.0) == [[b"once"]]
+    with pytest.raises(ProtocolError, match="repeated"):
+        server.receive(memoryview(octets), 0.0)
+
+
+def test_what_was_changed_on_the_way_is_refused() -> None:
+    client, server = shake_hands(encrypted())
+    client.send([b"a message"])
+    octets = bytearray(taken(client))
+    octets[-1] ^= 1
+    with pytest.raises(ProtocolError, match="not encrypted for this connection"):
+        server.receive(memoryview(octets), 0.0)
+
+
+def test_a_handshake_of_another_connection_is_of_no_use() -> None:
+    client, server = encrypted()
+    carry(client, server)
+    carry(server, client)
+    hello = taken(client)
+    assert server.receive(memoryview(hello), 0.0) == []
+    carry(server, client)
+    initiate = taken(client)
+    _, later = encrypted()
+    assert later.receive(memoryview(greeting("CURVE", as_server=False) + hello), 0.0) == []
+    with pytest.raises(ProtocolError, match="another cookie"):
+        later.receive(memoryview(initiate), 0.0)
+
+
+@given(st.lists(st.binary(max_size=300), max_size=4), st.booleans())
+def test_any_octets_in_place_of_a_handshake_are_waited_for_or_refused(
+    pieces: list[bytes], secure: bool
+) -> None:
+    _, server = encrypted() if secure else plain()
+    try:
+        server.receive(memoryview(greeting("CURVE" if secure else "NULL", as_server=False)), 0.0)
+        for piece in pieces:
+            assert server.receive(memoryview(header(len(piece), COMMAND) + piece), 0.0) == []
+    except ProtocolError:
+        pass
+    assert not server.ready
+
+
+@pytest.mark.parametrize("name", [b"HELLO", b"INITIATE", b"WELCOME", b"READY", b"MESSAGE"])
+@pytest.mark.parametrize("size", [0, 8, 144, 160, 194, 300])
+def test_commands_of_any_length_do_no_harm(name: bytes, size: int) -> None:
+    for side in encrypted():
+        with pytest.raises(ProtocolError):
+            other = greeting("CURVE", as_server=False)
+            body = command(name, bytes(size))
+            side.receive(memoryview(other + header(len(body), COMMAND) + body), 0.0)
+
+
+def test_a_message_before_the_end_of_the_handshake_is_refused() -> None:
+    _, server = plain()
+    with pytest.raises(ProtocolError, match="before the end of the handshake"):
+        server.receive(memoryview(greeting("NULL", as_server=False) + header(1) + b"x"), 0.0)
+
+
+def test_a_socket_of_another_type_is_refused() -> None:
+    client, _ = plain()
+    body = command(b"READY", metadata("PUB"))
+    with pytest.raises(ProtocolError, match="no PULL"):
+        client.receive(memoryview(greeting("NULL", as_server=False) + header(len(body), COMMAND) + body), 0.0)
+
+
+def test_a_handshake_has_a_time_limit() -> None:
+    _, server = plain()
+    server.tick(HANDSHAKE_S - 0.01)
+    with pytest.raises(ProtocolError, match="took too long"):
+        server.tick(HANDSHAKE_S)
+
+
+@pytest.mark.parametrize("sides", [plain, encrypted])
+def test_a_silent_side_is_asked_and_answers(sides: Callable[[], Sides]) -> None:
+    client, server = shake_hands(sides())
+    client.tick(HEARTBEAT_S - 0.01)
+    assert not client.output
+    client.tick(HEARTBEAT_S)
+    assert carry(client, server, now=HEARTBEAT_S) == []
+    assert carry(server, client, now=HEARTBEAT_S) == []
+    client.tick(SILENCE_S + HEARTBEAT_S - 0.01)
+    with pytest.raises(ProtocolError, match="nothing came for"):
+        client.tick(SILENCE_S + HEARTBEAT_S)
+
+
+def test_whoever_asks_gets_its_own_context_back() -> None:
+    _, server = shake_hands(plain())
+    ping = command(b"PING", b"\0\x0acontext")
+    server.receive(memoryview(header(len(ping), COMMAND) + ping), 0.0)
+    pong = command(b"PONG", b"context")
+    assert taken(server) == header(len(pong), COMMAND) + pong
