@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import ssl
 from collections import deque
@@ -177,6 +178,8 @@ class Client(asyncio.Protocol):
         self.since = listener.clock()
         self._listener = listener
         self._transport: asyncio.Transport | None = None
+        self._descriptor: int | None = None
+        """The socket's, where what is sent is what goes over the wire."""
         self._closing = False
         self._full = False
         self.session = Session(listener.port, self, limits, listener.clock)
@@ -203,6 +206,8 @@ class Client(asyncio.Protocol):
         raw = transport.get_extra_info("socket")
         if raw is not None:
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self.encryption is None:
+                self._descriptor = raw.fileno()
 
     def data_received(self, data: bytes) -> None:
         self.received_bytes += len(data)
@@ -241,12 +246,27 @@ class Client(asyncio.Protocol):
             output = self.session.take_output()
             self.sent_bytes += len(output)
             if output:
-                transport.write(output)
+                self._write(transport, output)
             more = self._closing and self.session.connection.has_output
         if self._closing:
             transport.close()
         elif self.session.connection.has_output and not self._full:
             self.wanted()
+
+    def _write(self, transport: asyncio.Transport, output: bytes) -> None:
+        """Hand the output to the kernel now: the event loop would do so after everything else of the turn."""
+        if self._descriptor is not None and not transport.get_write_buffer_size():
+            try:
+                sent = os.write(self._descriptor, output)
+            except BlockingIOError:
+                sent = 0
+            except OSError:
+                # The event loop finds out by itself, and says so in `connection_lost`.
+                return
+            if sent == len(output):
+                return
+            output = output[sent:]
+        transport.write(output)
 
     def pause_reading(self) -> None:
         if self._transport is not None and self._transport.is_reading():
