@@ -2,7 +2,7 @@
 
 They speak ZeroMQ's protocol: every node listens as a PULL socket does and holds one connection to each
 peer as a PUSH socket, so that a slow peer fills only its own queue. libzmq itself is not used, since
-each of its sockets is served by a thread of its own (docs/decisions/0011).
+each of its sockets is served by a thread of its own (docs/decisions/0012).
 """
 
 from __future__ import annotations
