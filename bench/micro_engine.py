@@ -131,7 +131,7 @@ def dispatching(rounds: int) -> list[Figure]:
         ),
         Figure(
             "owner: settle 50 leased messages",
-            each_us(lambda i: owner.settle(5, 1 + 50 * i, 50 * (i + 1)), rounds), "µs",
+            each_us(lambda i: owner.settle(5, [(1 + 50 * i, 50 * (i + 1))]), rounds), "µs",
         ),
     ]  # fmt: skip
 

@@ -39,6 +39,7 @@ from node.frontend.ports import (
     Subscriber,
 )
 from node.frontend.traffic import ExchangeFlow
+from node.numbers import Range
 from node.runs import Run
 
 GET_LINKS: Final = 1024
@@ -305,7 +306,7 @@ class FrontEnd:
             if delivery is None:
                 answer(None, refusal)
             else:
-                answer(Got(number, delivery.run, delivery.first, delivery.redelivered, value), None)
+                answer(Got(number, delivery.run, delivery.ranges[0][0], delivery.redelivered, value), None)
 
         self._ask(queue, "get", [no_ack], got)
 
@@ -369,25 +370,25 @@ class FrontEnd:
         if attached is not None:
             attached.link.credit(consumer, limit)
 
-    def settle(self, consumer: int, first: int, last: int) -> None:
+    def settle(self, consumer: int, ranges: list[Range]) -> None:
         attached = self._consumers.get(consumer)
         if attached is not None:
-            attached.link.settle(attached.queue, first, last)
+            attached.link.settle(attached.queue, ranges)
 
-    def give_back(self, consumer: int, first: int, last: int, failed: bool) -> None:
+    def give_back(self, consumer: int, ranges: list[Range], failed: bool) -> None:
         attached = self._consumers.get(consumer)
         if attached is not None:
-            attached.link.give_back(attached.queue, [(first, last)], failed=failed)
+            attached.link.give_back(attached.queue, ranges, failed=failed)
 
-    def redeliver(self, consumer: int, first: int, last: int) -> None:
+    def redeliver(self, consumer: int, ranges: list[Range]) -> None:
         attached = self._consumers.get(consumer)
         if attached is not None:
-            attached.link.redeliver(attached.queue, consumer, (first, last))
+            attached.link.redeliver(attached.queue, consumer, ranges)
 
-    def discard(self, consumer: int, first: int, last: int) -> None:
+    def discard(self, consumer: int, ranges: list[Range]) -> None:
         attached = self._consumers.get(consumer)
         if attached is not None:
-            attached.link.discard(attached.queue, [(first, last)])
+            attached.link.discard(attached.queue, ranges)
 
 
 def _binding_to_plain(vhost: str, binding: Binding, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -79,11 +79,11 @@ def shares_of(
         route.flow.routed += run.count * route.queues
         for link, queues in route.links:
             shares.setdefault(link, Share()).publishes.append((run, queues))
-    for consumer, first, last, outcome in settled:
+    for consumer, ranges, outcome in settled:
         attached = consumers.get(consumer)
         if attached is not None:
             share = shares.setdefault(attached.link, Share())
-            share.settled.append((attached.queue, outcome, [(first, last)]))
+            share.settled.append((attached.queue, outcome, ranges))
     return shares
 
 

@@ -19,6 +19,7 @@ from node.engine.operation_format import encode_discard, encode_publish, encode_
 from node.engine.range_map import RangeMap
 from node.engine.ranges import RangeSet
 from node.frontend.ports import Subscriber
+from node.numbers import count_of, merged, numbers_of
 from node.runs import Run
 
 EMPTY: Final[Mapping[int, Ranges]] = {}
@@ -95,8 +96,8 @@ class PartitionLink:
 
     def transact(self, operation: bytes, settled: Iterable[tuple[int, int, int]], vote: Vote) -> None:
         """Add a transaction's operation; it counts as a message. `settled`: leases, (queue, first, last)."""
-        for one in settled:
-            self._release(*one)
+        for queue, first, last in settled:
+            self._release(queue, [(first, last)])
         self._operation(operation)
         self._messages += 1
         self._awaiting.append(vote)
@@ -111,15 +112,15 @@ class PartitionLink:
         """Have `subscriber.unblocked` called when the link is no longer full."""
         self._waiting.append(subscriber)
 
-    def settle(self, queue: int, first: int, last: int) -> None:
+    def settle(self, queue: int, ranges: Ranges) -> None:
         """The consumer has the messages for good."""
-        self._release(queue, first, last)
-        ranges = self._settled.setdefault(queue, [])
-        if ranges and ranges[-1][1] + 1 == first:
-            ranges[-1] = (ranges[-1][0], last)
+        self._release(queue, ranges)
+        settled = self._settled.setdefault(queue, [])
+        if settled and len(ranges) == 1 and settled[-1][1] + 1 == ranges[0][0]:
+            settled[-1] = (settled[-1][0], ranges[0][1])
         else:
-            ranges.append((first, last))
-        self._settled_count += last - first + 1
+            settled.extend(ranges)
+        self._settled_count += count_of(ranges)
         if self._settled_count < SETTLED_AT_ONCE:
             self._mark_waiting(self)
         else:
@@ -127,19 +128,18 @@ class PartitionLink:
 
     def give_back(self, queue: int, ranges: Ranges, *, failed: bool) -> None:
         """Return leased messages to the queue; `failed` counts a delivery of each."""
-        for first, last in ranges:
-            self._release(queue, first, last)
+        self._release(queue, ranges)
         self._operation(encode_return(queue, ranges, failed))
 
-    def redeliver(self, queue: int, consumer: int, leased: tuple[int, int]) -> None:
+    def redeliver(self, queue: int, consumer: int, ranges: Ranges) -> None:
         """Return leased messages, to be given to the same consumer again."""
-        self.give_back(queue, [leased], failed=True)
-        self.request("redeliver", [queue, consumer, *leased], _unanswered)
+        self.give_back(queue, ranges, failed=True)
+        for leased in ranges:
+            self.request("redeliver", [queue, consumer, *leased], _unanswered)
 
     def discard(self, queue: int, ranges: Ranges) -> None:
         """Rejected without requeue."""
-        for first, last in ranges:
-            self._release(queue, first, last)
+        self._release(queue, ranges)
         self._operation(encode_discard(queue, ranges))
 
     def attach(self, consumer: LinkConsumer, answer: Callable[[Any, Delivery | None], None]) -> None:
@@ -291,7 +291,7 @@ class PartitionLink:
     def _flush_settled(self) -> None:
         if self._settled:
             for queue, ranges in self._settled.items():
-                data = encode_settle(queue, ranges)
+                data = encode_settle(queue, merged(ranges))
                 self._parts.append(data)
                 self._parts_bytes += len(data)
             self._settled.clear()
@@ -303,12 +303,12 @@ class PartitionLink:
         self._parts_bytes += len(data)
         self._mark_dirty(self)
 
-    def _release(self, queue: int, first: int, last: int) -> None:
+    def _release(self, queue: int, ranges: Ranges) -> None:
         leased = self.leases.get(queue)
         if leased is not None:
-            leased.remove(first, last)
+            leased.remove_all(ranges)
         if queue in self._holders:
-            self._holders[queue].remove(first, last)
+            self._holders[queue].remove_all(ranges)
 
     def _ask(self, request: PendingRequest) -> None:
         # What the same client did before must have its effect on the answer (0-9-1 §4.7).
@@ -349,27 +349,25 @@ class PartitionLink:
             return
         for delivery in deliveries:
             consumer = self.consumers.get(delivery.consumer)
-            last = delivery.first + delivery.run.count - 1
             if consumer is None:
-                self._return_unclaimed(delivery, last)
+                # It crossed its consumer's cancellation: nobody has seen it.
+                self._operation(encode_return(delivery.queue, merged(delivery.ranges), False))
                 continue
             consumer.delivered += delivery.run.count
             if not consumer.no_ack:
-                self._hold(delivery.queue, delivery.first, last)
+                self._hold(delivery)
                 if consumer.grouped:
                     holders = self._holders.setdefault(delivery.queue, RangeMap())
-                    holders.set(delivery.first, last, consumer.id)
-            consumer.subscriber.deliver(consumer.id, delivery.run, delivery.first, delivery.redelivered)
+                    for first, last in delivery.ranges:
+                        holders.set(first, last, consumer.id)
+            numbers = numbers_of(delivery.ranges)
+            consumer.subscriber.deliver(consumer.id, delivery.run, numbers, delivery.redelivered)
 
-    def _hold(self, queue: int, first: int, last: int) -> None:
-        leased = self.leases.get(queue)
+    def _hold(self, delivery: Delivery) -> None:
+        leased = self.leases.get(delivery.queue)
         if leased is None:
-            leased = self.leases[queue] = RangeSet()
-        leased.add(first, last)
-
-    def _return_unclaimed(self, delivery: Delivery, last: int) -> None:
-        """A delivery crossed its consumer's cancellation: nobody has seen it."""
-        self._operation(encode_return(delivery.queue, [(delivery.first, last)], False))
+            leased = self.leases[delivery.queue] = RangeSet()
+        leased.update(merged(delivery.ranges))
 
     def result(self, epoch: int, request: int, value: Any, delivery: Delivery | None) -> None:
         if epoch != self._epoch:
@@ -380,7 +378,7 @@ class PartitionLink:
         if pending.consumer is not None and value is None:
             self.consumers[pending.consumer.id] = pending.consumer
         if delivery is not None and delivery.consumer == GET_LINK:
-            self._hold(delivery.queue, delivery.first, delivery.first)
+            self._hold(delivery)
         pending.answer(value, delivery)
 
     def consumer_cancelled(self, epoch: int, consumer: int) -> None:

@@ -53,11 +53,11 @@ class ConsumerTerms:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A run of consecutive messages of one queue for one consumer."""
+    """Messages of one queue for one consumer; `ranges` are those of the run's messages, in its order."""
 
     consumer: int
     queue: int
-    first: int
+    ranges: Ranges
     redelivered: bool
     run: Run
 

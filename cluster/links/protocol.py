@@ -118,14 +118,14 @@ def _delivery_to_plain(delivery: Delivery) -> tuple[Any, ...]:
     run = delivery.run
     lengths = None if run.lengths is None else run.lengths.tobytes()
     return (
-        delivery.consumer, delivery.queue, delivery.first, delivery.redelivered,
+        delivery.consumer, delivery.queue, delivery.ranges, delivery.redelivered,
         run.exchange, run.routing_key, run.channel, run.persistent, run.count, run.skip, run.stride,
         lengths, run.largest_frame,
     )  # fmt: skip
 
 
 def _delivery_from_plain(plain: Sequence[Any], raw: bytes) -> Delivery:
-    consumer, queue, first, redelivered, *header, lengths_data, largest_frame = plain
+    consumer, queue, ranges, redelivered, *header, lengths_data, largest_frame = plain
     exchange, routing_key, channel, persistent, count, skip, stride = header
     lengths = None
     if lengths_data is not None:
@@ -134,7 +134,7 @@ def _delivery_from_plain(plain: Sequence[Any], raw: bytes) -> Delivery:
     run = Run(
         exchange, routing_key, channel, persistent, count, skip, stride, lengths, largest_frame, raw
     )  # fmt: skip
-    return Delivery(consumer, queue, first, redelivered, run)
+    return Delivery(consumer, queue, [(first, last) for first, last in ranges], redelivered, run)
 
 
 class RemoteFrontEnd:

@@ -16,6 +16,7 @@ from node.engine.content import headers_in
 from node.engine.errors import Refusal
 from node.frontend.ports import BrokerPort, Got, Outcome, Route, Settlement
 from node.frontend.requests import Caller, Requests
+from node.numbers import Numbers
 from node.runs import Run
 from node.wire.amqp091 import methods
 from node.wire.amqp091.codec import FRAME, decode_method, encode_method
@@ -45,7 +46,7 @@ class InternalChannel:
     def close(self) -> None:
         """What was got and not settled goes back."""
         for got in self._held:
-            self._port.give_back(got.consumer, got.sequence, got.sequence, True)
+            self._port.give_back(got.consumer, [(got.sequence, got.sequence)], True)
         self._held.clear()
         self._port.release_holder(self._caller.holder, _nothing)
 
@@ -93,9 +94,9 @@ class InternalChannel:
         held, self._held = self._held, []
         for got in held:
             if requeue:
-                self._port.give_back(got.consumer, got.sequence, got.sequence, True)
+                self._port.give_back(got.consumer, [(got.sequence, got.sequence)], True)
             else:
-                self._port.discard(got.consumer, got.sequence, got.sequence)
+                self._port.discard(got.consumer, [(got.sequence, got.sequence)])
 
     def keeps_until_settled(self, queue: str) -> bool:
         """Whether the queue still has what it gave out. Raises NotFoundError and ResourceLockedError."""
@@ -106,7 +107,7 @@ class InternalChannel:
         """Settle what was got, and wait until that is durable. Raises Refusal and ApiError."""
         removed = {(one.consumer, one.sequence) for one in got}
         self._held = [one for one in self._held if (one.consumer, one.sequence) not in removed]
-        settled = [Settlement(one.consumer, one.sequence, one.sequence, Outcome.ACCEPTED) for one in got]
+        settled = [Settlement(one.consumer, [(one.sequence, one.sequence)], Outcome.ACCEPTED) for one in got]
 
         def done(refusal: Refusal | None) -> None:
             if refusal is None:
@@ -197,7 +198,7 @@ class InternalChannel:
     def force_close(self, reason: str) -> None:
         self._refuse(ApiError(404, "not_found", reason))
 
-    def deliver(self, consumer: int, run: Run, first: int, redelivered: bool) -> None:
+    def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool) -> None:
         """This channel never consumes."""
 
     def consumer_cancelled(self, consumer: int) -> None:

@@ -10,6 +10,7 @@ from bisect import bisect_left
 from typing import Final
 
 from cluster.links.latencies import Latencies
+from node.numbers import Range
 
 PLACES: Final = 4096
 """About half of them are left once messages of a fortnight have been thinned out."""
@@ -50,14 +51,19 @@ class Arrivals:
         self._lasts[1:] = reversed(lasts)
         self._times[1:] = reversed(times)
 
-    def delivered(self, first: int, last: int) -> None:
-        """These messages leave for a consumer, none of them for a second time."""
+    def delivered(self, ranges: list[Range]) -> None:
+        """These messages, ascending, leave for a consumer, none of them for a second time."""
         lasts, times, latencies = self._lasts, self._times, self._latencies
         now = latencies.clock()
-        first = max(first, lasts[0] + 1)
-        place = bisect_left(lasts, first)
-        while first <= last and place < len(lasts):
-            end = min(last, lasts[place])
-            latencies.deliveries.add(now - times[place], end - first + 1)
-            first = end + 1
-            place += 1
+        place = 1
+        counts: dict[int, int] = {}
+        for first, last in ranges:
+            first = max(first, lasts[0] + 1)
+            place = bisect_left(lasts, first, place)
+            while first <= last and place < len(lasts):
+                end = min(last, lasts[place])
+                counts[place] = counts.get(place, 0) + end - first + 1
+                first = end + 1
+                place += first <= last
+        for at, count in counts.items():
+            latencies.deliveries.add(now - times[at], count)

@@ -6,7 +6,9 @@ from collections import OrderedDict
 from typing import Protocol
 
 from node.engine.entry import EntryMessages
+from node.engine.gathering import gather
 from node.engine.partition import PartitionMachine
+from node.numbers import Range
 from node.runs import Run
 
 CACHED_ENTRIES = 64
@@ -47,6 +49,10 @@ class Contents:
             start, run = pieces[-1]
             sequence = start + run.count
         return found
+
+    def gather(self, ranges: list[Range]) -> list[tuple[list[Range], Run]]:
+        """Live messages, in this order, as few runs, each with the ranges of its messages."""
+        return gather(ranges, lambda number: self._entry(self._machine.locate(number)).find(number))
 
     def _entry(self, index: int) -> EntryMessages:
         decoded = self._decoded.get(index)

@@ -66,9 +66,9 @@ def give_up_leased(
     durable, soft = list(ranges), list[tuple[int, Run]]()
     if queue is not None:
         soft = _soft(queue, durable) if dying else soft
-        settled = [queue.settle(front_end, *one) for one in ranges]
-        durable = [part for one in settled for part in one.durable]
-        queue.tally.gave_up(reason, sum(one.count for one in settled), dead_letters=dying)
+        settled = queue.settle(front_end, durable)
+        durable = settled.durable
+        queue.tally.gave_up(reason, settled.count, dead_letters=dying)
         if queue.passes_on:
             owner.mark(number)
     owner.dead_letters.bury_soft(number, soft, reason)

@@ -259,13 +259,13 @@ def _detached(run: Run) -> Run:
 
 def take_settle(owner: PartitionOwner, front_end: int, operation: Settle) -> bytes | None:
     queue = owner.queues.get(operation.queue)
-    durable = list(operation.ranges)
+    durable = operation.ranges
     if queue is not None:
-        settled = [queue.settle(front_end, *one) for one in operation.ranges]
-        durable = [part for one in settled for part in one.durable]
+        settled = queue.settle(front_end, operation.ranges)
+        durable = settled.durable
         if queue.passes_on:
             owner.mark(operation.queue)
-        queue.tally.acknowledged += sum(one.count for one in settled)
+        queue.tally.acknowledged += settled.count
     return encode_settle(operation.queue, durable) if durable else None
 
 
@@ -284,8 +284,7 @@ def take_return(owner: PartitionOwner, front_end: int, operation: Return) -> byt
             for part in queue.soft.numbers.intersection(first, last):
                 if operation.failed:
                     queue.soft.count_failure(*part)
-                queue.release(front_end, *part)
-                owner.mark(operation.queue)
+                owner.reception.returned(front_end, operation.queue, *part)
     returned = encode_return(operation.queue, durable, operation.failed) if durable else b""
     return spent + returned or None
 

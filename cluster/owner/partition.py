@@ -177,8 +177,7 @@ class PartitionOwner:
         for front_end, queue, first, last in applied.returned:
             # What the owner itself returns is ready since it decided so, and may be on its way again.
             if front_end != OWNER:
-                self.queues[queue].release(front_end, first, last)
-                self._serving.mark(queue)
+                self.reception.returned(front_end, queue, first, last)
         for queue in applied.dropped:
             self._dropped(queue)
         for front_end, number in applied.acknowledged.items():

@@ -12,6 +12,7 @@ from node.engine.operation_format import Buffer, encode_annotate, encode_return
 from node.engine.operations import OWNER, Aspect
 from node.engine.queue import QueueState
 from node.engine.range_map import Span
+from node.engine.ranges import RangeSet
 from node.engine.refusals import Refusals
 
 SEQUENCES_PER_TERM_BITS: Final = 36
@@ -41,7 +42,8 @@ class FrontEndState:
     `next_number` is the operation batch that must come next in this epoch (0: any, it is the
     first); `accepted` the highest that this owner has taken, whether committed or not; `tried` the
     highest that may have reached an owner before this epoch; `told` the highest of which the front end
-    knows that it is committed. `refused` has what of batches without a place in the log was refused.
+    knows that it is committed. `refused` has what of batches without a place in the log was refused, `held`
+    the leases that it has told of and that are not taken over yet, by queue.
     """
 
     front_end: int
@@ -53,6 +55,7 @@ class FrontEndState:
     tried: int = 0
     told: int = 0
     refused: Refusals = field(default_factory=Refusals)
+    held: dict[int, RangeSet] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

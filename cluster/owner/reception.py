@@ -13,11 +13,13 @@ from cluster.owner.context import OwnerContext
 from cluster.owner.failures import give_up_exhausted
 from cluster.owner.intake import take_batch
 from cluster.owner.proposal import HOLD_S, NO_EPOCH, FrontEndState
+from cluster.owner.requests import count, purge
 from cluster.owner.serving import Serving, regrant
 from cluster.owner.upkeep import left_behind
 from node.engine.consumers import Consumer, ExclusiveConsumerError
 from node.engine.dispatch import QueueOwner
-from node.engine.operation_format import encode_attach, encode_forget, encode_purge, encode_refuse
+from node.engine.operation_format import encode_attach, encode_forget, encode_refuse
+from node.engine.ranges import RangeSet
 
 if TYPE_CHECKING:
     from cluster.owner.partition import PartitionOwner
@@ -102,24 +104,34 @@ class Reception:
         self._serving.forget_gets(front_end)
 
     def held(self, front_end: int, epoch: int, leases: dict[int, Ranges], holders: Holders) -> None:
-        if self._state(front_end, epoch) is None:
+        state = self._state(front_end, epoch)
+        if state is None:
             return
+        state.held = {queue: RangeSet(ranges) for queue, ranges in leases.items()}
         # What the front end has given back is in no lease of its, but must not be taken for
         # undelivered before its RETURN is applied.
-        self._owner.after_proposed(partial(self._resume, front_end, epoch, leases, holders))
+        self._owner.after_proposed(partial(self._resume, front_end, epoch, holders))
         self._context.owner_dirty(self._owner)
 
-    def _resume(self, front_end: int, epoch: int, leases: dict[int, Ranges], holders: Holders) -> None:
+    def returned(self, front_end: int, queue: int, first: int, last: int) -> None:
+        """The front end has given messages back, maybe after it has told of them as its leases."""
+        state = self._front_ends.get(front_end)
+        if state is not None and queue in state.held:
+            state.held[queue].remove(first, last)
+        self._owner.queues[queue].release(front_end, first, last)
+        self._serving.mark(queue)
+
+    def _resume(self, front_end: int, epoch: int, holders: Holders) -> None:
         """Take over the leases of a front end that has greeted, then its consumers."""
         state = self._state(front_end, epoch)
         if state is None:
             return
         for queue, owner in self._owner.queues.items():
-            mine = leases.get(queue, [])
+            mine = list(state.held.get(queue, RangeSet()).ranges())
             owner.release_unheld(front_end, mine)
             owner.reattached(front_end, mine, holders.get(queue, ()))
             self._serving.mark(queue)
-        greeted, state.greeted = state.greeted, []
+        greeted, state.greeted, state.held = state.greeted, [], {}
         for terms in greeted:
             if terms.queue in self._owner.queues:
                 self._when_attached(terms.queue, front_end, partial(self._rejoin, front_end, epoch, terms))
@@ -343,10 +355,10 @@ class Reception:
         # A client asks for the count when it declares the queue.
         self._owner.used(queue)
         if name == "count":
-            count = partial(self._count, front_end, request, queue)
-            self._owner.after_proposed(lambda: self._serving.when_served(queue, count))
+            counting = partial(count, self._owner, queue, answer)
+            self._owner.after_proposed(lambda: self._serving.when_served(queue, counting))
         elif name == "purge":
-            self._owner.after_proposed(partial(self._purge, front_end, request, queue))
+            self._owner.after_proposed(partial(purge, self._owner, queue, answer))
         elif name == "redeliver":
             # Once the messages are in the queue again, and before anybody else is served.
             self._owner.after_proposed(partial(self._redeliver, front_end, request, *arguments))
@@ -355,16 +367,6 @@ class Reception:
             self._when_attached(queue, front_end, get)
         self._context.owner_dirty(self._owner)
 
-    def _purge(self, front_end: int, request: int, queue: int) -> None:
-        owner = self._owner.queues.get(queue)
-        if owner is None:
-            self.answer(front_end, request, NOT_FOUND)
-            return
-        purged = owner.purge()
-        if purged.durable:
-            self._owner.operation(encode_purge(queue, purged.durable))
-        self._owner.after_proposed(lambda: self.answer(front_end, request, purged.count))
-
     def _redeliver(
         self, front_end: int, request: int, queue: int, consumer: int, first: int, last: int
     ) -> None:
@@ -372,10 +374,6 @@ class Reception:
         if owner is not None:
             regrant(self._owner, self._serving, queue, (front_end, consumer), (first, last))
         self.answer(front_end, request, None)
-
-    def _count(self, front_end: int, request: int, queue: int) -> None:
-        owner = self._owner.queues.get(queue)
-        self.answer(front_end, request, NOT_FOUND if owner is None else _counts(owner))
 
     def _get(self, front_end: int, epoch: int, request: int, queue: int, no_ack: bool) -> None:
         owner = self._owner.queues.get(queue)
@@ -393,8 +391,3 @@ class Reception:
         state = self._front_ends.get(front_end)
         if state is not None:
             state.port.result(state.epoch, request, value, delivery)
-
-
-def _counts(queue: QueueOwner) -> list[int]:
-    """As `QueueCounts` has them."""
-    return [len(queue.ready), queue.consumers.count, queue.leased_count, queue.scheduled_count]

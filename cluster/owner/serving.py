@@ -17,7 +17,7 @@ from node.engine.dispatch import QueueOwner
 from node.engine.grants import Grant
 from node.engine.operation_format import encode_settle
 from node.engine.operations import OWNER
-from node.engine.ranges import Range
+from node.numbers import Range, count_of, merged, numbers_of
 from node.runs import Run
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class Serving:
         consumer that breaks.
         """
         waiting = self._gets.get((queue, grant.front_end, grant.consumer)) or deque()
-        return [waiting.popleft() for _ in range(min(len(waiting), grant.last - grant.first + 1))]
+        return [waiting.popleft() for _ in range(min(len(waiting), grant.messages))]
 
     def refused(self, owner: QueueOwner, queue: int) -> list[tuple[int, int]]:
         """The (front end, request) pairs of gets for which the queue has nothing."""
@@ -173,20 +173,28 @@ class Serving:
         handouts = []
         for grant in grants:
             owner.tally.served(
-                grant.last - grant.first + 1,
+                grant.messages,
                 by_get=grant.consumer < FIRST_CONSUMER,
                 no_ack=grant.removal,
                 redelivered=grant.redelivered,
             )
-            source = owner.soft if grant.soft else self._contents
-            runs = source.runs(grant.first, grant.last)
-            if grant.redelivered and (owner.state.failures or owner.soft.failures):
-                runs = [each for one in runs for each in told_failures(owner, *one)]
             deliveries = [
-                Delivery(grant.consumer, queue, first, grant.redelivered, run) for first, run in runs
+                Delivery(grant.consumer, queue, ranges, grant.redelivered, run)
+                for ranges, run in self._runs(owner, grant)
             ]
             handouts.append(Handout(grant, queue, deliveries))
         return handouts
+
+    def _runs(self, owner: QueueOwner, grant: Grant) -> list[tuple[list[Range], Run]]:
+        """What a grant grants, as runs with the ranges of their messages."""
+        source = owner.soft if grant.soft else self._contents
+        telling = grant.redelivered and bool(owner.state.failures or owner.soft.failures)
+        if len(grant.ranges) > 1 and not telling:
+            return source.gather(grant.ranges)
+        runs = [each for part in grant.ranges for each in source.runs(*part)]
+        if telling:
+            runs = [each for one in runs for each in told_failures(owner, *one)]
+        return [([(first, first + run.count - 1)], run) for first, run in runs]
 
 
 Room = Callable[[int], int | None]
@@ -206,19 +214,19 @@ class Fitting:
         self._room = room
         self._left: dict[int, int] = {}
 
-    def __call__(self, front_end: int, first: int, last: int, soft: bool) -> int:
+    def __call__(self, front_end: int, ranges: list[Range], soft: bool) -> int:
         left = self._left.get(front_end)
         if left is None:
             room = self._room(front_end)
             if room is None:
-                return last
+                return count_of(ranges)
             left = room
-        fitting = first - 1
+        fitting = 0
         source = self._owner.soft if soft else self._contents
-        for start, run in source.runs(first, last) if left > 0 else ():
+        for _, run in source.gather(ranges) if left > 0 else ():
             count = fitting_messages(run, left)
             left -= len(run.raw) if count == run.count else sum(islice(lengths_of(run), count))
-            fitting = start + count - 1
+            fitting += count
             if count < run.count:
                 left = 0
                 break
@@ -299,12 +307,12 @@ def _remove_first(owner: PartitionOwner, serving: Serving, queue: QueueOwner, ha
 
     serving.held(handout)
     owner.proposal.committed.append(committed)
-    owner.operation(encode_settle(handout.queue, [(handout.grant.first, handout.grant.last)]))
+    owner.operation(encode_settle(handout.queue, merged(handout.grant.ranges)))
 
 
 def _removed(serving: Serving, queue: QueueOwner, handout: Handout) -> None:
     """The removal is committed, or was of messages that no log knows."""
-    queue.settle(OWNER, handout.grant.first, handout.grant.last)
+    queue.settle(OWNER, merged(handout.grant.ranges))
     if queue.passes_on:
         serving.mark(handout.queue)
 
@@ -312,16 +320,16 @@ def _removed(serving: Serving, queue: QueueOwner, handout: Handout) -> None:
 def _hand_over(owner: PartitionOwner, serving: Serving, handout: Handout, outgoing: Outgoing) -> None:
     grant = handout.grant
     if not grant.redelivered:
-        owner.arrivals.delivered(grant.first, grant.last)
+        owner.arrivals.delivered(merged(grant.ranges))
     if grant.consumer >= FIRST_CONSUMER:
         outgoing.setdefault(grant.front_end, []).extend(handout.deliveries)
         return
     queue = owner.queues.get(handout.queue)
     left = 0 if queue is None else len(queue.ready)
     ones = (
-        Delivery(grant.consumer, one.queue, one.first + i, one.redelivered, one.run.slice(i, 1))
+        Delivery(grant.consumer, one.queue, [(number, number)], one.redelivered, one.run.slice(i, 1))
         for one in handout.deliveries
-        for i in range(one.run.count)
+        for i, number in enumerate(numbers_of(one.ranges))
     )
     for request, one in zip(serving.served(handout.queue, grant), ones, strict=False):
         owner.reception.answer(grant.front_end, request, left, one)

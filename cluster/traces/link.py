@@ -6,9 +6,11 @@ from typing import Any, Final
 
 from cluster.links.confirmation import Confirmation
 from cluster.links.link import PartitionLink
-from cluster.links.ports import GET_LINK_NO_ACK, Delivery
+from cluster.links.ports import GET_LINK_NO_ACK, Delivery, Ranges
 from cluster.traces.context import TraceContext, counted, stretches_in
 from cluster.traces.spans import DELIVER, PUBLISH, SETTLE, Attributes, Spans, UntilCommit
+from node.engine.ranges import RangeSet
+from node.numbers import numbers_of
 from node.runs import Run
 
 MOST_LEASED: Final = 10_000
@@ -65,8 +67,9 @@ class TracedLink(PartitionLink):
         if not stretches:
             return
         self._spans.add(DELIVER, counted(stretches), since, self._of({"quorate.queue.id": delivery.queue}))
+        numbers = numbers_of(delivery.ranges)
         for first, count, context in stretches if leased else ():
-            for number in range(delivery.first + first, delivery.first + first + count):
+            for number in numbers[first : first + count]:
                 # A consumer that has settled it at once, as it was given it, is done with it.
                 if self._traced_count < MOST_LEASED and self._leased(delivery.queue, number):
                     self._traced.setdefault(delivery.queue, {})[number] = context
@@ -78,9 +81,9 @@ class TracedLink(PartitionLink):
 
     # -- settling -------------------------------------------------------------------------------
 
-    def settle(self, queue: int, first: int, last: int) -> None:
-        contexts = self._forget(queue, first, last)
-        super().settle(queue, first, last)
+    def settle(self, queue: int, ranges: Ranges) -> None:
+        contexts = self._forget(queue, ranges)
+        super().settle(queue, ranges)
         if contexts:
             counts: dict[TraceContext, int] = {}
             for context in contexts:
@@ -88,16 +91,17 @@ class TracedLink(PartitionLink):
             attributes = self._of({"quorate.queue.id": queue})
             self._await(UntilCommit(self._spans, SETTLE, counts, self._spans.clock(), attributes))
 
-    def _release(self, queue: int, first: int, last: int) -> None:
-        super()._release(queue, first, last)
-        self._forget(queue, first, last)
+    def _release(self, queue: int, ranges: Ranges) -> None:
+        super()._release(queue, ranges)
+        self._forget(queue, ranges)
 
-    def _forget(self, queue: int, first: int, last: int) -> list[TraceContext]:
+    def _forget(self, queue: int, ranges: Ranges) -> list[TraceContext]:
         """The contexts of messages that are leased no more."""
         traced = self._traced.get(queue)
         if not traced:
             return []
-        numbers = (first,) if first == last else [one for one in traced if first <= one <= last]
+        gone = RangeSet(ranges)
+        numbers = [one for one in traced if one in gone] if len(gone) > 1 else [ranges[0][0]]
         found = [traced.pop(one) for one in numbers if one in traced]
         self._traced_count -= len(found)
         if not traced:

@@ -57,13 +57,16 @@ class ReadyByPriority:
     def add(self, first: int, last: int) -> int:
         """Add the closed range, each message to its level; return how many are new."""
         added = 0
+        by_level: dict[int, list[Range]] = {}
         for start, end, level in self._levels(first, last):
+            by_level.setdefault(level, []).append((start, end))
+        for level, ranges in by_level.items():
             found = self._sets.get(level)
             if found is None:
                 found = self._sets[level] = RangeSet()
             if not found:
                 insort(self._filled, level)
-            added += found.add(start, end)
+            added += found.update(ranges)
         self._count += added
         return added
 
@@ -81,6 +84,19 @@ class ReadyByPriority:
         self._count -= removed
         return removed
 
+    def take(self, limit: int) -> list[Range]:
+        """Remove what `fronts` tells, and return it."""
+        found: list[Range] = []
+        self._count -= min(limit, self._count)
+        while limit > 0 and self._filled:
+            of_level = self._sets[self._filled[-1]]
+            before = len(of_level)
+            found += of_level.take(limit)
+            limit -= before - len(of_level)
+            if not of_level:
+                self._filled.pop()
+        return found
+
     def clear(self) -> None:
         self._sets, self._filled, self._count = {}, [], 0
 
@@ -89,6 +105,16 @@ class ReadyByPriority:
     def front(self) -> Range | None:
         """What is to be delivered first: the first range of the highest level, None when empty."""
         return self._sets[self._filled[-1]].front() if self._filled else None
+
+    def fronts(self, limit: int) -> list[Range]:
+        """Up to `limit` messages in the order in which they are delivered."""
+        found: list[Range] = []
+        for level in reversed(self._filled):
+            found += self._sets[level].fronts(limit)
+            limit -= len(self._sets[level])
+            if limit <= 0:
+                break
+        return found
 
     def lowest(self) -> Range | None:
         """What is to be discarded first: the first range of the lowest level, None when empty."""

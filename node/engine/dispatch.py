@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from node.engine.by_group import ReadyByGroup
 from node.engine.by_priority import ReadyByPriority
 from node.engine.consumers import Consumer, Consumers
-from node.engine.grants import Fit, Grant
+from node.engine.grants import Fit, Grant, alike
 from node.engine.limits import Weights
 from node.engine.operations import OWNER, Aspect, Semantics
 from node.engine.places import Places
@@ -17,6 +18,7 @@ from node.engine.ranges import Range, RangeSet
 from node.engine.schedule import NEVER
 from node.engine.settings import PLAIN, QueueSettings
 from node.engine.single_active import SingleActiveConsumers
+from node.numbers import count_of, first_of, merged
 
 MARK_AHEAD: Final = 20_000
 
@@ -149,60 +151,77 @@ class QueueOwner(Places):
         One group at a time to a consumer who is not `alone` in its line, so that all get some.
         """
         granted = 0
-        groups = self.groups
         share = min(share, consumer.limit - consumer.sent)
         removal = consumer.no_ack or self.state.semantics is Semantics.AT_MOST_ONCE
-        holder = OWNER if removal else consumer.front_end
         while granted < share:
-            if groups is None:
-                front = self.ready.front()
+            if not isinstance(self.ready, ReadyByGroup):
+                offered = self.ready.fronts(share - granted)
             else:
                 front = self._front_for(consumer, share - granted, alone) if alone or not granted else None
-            if front is None:
-                break
-            first = front[0]
-            grant = self._grant(consumer, first, min(front[1], first + share - granted - 1), removal, fit)
+                offered = [] if front is None else first_of([front], share - granted)
+            grant = self._grant(consumer, offered, removal, fit) if offered else None
             if grant is None:
                 break
-            last = grant.last
-            if groups is None:
-                self.ready.remove(first, last)
+            count = self._give_out(consumer, grant)
+            if granted and grants[-1].goes_on(grant):
+                grants[-1].ranges.extend(grant.ranges)
             else:
-                groups.take((consumer.front_end, consumer.number), first, last)
-            self.lease_of(holder).add(first, last)
-            if self.single_active is not None and not removal:
-                self.single_active.given_out(consumer, first, last)
-            grants.append(grant)
-            granted += last - first + 1
-            if last > self.granted:
-                self.granted = last
+                grants.append(grant)
+            granted += count
         consumer.sent += granted
         return granted
 
+    def _give_out(self, consumer: Consumer, grant: Grant) -> int:
+        """What is granted is ready no more; return how many messages that is."""
+        ranges, count = grant.ranges, grant.messages
+        if not isinstance(self.ready, ReadyByGroup):
+            self.ready.take(count)
+            ranges = ranges if len(ranges) == 1 else merged(ranges)
+        else:
+            for part in ranges:
+                self.ready.take((consumer.front_end, consumer.number), *part)
+        self.lease_of(OWNER if grant.removal else grant.front_end).update(ranges)
+        if self.single_active is not None and not grant.removal:
+            self.single_active.given_out(consumer, ranges)
+        newest = ranges[-1][1]
+        if newest > self.granted:
+            self.granted = newest
+        return count
+
     def _grant(
-        self, consumer: Consumer, first: int, last: int, removal: bool, fit: Fit | None
+        self, consumer: Consumer, offered: list[Range], removal: bool, fit: Fit | None
     ) -> Grant | None:
         """As much of ready messages as can be granted at once, and may be now; None for nothing."""
         soft = redelivered = False
         if self.soft:
-            soft, upto = self.soft.numbers.span(first)
-            last = last if upto is None else min(last, upto)
-        if not (removal or soft) and last > self.state.mark:
-            # A new owner must be able to tell what was never leased: wait for the mark.
-            if first > self.state.mark:
-                self.blocked, self._stalled = True, first
-                return None
-            last = self.state.mark
-        if self.redelivered:
-            redelivered, upto = self.redelivered.span(first)
-            last = last if upto is None else min(last, upto)
-        if fit is not None:
-            room = fit(consumer.front_end, first, last, soft)
-            self.crowded = self.crowded or room < last
-            if room < first:
-                return None
-            last = room
-        return Grant(consumer.front_end, consumer.number, first, last, redelivered, removal, soft)
+            soft, offered = alike(self.soft.numbers, offered)
+        if not (removal or soft):
+            offered = self._below_mark(offered)
+        if self.redelivered and offered:
+            redelivered, offered = alike(self.redelivered, offered)
+        if fit is not None and offered:
+            room, wanted = fit(consumer.front_end, offered, soft), count_of(offered)
+            if room < wanted:
+                self.crowded = True
+                offered = first_of(offered, room)
+        if not offered:
+            return None
+        return Grant(consumer.front_end, consumer.number, offered, redelivered, removal, soft)
+
+    def _below_mark(self, offered: list[Range]) -> list[Range]:
+        """What comes before the first message above the mark.
+
+        A new owner must be able to tell what was never leased: that one waits for the mark.
+        """
+        mark = self.state.mark
+        for i, (first, last) in enumerate(offered):
+            if last > mark:
+                if first <= mark:
+                    return [*offered[:i], (first, mark)]
+                if i == 0:
+                    self.blocked, self._stalled = True, first
+                return offered[:i]
+        return offered
 
     def regrant(self, front_end: int, number: int, first: int, last: int, fit: Fit) -> list[Grant]:
         """Grant what is ready of messages that a consumer had before to that consumer, if it is there.
@@ -221,7 +240,7 @@ class QueueOwner(Places):
                 soft, upto = self.soft.numbers.span(low)
                 if not soft and low > self.state.mark:
                     break
-                end = fit(front_end, low, high if upto is None else min(high, upto), soft)
+                end = low + fit(front_end, [(low, high if upto is None else min(high, upto))], soft) - 1
                 if end < low:
                     return grants
                 if self.groups is None:
@@ -230,8 +249,10 @@ class QueueOwner(Places):
                     self.groups.take((front_end, number), low, end)
                 self.lease_of(front_end).add(low, end)
                 if self.single_active is not None:
-                    self.single_active.given_out(consumer, low, end)
-                grants.append(Grant(front_end, number, low, end, redelivered=True, removal=False, soft=soft))
+                    self.single_active.given_out(consumer, [(low, end)])
+                grants.append(
+                    Grant(front_end, number, [(low, end)], redelivered=True, removal=False, soft=soft)
+                )
                 self.consumers.given(consumer, end - low + 1)
                 low = end + 1
         return grants

@@ -14,6 +14,7 @@ from itertools import chain
 from struct import Struct
 from typing import Final, NamedTuple
 
+from node.engine.gathering import StoredRun
 from node.engine.operation_format import Buffer, EntryFormatError, read_operations, read_run
 from node.engine.operations import Publish
 from node.runs import Run
@@ -69,13 +70,14 @@ def read_batches(data: Buffer) -> Iterator[OpBatch]:
 class EntryMessages:
     """The messages of one entry by sequence number, for reading them back."""
 
-    __slots__ = ("_data", "_firsts", "_publishes")
+    __slots__ = ("_data", "_firsts", "_publishes", "_stored")
 
     def __init__(self, data: Buffer) -> None:
         """Read the entry's headers. Raises EntryFormatError."""
         self._data = data
         self._firsts: list[int] = []
         self._publishes: list[Publish] = []
+        self._stored: dict[int, StoredRun] = {}
         for batch in read_batches(data):
             sequence = batch.first_sequence
             for operation in read_operations(data, batch.start, batch.end):
@@ -101,6 +103,15 @@ class EntryMessages:
             if low <= high:
                 run = read_run(self._data, self._publishes[i].position)
                 found.append((low, run.slice(low - start, high - low + 1)))
+        return found
+
+    def find(self, sequence: int) -> StoredRun:
+        """The whole run that the message, which is in the entry, belongs to."""
+        i = bisect_right(self._firsts, sequence) - 1
+        found = self._stored.get(i)
+        if found is None:
+            run = read_run(self._data, self._publishes[i].position)
+            found = self._stored[i] = StoredRun(self._firsts[i], run)
         return found
 
     def publishes(self) -> Iterator[tuple[int, Publish]]:

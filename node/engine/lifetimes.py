@@ -44,6 +44,15 @@ class Lifetimes:
             if place:
                 place.remove(first, last)
 
+    def remove_all(self, ranges: list[Range]) -> None:
+        """The messages of all the ranges are gone."""
+        for place in (self._expired, self._at_once, self._back):
+            if place:
+                place.remove_all(ranges)
+        if self._schedule:
+            for part in ranges:
+                self._schedule.remove(*part)
+
     def came_back(self, first: int, last: int) -> None:
         """The messages are ready again."""
         for place in (self._expired, self._at_once):

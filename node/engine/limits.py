@@ -98,6 +98,11 @@ class Weights:
         self.octets -= self.weigh(first, last)
         self._sizes.remove(first, last)
 
+    def remove_all(self, ranges: Iterable[Range]) -> None:
+        """As `remove` for each of the ranges."""
+        for part in ranges:
+            self.remove(*part)
+
     def weigh(self, first: int, last: int) -> int:
         """The octets of those of the range that are there."""
         return sum((end - start + 1) * size for start, end, size in self._sizes.spans(first, last))

@@ -145,32 +145,20 @@ class PartitionMachine:
                 self._prune_front()
 
     def _settle(self, operation: Settle, front_end: int, applied: Applied) -> None:
-        queue = operation.queue
-        state = self.queues.get(queue)
+        state = self.queues.get(operation.queue)
         if state is not None:
-            for first, last in operation.ranges:
-                state.settle(front_end, first, last)
-                applied.settled.append((front_end, queue, first, last))
+            state.settle(front_end, operation.ranges)
+
+    def _done(self, operation: Discard | Purge | Remove, front_end: int, applied: Applied) -> None:
+        state = self.queues.get(operation.queue)
+        if state is not None:
+            state.remove_all(operation.ranges)
 
     def _return(self, operation: Return, front_end: int, applied: Applied) -> None:
         state = self.queues.get(operation.queue)
         if state is not None:
             for first, last in state.give_back(operation.ranges, operation.failed):
                 applied.returned.append((front_end, operation.queue, first, last))
-
-    def _discard(self, operation: Discard, front_end: int, applied: Applied) -> None:
-        state = self.queues.get(operation.queue)
-        if state is not None:
-            for part in operation.ranges:
-                for first, last in state.alive.intersection(*part):
-                    state.remove(first, last)
-                    applied.discarded.append((operation.queue, first, last))
-
-    def _purge(self, operation: Purge, front_end: int, applied: Applied) -> None:
-        state = self.queues.get(operation.queue)
-        if state is not None:
-            gone = sum(state.remove(first, last) for first, last in operation.ranges)
-            applied.purged.append((operation.queue, gone))
 
     def _mark(self, operation: Mark, front_end: int, applied: Applied) -> None:
         state = self.queues.get(operation.queue)
@@ -201,12 +189,6 @@ class PartitionMachine:
         if state is not None:
             state.note(operation)
 
-    def _remove(self, operation: Remove, front_end: int, applied: Applied) -> None:
-        state = self.queues.get(operation.queue)
-        if state is not None:
-            for part in operation.ranges:
-                state.remove(*part)
-
     def _refuse(self, operation: Refuse, front_end: int, applied: Applied) -> None:
         self.refusals.add(operation.front_end, operation.number, operation.messages)
 
@@ -217,7 +199,7 @@ class PartitionMachine:
         for queue, part in self.transfers.end(operation.partition, operation.number):
             state = self.queues.get(queue)
             if state is not None:
-                state.remove(*part)
+                state.remove_all([part])
 
     def _transact(self, operation: Transactional, front_end: int, applied: Applied) -> None:
         self.transactions.apply(operation, self.queues, applied)
@@ -381,8 +363,8 @@ class PartitionMachine:
 _APPLIERS: Final[dict[type, Callable[[PartitionMachine, Any, int, Applied], None]]] = {
     Settle: PartitionMachine._settle,
     Return: PartitionMachine._return,
-    Discard: PartitionMachine._discard,
-    Purge: PartitionMachine._purge,
+    Discard: PartitionMachine._done,
+    Purge: PartitionMachine._done,
     Mark: PartitionMachine._mark,
     Attach: PartitionMachine._attach,
     Detach: PartitionMachine._detach,
@@ -390,7 +372,7 @@ _APPLIERS: Final[dict[type, Callable[[PartitionMachine, Any, int, Applied], None
     DropQueue: PartitionMachine._drop_queue,
     Forget: PartitionMachine._forget,
     Annotate: PartitionMachine._note,
-    Remove: PartitionMachine._remove,
+    Remove: PartitionMachine._done,
     Refuse: PartitionMachine._refuse,
     BeginTransfer: PartitionMachine._transfer,
     Transferred: PartitionMachine._transferred,

@@ -39,6 +39,7 @@ from node.engine.settings import PLAIN, QueueSettings, RedeliveryBackoff
 from node.engine.single_active import SingleActiveConsumers
 from node.engine.soft import SoftMessages
 from node.engine.tally import Tally
+from node.numbers import count_of
 from node.runs import Run
 
 NOTHING: Final[Mapping[Aspect, Sequence[Span]]] = MappingProxyType({})
@@ -265,39 +266,38 @@ class Places:
             lease = self.leases[front_end] = RangeSet()
         return lease
 
-    def settle(self, front_end: int, first: int, last: int) -> Settled:
+    def settle(self, front_end: int, ranges: list[Range]) -> Settled:
         """The front end is done with messages that it was given.
 
         Also one whose lease was lost meanwhile may settle: the message has been processed. On an
-        at-most-once queue only the owner's own removal settles; what consumers say later changes
-        nothing.
+        at-most-once queue only the owner's own removal settles.
         """
         if front_end != OWNER and self.state.semantics is Semantics.AT_MOST_ONCE:
             return Settled(0, [])
         lease = self.leases.get(front_end)
-        count = lease.remove(first, last) if lease is not None else 0
+        count = lease.remove_all(ranges) if lease is not None else 0
         if self.groups is not None:
-            self.groups.done(first, last)
+            for part in ranges:
+                self.groups.done(*part)
         if self.single_active is not None:
-            self.single_active.holding.remove(first, last)
+            self.single_active.holding.remove_all(ranges)
         if self.redelivered:
-            self.redelivered.remove(first, last)
+            self.redelivered.remove_all(ranges)
         if self.lifetimes is not None:
-            self.lifetimes.remove(first, last)
+            self.lifetimes.remove_all(ranges)
         if self.weights is not None:
-            self.weights.remove(first, last)
-        if count == last - first + 1 and not self.soft:
-            return Settled(count, [(first, last)])
-        if count != last - first + 1:
-            count += self.ready.remove(first, last) + self.held.remove(first, last)
-            count += self._unschedule(first, last)
-            if front_end != OWNER:
-                self.given_out(last)
-        if self.soft:
-            self.soft.remove(first, last)
-        if self._rests:
-            self._rests.remove(first, last)
-        return Settled(count, self.state.alive.intersection(first, last))
+            self.weights.remove_all(ranges)
+        leased = count == count_of(ranges)
+        if leased and not self.soft:
+            return Settled(count, ranges)
+        for part in ranges:
+            if not leased:
+                count += self.ready.remove(*part) + self.held.remove(*part) + self._unschedule(*part)
+            self.soft.remove(*part)
+            self._rests.remove(*part)
+        if not leased and front_end != OWNER:
+            self.given_out(max(ranges)[1])
+        return Settled(count, [part for one in ranges for part in self.state.alive.intersection(*one)])
 
     def given_out(self, last: int) -> None:
         """A former owner has given this message out, and so what is older: a plain queue goes by age."""

@@ -55,20 +55,21 @@ class QueueState:
         """New messages, each above all earlier ones."""
         self.alive.add(first, last)
 
-    def remove(self, first: int, last: int) -> int:
+    def remove_all(self, ranges: list[Range]) -> int:
         """The messages are done with; return how many of them were alive."""
         if self.returned:
-            self.returned.remove(first, last)
-            self._remove_failures(first, last)
-        if self.annotations:
-            self._remove_annotations(first, last)
-        return self.alive.remove(first, last)
+            self.returned.remove_all(ranges)
+            if sum(held.remove_all(ranges) for held in self.failures.values()):
+                self._drop_empty_counts()
+        if self.annotations and sum(held.remove_all(ranges) for held in self.annotations.values()):
+            self._drop_empty_annotations()
+        return self.alive.remove_all(ranges)
 
-    def settle(self, front_end: int, first: int, last: int) -> None:
+    def settle(self, front_end: int, ranges: list[Range]) -> None:
         """A consumer at the front end is done with the messages, or the owner is."""
-        if last > self.settled and front_end != OWNER:
-            self.settled = last
-        self.remove(first, last)
+        if ranges and front_end != OWNER:
+            self.settled = max(self.settled, max(ranges)[1])
+        self.remove_all(ranges)
 
     def withhold(self, first: int, last: int) -> None:
         """Messages are not to be seen yet."""
@@ -118,10 +119,6 @@ class QueueState:
             seen.forget(operation.before)
         self.seen = seen if len(seen) else None
 
-    def _remove_annotations(self, first: int, last: int) -> None:
-        if sum(held.remove(first, last) for held in self.annotations.values()):
-            self._drop_empty_annotations()
-
     def _drop_empty_annotations(self) -> None:
         for aspect in [aspect for aspect, held in self.annotations.items() if not held]:
             del self.annotations[aspect]
@@ -165,10 +162,6 @@ class QueueState:
             if parts:
                 self.failures.setdefault(count + 1, RangeSet()).update(parts)
         self._drop_empty_counts()
-
-    def _remove_failures(self, first: int, last: int) -> None:
-        if sum(held.remove(first, last) for held in self.failures.values()):
-            self._drop_empty_counts()
 
     def _drop_empty_counts(self) -> None:
         for count in [count for count, held in self.failures.items() if not held]:

@@ -14,7 +14,8 @@ from itertools import compress
 from operator import le, lt
 from struct import Struct
 
-from node.engine.ranges import RangeSet, decode_array, encode_array
+from node.engine.range_columns import cut_out
+from node.engine.ranges import MANY_RANGES, Range, RangeSet, decode_array, encode_array
 
 Span = tuple[int, int, int]
 """First and last number, closed, and their value."""
@@ -108,7 +109,8 @@ class RangeMap:
         top = self._lasts[-1] if self._lasts else -1
         touching = (last + 1 == first for last, first in zip(lasts, firsts[1:], strict=False))
         equal = map(int.__eq__, values, values[1:])
-        if not firsts or firsts[0] <= top + 1 or any(map(int.__and__, touching, equal)):
+        going_on = firsts and self._lasts and firsts[0] == top + 1 and values[0] == self._values[-1][-1]
+        if not firsts or firsts[0] <= top or going_on or any(map(int.__and__, touching, equal)):
             for span in zip(firsts, lasts, values, strict=True):
                 self.set(*span)
             return
@@ -141,6 +143,31 @@ class RangeMap:
             return 0
         before = self._count
         self._splice(from_chunk, from_i, to_chunk, to_i, rest)
+        return before - self._count
+
+    def remove_all(self, ranges: list[Range]) -> int:
+        """Forget the values of all `ranges`, which are disjoint; return how many numbers had one."""
+        if len(ranges) < MANY_RANGES:
+            return sum(self.remove(first, last) for first, last in ranges)
+        waiting, before = sorted(ranges), self._count
+        # What becomes of a chunk moves no chunk before it: the last one goes first.
+        while waiting and self._lasts:
+            first, last = waiting[-1]
+            chunk = min(bisect_left(self._lasts, first), len(self._lasts) - 1)
+            low = bisect_left(waiting, (self._lasts[chunk - 1] + 1,)) if chunk else 0
+            if last > self._lasts[chunk] or len(waiting) - low < MANY_RANGES:
+                self.remove(first, last)
+                waiting.pop()
+            else:
+                columns = (self._starts, self._ends, self._values)
+                starts, ends, values = (of[chunk] for of in columns)
+                left = cut_out(starts, ends, waiting[low:], values)
+                self._count -= sum(ends) - sum(starts) + len(starts)
+                self._count += sum(left[1]) - sum(left[0]) + len(left[0])
+                for of, numbers in zip(columns, left, strict=True):
+                    of[chunk] = numbers
+                self._tidy(chunk, chunk)
+                del waiting[low:]
         return before - self._count
 
     # -- asking ---------------------------------------------------------------------------------

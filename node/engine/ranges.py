@@ -10,16 +10,23 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import repeat
 from operator import le, sub
 from struct import Struct
 
-Range = tuple[int, int]
+from node.engine.range_columns import cut_out, joined
+from node.numbers import Range as Range
+from node.numbers import first_of
 
 CHUNK_RANGES = 512
+
+MANY_RANGES = 16
+"""So many ranges in one chunk are added or removed together."""
+
 _COUNT = Struct("<I")
 _BEYOND = (1 << 64, 1 << 64)
+_Change = Callable[["array[int]", "array[int]", list[Range]], list["array[int]"]]
 
 
 class RangeSet:
@@ -71,6 +78,13 @@ class RangeSet:
     def front(self) -> Range | None:
         """The first range, None when empty."""
         return (self._starts[0][0], self._ends[0][0]) if self._starts else None
+
+    def fronts(self, limit: int) -> list[Range]:
+        """Up to `limit` numbers from the front, as ranges."""
+        front = self.front()
+        if front is not None and front[0] + limit - 1 <= front[1]:
+            return [(front[0], front[0] + limit - 1)]
+        return first_of(self.ranges(), limit)
 
     def range_count(self) -> int:
         """How many ranges the set consists of."""
@@ -165,22 +179,44 @@ class RangeSet:
         return before - self._count
 
     def update(self, ranges: Iterable[Range]) -> int:
-        """Add all `ranges`; return how many numbers are new."""
-        return sum(self.add(first, last) for first, last in ranges)
+        """Add all `ranges`, which are disjoint; return how many numbers are new."""
+        wanted = ranges if type(ranges) is list else list(ranges)
+        if len(wanted) == 1:
+            return self.add(*wanted[0])
+        return self._change(wanted, self.add, joined)
 
     def remove_all(self, ranges: Iterable[Range]) -> int:
-        """Remove all `ranges`; return how many numbers were there."""
-        return sum(self.remove(first, last) for first, last in ranges)
+        """Remove all `ranges`, which are disjoint; return how many numbers were there."""
+        wanted = ranges if type(ranges) is list else list(ranges)
+        if len(wanted) == 1:
+            return self.remove(*wanted[0])
+        return self._change(wanted, self.remove, cut_out)
+
+    def _change(self, ranges: list[Range], one: Callable[[int, int], int], change: _Change) -> int:
+        """Make each chunk anew that many ranges are in, and change others range by range."""
+        if len(ranges) < MANY_RANGES:
+            return sum([one(first, last) for first, last in ranges])
+        waiting, before = sorted(ranges), self._count
+        # What becomes of a chunk moves no chunk before it: the last one goes first.
+        while waiting and self._lasts:
+            first, last = waiting[-1]
+            chunk = min(bisect_left(self._lasts, first), len(self._lasts) - 1)
+            low = bisect_left(waiting, (self._lasts[chunk - 1] + 2,)) if chunk else 0
+            beyond = chunk + 1 < len(self._lasts) and last + 1 >= self._starts[chunk + 1][0]
+            if beyond or len(waiting) - low < MANY_RANGES:
+                one(first, last)
+                waiting.pop()
+            else:
+                self._rebuild(chunk, *change(self._starts[chunk], self._ends[chunk], waiting[low:]))
+                del waiting[low:]
+        for first, last in waiting:
+            one(first, last)
+        return abs(self._count - before)
 
     def take(self, limit: int) -> list[Range]:
         """Remove up to `limit` numbers from the front and return them as ranges."""
-        taken: list[Range] = []
-        while limit > 0 and self._starts:
-            first = self._starts[0][0]
-            last = min(self._ends[0][0], first + limit - 1)
-            self.remove(first, last)
-            taken.append((first, last))
-            limit -= last - first + 1
+        taken = self.fronts(limit)
+        self.remove_all(taken)
         return taken
 
     # -- asking ---------------------------------------------------------------------------------
@@ -298,6 +334,16 @@ class RangeSet:
             self._ends[from_chunk][from_i:from_i] = array("Q", (end for _, end in ranges))
             self._count += sum(end - start + 1 for start, end in ranges)
         self._tidy(from_chunk, to_chunk)
+
+    def _rebuild(self, chunk: int, starts: array[int], ends: array[int]) -> None:
+        """Put other ranges in the place of a chunk's."""
+        gone = self._starts[chunk], self._ends[chunk]
+        self._count -= sum(gone[1]) - sum(gone[0]) + len(gone[0])
+        made = RangeSet.of_arrays(starts, ends)
+        self._starts[chunk : chunk + 1] = made._starts
+        self._ends[chunk : chunk + 1] = made._ends
+        self._lasts[chunk : chunk + 1] = made._lasts
+        self._count += made._count
 
     def _tidy(self, from_chunk: int, to_chunk: int) -> None:
         """Drop empty chunks, split full ones and note the last numbers, between the two chunks."""

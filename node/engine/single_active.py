@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from node.engine.consumers import Consumer, Consumers, ExclusiveConsumerError
-from node.engine.ranges import RangeSet
+from node.engine.ranges import Range, RangeSet
 
 NUMBERS_PER_TERM_BITS: Final = 32
 
@@ -71,10 +71,10 @@ class SingleActiveConsumers(Consumers):
 
     # -- who is active --------------------------------------------------------------------------
 
-    def given_out(self, consumer: Consumer, first: int, last: int) -> None:
+    def given_out(self, consumer: Consumer, ranges: list[Range]) -> None:
         """The messages are leased to a consumer."""
         if consumer is self._active:
-            self.holding.add(first, last)
+            self.holding.update(ranges)
 
     def elect(self, leases: Mapping[int, RangeSet]) -> list[Consumer]:
         """Decide who is active; returns those whose front ends must hear of their numbers.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 
+from node.engine.gathering import StoredRun, gather
 from node.engine.operations import Aspect
 from node.engine.range_map import RangeMap, Span
 from node.engine.ranges import Range, RangeSet
@@ -73,6 +74,17 @@ class SoftMessages:
                     low, high = max(part_first, start), min(part_last, start + run.count - 1)
                     found.append((low, run.slice(low - start, high - low + 1)))
         return found
+
+    def gather(self, ranges: list[Range]) -> list[tuple[list[Range], Run]]:
+        """Messages that are here, in this order, as few runs, each with the ranges of its messages."""
+        return gather(ranges, self._find)
+
+    def _find(self, number: int) -> StoredRun:
+        i = bisect_right(self._firsts, number) - 1
+        run = self._runs[i]
+        if run is None:
+            raise KeyError(number)
+        return StoredRun(self._firsts[i], run)
 
     def _touched(self, first: int, last: int) -> range:
         firsts = self._firsts

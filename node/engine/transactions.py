@@ -98,7 +98,7 @@ class TransactionTable:
                 if committed:
                     applied.appended += [(queue, *part) for part in parts]
                 else:
-                    state.remove(first, last)
+                    state.remove_all([(first, last)])
 
     def forget(self, front_end: int) -> None:
         """The front end is dead for good: it has nothing decided any more."""

@@ -17,6 +17,7 @@ from node.engine.matching import Binding
 from node.frontend.logins import Login
 from node.frontend.permissions import Permissions, Scope
 from node.frontend.traffic import ExchangeFlow
+from node.numbers import Numbers, Range
 from node.runs import Run
 
 
@@ -106,18 +107,17 @@ class Outcome(Enum):
 
 
 class Settlement(NamedTuple):
-    """A closed range of a consumer's sequence numbers, and what becomes of it."""
+    """Ranges of a consumer's sequence numbers, and what becomes of them."""
 
     consumer: int
-    first: int
-    last: int
+    ranges: list[Range]
     outcome: Outcome
 
 
 class Subscriber(Protocol):
     """A session, as the broker sees it."""
 
-    def deliver(self, consumer: int, run: Run, first: int, redelivered: bool) -> None: ...
+    def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool) -> None: ...
     def confirm(self, channel: int, first: int, last: int) -> None: ...
     def reject(self, channel: int, first: int, last: int) -> None: ...
     def consumer_cancelled(self, consumer: int) -> None: ...
@@ -243,9 +243,9 @@ class BrokerPort(Protocol):
     ) -> None: ...
 
     def credit(self, consumer: int, limit: int) -> None: ...
-    def settle(self, consumer: int, first: int, last: int) -> None: ...
-    def give_back(self, consumer: int, first: int, last: int, failed: bool) -> None: ...
-    def redeliver(self, consumer: int, first: int, last: int) -> None:
+    def settle(self, consumer: int, ranges: list[Range]) -> None: ...
+    def give_back(self, consumer: int, ranges: list[Range], failed: bool) -> None: ...
+    def redeliver(self, consumer: int, ranges: list[Range]) -> None:
         """Give back what was delivered, and have it delivered to the same consumer if possible."""
 
-    def discard(self, consumer: int, first: int, last: int) -> None: ...
+    def discard(self, consumer: int, ranges: list[Range]) -> None: ...

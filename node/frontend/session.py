@@ -16,6 +16,7 @@ from node.frontend.ports import BrokerPort, Got, Route
 from node.frontend.requests import Caller, Requests
 from node.frontend.traffic import Traffic
 from node.frontend.transactions import Transactions
+from node.numbers import Numbers
 from node.runs import Run
 from node.wire.amqp091 import effects, methods
 from node.wire.amqp091.connection import Connection
@@ -218,16 +219,16 @@ class Session:
     # -- settling -------------------------------------------------------------------------------
 
     def _settle(self, effect: effects.Settle) -> None:
-        self._port.settle(effect.consumer, effect.first, effect.last)
+        self._port.settle(effect.consumer, effect.ranges)
 
     def _return(self, effect: effects.Return) -> None:
-        self._port.give_back(effect.consumer, effect.first, effect.last, effect.delivered)
+        self._port.give_back(effect.consumer, effect.ranges, effect.delivered)
 
     def _redeliver(self, effect: effects.Redeliver) -> None:
-        self._port.redeliver(effect.consumer, effect.first, effect.last)
+        self._port.redeliver(effect.consumer, effect.ranges)
 
     def _discard(self, effect: effects.Discard) -> None:
-        self._port.discard(effect.consumer, effect.first, effect.last)
+        self._port.discard(effect.consumer, effect.ranges)
 
     def _credit(self, effect: effects.Credit) -> None:
         self._port.credit(effect.consumer, effect.limit)
@@ -262,7 +263,7 @@ class Session:
 
     def deliver_get(self, channel: int, got: Got) -> None:
         if self.closed:
-            self._port.give_back(got.consumer, got.sequence, got.sequence, False)
+            self._port.give_back(got.consumer, [(got.sequence, got.sequence)], False)
             return
         self.connection.deliver_get(channel, got.run, got.sequence, got.redelivered, got.ready, got.consumer)
         self.answered()
@@ -319,8 +320,8 @@ class Session:
             self._port.forget(consumer)
 
     def _give_back(self, unsettled: effects.Unsettled) -> None:
-        for consumer, first, last in unsettled:
-            self._port.give_back(consumer, first, last, True)
+        for consumer, ranges in unsettled:
+            self._port.give_back(consumer, ranges, True)
 
     def _close_socket(self, effect: effects.CloseSocket) -> None:
         self._releasing = False
@@ -346,8 +347,8 @@ class Session:
 
     # -- what the broker says (Subscriber) ------------------------------------------------------
 
-    def deliver(self, consumer: int, run: Run, first: int, redelivered: bool) -> None:
-        self.connection.deliver(consumer, run, first, redelivered)
+    def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool) -> None:
+        self.connection.deliver(consumer, run, numbers, redelivered)
         self._transport.wanted()
 
     def confirm(self, channel: int, first: int, last: int) -> None:

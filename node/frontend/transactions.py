@@ -70,4 +70,4 @@ _OUTCOMES: Final = {
 
 
 def _settlement(effect: effects.Settlement) -> Settlement:
-    return Settlement(effect.consumer, effect.first, effect.last, _OUTCOMES[type(effect)])
+    return Settlement(effect.consumer, effect.ranges, _OUTCOMES[type(effect)])

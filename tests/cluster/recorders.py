@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cluster.links.ports import ConsumerTerms, Delivery, Holders, Ranges
+from node.numbers import Numbers
 from node.runs import Run
 
 
@@ -80,8 +81,8 @@ class RecordedSubscriber:
         self.cancelled: list[int] = []
         self.times_unblocked = 0
 
-    def deliver(self, consumer: int, run: Run, first: int, redelivered: bool) -> None:
-        self.delivered.append((consumer, first, run.count, redelivered))
+    def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool) -> None:
+        self.delivered.append((consumer, numbers[0], run.count, redelivered))
 
     def confirm(self, channel: int, first: int, last: int) -> None:
         self.confirmed.append((channel, first, last))

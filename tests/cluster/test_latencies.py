@@ -48,7 +48,7 @@ def test_a_delivery_is_measured_from_the_messages_arrival() -> None:
         arrivals.came(last)
     clock.now = 2.004
     # Five of a former owner, ten of the first batch, two of the second.
-    arrivals.delivered(96, 112)
+    arrivals.delivered([(96, 112)])
     counts = latencies.deliveries.counts
     assert (counts[BOUNDS_S.index(0.005)], counts[BOUNDS_S.index(2.5)], sum(counts)) == (2, 10, 12)
 
@@ -62,7 +62,7 @@ def test_memory_is_bounded_and_what_is_forgotten_is_little(batches: int, size: i
     for batch in range(1, batches + 1):
         clock.now = float(batch)
         arrivals.came(batch * size)
-    arrivals.delivered(1, batches * size)
+    arrivals.delivered([(1, batches * size)])
     assert sum(latencies.deliveries.counts) == batches * size
     exact = sum((batches - batch) * size for batch in range(1, batches + 1))
     assert latencies.deliveries.total == pytest.approx(exact, rel=0.01)

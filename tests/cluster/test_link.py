@@ -64,7 +64,9 @@ class Linked:
         return answers
 
     def deliver(self, first: int, count: int, consumer: int = CONSUMER) -> None:
-        self.link.delivered(self.epoch, [Delivery(consumer, QUEUE, first, False, run_of(count))])
+        self.link.delivered(
+            self.epoch, [Delivery(consumer, QUEUE, [(first, first + count - 1)], False, run_of(count))]
+        )
 
 
 def test_publishes_of_one_turn_are_one_numbered_batch() -> None:
@@ -114,7 +116,7 @@ def test_a_new_owner_gets_what_is_not_committed_in_order_and_before_the_leases()
     for first in (1, 3, 5):
         linked.publish(first)
     linked.link.acknowledged(linked.epoch, 1)
-    linked.link.settle(QUEUE, 100, 101)
+    linked.link.settle(QUEUE, [(100, 101)])
     successor = RecordedOwner()
     linked.link.owner_elected("n3", 2, successor)
     names = [call[0] for call in successor.calls]
@@ -133,7 +135,7 @@ def test_what_an_earlier_epoch_delivers_is_ignored() -> None:
     linked.consume()
     old = linked.epoch
     linked.link.resync()
-    linked.link.delivered(old, [Delivery(CONSUMER, QUEUE, 1, False, run_of(1))])
+    linked.link.delivered(old, [Delivery(CONSUMER, QUEUE, [(1, 1)], False, run_of(1))])
     assert linked.session.delivered == []
     linked.deliver(1, 1)
     assert linked.session.delivered == [(CONSUMER, 1, 1, False)]
@@ -164,7 +166,7 @@ def test_what_is_settled_rides_with_the_next_publish() -> None:
     linked.consume()
     linked.deliver(100, 4)
     linked.dirty = 0
-    linked.link.settle(QUEUE, 100, 101)
+    linked.link.settle(QUEUE, [(100, 101)])
     assert (linked.dirty, linked.waiting) == (0, 1)
     linked.link.flush()
     assert linked.owner.named("operations") == []
@@ -177,7 +179,7 @@ def test_what_is_settled_waits_for_a_tick_at_most() -> None:
     linked = Linked()
     linked.consume()
     linked.deliver(100, 4)
-    linked.link.settle(QUEUE, 100, 101)
+    linked.link.settle(QUEUE, [(100, 101)])
     linked.link.flush_waiting()
     ((_, _, data),) = linked.owner.named("operations")
     assert list(read_operations(data)) == [Settle(QUEUE, [(100, 101)])]
@@ -188,7 +190,7 @@ def test_much_that_is_settled_waits_for_nothing() -> None:
     linked.consume(1000)
     linked.deliver(1, SETTLED_AT_ONCE)
     linked.dirty = 0
-    linked.link.settle(QUEUE, 1, SETTLED_AT_ONCE)
+    linked.link.settle(QUEUE, [(1, SETTLED_AT_ONCE)])
     assert linked.dirty == 1
     linked.link.flush()
     assert len(linked.owner.named("operations")) == 1
@@ -216,7 +218,7 @@ def test_neighbouring_settlements_become_one_range() -> None:
     linked.consume()
     linked.deliver(1, 10)
     for number in range(1, 7):
-        linked.link.settle(QUEUE, number, number)
+        linked.link.settle(QUEUE, [(number, number)])
     linked.link.flush_waiting()
     ((_, _, data),) = linked.owner.named("operations")
     assert list(read_operations(data)) == [Settle(QUEUE, [(1, 6)])]
@@ -227,9 +229,9 @@ def test_a_message_that_was_got_is_leased_until_it_is_settled() -> None:
     got: list[Any] = []
     linked.link.request("get", [QUEUE, False], lambda value, delivery: got.append(delivery))
     request = linked.owner.named("request")[-1][1]
-    linked.link.result(linked.epoch, request, 0, Delivery(GET_LINK, QUEUE, 9, False, run_of(1)))
+    linked.link.result(linked.epoch, request, 0, Delivery(GET_LINK, QUEUE, [(9, 9)], False, run_of(1)))
     assert list(linked.link.leases[QUEUE].ranges()) == [(9, 9)]
-    linked.link.settle(QUEUE, 9, 9)
+    linked.link.settle(QUEUE, [(9, 9)])
     assert not linked.link.leases[QUEUE]
     assert len(got) == 1
 
@@ -295,7 +297,7 @@ def test_calls_survive_the_way_between_nodes() -> None:
     link.owner_elected("n2", 1, RemoteOwner(4, sent.append))
     link.attach(LinkConsumer(CONSUMER, QUEUE, session, 3, False, True, 2), lambda value, _: None)
     link.publish(run_of(2), [QUEUE], None)
-    link.settle(QUEUE, 4, 5)
+    link.settle(QUEUE, [(4, 5)])
     link.flush()
     link.request("get", [QUEUE, True], lambda value, _: None)
     for parts in sent:
@@ -312,18 +314,22 @@ def test_calls_survive_the_way_between_nodes() -> None:
     port.acknowledged(3, 9)
     port.acknowledged(3, 10, [(9, [(0, 1), (4, 4)]), (10, [(2, 2)])])
     port.delivered(
-        3, [Delivery(CONSUMER, QUEUE, 7, True, run_of(2)), Delivery(17, QUEUE, 9, False, run_of(1))]
+        3,
+        [
+            Delivery(CONSUMER, QUEUE, [(7, 8)], True, run_of(2)),
+            Delivery(17, QUEUE, [(9, 9), (2, 3)], False, run_of(3)),
+        ],
     )
-    port.result(3, 5, [1, "x"], Delivery(GET_LINK, QUEUE, 8, False, run_of(1)))
+    port.result(3, 5, [1, "x"], Delivery(GET_LINK, QUEUE, [(8, 8)], False, run_of(1)))
     port.consumer_cancelled(3, CONSUMER)
     port.resync()
     for parts in answers:
         receive_for_front_end(far_link, [bytes(part) for part in parts])
     assert far_link.named("acknowledged") == [(3, 9), (3, 10, [(9, [(0, 1), (4, 4)]), (10, [(2, 2)])])]
     ((_, deliveries),) = far_link.named("delivered")
-    assert [(one.consumer, one.first, one.redelivered, one.run.count) for one in deliveries] == [
-        (CONSUMER, 7, True, 2),
-        (17, 9, False, 1),
+    assert [(one.consumer, one.ranges, one.redelivered, one.run.count) for one in deliveries] == [
+        (CONSUMER, [(7, 8)], True, 2),
+        (17, [(9, 9), (2, 3)], False, 3),
     ]
     assert bytes(deliveries[0].run.raw) == run_of(2).raw
     assert far_link.named("result")[0][:3] == (3, 5, [1, "x"])
@@ -336,7 +342,7 @@ def test_a_new_owner_is_told_which_consumer_has_what_of_a_queue_with_groups() ->
     linked = Linked()
     linked.consume(grouped=True)
     linked.deliver(100, 4)
-    linked.link.settle(QUEUE, 101, 101)
+    linked.link.settle(QUEUE, [(101, 101)])
     linked.link.give_back(QUEUE, [(103, 103)], failed=True)
     successor = RecordedOwner()
     linked.link.owner_elected("n3", 2, successor)

@@ -59,4 +59,9 @@ def attach(
 
 
 def got(grants: list[Grant]) -> list[tuple[int, int, int, int]]:
-    return [grant[:4] for grant in grants]
+    return [(grant.front_end, grant.consumer, *part) for grant in grants for part in grant.ranges]
+
+
+def marked(grants: list[Grant]) -> list[tuple[int, int, bool]]:
+    """What was granted, and whether it is marked redelivered."""
+    return [(*part, grant.redelivered) for grant in grants for part in grant.ranges]

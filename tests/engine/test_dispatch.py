@@ -8,14 +8,15 @@ from node.engine.consumers import ExclusiveConsumerError
 from node.engine.dispatch import QueueOwner
 from node.engine.grants import Grant
 from node.engine.operations import OWNER, Semantics
+from node.numbers import Range, count_of
 from tests.engine.building import uniform_run
-from tests.engine.owners import UNLIMITED, A, B, attach, got, owner_with, state_with
+from tests.engine.owners import UNLIMITED, A, B, attach, got, marked, owner_with, state_with
 
 
 def test_one_consumer_gets_one_long_range() -> None:
     owner = owner_with(1000)
     attach(owner, A)
-    assert owner.dispatch(10_000) == [Grant(A, 1, 1, 1000, False, False, False)]
+    assert owner.dispatch(10_000) == [Grant(A, 1, [(1, 1000)], False, False, False)]
     assert (len(owner.ready), owner.leased_count) == (0, 1000)
 
 
@@ -35,7 +36,7 @@ def test_credit_is_cumulative_and_never_exceeded() -> None:
     attach(owner, A, limit=10)
     assert got(owner.dispatch(99)) == [(A, 1, 1, 10)]
     assert owner.dispatch(99) == []
-    owner.settle(A, 1, 4)
+    owner.settle(A, [(1, 4)])
     owner.consumers.credit(A, 1, 14)
     owner.consumers.credit(A, 1, 14)
     assert got(owner.dispatch(99)) == [(A, 1, 11, 14)]
@@ -128,7 +129,7 @@ def test_a_cancelled_consumer_gets_nothing_and_may_still_settle() -> None:
     owner.consumers.detach(A, 1)
     owner.consumers.detach(A, 1)
     assert owner.dispatch(99) == []
-    assert owner.settle(A, 1, 2).count == 2
+    assert owner.settle(A, [(1, 2)]).count == 2
     assert owner.release(A, 3, 4) == 2
 
 
@@ -141,8 +142,8 @@ def test_a_released_message_returns_to_its_place_marked_redelivered() -> None:
     assert list(owner.ready.ranges()) == [(2, 3), (5, 6)]
     attach(owner, B)
     assert owner.dispatch(99) == [
-        Grant(B, 1, 2, 3, True, False, False),
-        Grant(B, 1, 5, 6, False, False, False),
+        Grant(B, 1, [(2, 3)], True, False, False),
+        Grant(B, 1, [(5, 6)], False, False, False),
     ]
 
 
@@ -151,7 +152,7 @@ def test_a_grant_never_mixes_redelivered_and_fresh() -> None:
     state.give_back([(4, 5)], failed=True)
     owner = QueueOwner(state, fresh=True)
     attach(owner, A)
-    assert [grant[2:5] for grant in owner.dispatch(99)] == [(1, 3, False), (4, 5, True), (6, 9, False)]
+    assert marked(owner.dispatch(99)) == [(1, 3, False), (4, 5, True), (6, 9, False)]
 
 
 def test_a_message_that_reached_nobody_is_not_redelivered() -> None:
@@ -175,7 +176,7 @@ def test_a_settled_message_is_not_released() -> None:
     owner = owner_with(4)
     attach(owner, A)
     owner.dispatch(99)
-    owner.state.remove(2, 3)
+    owner.state.remove_all([(2, 3)])
     assert owner.release(A, 1, 4) == 2
     assert list(owner.ready.ranges()) == [(1, 1), (4, 4)]
 
@@ -184,7 +185,7 @@ def test_settling_names_what_the_log_must_hear_of() -> None:
     owner = owner_with(4)
     attach(owner, A)
     owner.dispatch(99)
-    settled = owner.settle(A, 1, 3)
+    settled = owner.settle(A, [(1, 3)])
     assert (settled.count, settled.durable) == (3, [(1, 3)])
     assert owner.leased_count == 1
 
@@ -194,7 +195,7 @@ def test_a_message_may_be_settled_after_its_lease_was_lost() -> None:
     attach(owner, A)
     owner.dispatch(99)
     owner.lost_front_end(A)
-    settled = owner.settle(A, 1, 2)
+    settled = owner.settle(A, [(1, 2)])
     assert (settled.count, settled.durable) == (2, [(1, 2)])
     assert list(owner.ready.ranges()) == [(3, 4)]
 
@@ -212,7 +213,7 @@ def test_a_lost_front_end_gives_its_messages_back() -> None:
     assert set(owner.consumers) == {(B, 1)}
     assert list(owner.ready.ranges()) == [(1, 2), (5, 6)]
     owner.consumers.credit(B, 1, 10)
-    assert [grant.redelivered for grant in owner.dispatch(99)] == [True, True]
+    assert marked(owner.dispatch(99)) == [(1, 2, True), (5, 6, True)]
 
 
 @pytest.mark.requirement("D2")
@@ -222,12 +223,12 @@ def test_a_lost_front_end_gives_its_messages_back() -> None:
 def test_removal_comes_before_delivery(semantics: Semantics, no_ack: bool) -> None:
     owner = QueueOwner(state_with(5, mark=0, semantics=semantics), fresh=True)
     attach(owner, A, no_ack=no_ack)
-    assert owner.dispatch(99) == [Grant(A, 1, 1, 5, False, True, False)]
+    assert owner.dispatch(99) == [Grant(A, 1, [(1, 5)], False, True, False)]
     assert owner.wanted_mark(5) is None
     owner.lost_front_end(A)
     assert len(owner.ready) == 0
-    owner.state.remove(1, 5)
-    assert owner.settle(OWNER, 1, 5).count == 5
+    owner.state.remove_all([(1, 5)])
+    assert owner.settle(OWNER, [(1, 5)]).count == 5
     assert owner.leased_count == 0
 
 
@@ -236,7 +237,7 @@ def test_consumers_of_an_at_most_once_queue_change_nothing_afterwards() -> None:
     owner = owner_with(5, Semantics.AT_MOST_ONCE)
     attach(owner, A, limit=3)
     owner.dispatch(99)
-    settled = owner.settle(A, 1, 3)
+    settled = owner.settle(A, [(1, 3)])
     assert (settled.count, settled.durable) == (0, [])
     assert owner.release(A, 1, 3) == 0
     assert list(owner.ready.ranges()) == [(4, 5)]
@@ -303,19 +304,19 @@ def test_soft_messages_need_neither_mark_nor_log() -> None:
     owner.add_soft(8, uniform_run(2))
     attach(owner, A, limit=8)
     assert owner.dispatch(99) == [
-        Grant(A, 1, 1, 4, False, False, False),
-        Grant(A, 1, 5, 8, False, False, True),
+        Grant(A, 1, [(1, 4)], False, False, False),
+        Grant(A, 1, [(5, 8)], False, False, True),
     ]
-    settled = owner.settle(A, 3, 6)
+    settled = owner.settle(A, [(3, 6)])
     assert (settled.count, settled.durable) == (4, [(3, 4)])
     assert [(first, run.count) for first, run in owner.soft.runs(1, 99)] == [(7, 1), (8, 2)]
     assert owner.release(A, 7, 8) == 2
     attach(owner, B, no_ack=True)
     assert owner.dispatch(99) == [
-        Grant(B, 1, 7, 8, True, True, True),
-        Grant(B, 1, 9, 9, False, True, True),
+        Grant(B, 1, [(7, 8)], True, True, True),
+        Grant(B, 1, [(9, 9)], False, True, True),
     ]
-    assert owner.settle(OWNER, 7, 9).durable == []
+    assert owner.settle(OWNER, [(7, 9)]).durable == []
     assert owner.soft.octets == 0
 
 
@@ -327,7 +328,7 @@ def test_soft_runs_are_freed_one_by_one() -> None:
     attach(owner, A)
     owner.dispatch(9999)
     for i in range(1, 100):
-        owner.settle(A, 1 + 10 * i, 10 + 10 * i)
+        owner.settle(A, [(1 + 10 * i, 10 + 10 * i)])
     assert owner.soft.octets * 100 == total
     assert [first for first, _ in owner.soft.runs(0, 9999)] == [1]
     assert len(owner.soft._runs) < 4
@@ -336,9 +337,9 @@ def test_soft_runs_are_freed_one_by_one() -> None:
 # -- recovery to the same consumer ------------------------------------------------------------------
 
 
-def whole(front_end: int, first: int, last: int, soft: bool) -> int:
+def whole(front_end: int, ranges: list[Range], soft: bool) -> int:
     """There is room for everything."""
-    return last
+    return count_of(ranges)
 
 
 @pytest.mark.requirement("A17")
@@ -348,7 +349,7 @@ def test_a_consumer_gets_again_what_it_gave_back_whatever_its_credit() -> None:
     attach(owner, B)
     assert got(owner.dispatch(4)) == [(A, 1, 1, 2), (B, 1, 3, 4)]
     owner.release(A, 1, 2)
-    assert owner.regrant(A, 1, 1, 2, whole) == [Grant(A, 1, 1, 2, True, False, False)]
+    assert owner.regrant(A, 1, 1, 2, whole) == [Grant(A, 1, [(1, 2)], True, False, False)]
     assert owner.leased_count == 4
     assert got(owner.dispatch(99)) == [(B, 1, 5, 10)], "its credit is used up"
 
@@ -358,12 +359,12 @@ def test_only_what_is_ready_of_it_comes_again() -> None:
     owner = owner_with(10)
     attach(owner, A)
     owner.dispatch(99)
-    owner.settle(A, 3, 3)
+    owner.settle(A, [(3, 3)])
     owner.release(A, 2, 4)
     assert got(owner.regrant(A, 1, 1, 9, whole)) == [(A, 1, 2, 2), (A, 1, 4, 4)]
     assert owner.regrant(A, 1, 1, 9, whole) == []
     owner.release(A, 1, 10)
-    assert got(owner.regrant(A, 1, 1, 10, lambda front_end, first, last, soft: first - 1)) == []
+    assert got(owner.regrant(A, 1, 1, 10, lambda front_end, ranges, soft: 0)) == []
     owner.consumers.detach(A, 1)
     assert owner.regrant(A, 1, 1, 10, whole) == []
     assert len(owner.ready) == 9
@@ -377,7 +378,7 @@ def test_soft_messages_come_again_as_soft_ones() -> None:
     owner.dispatch(99)
     owner.release(A, 1, 4)
     assert owner.regrant(A, 1, 1, 4, whole) == [
-        Grant(A, 1, 1, 2, True, False, False), Grant(A, 1, 3, 4, True, False, True),
+        Grant(A, 1, [(1, 2)], True, False, False), Grant(A, 1, [(3, 4)], True, False, True),
     ]  # fmt: skip
 
 

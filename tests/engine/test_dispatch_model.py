@@ -74,7 +74,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
 
     def settle_in_log(self, parts: list[tuple[int, int]]) -> None:
         for first, last in parts:
-            self.state.remove(first, last)
+            self.state.remove_all([(first, last)])
 
     def at(self, place: str | int) -> list[int]:
         return [number for number, message in self.messages.items() if message.place == place]
@@ -171,7 +171,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
         granted = 0
         for grant in self.owner.dispatch(budget):
             self.check(grant)
-            granted += grant.last - grant.first + 1
+            granted += grant.messages
         assert granted <= budget
         for key, consumer in self.consumers.items():
             ready = self.in_order(key)
@@ -185,14 +185,14 @@ class OwnerAgainstModel(RuleBasedStateMachine):
     def check(self, grant: Grant) -> None:
         key = grant.front_end, grant.consumer
         consumer = self.consumers[key]
-        numbers = range(grant.first, grant.last + 1)
+        numbers = [number for first, last in grant.ranges for number in range(first, last + 1)]
         assert numbers
         assert grant.removal == (consumer.no_ack or self.at_most_once)
-        assert self.in_order(key)[: len(numbers)] == list(numbers)
+        assert self.in_order(key)[: len(numbers)] == numbers
         for other, each in self.consumers.items():
             if each.priority > consumer.priority and each.sent < each.limit:
                 assert numbers[0] > self.state.mark or numbers[0] not in self.in_order(other)
-        self.granted = max(self.granted, grant.last)
+        self.granted = max(self.granted, *numbers)
         for number in numbers:
             message = self.messages[number]
             assert (message.redelivered, message.soft) == (grant.redelivered, grant.soft)
@@ -236,23 +236,22 @@ class OwnerAgainstModel(RuleBasedStateMachine):
             self.keep_busy(front_end)
         first, last = self.window(part)
         given = ranges_of([number for number in self.at(front_end) if first <= number <= last])
-        for each in given:
-            settled = self.owner.settle(front_end, *each)
-            assert settled.count == each[1] - each[0] + 1
-            durable = [n for n in range(each[0], each[1] + 1) if not self.messages[n].soft]
-            assert settled.durable == ranges_of(durable)
-            for part in settled.durable:
-                self.state.settle(front_end, *part)
-            for number in range(each[0], each[1] + 1):
-                self.messages[number].place = GONE
+        numbers = [number for start, end in given for number in range(start, end + 1)]
+        settled = self.owner.settle(front_end, given)
+        assert settled.count == len(numbers)
+        assert settled.durable == ranges_of([n for n in numbers if not self.messages[n].soft])
+        if settled.durable:
+            self.state.settle(front_end, settled.durable)
+        for number in numbers:
+            self.messages[number].place = GONE
 
     @rule()
     def removals_are_committed(self) -> None:
-        for first, last in ranges_of(self.at(OWNER)):
-            self.settle_in_log([(first, last)])
-            assert self.owner.settle(OWNER, first, last).count == last - first + 1
-            for number in range(first, last + 1):
-                self.messages[number].place = GONE
+        removed = self.at(OWNER)
+        self.settle_in_log(ranges_of(removed))
+        assert self.owner.settle(OWNER, ranges_of(removed)).count == len(removed)
+        for number in removed:
+            self.messages[number].place = GONE
 
     @rule(front_end=FRONT_ENDS, part=PARTS, busy=st.booleans(), flags=st.tuples(st.booleans(), st.booleans()))
     def release(self, front_end: int, part: tuple[int, int], busy: bool, flags: tuple[bool, bool]) -> None:

@@ -7,6 +7,7 @@ import pytest
 from node.engine.dispatch import QueueOwner
 from node.engine.operations import Aspect
 from node.engine.settings import QueueSettings
+from node.numbers import numbers_of
 from tests.engine.building import uniform_run
 from tests.engine.owners import A, B, C, attach, got, noted, ordered_owner, state_with
 
@@ -15,14 +16,15 @@ GROUPS = QueueSettings(group_by="key")
 
 
 def numbers(owner: QueueOwner, budget: int = 99) -> list[int]:
-    return [n for grant in owner.dispatch(budget) for n in range(grant.first, grant.last + 1)]
+    return [n for grant in owner.dispatch(budget) for n in numbers_of(grant.ranges)]
 
 
 def given(owner: QueueOwner, budget: int = 99) -> dict[int, list[int]]:
     """Numbers by front end."""
     found: dict[int, list[int]] = {}
     for grant in owner.dispatch(budget):
-        found.setdefault(grant.front_end, []).extend(range(grant.first, grant.last + 1))
+        for first, last in grant.ranges:
+            found.setdefault(grant.front_end, []).extend(range(first, last + 1))
     return found
 
 
@@ -122,9 +124,9 @@ def test_a_group_moves_when_nothing_of_it_is_unsettled() -> None:
     attach(owner, A, limit=2)
     attach(owner, B, limit=2)
     assert given(owner) == {A: [1, 2]}
-    owner.settle(A, 1, 1)
+    owner.settle(A, [(1, 1)])
     assert given(owner) == {}
-    owner.settle(A, 2, 2)
+    owner.settle(A, [(2, 2)])
     assert given(owner) == {B: [3, 4]}
 
 
@@ -158,7 +160,7 @@ def test_a_cancelled_consumer_keeps_its_groups_until_it_has_settled() -> None:
     assert given(owner) == {A: [1]}
     owner.consumers.detach(A, 1)
     assert given(owner) == {}
-    owner.settle(A, 1, 1)
+    owner.settle(A, [(1, 1)])
     assert given(owner) == {B: [2, 3]}
 
 
@@ -176,7 +178,7 @@ def test_who_gets_messages_singly_has_no_group() -> None:
     attach(owner, A, limit=9, counted=False)
     assert given(owner) == {A: [1, 3]}
     assert owner.drain(A, 1) == 7
-    owner.settle(A, 1, 1)
+    owner.settle(A, [(1, 1)])
     owner.consumers.credit(A, 1, 9)
     assert owner.drain(A, 1) is None
     assert given(owner) == {A: [2]}
@@ -188,8 +190,8 @@ def test_removals_on_their_way_keep_their_group_together() -> None:
     attach(owner, A, no_ack=True, limit=1)
     attach(owner, B, no_ack=True, limit=9)
     assert given(owner) == {A: [1], B: [2]}
-    owner.state.remove(1, 1)
-    owner.settle(0, 1, 1)
+    owner.state.remove_all([(1, 1)])
+    owner.settle(0, [(1, 1)])
     assert given(owner) == {B: [3]}
 
 
@@ -204,7 +206,7 @@ def test_a_new_owner_hands_out_no_group_that_somebody_may_hold() -> None:
     assert given(owner) == {}
     owner.reattached(B, [])
     assert given(owner) == {C: [2, 4, 5]}
-    owner.settle(A, 1, 1)
+    owner.settle(A, [(1, 1)])
     assert given(owner) == {C: [3]}
 
 

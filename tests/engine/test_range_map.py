@@ -11,10 +11,14 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from node.engine import range_map
 from node.engine.range_map import RangeMap, Span, spans_of
+from node.engine.ranges import RangeSet
 
 NUMBERS = st.integers(0, 60)
 PAIRS = st.tuples(NUMBERS, NUMBERS).map(lambda pair: (min(pair), max(pair)))
 VALUES = st.integers(0, 2)
+RANGES = st.sets(NUMBERS).flatmap(
+    lambda chosen: st.permutations(list(RangeSet((n, n) for n in chosen).ranges()))
+)
 
 
 def spans_in(model: dict[int, int]) -> list[Span]:
@@ -32,13 +36,13 @@ class RangeMapAgainstDict(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.chunk_spans = range_map.CHUNK_SPANS
-        range_map.CHUNK_SPANS = 2
+        self.constants = range_map.CHUNK_SPANS, range_map.MANY_RANGES
+        range_map.CHUNK_SPANS = range_map.MANY_RANGES = 2
         self.map = RangeMap()
         self.model: dict[int, int] = {}
 
     def teardown(self) -> None:
-        range_map.CHUNK_SPANS = self.chunk_spans
+        range_map.CHUNK_SPANS, range_map.MANY_RANGES = self.constants
 
     @rule(pair=PAIRS, value=VALUES)
     def set(self, pair: tuple[int, int], value: int) -> None:
@@ -49,6 +53,13 @@ class RangeMapAgainstDict(RuleBasedStateMachine):
     def remove(self, pair: tuple[int, int]) -> None:
         gone = [number for number in self.model if pair[0] <= number <= pair[1]]
         assert self.map.remove(*pair) == len(gone)
+        for number in gone:
+            del self.model[number]
+
+    @rule(parts=RANGES)
+    def remove_many(self, parts: list[tuple[int, int]]) -> None:
+        gone = {number for first, last in parts for number in range(first, last + 1)} & self.model.keys()
+        assert self.map.remove_all(parts) == len(gone)
         for number in gone:
             del self.model[number]
 

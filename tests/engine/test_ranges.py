@@ -29,13 +29,13 @@ class RangeSetAgainstSet(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.chunk_ranges = ranges.CHUNK_RANGES
-        ranges.CHUNK_RANGES = 2
+        self.constants = ranges.CHUNK_RANGES, ranges.MANY_RANGES
+        ranges.CHUNK_RANGES = ranges.MANY_RANGES = 2
         self.ranges = RangeSet()
         self.model: set[int] = set()
 
     def teardown(self) -> None:
-        ranges.CHUNK_RANGES = self.chunk_ranges
+        ranges.CHUNK_RANGES, ranges.MANY_RANGES = self.constants
 
     @rule(pair=PAIRS)
     def add(self, pair: tuple[int, int]) -> None:
@@ -49,9 +49,10 @@ class RangeSetAgainstSet(RuleBasedStateMachine):
         assert self.ranges.remove(*pair) == len(gone)
         self.model -= gone
 
-    @rule(pairs=st.lists(PAIRS, max_size=5), adding=st.booleans())
-    def change_many(self, pairs: list[tuple[int, int]], adding: bool) -> None:
+    @rule(chosen=st.sets(NUMBERS), adding=st.booleans(), data=st.data())
+    def change_many(self, chosen: set[int], adding: bool, data: st.DataObject) -> None:
         before = len(self.model)
+        pairs = data.draw(st.permutations(list(RangeSet((n, n) for n in chosen).ranges())))
         if adding:
             self.model |= numbers(pairs)
             assert self.ranges.update(pairs) == len(self.model) - before

@@ -18,6 +18,7 @@ from cluster.links.state import LinkConsumer
 from node.engine.errors import Refusal
 from node.engine.transactions import TransactionTable
 from node.frontend.ports import Outcome
+from node.numbers import Numbers, numbers_of
 from node.runs import Run
 from tests.messages import content as content_of
 from tests.messages import parts, run_of
@@ -39,9 +40,9 @@ class Client:
         self.leased: dict[str, int] = {}
         self.consumer = 0
 
-    def deliver(self, consumer: int, run: Run, first: int, redelivered: bool) -> None:
+    def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool) -> None:
         names = []
-        for sequence, content in enumerate(run.contents(), first):
+        for sequence, content in zip(numbers, run.contents(), strict=True):
             name = parts(content)[1].decode()
             names.append(name)
             self.leased[name] = sequence
@@ -118,7 +119,7 @@ class Stage(Scenery):
 
     def do_settle(self, name: str, *contents: str) -> None:
         """settle c a b: the client has them for good."""
-        self._each(name, contents, lambda client, at: client.link.settle(client.definition.id, at, at))
+        self._each(name, contents, lambda client, at: client.link.settle(client.definition.id, [(at, at)]))
 
     def do_reject(self, name: str, *contents: str) -> None:
         """reject c a b: the client does not want them, and nobody else shall have them."""
@@ -147,7 +148,7 @@ class Stage(Scenery):
         self._each(
             name,
             contents,
-            lambda client, at: client.link.redeliver(client.definition.id, number, (at, at)),
+            lambda client, at: client.link.redeliver(client.definition.id, number, [(at, at)]),
         )
 
     def _each(self, name: str, contents: tuple[str, ...], act: Callable[[Client, int], None]) -> None:
@@ -183,7 +184,7 @@ class Stage(Scenery):
             if delivery is None:
                 self.tell(f"{name} gets nothing")
             else:
-                client.deliver(0, delivery.run, delivery.first, delivery.redelivered)
+                client.deliver(0, delivery.run, numbers_of(delivery.ranges), delivery.redelivered)
 
         client.link.request("get", [client.definition.id, False], got)
 

@@ -14,6 +14,7 @@ from cluster.links.confirmation import Confirmation
 from cluster.links.link import PartitionLink
 from cluster.links.ports import Delivery
 from cluster.links.state import LinkConsumer
+from node.numbers import Numbers, numbers_of
 from node.runs import Run
 from tests.simulation.history import History, Outcome, QueueTerms, Receipt
 from tests.simulation.node import SimulatedNode
@@ -54,7 +55,7 @@ class Session:
             return None
         return definition, self.node.broker.link(definition.partition)
 
-    def deliver(self, consumer: int, run: Run, first: int, redelivered: bool) -> None:
+    def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool) -> None:
         raise Violation(f"session {self.id} has no consumers but gets a delivery")
 
     def confirm(self, channel: int, first: int, last: int) -> None:
@@ -174,19 +175,19 @@ class Consumer(Session):
 
     # -- deliveries -----------------------------------------------------------------------------
 
-    def deliver(self, consumer: int, run: Run, first: int, redelivered: bool) -> None:
-        self.receive(run, first, redelivered, consumer)
+    def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool) -> None:
+        self.receive(run, numbers, redelivered, consumer)
         if self.no_ack:
             self._grant()
             return
         delay = 0.0 if self.finishing else self.think_s * self.chance.uniform(0.5, 1.5)
-        self.after(delay, partial(self._act, first, first + run.count - 1))
+        self.after(delay, partial(self._act, numbers))
 
-    def receive(self, run: Run, first: int, redelivered: bool, consumer: int) -> None:
+    def receive(self, run: Run, numbers: Numbers, redelivered: bool, consumer: int) -> None:
         """Enter messages into the history, and into what is to be settled."""
         if not self.alive:
             raise Violation(f"consumer {self.id} on {self.node.name} is gone but gets a delivery")
-        for sequence, content in enumerate(run.contents(), first):
+        for sequence, content in zip(numbers, run.contents(), strict=True):
             publisher, number = name_of(content)
             receipt = Receipt(consumer, self.node.name, self.life, self.node.world.now)
             if self.no_ack:
@@ -195,11 +196,11 @@ class Consumer(Session):
             if not self.no_ack:
                 self.unsettled[sequence] = receipt
 
-    def _act(self, first: int, last: int) -> None:
-        """Decide about a range that was delivered; some of it may be gone by a cancellation."""
-        middle = self.chance.randint(first, last)
-        for low, high in ((first, middle), (middle + 1, last)):
-            sequences = [sequence for sequence in range(low, high + 1) if sequence in self.unsettled]
+    def _act(self, numbers: Numbers) -> None:
+        """Decide about what was delivered; some of it may be gone by a cancellation."""
+        middle = self.chance.randint(1, len(numbers))
+        for part in (numbers[:middle], numbers[middle:]):
+            sequences = [sequence for sequence in part if sequence in self.unsettled]
             if sequences:
                 self._decide(sequences)
         self._grant()
@@ -216,7 +217,9 @@ class Consumer(Session):
             self.finish(sequences, Outcome.SETTLED)
 
     def _settle_late(self, sequences: list[int]) -> None:
-        self.finish([sequence for sequence in sequences if sequence in self.unsettled], Outcome.SETTLED)
+        left = [sequence for sequence in sequences if sequence in self.unsettled]
+        if left:
+            self.finish(left, Outcome.SETTLED)
         self._grant()
 
     def finish(self, sequences: list[int], outcome: Outcome) -> None:
@@ -226,8 +229,7 @@ class Consumer(Session):
         ranges = ranges_of(sequences)
         queue = self.definition.id
         if outcome is Outcome.SETTLED:
-            for first, last in ranges:
-                self.link.settle(queue, first, last)
+            self.link.settle(queue, ranges)
         elif outcome is Outcome.DISCARDED:
             self.link.discard(queue, ranges)
         else:
@@ -280,9 +282,11 @@ class Getter(Consumer):
             return
         if delivery is not None:
             # Each get is a consumer of its own: order is promised to nobody.
-            self.receive(delivery.run, delivery.first, delivery.redelivered, -self.history.number())
+            self.receive(
+                delivery.run, numbers_of(delivery.ranges), delivery.redelivered, -self.history.number()
+            )
             if not self.no_ack:
-                self.after(self.think_s, partial(self._act, delivery.first, delivery.first))
+                self.after(self.think_s, partial(self._act, numbers_of(delivery.ranges)))
         self.after(self.chance.uniform(0.02, 0.2), self._get)
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ from cluster.front_end.commits import Share, Shares
 from cluster.links.ports import Delivery
 from node.engine.errors import Refusal
 from node.frontend.ports import Outcome
+from node.numbers import Numbers
 from node.runs import Run
 from tests.simulation.clients import Consumer, ranges_of, run_of
 from tests.simulation.history import History, QueueTerms, Transaction
@@ -32,8 +33,8 @@ class Transactor(Consumer):
         self.committing = False
         self.after(chance.uniform(0.1, 0.3), self._work)
 
-    def deliver(self, consumer: int, run: Run, first: int, redelivered: bool) -> None:
-        self.receive(run, first, redelivered, consumer)
+    def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool) -> None:
+        self.receive(run, numbers, redelivered, consumer)
         if self.finishing:
             self.hurry()
 

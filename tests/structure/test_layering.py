@@ -29,12 +29,13 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
         {"replication.journal", "replication.raft.types", "replication.raft.errors"}
     ),
     "node.runs": frozenset({"node.runs"}),
-    "node.wire": frozenset({"node.wire", "node.runs"}),
+    "node.numbers": frozenset({"node.numbers"}),
+    "node.wire": frozenset({"node.wire", "node.numbers", "node.runs"}),
     # The engine reads a message's properties with the protocol's own decoder when something asks for them.
-    "node.engine": frozenset({"node.engine", "node.runs", "node.wire"}),
+    "node.engine": frozenset({"node.engine", "node.numbers", "node.runs", "node.wire"}),
 }
 
-PURE = ("replication.raft", "node.runs", "node.wire", "node.engine")
+PURE = ("replication.raft", "node.numbers", "node.runs", "node.wire", "node.engine")
 """Decisions: `(input, now)` in, bytes or effects out. The simulator runs them under its own clock."""
 
 # fmt: off

@@ -130,7 +130,9 @@ def link_with_consumer(spans: Recorded, *, no_ack: bool = False) -> TracedLink:
     latencies = Latencies(lambda: 0.0)
     link = TracedLink(spans, 1, 1, "n1", lambda _: None, lambda _: None, latencies)
     link.consumers[5] = LinkConsumer(5, 9, Consumer(), 100, no_ack, False, 0)  # type: ignore[arg-type]
-    link.delivered(0, [Delivery(5, 9, 100, False, run_of((SAMPLED, b"a"), (None, b"b"), (SAMPLED, b"c")))])
+    link.delivered(
+        0, [Delivery(5, 9, [(100, 102)], False, run_of((SAMPLED, b"a"), (None, b"b"), (SAMPLED, b"c")))]
+    )
     return link
 
 
@@ -138,7 +140,7 @@ def test_settled_messages_get_their_span_with_the_commit() -> None:
     spans = Recorded()
     link = link_with_consumer(spans)
     assert spans.added == [("deliver", 2)]
-    link.settle(9, 100, 102)
+    link.settle(9, [(100, 102)])
     link.flush_waiting()
     assert len(spans.added) == 1
     link.acknowledged(0, 1)
@@ -149,7 +151,7 @@ def test_what_is_given_back_or_needs_no_settling_is_forgotten() -> None:
     spans = Recorded()
     for link in (link_with_consumer(spans), link_with_consumer(spans, no_ack=True)):
         link.give_back(9, [(100, 102)], failed=True)
-        link.settle(9, 100, 102)
+        link.settle(9, [(100, 102)])
         link.flush_waiting()
         link.acknowledged(0, 1)
     assert spans.added == [("deliver", 2), ("deliver", 2)]

@@ -119,6 +119,10 @@ class Client:
         self.effects += effects
         return effects
 
+    def deliver(self, consumer: int, run: Run, first: int, redelivered: bool) -> None:
+        """Messages for a consumer, numbered from `first` on."""
+        self.connection.deliver(consumer, run, range(first, first + run.count), redelivered)
+
     def tick(self, seconds: float) -> list[Effect]:
         self.now += seconds
         effects = self.connection.tick(self.now)

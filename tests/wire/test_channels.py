@@ -164,10 +164,10 @@ def test_both_close_a_channel_at_once() -> None:
 def test_the_client_closes_a_channel() -> None:
     client = opened(1)
     client.consume()
-    client.connection.deliver(7, run_of([b"a"] * 3), 5, False)
+    client.deliver(7, run_of([b"a"] * 3), 5, False)
     client.output()
     assert client.send((1, m.BasicAck(1)), (1, m.ChannelClose(200))) == [
-        e.Settle(1, 7, 5, 5), e.ChannelClosed(1, [(7, 6, 7)]),
+        e.Settle(1, 7, [(5, 5)]), e.ChannelClosed(1, [(7, [(6, 7)])]),
     ]  # fmt: skip
     assert client.methods() == [m.ChannelCloseOk()]
     client.send((1, m.QueueDeclare("q")))
@@ -220,11 +220,11 @@ def test_answers_for_unknown_channels_change_nothing() -> None:
 def test_the_connection_ends_while_a_closed_channel_waits() -> None:
     client = opened(1)
     client.consume()
-    client.connection.deliver(7, run_of([b"a"] * 3), 5, False)
+    client.deliver(7, run_of([b"a"] * 3), 5, False)
     client.send((1, m.QueueDeclare("q")))
     client.connection.fail_publish(1, Refused(404))
     client.connection.take_effects()
-    assert client.connection.disconnected() == [e.ConnectionClosed([(7, 5, 7)])]
+    assert client.connection.disconnected() == [e.ConnectionClosed([(7, [(5, 7)])])]
 
 
 # -- numbers and flow ---------------------------------------------------------------------------
@@ -254,7 +254,7 @@ def test_the_client_stops_and_resumes_deliveries() -> None:
     client.send((1, m.ChannelFlow(False)))
     assert client.methods() == [m.ChannelFlowOk(False)]
     assert client.effects[-1] == e.Credit(7, 0)
-    client.connection.deliver(7, run_of([b"a", b"b"]), 5, False)
+    client.deliver(7, run_of([b"a", b"b"]), 5, False)
     assert client.output() == [], "what was on its way is held"
     client.send((1, m.ChannelFlow(True)))
     methods = client.methods()

@@ -22,8 +22,8 @@ def test_publishes_are_counted_with_and_without_confirms() -> None:
 def test_every_delivery_is_counted_once_by_what_became_of_it() -> None:
     client = opened(1)
     client.consume()
-    client.connection.deliver(7, run_of([b"x"] * 10), 1, False)
-    client.connection.deliver(7, run_of([b"y"] * 2), 3, True)
+    client.deliver(7, run_of([b"x"] * 10), 1, False)
+    client.deliver(7, run_of([b"y"] * 2), 3, True)
     client.output()
     client.send((1, m.BasicAck(5, True)), (1, m.BasicReject(6, True)), (1, m.BasicNack(8, True, False)))
     (channel,) = client.connection.channels
@@ -38,7 +38,7 @@ def test_every_delivery_is_counted_once_by_what_became_of_it() -> None:
 def test_what_needs_no_acknowledgement_is_counted_apart() -> None:
     client = opened(1)
     client.consume(no_ack=True)
-    client.connection.deliver(7, run_of([b"x"] * 4), 1, False)
+    client.deliver(7, run_of([b"x"] * 4), 1, False)
     client.send((1, m.BasicGet("q", no_ack=True)))
     client.connection.deliver_get(1, run_of([b"z"]), 9, True, 0)
     client.send((1, m.BasicGet("q")))

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from node.numbers import numbers_of
 from node.wire.amqp091 import effects as e
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091 import reader
@@ -50,8 +51,8 @@ def run(pieces: list[bytes]) -> tuple[list[Any], bytes]:
     client.send((1, m.BasicQos(0, 5, True)))
     client.consume()
     client.consume(2, 8, tag="u")
-    client.connection.deliver(7, run_of([b"one"] * 4), 10, False)
-    client.connection.deliver(8, run_of([b"two"] * 6), 100, False)
+    client.deliver(7, run_of([b"one"] * 4), 10, False)
+    client.deliver(8, run_of([b"two"] * 6), 100, False)
     client.output()
     found = [effect for piece in pieces for effect in client.send(piece)]
     done = 0
@@ -83,7 +84,7 @@ def normal(found: list[e.Effect]) -> list[Any]:
             case e.Settle() | e.Return() | e.Redeliver() | e.Discard():
                 settled += [
                     (type(effect).__name__, effect.channel, effect.consumer, sequence)
-                    for sequence in range(effect.first, effect.last + 1)
+                    for sequence in numbers_of(effect.ranges)
                 ]
             case e.Credit(consumer, limit):
                 credit[consumer] = limit

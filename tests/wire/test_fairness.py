@@ -33,7 +33,7 @@ def test_a_flooded_channel_does_not_delay_another_by_more_than_its_turn() -> Non
     client = opened(1, 2, limits=ConnectionLimits(first_window=2000))
     client.consume(1, 7, no_ack=True)
     for n in range(200):
-        client.connection.deliver(7, run_of([bytes(8 * KIB)] * 4), 4 * n, False)
+        client.deliver(7, run_of([bytes(8 * KIB)] * 4), 4 * n, False)
     client.send((2, m.QueueDeclare("q")))
     client.connection.reply(2, m.QueueDeclareOk("q", 0, 0))
     first, *rest = all_output(client)
@@ -79,7 +79,7 @@ def test_nothing_overtakes_what_ends_the_connection() -> None:
     client = opened(1, 2, limits=ConnectionLimits(first_window=2000))
     client.consume(1, 7, no_ack=True)
     for n in range(20):
-        client.connection.deliver(7, run_of([bytes(64 * KIB)]), n, False)
+        client.deliver(7, run_of([bytes(64 * KIB)]), n, False)
     client.send((2, m.ChannelFlow(True)), (0, m.ConnectionClose(200, "bye")))
     (only,) = all_output(client)
     assert [frame[2] for frame in only[-2:]] == [m.ChannelFlowOk(True), m.ConnectionCloseOk()]
@@ -91,7 +91,7 @@ def test_a_flood_that_has_not_gone_out_gives_no_new_credit() -> None:
     for channel in (1, 2):
         client.consume(channel, channel, tag="t", no_ack=True)
         for n in range(20):
-            client.connection.deliver(channel, run_of([bytes(64 * KIB)]), n, False)
+            client.deliver(channel, run_of([bytes(64 * KIB)]), n, False)
     client.connection.take_output()
     assert client.connection.has_output
     narrowed = client.connection.take_effects()

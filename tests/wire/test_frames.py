@@ -139,10 +139,10 @@ def test_a_frame_that_trickles_in_is_joined_once(monkeypatch: pytest.MonkeyPatch
 def test_the_client_closes() -> None:
     client = opened(1)
     client.consume()
-    client.connection.deliver(7, run_of([b"a", b"b"]), 5, False)
+    client.deliver(7, run_of([b"a", b"b"]), 5, False)
     client.output()
     effects = client.send((0, m.ConnectionClose(200, "bye")), (1, m.QueueDeclare("late")))
-    assert effects == [e.ConnectionClosed([(7, 5, 6)])]
+    assert effects == [e.ConnectionClosed([(7, [(5, 6)])])]
     assert client.output() == [(1, 0, m.ConnectionCloseOk())]
     assert client.connection.disconnected() == []
 
@@ -205,12 +205,12 @@ def test_an_oversized_frame_is_skipped_before_close_ok() -> None:
 def test_the_socket_is_gone() -> None:
     client = opened(1, 2)
     client.consume()
-    client.connection.deliver(7, run_of([b"a"] * 5), 5, False)
+    client.deliver(7, run_of([b"a"] * 5), 5, False)
     client.send((1, m.BasicAck(2)))
-    assert client.connection.disconnected() == [e.ConnectionClosed([(7, 5, 5), (7, 7, 9)])]
+    assert client.connection.disconnected() == [e.ConnectionClosed([(7, [(5, 5)]), (7, [(7, 9)])])]
     assert client.connection.disconnected() == []
     client.connection.reply(1, m.QueueDeclareOk("q", 0, 0))
-    client.connection.deliver(7, run_of([b"a"]), 10, False)
+    client.deliver(7, run_of([b"a"]), 10, False)
     assert client.connection.take_effects() == []
 
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from node.numbers import numbers_of
 from node.wire.amqp091 import effects as e
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.channel import ChannelState
@@ -96,8 +97,8 @@ class Accounting(RuleBasedStateMachine):
         for effect in found:
             match effect:
                 case e.Settle() | e.Return() | e.Redeliver() | e.Discard():
-                    assert effect.first <= effect.last
-                    self.end([(effect.consumer, effect.first, effect.last)])
+                    assert effect.ranges
+                    self.end([(effect.consumer, effect.ranges)])
                 case e.ChannelClosed(channel, unsettled):
                     assert all(request.channel != channel for request in self.requests)
                     self.end(unsettled)
@@ -111,9 +112,9 @@ class Accounting(RuleBasedStateMachine):
                     self.requests.append(effect)
 
     def end(self, unsettled: e.Unsettled) -> None:
-        for consumer, first, last in unsettled:
+        for consumer, ranges in unsettled:
             if consumer not in self.no_ack:
-                self.ended.update((consumer, sequence) for sequence in range(first, last + 1))
+                self.ended.update((consumer, sequence) for sequence in numbers_of(ranges))
 
     @initialize(prefetch=st.sampled_from([2, 7, 0]), shared=st.sampled_from([True, True, False]))
     def begin(self, prefetch: int, shared: bool) -> None:
@@ -185,7 +186,7 @@ class Accounting(RuleBasedStateMachine):
         self.sent[consumer] += count
         if consumer not in self.no_ack:
             self.given.update((consumer, sequence) for sequence in range(first, first + count))
-        self.client.connection.deliver(consumer, run_of([b"x"] * count), first, False)
+        self.client.deliver(consumer, run_of([b"x"] * count), first, False)
         self.account(self.client.connection.take_effects())
 
     @rule(consumer=st.integers(1, 4))
@@ -215,9 +216,7 @@ class Accounting(RuleBasedStateMachine):
                 continue
             deliveries = channel.deliveries
             held = sum(one.run.count for one in deliveries._held)
-            counted = sum(
-                taken.last - taken.first + 1 for taken in deliveries.unsettled if taken.consumer is not None
-            )
+            counted = sum(len(taken.numbers) for taken in deliveries.unsettled if taken.consumer is not None)
             assert counted == deliveries._in_flight
             assert held == 0 or not deliveries._flowing or counted >= deliveries.prefetch > 0
 

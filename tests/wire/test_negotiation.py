@@ -175,7 +175,7 @@ def test_payloads_of_frame_max_octets_are_taken_and_cut_again_for_others(frames:
     client.send(publish(1, body, piece=4096))
     published = client.only(e.Publish)
     assert isinstance(published, e.Publish)
-    client.connection.deliver(7, published.run, 1, False)
+    client.deliver(7, published.run, 1, False)
     sizes = [len(payload) for kind, _, payload in client.output() if kind == m.FRAME_BODY]
     assert sum(sizes) == len(body) and max(sizes) == 4088
 

@@ -11,12 +11,12 @@ from node.wire.amqp091.unsettled import COMPACT_AFTER, Taken, UnsettledDeliverie
 
 
 def expanded(taken: list[Taken]) -> list[tuple[int, int]]:
-    return [(one.link, sequence) for one in taken for sequence in range(one.first, one.last + 1)]
+    return [(one.link, sequence) for one in taken for sequence in one.numbers]
 
 
 steps = st.lists(
     st.one_of(
-        st.tuples(st.just("append"), st.integers(1, 6), st.integers(1, 2), st.booleans()),
+        st.tuples(st.just("append"), st.integers(1, 6), st.integers(1, 2), st.booleans(), st.booleans()),
         st.tuples(st.just("take"), st.integers(0, 60)),
         st.tuples(st.just("up_to"), st.integers(0, 60)),
         st.tuples(st.just("oldest")),
@@ -33,11 +33,13 @@ def test_it_behaves_as_a_dictionary(steps: list[tuple]) -> None:  # type: ignore
     tag, sequence = 1, 100
     for name, *arguments in steps:
         if name == "append":
-            count, link, adjacent = arguments
+            count, link, adjacent, scattered = arguments
             sequence += 0 if adjacent else 5
-            unsettled.append(tag, count, link, sequence, None)
-            model.update({tag + n: (link, sequence + n) for n in range(count)})
-            tag, sequence = tag + count, sequence + count
+            following = range(sequence, sequence + count)
+            numbers = [2 * number for number in reversed(following)] if scattered else following
+            unsettled.append(tag, link, numbers, None)
+            model.update({tag + n: (link, number) for n, number in enumerate(numbers)})
+            tag, sequence = tag + count, sequence + 2 * count
         elif name == "up_to":
             wanted = arguments[0]
             if wanted and wanted not in model:
@@ -60,7 +62,7 @@ def test_it_behaves_as_a_dictionary(steps: list[tuple]) -> None:  # type: ignore
 def test_settled_runs_at_the_front_are_forgotten() -> None:
     unsettled = UnsettledDeliveries()
     for tag in range(1, 10 * COMPACT_AFTER):
-        unsettled.append(tag, 1, 1, 2 * tag, None)
+        unsettled.append(tag, 1, range(2 * tag, 2 * tag + 1), None)
         if tag > 5:
             unsettled.take(tag - 5)
     assert len(unsettled._runs) < 3 * COMPACT_AFTER
@@ -70,6 +72,6 @@ def test_settled_runs_at_the_front_are_forgotten() -> None:
 def test_consecutive_deliveries_are_one_run() -> None:
     unsettled = UnsettledDeliveries()
     for tag in range(1, 1001):
-        unsettled.append(tag, 1, 1, tag + 7, None)
+        unsettled.append(tag, 1, range(tag + 7, tag + 8), None)
     assert len(unsettled._runs) == 1
-    assert unsettled.take_up_to(600) == [Taken(1, 8, 607, None, 1)]
+    assert unsettled.take_up_to(600) == [Taken(1, range(8, 608), None, 1)]

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from math import inf
 from typing import Final
 
+from node.numbers import Numbers
 from node.runs import Run
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.channel import Channel, ChannelState
@@ -276,7 +277,7 @@ class Connection(FrameReader):
             found.answer(None)
             found.deliveries.send_got(run, sequence, redelivered, message_count, consumer, no_ack)
         else:
-            self._outbox.settle(Disposition.UNSENT, channel, consumer, sequence, sequence)
+            self._outbox.settle(Disposition.UNSENT, channel, consumer, range(sequence, sequence + 1))
             found.answer(None)
         self._resume(channel)
 
@@ -286,8 +287,8 @@ class Connection(FrameReader):
 
     # -- deliveries -----------------------------------------------------------------------------
 
-    def deliver(self, consumer: int, run: Run, first_sequence: int, redelivered: bool) -> None:
-        """Messages for a consumer, with consecutive sequence numbers.
+    def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool) -> None:
+        """Messages for a consumer, and their sequence numbers.
 
         What comes for a consumer that has gone is returned, as not delivered, on channel 0.
         """
@@ -295,10 +296,9 @@ class Connection(FrameReader):
             return
         found = self._parts.consumers.get(consumer)
         if found is None:
-            last = first_sequence + run.count - 1
-            self._outbox.settle(Disposition.UNSENT, 0, consumer, first_sequence, last)
+            self._outbox.settle(Disposition.UNSENT, 0, consumer, numbers)
             return
-        found.deliveries.deliver(found, run, first_sequence, redelivered)
+        found.deliveries.deliver(found, run, numbers, redelivered)
         self._delivered.add(found)
 
     def cancel_consumer(self, consumer: int) -> None:

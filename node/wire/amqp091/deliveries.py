@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from node.numbers import Numbers, merged, ranges_of
 from node.runs import Run
 from node.wire.amqp091.credit import ChannelConsumer, Credits
 from node.wire.amqp091.deliver_path import encode_contents, encode_deliveries
@@ -22,7 +23,7 @@ class HeldDelivery(NamedTuple):
 
     consumer: ChannelConsumer
     run: Run
-    first: int
+    numbers: Numbers
     redelivered: bool
 
 
@@ -91,7 +92,7 @@ class ChannelDeliveries:
         self.consumers.clear()
         while self._held:
             self._give_back(self._held.popleft())
-        return [(taken.link, taken.first, taken.last) for taken in self.unsettled.take_all()]
+        return [(taken.link, merged(ranges_of(taken.numbers))) for taken in self.unsettled.take_all()]
 
     # -- sending --------------------------------------------------------------------------------
 
@@ -114,11 +115,11 @@ class ChannelDeliveries:
         """Deliveries that the shared prefetch leaves; of no meaning without one."""
         return max(0, self.prefetch - self._in_flight)
 
-    def deliver(self, consumer: ChannelConsumer, run: Run, first: int, redelivered: bool) -> None:
+    def deliver(self, consumer: ChannelConsumer, run: Run, numbers: Numbers, redelivered: bool) -> None:
         consumer.received += run.count
         consumer.octets += len(run.raw)
         self._credits.touch(consumer)
-        delivery = HeldDelivery(consumer, run, first, redelivered)
+        delivery = HeldDelivery(consumer, run, numbers, redelivered)
         if self._held:
             self._held.append(delivery)
         else:
@@ -135,7 +136,7 @@ class ChannelDeliveries:
             self.sent_no_ack += 1
         else:
             self.got += 1
-            self.unsettled.append(self._next_tag, 1, link, sequence, None)
+            self.unsettled.append(self._next_tag, link, range(sequence, sequence + 1), None)
         self._next_tag += 1
 
     def set_flow(self, active: bool) -> None:
@@ -171,13 +172,13 @@ class ChannelDeliveries:
         return count if self.octets is None else self.octets.fitting(consumer, run.slice(0, count))
 
     def _send_or_hold(self, delivery: HeldDelivery) -> None:
-        consumer, run, first, redelivered = delivery
+        consumer, run, numbers, redelivered = delivery
         allowed = self._may_send(consumer, run)
         if allowed:
-            self._send(consumer, run.slice(0, allowed), first, redelivered)
+            self._send(consumer, run.slice(0, allowed), numbers[:allowed], redelivered)
         if allowed < run.count:
             rest = run.slice(allowed, run.count - allowed)
-            held = HeldDelivery(consumer, rest, first + allowed, redelivered)
+            held = HeldDelivery(consumer, rest, numbers[allowed:], redelivered)
             if consumer.awaited_octets and consumer.returnable:
                 self._give_back(held)
             else:
@@ -185,7 +186,7 @@ class ChannelDeliveries:
                 self._credits.holds(self)
                 self._credits.touch_all(self.consumers.values())
 
-    def _send(self, consumer: ChannelConsumer, run: Run, first: int, redelivered: bool) -> None:
+    def _send(self, consumer: ChannelConsumer, run: Run, numbers: Numbers, redelivered: bool) -> None:
         tag = self._next_tag
         self._next_tag = tag + run.count
         self._outbox.write(
@@ -197,9 +198,9 @@ class ChannelDeliveries:
             self.sent_no_ack += run.count
         else:
             self._in_flight += run.count
-            self.unsettled.append(tag, run.count, consumer.number, first, consumer)
+            self.unsettled.append(tag, consumer.number, numbers, consumer)
             if self.octets is not None:
-                self.octets.sent(consumer, run, first)
+                self.octets.sent(consumer, run, numbers)
 
     def _release(self) -> None:
         """Send what is held, as far as it may be sent now."""
@@ -224,8 +225,7 @@ class ChannelDeliveries:
     def _give_back(self, held: HeldDelivery) -> None:
         """Only to queues that still have them: others removed them before they were delivered."""
         if held.consumer.returnable:
-            last = held.first + held.run.count - 1
-            self._outbox.settle(Disposition.UNSENT, self._channel, held.consumer.number, held.first, last)
+            self._outbox.settle(Disposition.UNSENT, self._channel, held.consumer.number, held.numbers)
             # It is unsettled no more, and credit counts all that came.
             held.consumer.settled += held.run.count
 
@@ -269,12 +269,12 @@ class ChannelDeliveries:
         self._release()
 
     def _settle(self, disposition: Disposition, taken: Taken) -> None:
-        self._outbox.settle(disposition, self._channel, taken.link, taken.first, taken.last)
+        self._outbox.settle(disposition, self._channel, taken.link, taken.numbers)
         self._count(disposition, taken)
 
     def _count(self, disposition: Disposition, taken: Taken) -> None:
-        _, first, last, consumer, _ = taken
-        count = last - first + 1
+        _, numbers, consumer, _ = taken
+        count = len(numbers)
         if disposition is not Disposition.ACCEPTED:
             self.returned += count
         if consumer is None:
@@ -282,7 +282,7 @@ class ChannelDeliveries:
         consumer.settled += count
         self._in_flight -= count
         if self.octets is not None:
-            self.octets.settled(consumer, first, last)
+            self.octets.settled(consumer, numbers)
         if self.limited:
             self._credits.touch_all(self.consumers.values())
         else:

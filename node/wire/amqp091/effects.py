@@ -1,7 +1,7 @@
 """What a connection asks of the shell around it, in the order in which it has to happen.
 
 `consumer` is the number that the shell gave with `consume_ok`, or, for messages that were got, with
-`deliver_get`. First and last are closed ranges of sequence numbers as given with the deliveries.
+`deliver_get`. Ranges are closed ones of sequence numbers as given with the deliveries.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from node.numbers import Range
 from node.runs import Run
 from node.wire.amqp091.primitives import Method
 
-Unsettled = list[tuple[int, int, int]]
-"""(consumer, first, last) of deliveries that were sent and never settled, in the order of delivery."""
+Unsettled = list[tuple[int, list[Range]]]
+"""(consumer, ranges) of deliveries that were sent and never settled, in the order of delivery."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +69,7 @@ class Settle:
 
     channel: int
     consumer: int
-    first: int
-    last: int
+    ranges: list[Range]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +78,7 @@ class Return:
 
     channel: int
     consumer: int
-    first: int
-    last: int
+    ranges: list[Range]
     delivered: bool
 
 
@@ -89,8 +88,7 @@ class Redeliver:
 
     channel: int
     consumer: int
-    first: int
-    last: int
+    ranges: list[Range]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +97,7 @@ class Discard:
 
     channel: int
     consumer: int
-    first: int
-    last: int
+    ranges: list[Range]
 
 
 Settlement = Settle | Return | Redeliver | Discard

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from struct import Struct
 
+from node.numbers import Numbers
 from node.runs import Run
 from node.wire.amqp091.codec import FRAME
 from node.wire.amqp091.credit import ChannelConsumer
@@ -49,16 +50,16 @@ class OctetWindows:
             all_ += size
         return run.count
 
-    def sent(self, consumer: ChannelConsumer, run: Run, first: int) -> None:
-        """The run was delivered, with sequence numbers from `first` on."""
-        for sequence, size in enumerate(body_sizes(run), first):
+    def sent(self, consumer: ChannelConsumer, run: Run, numbers: Numbers) -> None:
+        """The run was delivered; these are its sequence numbers."""
+        for sequence, size in zip(numbers, body_sizes(run), strict=True):
             self._sizes[consumer.number, sequence] = size
             consumer.octets_in_flight += size
             self.in_flight += size
 
-    def settled(self, consumer: ChannelConsumer, first: int, last: int) -> None:
-        """The client is done with a closed range of sequence numbers."""
-        for sequence in range(first, last + 1):
+    def settled(self, consumer: ChannelConsumer, numbers: Numbers) -> None:
+        """The client is done with messages of these sequence numbers."""
+        for sequence in numbers:
             size = self._sizes.pop((consumer.number, sequence), 0)
             consumer.octets_in_flight -= size
             self.in_flight -= size

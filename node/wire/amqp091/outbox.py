@@ -6,6 +6,7 @@ from collections import deque
 from enum import Enum
 from typing import Final
 
+from node.numbers import Numbers, Range, merged, ranges_of
 from node.wire.amqp091.codec import encode_method
 from node.wire.amqp091.effects import Discard, Effect, Publish, Redeliver, Return, Settle, Settlement
 from node.wire.amqp091.primitives import Method
@@ -42,7 +43,7 @@ class Outbox:
     def __init__(self) -> None:
         self._output: list[bytes | bytearray] = []
         self._effects: list[Effect] = []
-        self._settled: dict[tuple[Disposition, int, int], list[tuple[int, int]]] = {}
+        self._settled: dict[tuple[Disposition, int, int], list[Range]] = {}
 
     def send(self, channel: int, method: Method) -> None:
         self._output.append(encode_method(channel, method))
@@ -70,16 +71,16 @@ class Outbox:
             self._flush_settled()
         self._effects.append(effect)
 
-    def settle(self, disposition: Disposition, channel: int, consumer: int, first: int, last: int) -> None:
-        """Gather a closed range of sequence numbers."""
+    def settle(self, disposition: Disposition, channel: int, consumer: int, numbers: Numbers) -> None:
+        """Gather sequence numbers."""
         key = (disposition, channel, consumer)
         ranges = self._settled.get(key)
         if ranges is None:
-            self._settled[key] = [(first, last)]
-        elif ranges[-1][1] + 1 == first:
-            ranges[-1] = (ranges[-1][0], last)
+            self._settled[key] = ranges_of(numbers)
+        elif ranges[-1][1] + 1 == numbers[0] and isinstance(numbers, range):
+            ranges[-1] = (ranges[-1][0], numbers[-1])
         else:
-            ranges.append((first, last))
+            ranges += ranges_of(numbers)
 
     def take_effects(self) -> list[Effect]:
         if self._settled:
@@ -90,8 +91,7 @@ class Outbox:
     def _flush_settled(self) -> None:
         settled, self._settled = self._settled, {}
         for (disposition, channel, consumer), ranges in settled.items():
-            for first, last in merged(ranges):
-                self._effects.append(settlement(disposition, channel, consumer, first, last))
+            self._effects.append(settlement(disposition, channel, consumer, merged(ranges)))
 
 
 def share_out(pieces: list[bytes | bytearray]) -> tuple[list[bytes | bytearray], list[bytes | bytearray]]:
@@ -119,29 +119,16 @@ def share_out(pieces: list[bytes | bytearray]) -> tuple[list[bytes | bytearray],
     return taken, [piece for waiting in by_channel.values() for piece in waiting]
 
 
-def merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Disjoint closed ranges, sorted, with neighbours joined."""
-    if len(ranges) == 1:
-        return ranges
-    joined: list[tuple[int, int]] = []
-    for first, last in sorted(ranges):
-        if joined and joined[-1][1] + 1 == first:
-            joined[-1] = (joined[-1][0], last)
-        else:
-            joined.append((first, last))
-    return joined
-
-
-def settlement(disposition: Disposition, channel: int, consumer: int, first: int, last: int) -> Settlement:
-    """What the shell is to do with a closed range of sequence numbers."""
+def settlement(disposition: Disposition, channel: int, consumer: int, ranges: list[Range]) -> Settlement:
+    """What the shell is to do with ranges of sequence numbers."""
     match disposition:
         case Disposition.ACCEPTED:
-            return Settle(channel, consumer, first, last)
+            return Settle(channel, consumer, ranges)
         case Disposition.REJECTED:
-            return Discard(channel, consumer, first, last)
+            return Discard(channel, consumer, ranges)
         case Disposition.RETURNED:
-            return Return(channel, consumer, first, last, delivered=True)
+            return Return(channel, consumer, ranges, delivered=True)
         case Disposition.UNSENT:
-            return Return(channel, consumer, first, last, delivered=False)
+            return Return(channel, consumer, ranges, delivered=False)
         case Disposition.REDELIVERED:
-            return Redeliver(channel, consumer, first, last)
+            return Redeliver(channel, consumer, ranges)

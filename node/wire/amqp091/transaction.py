@@ -16,10 +16,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from node.numbers import Range, merged, ranges_of
 from node.runs import Run
 from node.wire.amqp091.effects import Commit, HoldPublish, Rollback, Settlement
 from node.wire.amqp091.errors import ResourceExhaustedError
-from node.wire.amqp091.outbox import Disposition, Outbox, merged, settlement
+from node.wire.amqp091.outbox import Disposition, Outbox, settlement
 from node.wire.amqp091.unsettled import Taken
 
 if TYPE_CHECKING:
@@ -105,14 +106,13 @@ class ChannelTransaction:
         self._outbox.emit(Commit(self._channel, self._settlements()))
 
     def _settlements(self) -> list[Settlement]:
-        """What the shell is to do: one effect for each consumer and disposition, and range of sequences."""
-        gathered: dict[tuple[Disposition, int], list[tuple[int, int]]] = {}
+        """What the shell is to do: one effect for each consumer and disposition."""
+        gathered: dict[tuple[Disposition, int], list[Range]] = {}
         for disposition, taken in self._committing:
-            gathered.setdefault((disposition, taken.link), []).append((taken.first, taken.last))
+            gathered.setdefault((disposition, taken.link), []).extend(ranges_of(taken.numbers))
         return [
-            settlement(disposition, self._channel, link, first, last)
+            settlement(disposition, self._channel, link, merged(ranges))
             for (disposition, link), ranges in gathered.items()
-            for first, last in merged(ranges)
         ]
 
     def committed(self) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple
 
+from node.numbers import Numbers
 from node.wire.amqp091.credit import ChannelConsumer
 from node.wire.amqp091.errors import UnknownDeliveryTagError
 
@@ -23,24 +24,22 @@ _TAG = attrgetter("tag")
 
 @dataclass(slots=True)
 class TagRun:
-    """`count` deliveries with tags from `tag` and sequence numbers from `sequence` on.
+    """Deliveries with tags from `tag` on, and their sequence numbers.
 
     `consumer` is None for messages that were got; `link` is the number that the shell knows.
     """
 
     tag: int
-    count: int
     link: int
-    sequence: int
+    numbers: Numbers
     consumer: ChannelConsumer | None
 
 
 class Taken(NamedTuple):
-    """Deliveries that are settled now: the closed range of their sequence numbers, and their first tag."""
+    """Deliveries that are settled now: their sequence numbers, and their first tag."""
 
     link: int
-    first: int
-    last: int
+    numbers: Numbers
     consumer: ChannelConsumer | None
     tag: int
 
@@ -55,55 +54,54 @@ class UnsettledDeliveries:
         self._head = 0
         self.count = 0
 
-    def append(
-        self, tag: int, count: int, link: int, sequence: int, consumer: ChannelConsumer | None
-    ) -> None:
+    def append(self, tag: int, link: int, numbers: Numbers, consumer: ChannelConsumer | None) -> None:
         """Deliveries with tags above all that were appended before."""
-        self.count += count
-        if len(self._runs) > self._head:
+        self.count += len(numbers)
+        if len(self._runs) > self._head and type(numbers) is range:
             newest = self._runs[-1]
+            before = newest.numbers
             if (
                 newest.link == link
-                and newest.tag + newest.count == tag
-                and newest.sequence + newest.count == sequence
+                and type(before) is range
+                and before.stop == numbers.start
+                and newest.tag + len(before) == tag
             ):
-                newest.count += count
+                newest.numbers = range(before.start, numbers.stop)
                 return
-        self._runs.append(TagRun(tag, count, link, sequence, consumer))
+        self._runs.append(TagRun(tag, link, numbers, consumer))
 
     def restore(self, taken: Iterable[Taken]) -> None:
         """Put back, in their places, deliveries that were taken and are not settled after all."""
-        back = [TagRun(one.tag, one.last - one.first + 1, one.link, one.first, one.consumer) for one in taken]
+        back = [TagRun(one.tag, one.link, one.numbers, one.consumer) for one in taken]
         if not back:
             return
         runs = sorted(self._runs[self._head :] + back, key=_TAG)
         self._runs, self._head, self.count = [], 0, 0
         for run in runs:
-            self.append(run.tag, run.count, run.link, run.sequence, run.consumer)
+            self.append(run.tag, run.link, run.numbers, run.consumer)
 
     def take(self, tag: int) -> Taken:
         """Settle the delivery `tag`; raises UnknownDeliveryTagError."""
         position = self._position(tag)
         run = self._runs[position]
         offset = tag - run.tag
-        sequence = run.sequence + offset
+        numbers = run.numbers
         self.count -= 1
         if offset == 0:
             self._cut_front(position, 1)
         else:
-            behind = run.count - offset - 1
-            run.count = offset
-            if behind:
-                rest = TagRun(tag + 1, behind, run.link, sequence + 1, run.consumer)
+            run.numbers = numbers[:offset]
+            if offset + 1 < len(numbers):
+                rest = TagRun(tag + 1, run.link, numbers[offset + 1 :], run.consumer)
                 self._runs.insert(position + 1, rest)
-        return Taken(run.link, sequence, sequence, run.consumer, tag)
+        return Taken(run.link, numbers[offset : offset + 1], run.consumer, tag)
 
     def take_row(self, first: int, last: int) -> Iterator[Taken]:
         """Settle deliveries with consecutive tags, one by one; raises UnknownDeliveryTagError on the way."""
         if len(self._runs) > self._head:
             run = self._runs[self._head]
-            if run.tag == first and last - first < run.count:
-                taken = Taken(run.link, run.sequence, run.sequence + last - first, run.consumer, first)
+            if run.tag == first and last - first < len(run.numbers):
+                taken = Taken(run.link, run.numbers[: last - first + 1], run.consumer, first)
                 self.count -= last - first + 1
                 self._cut_front(self._head, last - first + 1)
                 yield taken
@@ -122,12 +120,11 @@ class UnsettledDeliveries:
         position = self._position(tag)
         run = self._runs[position]
         taken = [
-            Taken(one.link, one.sequence, one.sequence + one.count - 1, one.consumer, one.tag)
-            for one in self._runs[self._head : position]
+            Taken(one.link, one.numbers, one.consumer, one.tag) for one in self._runs[self._head : position]
         ]
         count = tag - run.tag + 1
-        taken.append(Taken(run.link, run.sequence, run.sequence + count - 1, run.consumer, run.tag))
-        self.count -= sum(one.last - one.first + 1 for one in taken)
+        taken.append(Taken(run.link, run.numbers[:count], run.consumer, run.tag))
+        self.count -= sum(len(one.numbers) for one in taken)
         self._head = position
         self._cut_front(position, count)
         return taken
@@ -141,7 +138,7 @@ class UnsettledDeliveries:
 
     def __iter__(self) -> Iterator[Taken]:
         for run in self._runs[self._head :]:
-            yield Taken(run.link, run.sequence, run.sequence + run.count - 1, run.consumer, run.tag)
+            yield Taken(run.link, run.numbers, run.consumer, run.tag)
 
     def _position(self, tag: int) -> int:
         """Index of the run that holds `tag`."""
@@ -149,17 +146,16 @@ class UnsettledDeliveries:
         if head < len(runs) and runs[head].tag == tag:
             return head
         position = bisect_right(runs, tag, lo=head, key=_TAG) - 1
-        if position < head or tag >= runs[position].tag + runs[position].count:
+        if position < head or tag >= runs[position].tag + len(runs[position].numbers):
             raise UnknownDeliveryTagError(f"unknown delivery tag {tag}")
         return position
 
     def _cut_front(self, position: int, count: int) -> None:
         """Drop the first `count` deliveries of a run, and the run with its last one."""
         run = self._runs[position]
-        if count < run.count:
+        if count < len(run.numbers):
             run.tag += count
-            run.sequence += count
-            run.count -= count
+            run.numbers = run.numbers[count:]
         elif position == self._head:
             self._head += 1
             if self._head > COMPACT_AFTER and self._head * 2 > len(self._runs):
