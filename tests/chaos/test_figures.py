@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import inf
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -81,7 +82,7 @@ def test_the_page_needs_nothing_else_and_shows_faults_and_broken_promises() -> N
         assert len(list(tree.iter("path"))) >= 2
 
 
-def test_a_verdict_is_the_same_when_its_history_is_judged_again(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_a_verdict_is_the_same_when_its_history_is_judged_again(tmp_path: Path) -> None:
     verdict = Verdict.of(run_of_ten_seconds())
     assert "every promise was kept" in verdict.text
     again = Verdict.of(read_history(write_history(tmp_path, run_of_ten_seconds())))

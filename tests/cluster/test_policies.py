@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from cluster.catalog.effective import applied_to_queue, settings_of
+from cluster.catalog.policies import ResourceKind
 from tests.cluster.kinds import KINDS, client, declare, declared
 from tests.site import Client, Site
 
@@ -226,5 +227,5 @@ def test_policies_are_in_snapshots(client: Client) -> None:
     before = state.snapshot()
     state.restore(before)
     assert state.snapshot() == before
-    assert state.policies.applied("/", "classic_queues", "ab") == ("p", "o", {"max-length": 1})  # type: ignore[arg-type]
+    assert state.policies.applied("/", ResourceKind.CLASSIC_QUEUE, "ab") == ("p", "o", {"max-length": 1})
     assert state.vhosts["/"].exchanges.get("amq").alternate is None

@@ -230,4 +230,4 @@ def test_programs_do_what_the_model_says(machine: type[Programs], examples: int,
         max_examples=examples, stateful_step_count=steps, deadline=None, derandomize=True,
         suppress_health_check=list(HealthCheck), print_blob=True,
     )  # fmt: skip
-    run_state_machine_as_test(machine, settings=limits)  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(machine, settings=limits)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TypedDict, Unpack
 
 import pytest
 
@@ -18,6 +19,14 @@ SETTINGS = {
 }
 
 Connect = Callable[..., RawClient]
+
+
+class Limits(TypedDict, total=False):
+    """What a client agrees to; without it, what the node proposes."""
+
+    channel_max: int
+    frame_max: int
+    heartbeat: int
 
 
 @pytest.fixture(scope="session")
@@ -53,13 +62,13 @@ def restarting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 def connect(node: Node) -> Iterator[Connect]:
     """`connect(1, 2)`: a client with two open channels; its connection ends with the test.
 
-    Options are those of `RawClient.open`.
+    Limits are those of `RawClient.open`.
     """
     clients: list[RawClient] = []
 
-    def opened(*channels: int, **options: int | str) -> RawClient:
+    def opened(*channels: int, **limits: Unpack[Limits]) -> RawClient:
         clients.append(RawClient(node.amqp))
-        return clients[-1].open(*channels, **options)  # type: ignore[arg-type]
+        return clients[-1].open(*channels, **limits)
 
     yield opened
     for client in clients:

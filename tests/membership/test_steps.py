@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -23,9 +24,13 @@ def nobody(_: str) -> bool:
     return False
 
 
-def view(leader: str, membership: Membership, **changes: object) -> GroupView:
-    there = GroupView(leader, membership, True, everybody, frozenset(NAMES) - {leader})
-    return replace(there, **changes)  # type: ignore[arg-type]
+def view(
+    leader: str,
+    membership: Membership,
+    caught_up: Callable[[str], bool] = everybody,
+    reachable: frozenset[str] = frozenset(NAMES),
+) -> GroupView:
+    return GroupView(leader, membership, True, caught_up, reachable - {leader})
 
 
 def of(*voters: str, learners: tuple[str, ...] = ()) -> Membership:
