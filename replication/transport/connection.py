@@ -27,7 +27,7 @@ HANDSHAKE_S: Final = 2.0
 """How long the other side has until messages may flow."""
 HEARTBEAT_S: Final = 1.0
 """A side from which nothing came for this time is asked for a sign of life."""
-SILENCE_S: Final = 10.0
+SILENCE_S: Final = 5.0
 """A side from which nothing came for this time is gone. Far above the time that a full window needs."""
 
 _PING: Final = command(b"PING", b"\0\0")

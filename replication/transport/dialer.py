@@ -14,8 +14,10 @@ from replication.transport.stream import Stream
 FIRST_PAUSE_S: Final = 0.02
 LONGEST_PAUSE_S: Final = 0.5
 """Between two attempts; the pause doubles up to this."""
-CONNECT_S: Final = 5.0
-"""How long the network may take to answer an attempt."""
+CONNECT_S: Final = 1.0
+"""How long the network may take to answer an attempt: the kernel would ask again after longer and longer
+pauses, and a network that is back should be noticed soon.
+"""
 
 
 class Dialer:

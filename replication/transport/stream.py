@@ -7,6 +7,7 @@ kernel does not take waits here.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -22,6 +23,11 @@ TURN_BYTES: Final = 4 << 20
 PIECES: Final = 512
 """Handed to the kernel at once; Linux takes 1024 (IOV_MAX)."""
 
+
+LONGEST_RETRANSMISSION_MS: Final = 1000
+"""What a broken network lost is sent again this often; the kernel's own pauses would double without end."""
+_TCP_RTO_MAX_MS: Final = 44
+"""Of Linux since 6.15; Python's socket module does not name it."""
 
 _CLOSED: Final = "the other side has closed the connection"
 _BROKEN_OFF: Final = "the other side has broken off the handshake, as it also does with other keys"
@@ -55,6 +61,8 @@ class Stream:
         self.closed = False
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with contextlib.suppress(OSError):
+            sock.setsockopt(socket.IPPROTO_TCP, _TCP_RTO_MAX_MS, LONGEST_RETRANSMISSION_MS)
         loop.add_reader(sock.fileno(), self._readable)
         self.push()
 
