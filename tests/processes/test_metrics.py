@@ -68,9 +68,10 @@ def test_what_is_measured_is_measured(owner: Node, cluster: Cluster) -> None:
 
 def test_latencies_count_every_message(owner: Node, cluster: Cluster) -> None:
     assert cluster[0].metrics()["quorate_confirm_latency_seconds_count"] >= 10
-    metrics = owner.metrics()
-    assert metrics["quorate_delivery_latency_seconds_count"] >= 3
-    assert 0 < metrics["quorate_delivery_latency_seconds_sum"] < 60
+    # A busy machine may have had an election meanwhile: whoever was the owner has counted them.
+    pages = [owner.metrics(), *(other.metrics() for other in cluster.others(owner))]
+    assert sum(page["quorate_delivery_latency_seconds_count"] for page in pages) >= 3
+    assert 0 < sum(page["quorate_delivery_latency_seconds_sum"] for page in pages) < 60
 
 
 def test_peers_are_measured(owner: Node) -> None:
