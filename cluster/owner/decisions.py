@@ -7,7 +7,8 @@ next owner know them. Soft messages are in no log; what is decided about them go
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
 
 from node.engine.content import properties_in, read_delay, read_expiration, read_priority, size_spans
 from node.engine.grouping import ROUTING_KEY, group_named, group_of, named
@@ -19,6 +20,8 @@ from node.runs import Run
 
 if TYPE_CHECKING:
     from cluster.owner.partition import PartitionOwner
+
+_CACHED: Final = 4096
 
 Notes = dict[Aspect, list[Span]]
 """What is to be noted of messages of one queue."""
@@ -57,17 +60,23 @@ def _note_properties(
     notes: Notes, settings: QueueSettings, messages: tuple[int, int], properties: bytes, now: int
 ) -> None:
     """What special properties ask for, in a queue with such settings."""
-    delay = read_delay(properties)
+    delay, priority, lives = _asked(properties, settings.message_ttl_ms)
     if delay:
         notes.setdefault(Aspect.DUE, []).append((*messages, now + delay))
     if settings.max_priority:
-        priority = min(read_priority(properties), settings.max_priority)
-        notes.setdefault(Aspect.PRIORITY, []).append((*messages, priority))
-    # The least of the queue's time to live and the message's own counts, once it may be delivered.
-    own = read_expiration(properties)
-    lives = min((ttl for ttl in (own, settings.message_ttl_ms) if ttl is not None), default=None)
+        level = priority if priority < settings.max_priority else settings.max_priority
+        notes.setdefault(Aspect.PRIORITY, []).append((*messages, level))
     if lives is not None:
         notes.setdefault(Aspect.EXPIRY, []).append((*messages, expiry_of(lives, now + delay)))
+
+
+@lru_cache(_CACHED)
+def _asked(properties: bytes, ttl: int | None) -> tuple[int, int, int | None]:
+    """The delay, the priority, and how long the message may wait, in a queue with such a time to live."""
+    own = read_expiration(properties)
+    # The least of the queue's and the message's own counts.
+    lives = min((one for one in (own, ttl) if one is not None), default=None)
+    return read_delay(properties), read_priority(properties), lives
 
 
 def _groups(name: str, run: Run, first: int) -> list[Span]:

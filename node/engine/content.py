@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from functools import lru_cache
 from struct import Struct
 from struct import error as StructError
 from typing import Final
@@ -25,8 +24,6 @@ _SIZES: Final = Struct(">3xI4xQ")
 
 PROPERTIES_AT: Final = FRAME.size + HEADER_FIXED
 """Where the property list begins in a content header frame."""
-
-_CACHED: Final = 4096
 
 
 def properties_in(run: Run) -> Iterator[tuple[int, int, bytes]]:
@@ -99,7 +96,6 @@ def read_headers_property(properties: bytes) -> Table:
         raise FieldSyntaxError("the properties of a content are cut short") from None
 
 
-@lru_cache(_CACHED)
 def read_expiration(properties: bytes) -> int | None:
     """The expiration in a property list, in milliseconds to live; None without one.
 
@@ -109,14 +105,12 @@ def read_expiration(properties: bytes) -> int | None:
     return None if place is None else parse_expiration(properties[place[0] + 1 : place[1]])
 
 
-@lru_cache(_CACHED)
 def read_priority(properties: bytes) -> int:
     """The priority in a property list, 0 without one. Raises FieldSyntaxError."""
     place = property_places(properties).get("priority")
     return 0 if place is None else properties[place[0]]
 
 
-@lru_cache(_CACHED)
 def read_delay(properties: bytes) -> int:
     """The milliseconds in the header `x-delay` of a property list: an integer above zero, else 0.
 

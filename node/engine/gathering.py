@@ -6,68 +6,55 @@ What waits in many priorities is given out in small pieces of many runs. As one 
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Callable
-from itertools import accumulate
+from itertools import accumulate, repeat
+from operator import sub
 
 from node.numbers import Range
 from node.runs import Run
 
 
 class StoredRun:
-    """A run whose messages are numbered from `first` to `last`, and where each of them begins in it."""
+    """A run whose messages are numbered from `first` to `last`; `offsets` tell where each begins and ends."""
 
-    __slots__ = ("_offsets", "first", "last", "run")
+    __slots__ = ("first", "last", "offsets", "run")
 
     def __init__(self, first: int, run: Run) -> None:
         self.first = first
         self.last = first + run.count - 1
         self.run = run
-        lengths = run.lengths
-        self._offsets = None if lengths is None else array("Q", accumulate(lengths, initial=0))
-
-    def piece(self, first: int, last: int) -> bytes | memoryview:
-        """The octets of its messages of these numbers."""
-        low, high = first - self.first, last - self.first + 1
-        if self._offsets is None:
-            return self.run.raw[low * self.run.stride : high * self.run.stride]
-        return self.run.raw[self._offsets[low] : self._offsets[high]]
-
-    def lengths(self, first: int, last: int) -> array[int]:
-        """How long each of these messages is."""
-        lengths = self.run.lengths
-        if lengths is None:
-            return array("I", (self.run.stride,)) * (last - first + 1)
-        return lengths[first - self.first : last - self.first + 1]
+        lengths = repeat(run.stride, run.count) if run.lengths is None else run.lengths
+        self.offsets = list(accumulate(lengths, initial=0))
 
 
 class Gathered:
     """Messages of runs that differ in nothing but their contents."""
 
-    __slots__ = ("_kind", "_largest", "_lengths", "_pieces", "ranges")
+    __slots__ = ("_kind", "_largest", "lengths", "pieces", "ranges")
 
-    def __init__(self, kind: Run) -> None:
+    def __init__(self) -> None:
         self.ranges: list[Range] = []
-        self._kind = kind
+        self.pieces: list[bytes | memoryview] = []
+        self.lengths = array("I")
+        self._kind: Run | None = None
         self._largest = 0
-        self._pieces: list[bytes | memoryview] = []
-        self._lengths = array("I")
 
     def takes(self, run: Run) -> bool:
-        """Whether the run's messages can be among these."""
-        return _kind(run) == _kind(self._kind)
-
-    def add(self, stored: StoredRun, first: int, last: int) -> None:
-        self.ranges.append((first, last))
-        self._pieces.append(stored.piece(first, last))
-        self._lengths += stored.lengths(first, last)
-        self._largest = max(self._largest, stored.run.largest_frame)
+        """Whether the run's messages can be among these; then they are expected to be."""
+        if self._kind is not None and _kind(run) != _kind(self._kind):
+            return False
+        self._kind = run
+        self._largest = max(self._largest, run.largest_frame)
+        return True
 
     def run(self) -> Run:
         """All of them, in the order in which they were added."""
         kind = self._kind
+        assert kind is not None
         return Run(
-            kind.exchange, kind.routing_key, kind.channel, kind.persistent, len(self._lengths), kind.skip,
-            0, self._lengths, self._largest, b"".join(self._pieces), kind.special,
+            kind.exchange, kind.routing_key, kind.channel, kind.persistent, len(self.lengths), kind.skip,
+            0, self.lengths, self._largest, b"".join(self.pieces), kind.special,
         )  # fmt: skip
 
 
@@ -75,17 +62,45 @@ def _kind(run: Run) -> tuple[str, str, int, bool, int, bool]:
     return run.exchange, run.routing_key, run.channel, run.persistent, run.skip, run.special
 
 
+class Sources:
+    """The runs that messages have been found in, by `find`: the next level's are mostly in the same ones."""
+
+    __slots__ = ("_find", "_firsts", "_known")
+
+    def __init__(self, find: Callable[[int], StoredRun]) -> None:
+        self._find = find
+        self._firsts: list[int] = []
+        self._known: list[StoredRun] = []
+
+    def holding(self, number: int) -> StoredRun:
+        """The run that holds the message."""
+        i = bisect_right(self._firsts, number)
+        if i and self._known[i - 1].last >= number:
+            return self._known[i - 1]
+        found = self._find(number)
+        self._firsts.insert(i, found.first)
+        self._known.insert(i, found)
+        return found
+
+
 def gather(ranges: list[Range], find: Callable[[int], StoredRun]) -> list[tuple[list[Range], Run]]:
     """The messages of the ranges as few runs; `find` tells where one is."""
-    found: list[Gathered] = []
-    stored = None
+    sources = Sources(find)
+    found = [Gathered()]
+    start = stop = -1
     for first, last in ranges:
         while first <= last:
-            if stored is None or not stored.first <= first <= stored.last:
-                stored = find(first)
-                if not found or not found[-1].takes(stored.run):
-                    found.append(Gathered(stored.run))
-            end = min(last, stored.last)
-            found[-1].add(stored, first, end)
+            if not start <= first <= stop:
+                stored = sources.holding(first)
+                start, stop, raw, offsets = stored.first, stored.last, stored.run.raw, stored.offsets
+                if not found[-1].takes(stored.run):
+                    found.append(Gathered())
+                    found[-1].takes(stored.run)
+                one = found[-1]
+            end = last if last <= stop else stop
+            low, high = first - start, end - start + 1
+            one.ranges.append((first, end))
+            one.pieces.append(raw[offsets[low] : offsets[high]])
+            one.lengths.extend(map(sub, offsets[low + 1 : high + 1], offsets[low:high]))
             first = end + 1
     return [(one.ranges, one.run()) for one in found]

@@ -216,7 +216,10 @@ class RangeSet:
     def take(self, limit: int) -> list[Range]:
         """Remove up to `limit` numbers from the front and return them as ranges."""
         taken = self.fronts(limit)
-        self.remove_all(taken)
+        if limit >= self._count:
+            self.clear()
+        else:
+            self.remove_all(taken)
         return taken
 
     # -- asking ---------------------------------------------------------------------------------
