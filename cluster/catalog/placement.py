@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,6 +17,7 @@ partition cost less, those of several can be owned by different nodes."""
 
 QUORUM: Final = "quorum"
 CLASSIC: Final = "classic"
+CLIENT_LOCAL: Final = "client-local"
 
 
 class RestartedError(Refusal):
@@ -60,6 +61,21 @@ def place(declaration: QueueDeclaration, node: str, members: Sequence[str], defa
         return Placement(ring(node, members)[:1], False)
     size = _group_size(arguments)
     return Placement(ring(node, members)[:size], False, size)
+
+
+def local_or_balanced(
+    asked: Mapping[str, object], node: str, members: Sequence[str], owned: Mapping[str, int]
+) -> str:
+    """The node that a queue declared on `node` is to be owned by; `owned` counts the queues of each member.
+
+    `asked` are the queue's arguments, and what policies define besides. `x-queue-leader-locator`, or its
+    older name, is `client-local` where nothing is said; everything else that RabbitMQ knows means the
+    member with the fewest queues, of several the next one from `node` on.
+    """
+    locator = asked.get("x-queue-leader-locator", asked.get("x-queue-master-locator", CLIENT_LOCAL))
+    if locator == CLIENT_LOCAL or not members:
+        return node
+    return min(ring(node, members), key=lambda one: owned.get(one, 0))
 
 
 def ring(node: str, members: Sequence[str]) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -9,8 +10,10 @@ from typing import Any
 
 from cluster.broker import Broker
 from cluster.catalog.definitions import parse_local_queue_name
-from cluster.catalog.placement import QUEUES_A_PARTITION, Placement, place
-from cluster.catalog.redeclaration import refuse_reserved
+from cluster.catalog.placement import QUEUES_A_PARTITION, QUORUM, Placement, local_or_balanced, place
+from cluster.catalog.policies import ResourceKind
+from cluster.catalog.policy_settings import arguments_with
+from cluster.catalog.redeclaration import TYPE_ARGUMENT, refuse_reserved
 from cluster.front_end.local_queues import LocalQueues
 from node.engine.arguments import check_arguments
 from node.engine.errors import Refusal
@@ -127,4 +130,23 @@ class QueueDeclarations:
         members = self._broker.catalog.state.members
         # Until the catalog has taken up its founders, they are in the configuration alone.
         there = members.eligible if members.founded else self._broker.config.members
+        if declaration.durable and not declaration.exclusive:
+            asked = self._asked(vhost, declaration, default)
+            node = local_or_balanced(asked, node, there, queues_owned(self._broker))
         return place(declaration, node, there, default)
+
+    def _asked(self, vhost: str, declaration: QueueDeclaration, default: str) -> dict[str, Any]:
+        """A durable queue's arguments, and what the policies define that will apply to it."""
+        quorum = declaration.arguments.get(TYPE_ARGUMENT, default) == QUORUM
+        kind = ResourceKind.QUORUM_QUEUE if quorum else ResourceKind.CLASSIC_QUEUE
+        applied = self._broker.catalog.state.policies.applied(vhost, kind, declaration.name)
+        return arguments_with(declaration.arguments, applied.definition)
+
+
+def queues_owned(broker: Broker) -> Counter[str]:
+    """How many queues each node owns; one without an owner counts for the node that is to be it."""
+    found: Counter[str] = Counter()
+    state = broker.catalog.state
+    for partition, count in state.table.queues.items():
+        found[broker.announced(partition) or state.partitions[partition].replicas[0]] += count
+    return found

@@ -63,11 +63,11 @@ ARGUMENTS: Final[dict[str, Argument]] = {
     "x-group-by": Argument(read_text, "group_by"),
     "x-deduplication-window": Argument(read_positive_time, "deduplication_window_ms"),
     "x-redelivery-backoff": Argument(read_backoff, "redelivery_backoff"),
-    # Without an effect here: messages are in the journal, queues live where they are declared, and no dead
-    # letter is lost on its way.
+    # Without an effect here: messages are in the journal, and no dead letter is lost on its way.
     "x-queue-mode": Argument(one_of(_MODES, "invalid_queue_mode")),
     "x-queue-version": Argument(read_version),
     "x-dead-letter-strategy": Argument(one_of(_STRATEGIES, "invalid_dlx_strategy")),
+    # What becomes of these is decided when the queue is placed.
     "x-queue-leader-locator": Argument(one_of(_LOCATORS, "invalid_queue_locator_arg")),
     "x-queue-master-locator": Argument(read_text),
 }

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from cluster.catalog.placement import place
+from cluster.catalog.placement import local_or_balanced, place
+from cluster.front_end.queue_declarations import queues_owned
 from node.engine.errors import PreconditionFailedError
 from node.frontend.ports import QueueDeclaration
+from tests.site import Site
 
 MEMBERS = ("n1", "n2", "n3", "n4")
 
@@ -36,6 +38,43 @@ def test_classic_means_one_node() -> None:
     assert place(declared(x_queue_type="classic"), "n2", MEMBERS, "quorum").replicas == ("n2",)
     assert place(declared(), "n2", MEMBERS, "classic").replicas == ("n2",)
     assert place(declared(x_queue_type="quorum"), "n2", MEMBERS, "classic").replicas != ("n2",)
+
+
+@pytest.mark.requirement("A24")
+@pytest.mark.parametrize(
+    ("asked", "leader"),
+    [
+        ({}, "n3"),
+        ({"x-queue-leader-locator": "client-local"}, "n3"),
+        ({"x-queue-leader-locator": "balanced"}, "n4"),
+        ({"x-queue-master-locator": "min-masters"}, "n4"),
+    ],
+)
+def test_a_queue_is_local_or_where_the_fewest_are(asked: dict[str, str], leader: str) -> None:
+    assert local_or_balanced(asked, "n3", MEMBERS, {"n1": 2, "n2": 1, "n3": 5, "n4": 1}) == leader
+    assert local_or_balanced(asked, "n3", MEMBERS, {}) == "n3"
+
+
+@pytest.mark.requirement("A24")
+@pytest.mark.parametrize("by_policy", [False, True])
+def test_balanced_queues_are_owned_by_the_nodes_with_the_fewest(by_policy: bool) -> None:
+    site = Site("n1", "n2", "n3")
+    client = site.client("n1")
+    for name in ("a", "b"):
+        client.declare(name)
+    arguments = {} if by_policy else {"queue_leader_locator": "balanced"}
+    if by_policy:
+        policy = {
+            "name": "p", "pattern": "^s", "apply_to": "queues", "priority": 0,
+            "definition": {"queue-leader-locator": "balanced"},
+        }  # fmt: skip
+        site.submit("n1", "put_policy", {"vhost": "/", "operator": False, "policy": policy})
+    for number in range(4):
+        client.declare(f"s{number}", **arguments)
+    broker = site.nodes["n1"].broker
+    site.until(lambda: queues_owned(broker) == {"n1": 2, "n2": 2, "n3": 2})
+    for number in range(4):
+        assert client.confirms(client.publish(f"s{number}", b"m")) == [True]
 
 
 @pytest.mark.requirement("A15")
