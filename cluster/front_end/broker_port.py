@@ -144,8 +144,11 @@ class FrontEnd:
     def needs_headers(self, scope: Scope, exchange: str) -> bool:
         return self._routes.needs_headers(scope, exchange)
 
-    def route(self, scope: Scope, exchange: str, key: str, headers: Mapping[str, Any] | None = None) -> Route:
-        return self._routes.find(scope, exchange, key, headers)
+    def route(
+        self, scope: Scope, exchange: str, key: str, headers: Mapping[str, Any] | None = None,
+        copies: Sequence[str] = (),
+    ) -> Route:  # fmt: skip
+        return self._routes.find(scope, exchange, key, headers, copies)
 
     def publish(self, subscriber: Subscriber, channel: int, run: Run, route: Route, first_tag: int) -> bool:
         assert isinstance(route, Targets)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -60,31 +60,45 @@ class Routes:
             raise
         return self._broker.catalog.state.vhost(scope.vhost).exchanges.uses_headers(exchange)
 
-    def find(self, scope: Scope, exchange: str, key: str, headers: Mapping[str, Any] | None) -> Targets:
+    def find(
+        self,
+        scope: Scope,
+        exchange: str,
+        key: str,
+        headers: Mapping[str, Any] | None,
+        copies: Sequence[str] = (),
+    ) -> Targets:
         """Raises NotFoundError, and AccessRefusedError also for an internal exchange."""
+        if copies:
+            return self._compute(scope, exchange, (key, *copies), headers)
         if headers is not None or (exchange == DEFAULT_EXCHANGE and key.startswith(RESERVED_PREFIX)):
             # Queues that are in no catalog come and go without its knowing.
-            return self._compute(scope, exchange, key, headers)
+            return self._compute(scope, exchange, (key,), headers)
         if self._version != self._broker.catalog.version or len(self._known) > CACHED_ROUTES:
             self._known.clear()
             self._version = self._broker.catalog.version
         targets = self._known.get((scope, exchange, key))
         if targets is None:
-            targets = self._known[scope, exchange, key] = self._compute(scope, exchange, key, None)
+            targets = self._known[scope, exchange, key] = self._compute(scope, exchange, (key,), None)
         return targets
 
-    def _compute(self, scope: Scope, exchange: str, key: str, headers: Mapping[str, Any] | None) -> Targets:
+    def _compute(
+        self, scope: Scope, exchange: str, keys: Sequence[str], headers: Mapping[str, Any] | None
+    ) -> Targets:
         vhost = scope.vhost
         self._access.check_exchange(scope.user, vhost, Right.WRITE, exchange)
         found = self.exchange(vhost, exchange)
         if found.kind is ExchangeKind.TOPIC:
-            self._access.check_topic(scope.user, vhost, Right.WRITE, exchange, key)
+            for key in keys:
+                self._access.check_topic(scope.user, vhost, Right.WRITE, exchange, key)
         if found.internal:
             raise AccessRefusedError(f"cannot publish to internal exchange '{exchange}' in vhost '{vhost}'")
-        if exchange == DEFAULT_EXCHANGE and parse_local_queue_name(key) is not None:
-            return self._to_queues(vhost, exchange, (key,))
         exchanges = self._broker.catalog.state.vhost(vhost).exchanges
-        return self._to_queues(vhost, exchange, sorted(exchanges.route(exchange, key, headers)))
+        names = set(exchanges.route(exchange, keys[0], headers, keys[1:]))
+        if exchange == DEFAULT_EXCHANGE:
+            # Queues of one node are in no catalog: their names tell where they are.
+            names.update(key for key in keys if parse_local_queue_name(key) is not None)
+        return self._to_queues(vhost, exchange, sorted(names))
 
     def _to_queues(self, vhost: str, exchange: str, names: Iterable[str]) -> Targets:
         state = self._broker.catalog.state

@@ -50,7 +50,7 @@ class Transit:
         try:
             exchanges = state.vhost(vhost).exchanges
             given = headers() if exchanges.uses_headers(exchange) else None
-            names = {name for key in keys for name in exchanges.route(exchange, key, given)}
+            names = set(exchanges.route(exchange, keys[0], given, keys[1:]))
         except NotFoundError:
             return []
         if exchange == DEFAULT_EXCHANGE:

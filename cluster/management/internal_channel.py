@@ -12,8 +12,10 @@ from typing import Any, Final
 
 from cluster.management.deciding import in_time
 from cluster.management.errors import ApiError, bad_request
-from node.engine.content import headers_in
+from node.engine.content import headers_in, properties_in
+from node.engine.copies import may_have_copies, read_copies, without_blind_copies
 from node.engine.errors import Refusal
+from node.engine.rewriting import with_properties
 from node.frontend.ports import BrokerPort, Got, Outcome, Route, Settlement
 from node.frontend.requests import Caller, Requests
 from node.numbers import Numbers
@@ -117,19 +119,26 @@ class InternalChannel:
 
         await self._answered(lambda: self._port.commit([], settled, done))
 
-    def route(self, run: Run) -> Route:
-        """Where a run goes; false for nowhere. Raises NotFoundError and AccessRefusedError."""
+    def route(self, run: Run, copies: Sequence[str] = ()) -> Route:
+        """Where a run goes, also by further keys; false for nowhere. Raises NotFoundError and
+        AccessRefusedError.
+        """
         headers = None
         if self._port.needs_headers(self._scope, run.exchange):
             ((_, _, headers),) = headers_in(run)
-        return self._port.route(self._scope, run.exchange, run.routing_key, headers)
+        return self._port.route(self._scope, run.exchange, run.routing_key, headers, copies)
 
     async def publish(self, run: Run) -> bool:
         """Publish one message, and wait until it is safe; whether a queue took it.
 
         Raises Refusal, and ApiError when the cluster does not take it.
         """
-        route = self.route(run)
+        copies: Sequence[str] = ()
+        if may_have_copies(run):
+            ((_, _, properties),) = properties_in(run)
+            copies = read_copies(properties).keys
+            run = with_properties(run, without_blind_copies)
+        route = self.route(run, copies)
         if not route:
             route.flow.published += 1
             return False

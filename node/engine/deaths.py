@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
+from node.engine.copies import CC, keys_in
 from node.engine.operations import Reason
 from node.engine.rewriting import Headers, edit_properties
 from node.wire.amqp091.errors import FieldSyntaxError
@@ -73,7 +74,7 @@ def dead_properties(properties: bytes, death: Death, *, routed_anew: bool) -> by
     def edit(headers: Headers) -> Headers:
         headers = _with_death(headers, death, [death.routing_key, *copied_to(headers)], lived)
         if routed_anew:
-            headers.pop(b"CC", None)
+            headers.pop(CC, None)
         if X_DELAY in headers:
             headers[X_DELAY] = _done(headers[X_DELAY])
         return headers
@@ -83,10 +84,7 @@ def dead_properties(properties: bytes, death: Death, *, routed_anew: bool) -> by
 
 def copied_to(headers: Headers) -> list[str]:
     """The routing keys in the header CC (sender-selected distribution)."""
-    value = headers.get(b"CC", b"")
-    if value[:1] != b"A":
-        return []
-    return [_text_of(each) for each in split_array(value, 1) if each[:1] == b"S"]
+    return keys_in(headers.get(CC, b""))
 
 
 def copied_keys(properties: bytes) -> list[str]:

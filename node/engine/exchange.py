@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
@@ -335,23 +335,32 @@ class Exchanges:
                 yield binding.destination.name
 
     def route(
-        self, exchange: str, routing_key: str, headers: Mapping[str, Any] | None = None
+        self,
+        exchange: str,
+        routing_key: str,
+        headers: Mapping[str, Any] | None = None,
+        copies: Sequence[str] = (),
     ) -> frozenset[str]:
         """The names of the queues that get a message. Raises NotFoundError.
 
-        Without `headers` a headers exchange sees a message that has none.
+        Without `headers` a headers exchange sees a message that has none. `copies` are further keys.
         """
+        if copies:
+            self.get(exchange)
+            return self._find(exchange, (routing_key, *copies), headers or {})[0]
         found = self._routes.get((exchange, routing_key))
         if found is None:
             self.get(exchange)
-            found, fixed = self._find(exchange, routing_key, headers or {})
+            found, fixed = self._find(exchange, (routing_key,), headers or {})
             if fixed:
                 if len(self._routes) >= CACHED_ROUTES:
                     self._routes.clear()
                 self._routes[exchange, routing_key] = found
         return found
 
-    def _find(self, exchange: str, key: str, headers: Mapping[str, Any]) -> tuple[frozenset[str], bool]:
+    def _find(
+        self, exchange: str, keys: Sequence[str], headers: Mapping[str, Any]
+    ) -> tuple[frozenset[str], bool]:
         """The queues, and whether the answer holds until a binding or an exchange changes."""
         queues: set[str] = set()
         fixed = True
@@ -362,12 +371,13 @@ class Exchanges:
             if name == DEFAULT_EXCHANGE:
                 # Queues come and go too often to clear the cache for them.
                 fixed = False
-                matched = key in self._queues
-                queues.update((key,) if matched else ())
+                named = [key for key in keys if key in self._queues]
+                matched = bool(named)
+                queues.update(named)
             else:
                 matcher = self._matchers[name]
                 fixed = fixed and not matcher.uses_headers
-                destinations = list(matcher.match(key, headers))
+                destinations = [each for key in keys for each in matcher.match(key, headers)]
                 matched = bool(destinations)
                 for kind, target in destinations:
                     if kind is DestinationKind.QUEUE:

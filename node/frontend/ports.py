@@ -179,8 +179,17 @@ class BrokerPort(Protocol):
     def needs_headers(self, scope: Scope, exchange: str) -> bool:
         """Raises NotFoundError; AccessRefusedError to a user who may not write to the exchange."""
 
-    def route(self, scope: Scope, exchange: str, key: str, headers: Mapping[str, Any] | None = None) -> Route:
-        """Raises NotFoundError and AccessRefusedError (no permission to write, internal exchange)."""
+    def route(
+        self,
+        scope: Scope,
+        exchange: str,
+        key: str,
+        headers: Mapping[str, Any] | None = None,
+        copies: Sequence[str] = (),
+    ) -> Route:
+        """`copies` are further keys. Raises NotFoundError and AccessRefusedError (no permission to write,
+        internal exchange).
+        """
 
     def publish(self, subscriber: Subscriber, channel: int, run: Run, route: Route, first_tag: int) -> bool:
         """Publish a run along a route that leads somewhere, to be confirmed from `first_tag` on (0: not).

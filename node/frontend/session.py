@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
-from node.engine.content import headers_in
+from node.engine.content import properties_in, read_headers_property
+from node.engine.copies import may_have_copies, read_copies, without_blind_copies
 from node.engine.errors import Refusal
+from node.engine.rewriting import with_properties
 from node.frontend.authentication import Authentication
 from node.frontend.permissions import NOWHERE
 from node.frontend.ports import BrokerPort, Got, Route
@@ -175,8 +177,8 @@ class Session:
     def _publish(self, effect: effects.Publish) -> None:
         run = effect.run
         try:
-            if self._port.needs_headers(self.scope, run.exchange):
-                self._publish_by_headers(effect)
+            if may_have_copies(run) or self._port.needs_headers(self.scope, run.exchange):
+                self._publish_one_by_one(effect)
                 return
             route = self._port.route(self.scope, run.exchange, run.routing_key)
         except Refusal as refusal:
@@ -208,13 +210,19 @@ class Session:
         else:
             self.traffic.dropped += run.count
 
-    def _publish_by_headers(self, effect: effects.Publish) -> None:
+    def _publish_one_by_one(self, effect: effects.Publish) -> None:
         """Messages with headers of their own have routes of their own."""
         run = effect.run
-        for first, count, headers in headers_in(run):
-            route = self._port.route(self.scope, run.exchange, run.routing_key, headers)
+        by_headers = self._port.needs_headers(self.scope, run.exchange)
+        for first, count, properties in properties_in(run):
+            headers = read_headers_property(properties) if by_headers else None
+            copies = read_copies(properties)
+            route = self._port.route(self.scope, run.exchange, run.routing_key, headers, copies.keys)
             tag = effect.first_tag + first if effect.first_tag else 0
-            self._publish_along(effect, run.slice(first, count), route, tag)
+            piece = run.slice(first, count)
+            if copies.blind:
+                piece = with_properties(piece, without_blind_copies)
+            self._publish_along(effect, piece, route, tag)
 
     # -- settling -------------------------------------------------------------------------------
 
