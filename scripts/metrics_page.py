@@ -24,6 +24,12 @@ base units (seconds, octets as `bytes`), `_total` at the end of counters. A hist
 Nothing is labelled with the node: Prometheus' own label `instance` says which one it was. Queues are counted
 on the node that owns them, clients on the node that they are connected to. A counter starts at 0 with its
 process; those of a queue start again with each owner, which `rate()` takes for a restart.
+
+Counting takes 0.95 % of the event loop's processor time under full load (1.7 µs a message), 1.6 % where a
+client sends one message at a time and waits (640 µs a message); a scrape takes it 1.6 ms, 0.03 % of five
+seconds. Measured with `python -m bench.observing --seconds 60` on two cores that did other work too: the time
+of a message with and without counting, side by side, differed by less than where both were the same (ratio of
+the medians 1.006; 0.95 to 1.00 with nothing changed).
 """
 
 _PATHS = {

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from replication.journal import Durations
+from replication.journal import BOUNDS_S, Durations
 
 
 @dataclass(slots=True)
@@ -21,4 +22,7 @@ class Latencies:
     def confirmed(self, messages: int, since: float) -> None:
         """So many messages, the first of which came at `since`, are committed; 0: none is to be confirmed."""
         if messages:
-            self.confirms.add(self.clock() - since, messages)
+            seconds, confirms = self.clock() - since, self.confirms
+            # `Durations.add`, without the call: this is on every message's way.
+            confirms.counts[bisect_left(BOUNDS_S, seconds)] += messages
+            confirms.total += seconds * messages

@@ -190,8 +190,11 @@ class Session:
         if type(effect) is effects.HoldPublish:
             self._transactions.hold(effect.channel, run, route, effect.mandatory)
             return
-        self.traffic.took(run.count, confirms=first_tag > 0)
-        route.flow.published += run.count
+        traffic, count = self.traffic, run.count
+        traffic.published += count
+        if first_tag > 0:
+            traffic.confirmable += count
+        route.flow.published += count
         if route:
             if not self._port.publish(self, effect.channel, run, route, first_tag):
                 self._held.add(effect.channel)

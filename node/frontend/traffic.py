@@ -18,12 +18,6 @@ class Traffic:
     dropped: int = 0
     """Not mandatory, and no queue took them."""
 
-    def took(self, count: int, *, confirms: bool) -> None:
-        """A run of `count` messages was published, on a channel that confirms or not."""
-        self.published += count
-        if confirms:
-            self.confirmable += count
-
     def add(self, other: Traffic) -> None:
         for name in self.__slots__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
