@@ -48,6 +48,9 @@ DASHBOARDS: Final[Mapping[str, tuple[str, Sequence[Panel]]]] = {
             Panel("Partitions without owner", "none", {
                 "partitions": "count(max by (partition) (quorate_raft_leader_known) == 0) or vector(0)",
             }),
+            Panel("Alerts firing", "none", {
+                "{{alertname}}": 'count by (alertname) (ALERTS{alertstate="firing"}) or vector(0)',
+            }),
             Panel("Resource alarms", "none", {"{{instance}} {{resource}}": "quorate_resource_alarm"}),
             Panel("Messages", "cps", {
                 "published": "sum(rate(quorate_client_messages_published_total[$__rate_interval]))",

@@ -8,6 +8,7 @@ from contextlib import closing
 
 import pika
 import pytest
+import yaml
 
 from tests.deploy.containers import (
     NODES,
@@ -61,6 +62,13 @@ def drain(node: str, secret: str, queue: str) -> list[bytes]:
         while (found := channel.basic_get(queue, auto_ack=True))[0] is not None:
             bodies.append(found[2])
     return bodies
+
+
+def test_the_file_is_valid_with_and_without_its_profile() -> None:
+    for profile in ((), ("--profile", "load")):
+        services = yaml.safe_load(compose(*profile, "config"))["services"]
+        assert services.keys() == {*NODES, "founding", "prometheus", "grafana", "publisher", "consumer"}
+        assert [name for name, one in services.items() if one.get("profiles")] == ["consumer", "publisher"]
 
 
 def test_a_client_works_through_each_node(secret: str) -> None:

@@ -1,0 +1,93 @@
+"""deploy/compose.yml fits together with the files that it mounts, as seen without containers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.structure.tree import ROOT
+
+DEPLOY = ROOT / "deploy"
+GRAFANA = DEPLOY / "grafana" / "provisioning"
+NODES = {"n1", "n2", "n3"}
+
+# https://grafana.com/docs/grafana/latest/administration/provisioning/
+DATA_SOURCE_KEYS = {
+    "name", "type", "uid", "access", "orgId", "url", "user", "database", "basicAuth", "basicAuthUser",
+    "withCredentials", "isDefault", "jsonData", "secureJsonData", "version", "editable",
+}  # fmt: skip
+PROVIDER_KEYS = {
+    "name", "orgId", "folder", "folderUid", "type", "disableDeletion", "updateIntervalSeconds",
+    "allowUiUpdates", "options",
+}  # fmt: skip
+
+
+def read(path: Path) -> Any:
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def services() -> dict[str, Any]:
+    found: dict[str, Any] = read(DEPLOY / "compose.yml")["services"]
+    return found
+
+
+def test_everything_is_published_on_loopback_and_each_port_once(services: dict[str, Any]) -> None:
+    published = [port for service in services.values() for port in service.get("ports", ())]
+    assert published and all(port.startswith("127.0.0.1:") for port in published)
+    assert len({port.split(":")[1] for port in published}) == len(published)
+
+
+def test_each_node_has_a_volume_and_a_key_of_its_own(services: dict[str, Any]) -> None:
+    for name in NODES:
+        own = {volume.partition(":")[0] for volume in services[name]["volumes"]}
+        assert own == {f"{name}-data", f"{name}-key", "shared"}
+        assert services[name]["environment"]["QUORATE_NODE__NAME"] == services[name]["hostname"] == name
+
+
+def test_what_is_mounted_from_the_tree_is_there(services: dict[str, Any]) -> None:
+    mounted = [volume.split(":") for service in services.values() for volume in service.get("volumes", ())]
+    files = [source for source, *_ in mounted if source.startswith(".")]
+    assert len(files) >= 6 and all((DEPLOY / source).exists() for source in files)
+    assert all(mode == ["ro"] for source, _, *mode in mounted if source.startswith("."))
+
+
+def test_secrets_are_in_files_and_only_the_founding_gets_them(services: dict[str, Any]) -> None:
+    (secret,) = read(DEPLOY / "compose.yml")["secrets"].values()
+    assert secret == {"file": "${QUORATE_PASSWORD_FILE:-./no-password}"}
+    assert (DEPLOY / "no-password").read_bytes() == b""
+    assert [name for name, service in services.items() if "secrets" in service] == ["founding"]
+    said = [key for service in services.values() for key in service.get("environment", ())]
+    assert not [key for key in said if "PASSWORD" in key or "SECRET" in key]
+
+
+def test_prometheus_scrapes_each_node_and_knows_the_alerts() -> None:
+    config = read(DEPLOY / "prometheus" / "prometheus.yml")
+    for job in config["scrape_configs"]:
+        (static,) = job["static_configs"]
+        assert {target.partition(":")[0] for target in static["targets"]} == NODES
+    assert config["rule_files"] == ["alerts.yml"]
+
+
+def test_grafana_finds_prometheus_and_its_dashboards(services: dict[str, Any]) -> None:
+    (source,) = read(GRAFANA / "datasources" / "prometheus.yml")["datasources"]
+    assert source.keys() <= DATA_SOURCE_KEYS
+    host, port = source["url"].removeprefix("http://").split(":")
+    assert f"127.0.0.1:{port}:{port}" in services[host]["ports"]
+    (provider,) = read(GRAFANA / "dashboards" / "quorate.yml")["providers"]
+    assert provider.keys() <= PROVIDER_KEYS
+    mounts = dict(volume.split(":")[1::-1] for volume in services["grafana"]["volumes"])
+    assert mounts["/etc/grafana/provisioning"] == "./grafana/provisioning"
+    assert mounts[provider["options"]["path"]] == "./grafana/dashboards"
+    home = Path(services["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"])
+    assert (DEPLOY / "grafana" / "dashboards" / home.name).exists()
+    assert str(home.parent) == provider["options"]["path"]
+
+
+def test_whoever_looks_at_grafana_may_only_look(services: dict[str, Any]) -> None:
+    settings = services["grafana"]["environment"]
+    assert settings["GF_AUTH_ANONYMOUS_ENABLED"] == "true"
+    assert settings["GF_AUTH_ANONYMOUS_ORG_ROLE"] == "Viewer"
