@@ -289,12 +289,16 @@ class Client:
         *,
         durable: bool = True,
         exclusive: bool = False,
+        auto_delete: bool = False,
         passive: bool = False,
         **arguments: Any,
     ) -> m.QueueDeclareOk:
         """Arguments are named without `x-`, with underscores for hyphens."""
         named = {f"x-{name.replace('_', '-')}": value for name, value in arguments.items()}
-        method = m.QueueDeclare(queue, passive=passive, durable=durable, exclusive=exclusive, arguments=named)
+        method = m.QueueDeclare(
+            queue, passive=passive, durable=durable, exclusive=exclusive, auto_delete=auto_delete,
+            arguments=named,
+        )  # fmt: skip
         answer: m.QueueDeclareOk = self.call(method, m.QueueDeclareOk)
         return answer
 

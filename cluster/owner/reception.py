@@ -15,7 +15,7 @@ from cluster.owner.intake import take_batch
 from cluster.owner.proposal import HOLD_S, NO_EPOCH, FrontEndState
 from cluster.owner.requests import count, purge
 from cluster.owner.serving import Serving, regrant
-from cluster.owner.upkeep import left_behind
+from cluster.owner.upkeep import find_left_behind, left_behind
 from node.engine.consumers import Consumer, ExclusiveConsumerError
 from node.engine.dispatch import QueueOwner
 from node.engine.operation_format import encode_attach, encode_forget, encode_refuse
@@ -68,6 +68,8 @@ class Reception:
     def expect_no_more(self, front_ends: Iterable[int] | None = None) -> None:
         """These have greeted, or are given up; None: all."""
         self._expected.difference_update(list(self._expected) if front_ends is None else front_ends)
+        if front_ends is None:
+            find_left_behind(self._owner, self._context)
         if not self._expected:
             postponed, self._postponed = self._postponed, []
             for each in postponed:
@@ -108,8 +110,7 @@ class Reception:
         if state is None:
             return
         state.held = {queue: RangeSet(ranges) for queue, ranges in leases.items()}
-        # What the front end has given back is in no lease of its, but must not be taken for
-        # undelivered before its RETURN is applied.
+        # What it has given back must not be taken for undelivered before its RETURN is applied.
         self._owner.after_proposed(partial(self._resume, front_end, epoch, holders))
         self._context.owner_dirty(self._owner)
 
@@ -134,7 +135,8 @@ class Reception:
         greeted, state.greeted, state.held = state.greeted, [], {}
         for terms in greeted:
             if terms.queue in self._owner.queues:
-                self._when_attached(terms.queue, front_end, partial(self._rejoin, front_end, epoch, terms))
+                rejoin = partial(self._rejoin, front_end, epoch, terms)
+                self._when_attached(terms.queue, front_end, rejoin, consuming=True)
             else:
                 state.port.consumer_cancelled(epoch, terms.consumer)
         self._owner.after_proposed(partial(self._all_back, front_end, epoch))
@@ -251,7 +253,7 @@ class Reception:
             if self._state(front_end, epoch) is not None:
                 self.answer(front_end, request, self._join(front_end, terms))
 
-        self._when_attached(terms.queue, front_end, join)
+        self._when_attached(terms.queue, front_end, join, consuming=True)
 
     def _join(self, front_end: int, terms: ConsumerTerms) -> list[Any] | None:
         """Add a consumer whose front end is known to all replicas; what is wrong with it, if anything."""
@@ -277,22 +279,27 @@ class Reception:
         if state is not None and self._join(front_end, terms) is not None:
             state.port.consumer_cancelled(epoch, terms.consumer)
 
-    def _when_attached(self, queue: int, front_end: int, callback: Callable[[], None]) -> None:
+    def _when_attached(
+        self, queue: int, front_end: int, callback: Callable[[], None], *, consuming: bool = False
+    ) -> None:
         """Call back once the log says that the front end may hold leases of the queue.
 
         A new owner asks exactly those front ends what they hold; one that it does not know of must
         never have got anything.
         """
         if queue in self._owner.machine.queues:
-            self._attach_first(queue, front_end, callback)
+            self._attach_first(queue, front_end, callback, consuming)
         else:
             # Its creation may be on its way.
-            self._owner.after_proposed(partial(self._attach_first, queue, front_end, callback))
+            self._owner.after_proposed(partial(self._attach_first, queue, front_end, callback, consuming))
 
-    def _attach_first(self, queue: int, front_end: int, callback: Callable[[], None]) -> None:
+    def _attach_first(
+        self, queue: int, front_end: int, callback: Callable[[], None], consuming: bool
+    ) -> None:
         state = self._owner.machine.queues.get(queue)
-        if state is not None and front_end not in state.attached:
-            self._owner.operation(encode_attach(queue, front_end))
+        first = consuming and state is not None and not state.consumed
+        if state is not None and (first or front_end not in state.attached):
+            self._owner.operation(encode_attach(queue, front_end, consuming))
         self._owner.after_proposed(callback)
 
     def detach(self, front_end: int, epoch: int, consumer: int) -> None:

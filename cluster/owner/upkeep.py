@@ -67,3 +67,12 @@ def left_behind(owner: PartitionOwner, context: OwnerContext, number: int) -> No
     owner.used(number)
     owner.disuse.left(number, owner.now)
     context.queue_left(number)
+
+
+def find_left_behind(owner: PartitionOwner, context: OwnerContext) -> None:
+    """All consumers of former owners that are still there are back: some may have gone together with their
+    owner, which nobody has noticed.
+    """
+    for number, queue in owner.queues.items():
+        if queue.state.consumed and not queue.consumers.count:
+            left_behind(owner, context, number)

@@ -20,12 +20,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import chain
-from operator import le
 from struct import Struct
 from struct import error as StructError
 from typing import Final
 
+from node.engine.columns import Buffer as Buffer
+from node.engine.columns import decode_columns, encode_columns, ranges_of_columns
 from node.engine.deduplication import DIGEST_OCTETS
 from node.engine.operations import (
     Annotate,
@@ -57,8 +59,6 @@ from node.engine.ranges import Range, decode_array, encode_array
 from node.engine.transaction_format import READERS as TRANSACTION_READERS
 from node.engine.transfers import Transfer, decode_transfer_body, encode_transfer_body
 from node.runs import Run
-
-Buffer = bytes | memoryview
 
 FRAMES_0_9_1: Final = 0
 
@@ -136,8 +136,8 @@ def encode_mark(queue: int, sequence: int) -> bytes:
     return _PAIR.pack(OpKind.MARK, queue, sequence)
 
 
-def encode_attach(queue: int, front_end: int) -> bytes:
-    return _PAIR.pack(OpKind.ATTACH, queue, front_end)
+def encode_attach(queue: int, front_end: int, consuming: bool = False) -> bytes:
+    return _PAIR.pack(OpKind.ATTACH_CONSUMER if consuming else OpKind.ATTACH, queue, front_end)
 
 
 def encode_detach(queue: int, front_end: int) -> bytes:
@@ -167,7 +167,7 @@ def encode_remove(queue: int, reason: Reason, ranges: Sequence[Range]) -> bytes:
 
 def encode_refuse(front_end: int, number: int, messages: Sequence[Range]) -> bytes:
     head = _REFUSE.pack(OpKind.REFUSE, front_end, number, len(messages))
-    return b"".join((head, *_columns(messages)))
+    return head + encode_columns(messages)
 
 
 def encode_transfer(partition: int, transfer: Transfer) -> bytes:
@@ -179,11 +179,7 @@ def encode_transferred(partition: int, number: int) -> bytes:
 
 
 def _encode_columns(kind: OpKind, queue: int, what: int, rows: Sequence[tuple[int, ...]]) -> bytes:
-    return b"".join((_COLUMNS.pack(kind, queue, what, len(rows)), *_columns(rows)))
-
-
-def _columns(rows: Sequence[tuple[int, ...]]) -> Iterator[bytes]:
-    return (encode_array(array("Q", numbers)) for numbers in zip(*rows, strict=True))
+    return _COLUMNS.pack(kind, queue, what, len(rows)) + encode_columns(rows)
 
 
 def encode_remember_ids(queue: int, time: int, digests: Sequence[bytes]) -> bytes:
@@ -290,13 +286,7 @@ def _read_ranges(data: Buffer, offset: int) -> tuple[int, list[Range], int]:
             raise ValueError("range ends before it starts")
         return queue, [(first, last)], offset + _ONE_RANGE.size
     numbers, end = decode_array("Q", data, offset + _RANGES.size, 2 * count)
-    return queue, _checked(numbers[::2], numbers[1::2]), end
-
-
-def _checked(firsts: array[int], lasts: array[int]) -> list[Range]:
-    if not all(map(le, firsts, lasts)):
-        raise ValueError("range ends before it starts")
-    return list(zip(firsts, lasts, strict=True))
+    return queue, ranges_of_columns(numbers[::2], numbers[1::2]), end
 
 
 def _read_return(data: Buffer, offset: int) -> tuple[Return, int]:
@@ -311,25 +301,21 @@ def _read_create_queue(data: Buffer, offset: int) -> tuple[CreateQueue, int]:
 
 def _read_annotate(data: Buffer, offset: int) -> tuple[Annotate, int]:
     _, queue, aspect, count = _COLUMNS.unpack_from(data, offset)
-    firsts, offset = decode_array("Q", data, offset + _COLUMNS.size, count)
-    lasts, offset = decode_array("Q", data, offset, count)
-    values, offset = decode_array("Q", data, offset, count)
+    (firsts, lasts, values), offset = decode_columns(data, offset + _COLUMNS.size, count, 3)
     check_spans(firsts, lasts)
     return Annotate(queue, Aspect(aspect), firsts, lasts, values), offset
 
 
 def _read_remove(data: Buffer, offset: int) -> tuple[Remove, int]:
     _, queue, reason, count = _COLUMNS.unpack_from(data, offset)
-    firsts, offset = decode_array("Q", data, offset + _COLUMNS.size, count)
-    lasts, offset = decode_array("Q", data, offset, count)
-    return Remove(queue, Reason(reason), _checked(firsts, lasts)), offset
+    (firsts, lasts), offset = decode_columns(data, offset + _COLUMNS.size, count, 2)
+    return Remove(queue, Reason(reason), ranges_of_columns(firsts, lasts)), offset
 
 
 def _read_refuse(data: Buffer, offset: int) -> tuple[Refuse, int]:
     _, front_end, number, count = _REFUSE.unpack_from(data, offset)
-    firsts, offset = decode_array("Q", data, offset + _REFUSE.size, count)
-    lasts, offset = decode_array("Q", data, offset, count)
-    return Refuse(front_end, number, _checked(firsts, lasts)), offset
+    (firsts, lasts), offset = decode_columns(data, offset + _REFUSE.size, count, 2)
+    return Refuse(front_end, number, ranges_of_columns(firsts, lasts)), offset
 
 
 def _read_transfer(data: Buffer, offset: int) -> tuple[BeginTransfer, int]:
@@ -385,6 +371,7 @@ _READERS: Final[dict[int, Callable[[Buffer, int], tuple[Operation, int]]]] = {
     OpKind.PURGE: _ranges_reader(Purge),
     OpKind.MARK: _pair_reader(Mark),
     OpKind.ATTACH: _pair_reader(Attach),
+    OpKind.ATTACH_CONSUMER: _pair_reader(partial(Attach, consuming=True)),
     OpKind.DETACH: _pair_reader(Detach),
     OpKind.CREATE_QUEUE: _read_create_queue,
     OpKind.DROP_QUEUE: _alone_reader(DropQueue),

@@ -66,6 +66,7 @@ class OpKind(IntEnum):
     FORGET = 12
     ANNOTATE = 13
     REMOVE = 14
+    ATTACH_CONSUMER = 15
     REFUSE = 16
     TRANSFER = 17
     TRANSFERRED = 18
@@ -133,10 +134,11 @@ class Mark(NamedTuple):
 
 
 class Attach(NamedTuple):
-    """The front end has consumers, or leases, on the queue."""
+    """The front end has consumers, or leases, on the queue; `consuming`: there is a consumer."""
 
     queue: int
     front_end: int
+    consuming: bool = False
 
 
 class Detach(NamedTuple):
@@ -295,7 +297,10 @@ class Abandon(NamedTuple):
     key: TransactionKey
 
 
-Transactional = Prepare | Decide | Prepared | Decided | Conclude | End | Abandon
+LoggedTransactional = Prepared | Decided | Conclude | End | Abandon
+"""What becomes of transactions, as logs tell it."""
+
+Transactional = Prepare | Decide | LoggedTransactional
 
 Operation = (
     Publish

@@ -28,6 +28,7 @@ from node.engine.operations import (
     DropQueue,
     Forget,
     ForgetIds,
+    LoggedTransactional,
     Mark,
     Publish,
     Purge,
@@ -36,7 +37,6 @@ from node.engine.operations import (
     Remove,
     Return,
     Settle,
-    Transactional,
     Transferred,
 )
 from node.engine.queue import QueueState
@@ -169,6 +169,7 @@ class PartitionMachine:
         state = self.queues.get(operation.queue)
         if state is not None:
             state.attached.add(operation.front_end)
+            state.consumed = state.consumed or operation.consuming
 
     def _detach(self, operation: Detach, front_end: int, applied: Applied) -> None:
         state = self.queues.get(operation.queue)
@@ -201,7 +202,7 @@ class PartitionMachine:
             if state is not None:
                 state.remove_all([part])
 
-    def _transact(self, operation: Transactional, front_end: int, applied: Applied) -> None:
+    def _transact(self, operation: LoggedTransactional, front_end: int, applied: Applied) -> None:
         self.transactions.apply(operation, self.queues, applied)
 
     def _forget(self, operation: Forget, front_end: int, applied: Applied) -> None:

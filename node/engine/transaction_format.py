@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Final
 
+from node.engine.columns import Buffer, decode_columns, encode_columns, ranges_of_columns
 from node.engine.operations import (
     Abandon,
     Conclude,
@@ -34,8 +35,6 @@ from node.engine.operations import (
 from node.engine.ranges import decode_array, encode_array
 
 VERSION: Final = 1
-
-Buffer = bytes | memoryview
 
 _VERSION = Struct("<xB")
 _PREPARE = Struct("<BBQQI")
@@ -67,9 +66,7 @@ def encode_prepared(prepared: Prepared) -> bytes:
     head = _PREPARED.pack(
         OpKind.PREPARED, VERSION, *prepared.key, prepared.coordinator, len(rows), len(settled)
     )
-    return b"".join(
-        (head, *(encode_array(array("Q", column)) for column in zip(*rows, strict=True)), settled)
-    )
+    return b"".join((head, encode_columns(rows), settled))
 
 
 def encode_decided(decided: Decided) -> bytes:
@@ -109,13 +106,9 @@ def read_prepared(data: Buffer, offset: int) -> tuple[Prepared, int]:
     """What `encode_prepared` made. Raises ValueError or struct.error when malformed."""
     _, _, front_end, number, coordinator, rows, length = _PREPARED.unpack_from(data, offset)
     offset += _PREPARED.size
-    columns = []
-    for _ in range(3):
-        column, offset = decode_array("Q", data, offset, rows)
-        columns.append(column)
-    published = tuple(zip(*columns, strict=True))
-    if any(first > last for _, first, last in published):
-        raise ValueError("range ends before it starts")
+    (queues, firsts, lasts), offset = decode_columns(data, offset, rows, 3)
+    ranges = ranges_of_columns(firsts, lasts)
+    published = tuple((queue, *part) for queue, part in zip(queues, ranges, strict=True))
     end = offset + length
     if end > len(data):
         raise ValueError("settlements cut short")

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from struct import Struct
-from typing import Final
+from typing import Final, get_args
 
 from node.engine.applied import Applied
 from node.engine.operations import (
@@ -33,8 +33,8 @@ from node.engine.operations import (
     Conclude,
     Decided,
     End,
+    LoggedTransactional,
     Prepared,
-    Transactional,
     TransactionKey,
 )
 from node.engine.queue import QueueState
@@ -49,8 +49,8 @@ from node.engine.transaction_format import (
 
 _COUNTS = Struct("<III")
 
-LOGGED: Final = (Prepared, Decided, Conclude, End, Abandon)
-"""The operations that stand in logs."""
+LOGGED: Final = get_args(LoggedTransactional)
+"""The types of the operations that stand in logs."""
 
 
 class TransactionTable:
@@ -63,9 +63,10 @@ class TransactionTable:
         self.decided: dict[TransactionKey, Decided] = {}
         self.abandoned: set[TransactionKey] = set()
 
-    def apply(self, operation: Transactional, queues: Mapping[int, QueueState], applied: Applied) -> None:
-        """One of `LOGGED`."""
-        key = operation.key  # type: ignore[union-attr]
+    def apply(
+        self, operation: LoggedTransactional, queues: Mapping[int, QueueState], applied: Applied
+    ) -> None:
+        key = operation.key
         match operation:
             case Prepared():
                 self.prepared[key] = operation

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.owner.disuse import Disuse
+from tests.site import Site
 
 STEPS = st.lists(
     st.tuples(st.sampled_from(("use", "take", "leave", "look")), st.floats(0.0, 0.6)), max_size=30
@@ -44,3 +46,24 @@ def test_a_queue_that_is_still_there_is_told_again() -> None:
     disuse = Disuse()
     disuse.watch(1, 1000, 0.0)
     assert [disuse.ended(now, lambda _: False) for now in (0.9, 1.0, 1.5, 2.0)] == [[], [1], [], [1]]
+
+
+@pytest.mark.requirement("A15")
+@pytest.mark.parametrize("consumed", [True, False])
+def test_an_auto_delete_queue_goes_when_its_last_consumer_dies_with_its_owner(consumed: bool) -> None:
+    site = Site("n1", "n2", "n3")
+    client = site.client("n1")
+    client.declare("q", auto_delete=True)
+    client.confirms(client.publish("q", b"m"))
+    if consumed:
+        client.consume("q")
+        site.until(lambda: client.deliveries)
+    else:
+        assert client.get("q", no_ack=False) is not None
+    site.nodes["n1"].stop(power=False)
+    queues = site.nodes["n2"].broker.catalog.state.queues
+    if consumed:
+        site.until(lambda: not queues)
+    else:
+        site.run(10.0)
+        assert ("/", "q") in queues

@@ -103,7 +103,7 @@ OPERATIONS = st.one_of(
     st.builds(Discard, U64, RANGES),
     st.builds(Purge, U64, RANGES),
     st.builds(Mark, U64, U64),
-    st.builds(Attach, U64, U64),
+    st.builds(Attach, U64, U64, st.booleans()),
     st.builds(Detach, U64, U64),
     st.builds(CreateQueue, U64, st.sampled_from(Semantics)),
     st.builds(DropQueue, U64),
@@ -277,7 +277,8 @@ def test_kinds_in_journals_keep_their_numbers() -> None:
     assert {kind.name: kind.value for kind in OpKind} == {
         "PUBLISH": 1, "SETTLE": 2, "RETURN": 3, "RETURN_FAILED": 4, "DISCARD": 5, "PURGE": 6, "MARK": 7,
         "ATTACH": 8, "DETACH": 9, "CREATE_QUEUE": 10, "DROP_QUEUE": 11, "FORGET": 12, "ANNOTATE": 13,
-        "REMOVE": 14, "REFUSE": 16, "TRANSFER": 17, "TRANSFERRED": 18, "REMEMBER_IDS": 30, "FORGET_IDS": 31,
+        "REMOVE": 14, "ATTACH_CONSUMER": 15, "REFUSE": 16, "TRANSFER": 17, "TRANSFERRED": 18,
+        "REMEMBER_IDS": 30, "FORGET_IDS": 31,
         "PREPARE": 40, "DECIDE": 41, "PREPARED": 42, "DECIDED": 43, "CONCLUDE": 44, "END": 45, "ABANDON": 46,
     }  # fmt: skip
 
