@@ -53,7 +53,8 @@ class Suite:
 
 
 OPTIONS: Final = (
-    *("-q", "-p", "no:cacheprovider", "-p", "no:rerunfailures"),
+    # What a project's authors mark flaky runs again, as it does for them.
+    *("-q", "-p", "no:cacheprovider"),
     *("--override-ini=addopts=", f"--timeout={TEST_S}"),
 )
 
@@ -85,4 +86,8 @@ SUITES: Final = (
     Suite("amqpstorm", None, ("--pyargs", "amqpstorm.tests.functional", "-k", "not management and not ssl")),
     Suite("pika", "pika", ("tests/acceptance", "-k", "not gevent and not Gevent")),
     Suite("kombu", "kombu", ("t/integration/test_py_amqp.py",)),
+    # Of TLS: the nodes here have no port for it.
+    Suite("py-amqp", "py-amqp", ("t/integration/test_rmq.py", "-k", "not tls")),
+    Suite("aiormq", "aiormq", ("-p", "no:asyncio", "tests", "-k", "not amqps")),
+    Suite("aio-pika", "aio-pika", ("-p", "no:asyncio", "tests", "-k", "not amqps")),
 )
