@@ -10,6 +10,7 @@ from tests.clients import rabbitmqadmin
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite-scenarios", action="store_true", help="write scenario transcripts anew")
+    parser.addoption("--rewrite-pictures", action="store_true", help="take docs/img/console-*.png anew")
 
 
 def pytest_report_header() -> list[str]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from selenium import webdriver
 from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
@@ -22,6 +25,14 @@ ARGUMENTS = (
 )  # fmt: skip
 WIDTH, HEIGHT = 1280, 800
 PATIENCE_S = 20.0
+
+STOPS = 80
+"""No page has more controls than this."""
+
+FOCUSED = """
+const at = document.activeElement;
+return at.getAttribute("aria-label") ?? at.labels?.[0]?.innerText ?? at.innerText ?? "";
+"""
 
 T = TypeVar("T")
 
@@ -88,7 +99,7 @@ class Browser:
 
     # -- looking --------------------------------------------------------------------------------
 
-    def wait(self, condition: Callable[[], T | None], what: str) -> T:
+    def wait(self, condition: Callable[[], T | None], what: str, seconds: float = PATIENCE_S) -> T:
         def held() -> T | None:
             try:
                 return condition()
@@ -96,7 +107,7 @@ class Browser:
                 # The page went on between finding an element and asking it.
                 return None
 
-        return until(held, lambda: f"{what} (the page says: {self.text()[:600]!r})", PATIENCE_S)
+        return until(held, lambda: f"{what} (the page says: {self.text()[:600]!r})", seconds)
 
     def all(self, selector: str) -> list[WebElement]:
         return self.driver.find_elements(By.CSS_SELECTOR, selector)
@@ -110,13 +121,23 @@ class Browser:
     def heading(self) -> str:
         return self.text("h1")
 
-    def rows(self) -> dict[str, list[str]]:
-        """The cells of each row of the page's first table, by the text of the row's first cell."""
-        rows: list[list[str]] = self.driver.execute_script(
-            "return [...(document.querySelector('main table')?.tBodies[0]?.rows ?? [])]"
-            ".map((row) => [...row.cells].map((cell) => cell.innerText))"
+    def rows(self, table: int = 1) -> dict[str, list[str]]:
+        """The cells of each row of one of the page's tables, by the text of the row's first cell."""
+        rows: list[list[str]] = self.run(
+            "return [...(document.querySelectorAll('main table')[arguments[0] - 1]?.tBodies[0]?.rows ?? [])]"
+            ".map((row) => [...row.cells].map((cell) => cell.innerText.trim()))",
+            table,
         )
         return {row[0]: row[1:] for row in rows}
+
+    def facts(self, within: str = "main") -> dict[str, str]:
+        """Names and values of all lists of them there."""
+        pairs: list[list[str]] = self.run(
+            "return [...document.querySelectorAll(`${arguments[0]} dt`)]"
+            ".map((name) => [name.innerText, name.nextElementSibling.innerText])",
+            within,
+        )
+        return {name: value for name, value in pairs[::-1]}  # noqa: C416
 
     def run(self, script: str, *arguments: Any) -> Any:
         return self.driver.execute_script(script, *arguments)
@@ -142,9 +163,49 @@ class Browser:
         self.field(label).click()
 
     def press(self, text: str, within: str = "") -> None:
-        """Press a button, of the dialog if one is open, otherwise of the page or of what `within` selects."""
+        """Press a button, of the dialog if one is open, otherwise of the page or what the XPath selects."""
         scope = "//dialog" if self.all("dialog") else within
-        self.one(By.XPATH, f"{scope}//button[normalize-space()={quoted(text)}]").click()
+        said = f"normalize-space()={quoted(text)} or @aria-label={quoted(text)}"
+        self.one(By.XPATH, f"{scope}//button[{said}]").click()
+
+    # -- with the keyboard alone ----------------------------------------------------------------
+
+    def type(self, *keys: str) -> None:
+        """Press keys, one after the other, whatever has the focus."""
+        ActionChains(self.driver).send_keys(*keys).perform()
+
+    def focused(self) -> str:
+        """What a screen reader calls the control with the focus: its label, or what is written on it."""
+        return str(self.run(FOCUSED)).strip()
+
+    def tab_to(self, name: str) -> None:
+        """Press Tab until a control of this name has the focus."""
+        passed = []
+        for _ in range(STOPS):
+            self.type(Keys.TAB)
+            passed.append(self.focused())
+            if passed[-1] == name:
+                return
+        raise AssertionError(f"Tab comes to no {name!r}, only to {passed}")
+
+    def clicks(self) -> int:
+        """How often a pointer was pressed since the page was loaded."""
+        return int(self.run("return performance.eventCounts.get('pointerdown') ?? 0"))
+
+    # -- dialogs and files ----------------------------------------------------------------------
+
+    def download_to(self, directory: Path) -> None:
+        """Save files there, without asking."""
+        where = {"behavior": "allow", "downloadPath": str(directory)}
+        self.driver.execute_cdp_cmd("Browser.setDownloadBehavior", where)
+
+    def complete(self, opener: str, confirm: str, fields: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Open a dialog of the page, fill it in, confirm it; returns when it is closed."""
+        self.press(opener, within="//main")
+        for label, text in fields.items():
+            self.fill(label, text)
+        self.press(confirm)
+        self.dialog_closes()
 
     def dialog_closes(self) -> None:
         self.wait(lambda: not self.all("dialog"), "the dialog is closed")

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
 from tests.processes import conftest as processes
 
-BROWSER_TESTS = ["test_accessibility.py", "test_pages.py"]
-"""Those of `make test-console`, which are not there where only `make test` was run."""
+WITHOUT_BROWSER = {"test_files.py"}
 
 if find_spec("selenium") is None:
-    collect_ignore = BROWSER_TESTS
+    # Where only `make test` was run, those of `make test-console` cannot be.
+    here = Path(__file__).parent
+    collect_ignore = [path.name for path in here.glob("test_*.py") if path.name not in WITHOUT_BROWSER]
 else:
     from tests.console.browser import Browser
 

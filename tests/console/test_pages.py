@@ -91,3 +91,16 @@ def test_what_the_node_refuses_is_shown_in_its_words(browser: Browser, cluster: 
     browser.wait(lambda: "inequivalent arg 'durable'" in browser.text("dialog [role=alert]"), "the refusal")
     browser.press("Cancel")
     browser.dialog_closes()
+
+
+def test_a_page_goes_on_when_its_node_is_back(browser: Browser, own_cluster: Cluster, name: str) -> None:
+    browser.sign_in(own_cluster[0])
+    browser.go("#/queues", "Queues")
+    browser.wait(lambda: "There are no queues yet" in browser.text("main"), "nothing")
+    own_cluster[0].kill()
+    browser.wait(lambda: "does not answer" in browser.text(".banner"), "what is wrong")
+    own_cluster[0].start()
+    own_cluster[0].wait_ready()
+    assert Management(own_cluster[1]).call("PUT", path_of("queues", "/", name), {}).status == 201
+    browser.wait(lambda: name in browser.rows(), "it goes on by itself")
+    assert browser.text(".banner").strip() == ""

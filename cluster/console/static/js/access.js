@@ -19,7 +19,7 @@ export function permissionTable(rows, known, refresh) {
       label: right[0].toUpperCase() + right.slice(1),
       cell: (row) => h("code", {}, row[right]),
     })),
-    { label: "", cell: (row) => removal(row, refresh) },
+    { label: "Remove", unseen: true, cell: (row) => removal(row, refresh) },
   ];
   const key = ({ user, vhost }) => JSON.stringify([user, vhost]);
   const empty =

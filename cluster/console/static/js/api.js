@@ -27,7 +27,7 @@ export const del = (path, options) => call("DELETE", path, options);
 /** The JSON of the answer, null where there is none. Throws ApiError, and AbortError when `signal` says so. */
 export async function call(method, path, options = {}) {
   const { query, body, headers, signal, credentials = authorization() } = options;
-  const response = await send(url(path, query), {
+  const { response, text } = await exchange(url(path, query), {
     method,
     signal,
     headers: { ...(credentials ? { Authorization: credentials } : {}), ...headers },
@@ -36,16 +36,17 @@ export async function call(method, path, options = {}) {
     credentials: "omit",
     cache: "no-store",
   });
-  const text = await response.text();
   if (!response.ok) {
     throw refusal(response, text);
   }
   return text === "" ? null : JSON.parse(text);
 }
 
-async function send(address, request) {
+/** The whole answer: a connection may break in the middle of it. */
+async function exchange(address, request) {
   try {
-    return await fetch(address, request);
+    const response = await fetch(address, request);
+    return { response, text: await response.text() };
   } catch (error) {
     if (error.name === "AbortError") {
       throw error;

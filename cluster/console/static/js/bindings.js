@@ -17,7 +17,7 @@ export function bindingTable({ caption, rows, end, empty, refresh }) {
       : { label: "To", cell: destinationLink },
     { label: "Routing key", cell: (row) => h("code", {}, row.routing_key) },
     { label: "Arguments", cell: (row) => argumentsOf(row) },
-    { label: "", cell: (row) => removal(row, refresh) },
+    { label: "Remove", unseen: true, cell: (row) => removal(row, refresh) },
   ];
   return table({ caption, columns, rows, key: keyOf, empty });
 }

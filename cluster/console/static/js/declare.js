@@ -4,7 +4,16 @@ import { at, get, put } from "./api.js";
 import { ask } from "./dialog.js";
 import { vhostNames } from "./vhosts.js";
 
+const DURABLE = { name: "durable", label: "Durable: survives a restart", kind: "check", value: true };
 const ARGUMENTS_HINT = 'A JSON object, such as {"x-delivery-limit": 5}.';
+
+/** Where it is to be, and what it is called. */
+function placeFields(vhosts, vhost) {
+  return [
+    { name: "vhost", label: "Virtual host", kind: "select", options: vhosts, value: vhost || vhosts[0] },
+    { name: "name", label: "Name", required: true },
+  ];
+}
 
 /** Ask for a queue and declare it; resolves with whether that was done. */
 export async function declareQueue(vhost) {
@@ -13,8 +22,7 @@ export async function declareQueue(vhost) {
     title: "Declare a queue",
     confirm: "Declare",
     fields: [
-      { name: "vhost", label: "Virtual host", kind: "select", options: vhosts, value: vhost || vhosts[0] },
-      { name: "name", label: "Name", required: true },
+      ...placeFields(vhosts, vhost),
       {
         name: "type",
         label: "Type",
@@ -25,7 +33,7 @@ export async function declareQueue(vhost) {
           ["classic", "classic: on one node"],
         ],
       },
-      { name: "durable", label: "Durable: survives a restart", kind: "check", value: true },
+      DURABLE,
       { name: "autoDelete", label: "Deleted with its last consumer", kind: "check" },
       { name: "ttl", label: "Messages expire after (milliseconds)", kind: "number", min: 0 },
       { name: "length", label: "Longest length (messages)", kind: "number", min: 0 },
@@ -38,7 +46,6 @@ export async function declareQueue(vhost) {
         auto_delete: values.autoDelete,
         arguments: queueArguments(values),
       }),
-    done: "The queue is declared",
   });
 }
 
@@ -59,10 +66,9 @@ export async function declareExchange(vhost) {
     title: "Declare an exchange",
     confirm: "Declare",
     fields: [
-      { name: "vhost", label: "Virtual host", kind: "select", options: vhosts, value: vhost || vhosts[0] },
-      { name: "name", label: "Name", required: true },
+      ...placeFields(vhosts, vhost),
       { name: "type", label: "Type", kind: "select", options: types.map(({ name }) => name), value: "topic" },
-      { name: "durable", label: "Durable: survives a restart", kind: "check", value: true },
+      DURABLE,
       { name: "autoDelete", label: "Deleted with its last binding", kind: "check" },
       { name: "internal", label: "Internal: only other exchanges publish to it", kind: "check" },
       {
@@ -80,6 +86,5 @@ export async function declareExchange(vhost) {
         internal: values.internal,
         arguments: values.more,
       }),
-    done: "The exchange is declared",
   });
 }

@@ -15,17 +15,6 @@ export function remember(key, values, at = Date.now()) {
   return points;
 }
 
-/** Put what the node remembers before what this tab has seen. `samples`: [{ at, values }], oldest first. */
-export function recall(key, samples) {
-  const points = kept.get(key) ?? [];
-  const first = points[0]?.at ?? Infinity;
-  kept.set(key, [...samples.filter(({ at }) => at < first), ...points]);
-}
-
-export function isKnown(key) {
-  return kept.has(key);
-}
-
 /** Forget everything: another user may see other things. */
 export function clear() {
   kept.clear();

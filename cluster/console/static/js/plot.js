@@ -13,6 +13,7 @@ export class Plot {
   #title;
   #series;
   #axis;
+  #ticks;
   #format;
   #points = [];
   #chosen = null;
@@ -21,11 +22,15 @@ export class Plot {
   #legend = h("ul", { class: "legend" });
   #time = h("span", { class: "time" });
 
-  /** `series`: { name, label }, drawn in the colours 1, 2, …; `axis` and `format` write values. */
-  constructor({ title, series, axis, format }) {
+  /**
+   * `series`: { name, label }, drawn in the colours 1, 2, …; `axis` and `format` write values, and `steps`
+   * says which of them the axis has.
+   */
+  constructor({ title, series, axis, format, steps = ticks }) {
     this.#title = title;
     this.#series = series;
     this.#axis = axis;
+    this.#ticks = steps;
     this.#format = format;
     this.#frame = h(
       "div",
@@ -65,7 +70,7 @@ export class Plot {
     const lines = this.#series.map(({ name }) =>
       this.#points.map(({ at, values }) => ({ at, value: values[name] })),
     );
-    const steps = ticks(Math.max(0, ...lines.flat().map(({ value }) => value ?? 0)));
+    const steps = this.#ticks(Math.max(0, ...lines.flat().map(({ value }) => value ?? 0)));
     const x = (at) => width - MARGIN.right - ((end - at) / SPAN_MS) * (width - MARGIN.left - MARGIN.right);
     const span = HEIGHT - MARGIN.top - MARGIN.bottom;
     const y = (value) => HEIGHT - MARGIN.bottom - (value / steps.at(-1)) * span;

@@ -21,7 +21,7 @@ export class Polling {
   #timer = null;
   #running = false;
 
-  /** `work` is an async function that throws nothing. */
+  /** `work` is an async function; what it throws ends nothing but itself. */
   constructor(work) {
     this.#work = work;
     document.addEventListener("visibilitychange", () => this.#seen());
@@ -31,8 +31,11 @@ export class Polling {
   async now() {
     clearTimeout(this.#timer);
     this.#running = true;
-    await this.#work();
-    this.#next();
+    try {
+      await this.#work();
+    } finally {
+      this.#next();
+    }
   }
 
   stop() {

@@ -12,6 +12,14 @@ export function ticks(top, wanted = 4) {
   return Array.from({ length: count + 1 }, (_, place) => place * step);
 }
 
+/** The same for octets, whose units are powers of 1024: 0, 1 KiB, 2 KiB, 3 KiB. */
+export function octetTicks(top, wanted = 4) {
+  const rough = Math.max(top, LEAST_TOP) / wanted;
+  const step = 2 ** Math.ceil(Math.log2(rough));
+  const count = Math.max(1, Math.ceil(Math.max(top, LEAST_TOP) / step));
+  return Array.from({ length: count + 1 }, (_, place) => place * step);
+}
+
 /** The points of a line as an SVG path; a missing value is a gap. */
 export function path(points, x, y) {
   let drawing = false;

@@ -5,8 +5,9 @@ import { h } from "./dom.js";
 /**
  * A fresh table, to be morphed into the one that is shown.
  *
- * `columns`: { label, cell(row), numeric, sort, hidden }; `cell` gives text or a node, `sort` names what
- * `onSort` is called with. The first column names the row. `key(row)` tells rows apart.
+ * `columns`: { label, cell(row), numeric, sort, hidden, unseen }; `cell` gives text or a node, `sort` names
+ * what `onSort` is called with, and the label of an `unseen` column is for screen readers only. The first
+ * column names the row. `key(row)` tells rows apart.
  */
 export function table({ caption, columns, rows, key, order, onSort, empty = "Nothing here." }) {
   if (rows.length === 0) {
@@ -54,7 +55,8 @@ function bodyRow(row, columns, key) {
 function heading(column, order, onSort) {
   const kind = column.numeric ? "number" : null;
   if (!column.sort || !onSort) {
-    return h("th", { scope: "col", class: kind }, column.label);
+    const label = column.unseen ? h("span", { class: "unseen" }, column.label) : column.label;
+    return h("th", { scope: "col", class: kind }, label);
   }
   const sorted = order?.sort === column.sort ? (order.reverse ? "descending" : "ascending") : null;
   return h(

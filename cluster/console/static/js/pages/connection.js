@@ -9,6 +9,7 @@ import { moment, octets } from "../format.js";
 import { remember } from "../history.js";
 import { morph } from "../morph.js";
 import { Plot } from "../plot.js";
+import { octetTicks } from "../scale.js";
 import { facts, table } from "../table.js";
 
 const OCTETS = [
@@ -19,7 +20,8 @@ const OCTETS = [
 export function connection(context) {
   const { name } = context.names;
   const bytes = (value) => (value === undefined ? "–" : `${octets(value)}/s`);
-  const plot = new Plot({ title: "Octets a second", series: OCTETS, axis: octets, format: bytes });
+  const drawn = { series: OCTETS, axis: octets, format: bytes, steps: octetTicks };
+  const plot = new Plot({ title: "Octets a second", ...drawn });
   const told = h("div", { class: "columns" });
   const channels = h("section", {});
   const close = async () => {
