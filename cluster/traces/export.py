@@ -29,7 +29,7 @@ SENT_AT_ONCE: Final = 512
 TIMEOUT_S: Final = 3.0
 """How long a request may take, further tries included."""
 
-CLOSING_S: Final = 1.0
+CLOSING_S: Final = 0.8
 """How long a node that stops waits for its last spans to be sent."""
 
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)

@@ -6,9 +6,10 @@ import re
 
 from cluster.local.supervisor import STOP_GRACE_S
 from cluster.process.departure import CLOSING_S, HANDOVER_S, RETURNING_S
+from cluster.traces.export import CLOSING_S as LAST_SPANS_S
 from tests.structure.tree import ROOT
 
-BOUND_S = HANDOVER_S + CLOSING_S + RETURNING_S
+BOUND_S = HANDOVER_S + CLOSING_S + RETURNING_S + LAST_SPANS_S
 
 
 def test_the_grace_of_containers_services_and_the_supervisor_is_long_enough() -> None:
