@@ -60,6 +60,13 @@ def test_a_long_row_of_identical_messages_ends_a_varied_run() -> None:
     assert sum(effect.run.count for effect in effects) == 402
 
 
+def test_messages_of_one_length_and_several_properties_are_one_run() -> None:
+    client = opened(1)
+    many = [publish(1, b"a" * 20, properties=b"\x08\x00" + bytes((n % 10,))) for n in range(300)]
+    (effect,) = published(client.send(b"".join(many)))
+    assert effect.run.count == 300 and effect.run.special
+
+
 def test_messages_of_other_persistence_are_not_in_one_run() -> None:
     transient = b"\x10\x00\x01"
     pieces = [publish(1, b"a" * n, properties=PERSISTENT if n % 3 else transient) for n in range(1, 30)]

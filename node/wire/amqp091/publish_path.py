@@ -158,11 +158,15 @@ class PublishPath:
         channel = data[at + 1] << 8 | data[at + 2]
         lengths = array("I", (first.end - at,))
         position, largest = self._alike(data, at, first, lengths)
-        while data.startswith(method, position) and not _become_uniform(lengths):
+        latest = data[at : first.header_end + FRAME.size]
+        while data.startswith(method, position):
+            if _become_uniform(lengths) and data.startswith(latest, position):
+                break
             place = self._message(data, position + skip, channel)
             if place is None or not self._traits_as(data, place, traits):
                 break
             lengths.append(place.end - position)
+            latest = data[position : place.header_end + FRAME.size]
             position, largest_alike = self._alike(data, position, place, lengths)
             largest = max(largest, largest_alike)
         run = Run(
