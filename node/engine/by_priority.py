@@ -59,7 +59,10 @@ class ReadyByPriority:
         added = 0
         by_level: dict[int, list[Range]] = {}
         for start, end, level in self._levels(first, last):
-            by_level.setdefault(level, []).append((start, end))
+            if level in by_level:
+                by_level[level].append((start, end))
+            else:
+                by_level[level] = [(start, end)]
         for level, ranges in by_level.items():
             found = self._sets.get(level)
             if found is None:

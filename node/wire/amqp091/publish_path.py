@@ -167,8 +167,13 @@ class PublishPath:
                 break
             lengths.append(place.end - position)
             latest = data[position : place.header_end + FRAME.size]
-            position, largest_alike = self._alike(data, position, place, lengths)
-            largest = max(largest, largest_alike)
+            if data.startswith(
+                data[place.properties : place.header_end], place.end + place.properties - position
+            ):
+                position, largest_alike = self._alike(data, position, place, lengths)
+                largest = max(largest, largest_alike)
+            else:
+                position, largest = place.end, max(largest, place.largest_frame)
         run = Run(
             target.exchange, target.routing_key, channel, traits.persistent,
             len(lengths), skip, 0, lengths, largest, data[at:position], traits.special,
