@@ -197,7 +197,7 @@ class PartitionOwner:
             state = self.reception.current(front_end)
             if state is not None and consumer >= FIRST_CONSUMER:
                 state.port.consumer_cancelled(state.epoch, consumer)
-        for front_end, request in self._serving.refused(owner, queue):
+        for front_end, request in self._serving.refused(owner, queue, gone=True):
             self.reception.answer(front_end, request, NOT_FOUND)
 
     # -- queues ---------------------------------------------------------------------------------

@@ -109,12 +109,27 @@ class Serving:
         """A front end asks for one message; the front end's ATTACH is applied."""
         link = GET_LINK_NO_ACK if no_ack else GET_LINK
         waiting = self._gets.setdefault((queue, front_end, link), deque())
-        consumer = owner.consumers.get(front_end, link)
-        if consumer is None:
-            consumer = owner.consumers.attach(front_end, link, no_ack=no_ack, counted=False)
+        if owner.consumers.get(front_end, link) is None:
+            owner.consumers.attach(front_end, link, no_ack=no_ack, counted=False)
         waiting.append(request)
-        owner.consumers.credit(front_end, link, consumer.sent + len(waiting))
         self.mark(queue)
+
+    def admit_gets(self, owner: QueueOwner, queue: int) -> bool:
+        """Let those who wait have messages; whether there are any."""
+        found = False
+        for (of, front_end, link), waiting in self._gets.items():
+            consumer = owner.consumers.get(front_end, link) if of == queue and waiting else None
+            if consumer is not None:
+                owner.consumers.credit(front_end, link, consumer.sent + len(waiting))
+                found = True
+        return found
+
+    def hold_gets(self, owner: QueueOwner, queue: int) -> None:
+        """Whoever still waits stands behind consumers again."""
+        for (of, front_end, link), waiting in self._gets.items():
+            consumer = owner.consumers.get(front_end, link) if of == queue and waiting else None
+            if consumer is not None:
+                owner.consumers.revoke(consumer)
 
     def forget_gets(self, front_end: int) -> None:
         """The front end asks again, or is gone."""
@@ -130,11 +145,11 @@ class Serving:
         waiting = self._gets.get((queue, grant.front_end, grant.consumer)) or deque()
         return [waiting.popleft() for _ in range(min(len(waiting), grant.messages))]
 
-    def refused(self, owner: QueueOwner, queue: int) -> list[tuple[int, int]]:
-        """The (front end, request) pairs of gets for which the queue has nothing."""
+    def refused(self, owner: QueueOwner, queue: int, *, gone: bool = False) -> list[tuple[int, int]]:
+        """The (front end, request) pairs of gets for which the queue has nothing, or is `gone`."""
         found: list[tuple[int, int]] = []
         for (of, front_end, link), waiting in self._gets.items():
-            if of == queue and waiting and owner.drain(front_end, link):
+            if of == queue and waiting and (gone or owner.drain(front_end, link)):
                 found.extend((front_end, request) for request in waiting)
                 owner.tally.got_empty += len(waiting)
                 waiting.clear()
@@ -256,19 +271,16 @@ def serve(owner: PartitionOwner, serving: Serving) -> None:
             continue
         if queue.attended:
             before_serving(owner, number, queue, owner.wall_ms())
-        for handout in serving.hand_out(queue, number, owner.room):
-            if not handout.grant.removal:
-                _hand_over(owner, serving, handout, outgoing)
-            elif handout.grant.soft:
-                _removed(serving, queue, handout)
-                if not serving.held(handout):
-                    _hand_over(owner, serving, handout, outgoing)
-            else:
-                _remove_first(owner, serving, queue, handout)
+        _hand_out(owner, serving, number, queue, outgoing)
         if queue.attended:
             after_serving(owner, number, queue)
-        for front_end, request in serving.refused(queue, number):
-            owner.reception.answer(front_end, request, None)
+        # To consumers with credit messages went when they came, and what was too much has gone: a basic.get
+        # that was sent behind publishes finds what they have left (0-9-1 §4.7).
+        if not queue.blocked and serving.admit_gets(queue, number):
+            _hand_out(owner, serving, number, queue, outgoing)
+            for front_end, request in serving.refused(queue, number):
+                owner.reception.answer(front_end, request, None)
+            serving.hold_gets(queue, number)
         if queue.blocked:
             owner.await_mark(number)
         else:
@@ -276,6 +288,20 @@ def serve(owner: PartitionOwner, serving: Serving) -> None:
         if queue.unfinished:
             owner.serve_again(number)
     owner.send(outgoing)
+
+
+def _hand_out(
+    owner: PartitionOwner, serving: Serving, number: int, queue: QueueOwner, outgoing: Outgoing
+) -> None:
+    for handout in serving.hand_out(queue, number, owner.room):
+        if not handout.grant.removal:
+            _hand_over(owner, serving, handout, outgoing)
+        elif handout.grant.soft:
+            _removed(serving, queue, handout)
+            if not serving.held(handout):
+                _hand_over(owner, serving, handout, outgoing)
+        else:
+            _remove_first(owner, serving, queue, handout)
 
 
 def _tell(serving: Serving, number: int) -> None:

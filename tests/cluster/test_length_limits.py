@@ -113,3 +113,25 @@ def test_refused_messages_are_not_in_the_log() -> None:
         client.confirms(client.publish("q", b"b" * 1000))
     assert journal.counters.bytes_written - before < 10_000
     assert client.bodies("q") == [b"a" * 1000]
+
+
+@MODES
+def test_a_get_behind_publishes_finds_what_the_limit_has_left(
+    client: Client, declared: Any, mode: int
+) -> None:
+    queue = declared(max_length=2)
+    client.publish(queue, b"a", b"b", b"c", b"d", delivery_mode=mode)
+    for body in (b"c", b"d"):
+        got = client.get(queue)
+        assert got is not None and got.body == body
+    assert client.get(queue) is None
+
+
+def test_consumers_have_what_came_before_a_get_was_sent(client: Client, declared: Any) -> None:
+    queue = declared()
+    client.consume(queue, prefetch=2)
+    client.publish(queue, b"a", b"b", b"c")
+    got = client.get(queue)
+    assert got is not None and got.body == b"c"
+    client.site.until(lambda: len(client.deliveries) == 2)
+    assert [one.body for one in client.deliveries] == [b"a", b"b"]

@@ -109,6 +109,7 @@ def test_what_is_handed_out_is_counted_by_how_it_left() -> None:
     queue.hand_out(lambda _: None)
     for request in range(7):
         queue.serving.ask(queue.owner, QUEUE, FAR, request, no_ack=False)
+    assert queue.serving.admit_gets(queue.owner, QUEUE)
     queue.hand_out(lambda _: None)
     tally = queue.owner.tally
     assert (tally.published, tally.delivered, tally.delivered_no_ack) == (10, 4, 3)
@@ -120,6 +121,7 @@ def test_a_get_that_finds_nothing_is_counted() -> None:
     queue = Queue(0, 100)
     for request in range(2):
         queue.serving.ask(queue.owner, QUEUE, FAR, request, no_ack=True)
+    assert queue.serving.admit_gets(queue.owner, QUEUE)
     queue.hand_out(lambda _: None)
     assert queue.serving.refused(queue.owner, QUEUE) == [(FAR, 0), (FAR, 1)]
     assert (queue.owner.tally.got_empty, queue.owner.tally.got_no_ack) == (2, 0)
