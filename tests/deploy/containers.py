@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import urllib.request
 from functools import partial
@@ -15,8 +16,22 @@ from tests.processes.nodes import until
 from tests.structure.tree import ROOT
 
 PROJECT: Final = "quorate-test"
-NODES: Final = {"n1": (5672, 15672), "n2": (5673, 15673), "n3": (5674, 15674)}
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+NODES: Final = {name: (_free_port(), _free_port()) for name in ("n1", "n2", "n3")}
 """Ports on loopback, AMQP and HTTP."""
+
+_PORTS: Final = {
+    f"QUORATE_{name.upper()}_{protocol}_PORT": str(port)
+    for name, ports in NODES.items()
+    for protocol, port in zip(("AMQP", "HTTP"), ports, strict=True)
+}
 
 READY_S: Final = 60.0
 
@@ -34,7 +49,7 @@ def compose(*arguments: str, project: str = PROJECT) -> str:
         str(ROOT / "deploy" / "compose.yml"),
         *arguments,
     ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | _PORTS)
     assert done.returncode == 0, f"{' '.join(command)}:\n{done.stdout}\n{done.stderr}"
     return done.stdout
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,11 @@ def services() -> dict[str, Any]:
 def test_everything_is_published_on_loopback_and_each_port_once(services: dict[str, Any]) -> None:
     published = [port for service in services.values() for port in service.get("ports", ())]
     assert published and all(port.startswith("127.0.0.1:") for port in published)
-    assert len({port.split(":")[1] for port in published}) == len(published)
+    # ${NAME:-DEFAULT}: each with a name of its own, and a port that no other has unless it is chosen.
+    chosen = [re.fullmatch(r"127\.0\.0\.1:\$\{(\w+):-(\d+)\}:\d+", port) for port in published]
+    assert all(chosen)
+    for place in (1, 2):
+        assert len({one[place] for one in chosen if one}) == len(published)
 
 
 def test_each_node_has_a_volume_and_a_key_of_its_own(services: dict[str, Any]) -> None:
@@ -76,7 +81,7 @@ def test_grafana_finds_prometheus_and_its_dashboards(services: dict[str, Any]) -
     (source,) = read(GRAFANA / "datasources" / "prometheus.yml")["datasources"]
     assert source.keys() <= DATA_SOURCE_KEYS
     host, port = source["url"].removeprefix("http://").split(":")
-    assert f"127.0.0.1:{port}:{port}" in services[host]["ports"]
+    assert [published.rpartition(":")[2] for published in services[host]["ports"]] == [port]
     (provider,) = read(GRAFANA / "dashboards" / "quorate.yml")["providers"]
     assert provider.keys() <= PROVIDER_KEYS
     mounts = dict(volume.split(":")[1::-1] for volume in services["grafana"]["volumes"])
