@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -64,9 +64,12 @@ def place(declaration: QueueDeclaration, node: str, members: Sequence[str], defa
 
 
 def local_or_balanced(
-    asked: Mapping[str, object], node: str, members: Sequence[str], owned: Mapping[str, int]
+    asked: Mapping[str, object],
+    node: str,
+    members: Sequence[str],
+    count_owned: Callable[[], Mapping[str, int]],
 ) -> str:
-    """The node that a queue declared on `node` is to be owned by; `owned` counts the queues of each member.
+    """The node that a queue declared on `node` is to be owned by; `count_owned` counts those of each member.
 
     `asked` are the queue's arguments, and what policies define besides. `x-queue-leader-locator`, or its
     older name, is `client-local` where nothing is said; everything else that RabbitMQ knows means the
@@ -75,6 +78,7 @@ def local_or_balanced(
     locator = asked.get("x-queue-leader-locator", asked.get("x-queue-master-locator", CLIENT_LOCAL))
     if locator == CLIENT_LOCAL or not members:
         return node
+    owned = count_owned()
     return min(ring(node, members), key=lambda one: owned.get(one, 0))
 
 

@@ -132,7 +132,7 @@ class QueueDeclarations:
         there = members.eligible if members.founded else self._broker.config.members
         if declaration.durable and not declaration.exclusive:
             asked = self._asked(vhost, declaration, default)
-            node = local_or_balanced(asked, node, there, queues_owned(self._broker))
+            node = local_or_balanced(asked, node, there, partial(queues_owned, self._broker))
         return place(declaration, node, there, default)
 
     def _asked(self, vhost: str, declaration: QueueDeclaration, default: str) -> dict[str, Any]:
