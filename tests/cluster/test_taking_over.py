@@ -9,10 +9,17 @@ import pytest
 from cluster.links.latencies import Latencies
 from cluster.owner.partition import PartitionOwner
 from node.engine.entry import encode_batch, encode_entry
-from node.engine.operation_format import encode_create_queue
+from node.engine.operation_format import (
+    encode_attach,
+    encode_create_queue,
+    encode_mark,
+    encode_publish,
+    encode_return,
+)
 from node.engine.operations import OWNER, Semantics
 from node.engine.settings import QueueSettings
 from tests.cluster.test_serving import NoEntries
+from tests.engine.building import uniform_run
 
 QUEUE = 5
 PRIORITY = QueueSettings(max_priority=9)
@@ -92,3 +99,61 @@ def test_nobody_takes_over_before_what_was_done_is_applied(node: Node, owner: Pa
     assert not owner.active
     owner.apply(2, encode_entry(()), 0.2)
     assert owner.active
+
+
+class FrontEnds(Silence):
+    """One front end, which is there and is told nothing."""
+
+    def port(self, partition: int, front_end: int, node: str) -> Silence:
+        return Silence()
+
+    def alive(self, front_end: int) -> bool:
+        return True
+
+    def dead(self, front_end: int) -> bool:
+        return False
+
+
+class Recording(Node):
+    """Keeps what is proposed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.front_ends = FrontEnds()
+        self.entries: list[bytes] = []
+
+    def disk_idle(self) -> bool:
+        return True
+
+    def propose(self, partition: int, data: bytes) -> int:
+        self.entries.append(data)
+        return super().propose(partition, data)
+
+
+@pytest.mark.requirement("A22")
+def test_what_is_given_back_behind_a_greeting_is_leased_to_nobody() -> None:
+    node, front_end = Recording(), 9
+    node.known[QUEUE] = QueueSettings()
+    owner = PartitionOwner(1, node, NoEntries(), durable=True)
+    operations = [encode_create_queue(QUEUE, Semantics.AT_LEAST_ONCE), encode_attach(QUEUE, front_end)]
+    published = encode_publish(uniform_run(1), [QUEUE])
+    log = [
+        encode_entry([encode_batch(OWNER, 0, 0, [*operations, encode_mark(QUEUE, 9)])]),
+        encode_entry([encode_batch(front_end, 1, 1, published)]),
+    ]
+    for index, entry in enumerate(log, 1):
+        owner.apply(index, entry, 0.0)
+    node.proposed = len(log)
+    owner.leading(3)
+    owner.apply(3, node.entries.pop(), 0.1)
+    assert owner.active and list(owner.queues[QUEUE].held.ranges()) == [(1, 1)]
+    owner.reception.hello(front_end, 1, "n1", [], 1)
+    # Something else is on its way to the log: the greeting waits for it, and what comes next goes with it.
+    owner.operation(encode_mark(QUEUE, 10))
+    owner.reception.held(front_end, 1, {QUEUE: [(1, 1)]}, {})
+    owner.reception.operations(front_end, 1, 2, encode_return(QUEUE, [(1, 1)], True))
+    assert owner.propose()
+    owner.apply(4, node.entries.pop(), 0.2)
+    queue = owner.queues[QUEUE]
+    assert list(queue.ready.ranges()) == [(1, 1)]
+    assert queue.leased_count == 0
