@@ -62,12 +62,22 @@ class Yielding:
         return self._contacts.advantage(node, self._broker.catalog.state.nodes, self._broker.now) < 0
 
     def _yield(self, group: Group, better: Sequence[str], now: float) -> None:
-        nodes = self._broker.catalog.state.nodes
         for heir in better:
-            stays = heir in nodes and nodes[heir].state is MemberState.MEMBER
-            if stays and heir in group.raft.membership.voters and self._could_lead(group, heir, now):
+            if self._stays(group, heir) and self._could_lead(group, heir, now):
                 if now >= self._transferred.get(group.partition, 0.0):
                     self._transferred[group.partition] = now + TRANSFER_INTERVAL_S
                     self._broker.host.hand_over(group.partition, heir, now)
                     self._broker.wanted()
                 return
+
+    def _stays(self, group: Group, node: str) -> bool:
+        """Whether the node is a voter of the group, and is not about to leave it."""
+        state = self._broker.catalog.state
+        partition = state.partitions.get(group.partition)
+        move = None if partition is None else partition.move
+        return (
+            node in group.raft.membership.voters
+            and node in state.nodes
+            and state.nodes[node].state is MemberState.MEMBER
+            and (move is None or move.remove != node)
+        )
