@@ -10,7 +10,7 @@ from typing import Any
 from cluster.catalog.definitions import MemberState
 from cluster.catalog.state import CatalogState
 from tests.simulation.cluster import NAMES, Cluster
-from tests.simulation.history import Message, QueueTerms
+from tests.simulation.history import Message, QueueTerms, Receipt
 from tests.simulation.node import SimulatedNode
 from tests.simulation.world import Violation
 
@@ -105,6 +105,19 @@ class ChangingCluster(Cluster):
     def _say(self, node: SimulatedNode, wish: Wish) -> None:
         node.broker.catalog.submit(wish.command, wish.arguments, lambda value, refusal: None, node.clock())
         node.wanted()
+
+    # -- circumstances --------------------------------------------------------------------------
+
+    def cut_off(self, receipt: Receipt) -> bool:
+        return self._forgotten(receipt.node) or super().cut_off(receipt)
+
+    def lost(self, receipt: Receipt) -> bool:
+        return self._forgotten(receipt.node) or super().lost(receipt)
+
+    def _forgotten(self, node: str) -> bool:
+        """Whether the others have let a node go: it ends when it hears of that, maybe a moment later."""
+        nodes = self._newest().nodes
+        return bool(nodes) and node not in nodes
 
     # -- the end --------------------------------------------------------------------------------
 

@@ -41,7 +41,7 @@ class Outages:
     def seem_long(self, nodes: Iterable[str]) -> None:
         """For a clock that jumped, everybody's latest silence was a long one."""
         now = self._clock()
-        self._all += [Outage(node, now - TOLERATED_S, now) for node in nodes]
+        self._all += [Outage(node, now - FRONT_END_GRACE_S, now) for node in nodes]
 
     def during(self, node: str, since: float) -> bool:
         """Whether the node was out of reach for long, at some time since then."""
