@@ -46,7 +46,8 @@ class Serving:
     def __init__(self, contents: Contents) -> None:
         self._contents = contents
         self._dirty: dict[int, None] = {}
-        self._gets: dict[tuple[int, int, int], deque[int]] = {}
+        # Requests that wait, by queue, and by front end and link.
+        self._gets: dict[int, dict[ConsumerKey, deque[int]]] = {}
         self._counts: dict[int, list[Callable[[], None]]] = {}
         self._crowded: set[int] = set()
         self._leaving: dict[ConsumerKey, deque[Handout]] = {}
@@ -108,7 +109,7 @@ class Serving:
     def ask(self, owner: QueueOwner, queue: int, front_end: int, request: int, no_ack: bool) -> None:
         """A front end asks for one message; the front end's ATTACH is applied."""
         link = GET_LINK_NO_ACK if no_ack else GET_LINK
-        waiting = self._gets.setdefault((queue, front_end, link), deque())
+        waiting = self._gets.setdefault(queue, {}).setdefault((front_end, link), deque())
         if owner.consumers.get(front_end, link) is None:
             owner.consumers.attach(front_end, link, no_ack=no_ack, counted=False)
         waiting.append(request)
@@ -117,24 +118,25 @@ class Serving:
     def admit_gets(self, owner: QueueOwner, queue: int) -> bool:
         """Let those who wait have messages; whether there are any."""
         found = False
-        for (of, front_end, link), waiting in self._gets.items():
-            consumer = owner.consumers.get(front_end, link) if of == queue and waiting else None
+        for key, waiting in self._gets.get(queue, {}).items():
+            consumer = owner.consumers.get(*key) if waiting else None
             if consumer is not None:
-                owner.consumers.credit(front_end, link, consumer.sent + len(waiting))
+                owner.consumers.credit(*key, consumer.sent + len(waiting))
                 found = True
         return found
 
     def hold_gets(self, owner: QueueOwner, queue: int) -> None:
         """Whoever still waits stands behind consumers again."""
-        for (of, front_end, link), waiting in self._gets.items():
-            consumer = owner.consumers.get(front_end, link) if of == queue and waiting else None
+        for key, waiting in self._gets.get(queue, {}).items():
+            consumer = owner.consumers.get(*key) if waiting else None
             if consumer is not None:
                 owner.consumers.revoke(consumer)
 
     def forget_gets(self, front_end: int) -> None:
         """The front end asks again, or is gone."""
-        for key in [key for key in self._gets if key[1] == front_end]:
-            del self._gets[key]
+        for of_queue in self._gets.values():
+            for key in [key for key in of_queue if key[0] == front_end]:
+                del of_queue[key]
 
     def served(self, queue: int, grant: Grant) -> list[int]:
         """The requests that a grant to a get link answers; fewer if the front end has asked anew since.
@@ -142,17 +144,19 @@ class Serving:
         What was removed for a request that is gone goes with it, as on any way to an at-most-once
         consumer that breaks.
         """
-        waiting = self._gets.get((queue, grant.front_end, grant.consumer)) or deque()
+        waiting = self._gets.get(queue, {}).get((grant.front_end, grant.consumer)) or deque()
         return [waiting.popleft() for _ in range(min(len(waiting), grant.messages))]
 
     def refused(self, owner: QueueOwner, queue: int, *, gone: bool = False) -> list[tuple[int, int]]:
         """The (front end, request) pairs of gets for which the queue has nothing, or is `gone`."""
         found: list[tuple[int, int]] = []
-        for (of, front_end, link), waiting in self._gets.items():
-            if of == queue and waiting and (gone or owner.drain(front_end, link)):
-                found.extend((front_end, request) for request in waiting)
+        for key, waiting in self._gets.get(queue, {}).items():
+            if waiting and (gone or owner.drain(*key)):
+                found.extend((key[0], request) for request in waiting)
                 owner.tally.got_empty += len(waiting)
                 waiting.clear()
+        if gone:
+            self._gets.pop(queue, None)
         return found
 
     # -- counts ---------------------------------------------------------------------------------
