@@ -47,7 +47,7 @@ def lines_in(path: Path) -> list[str]:
 WRITE_ALL = f"""\
 for number in range(2000):
     handler.emit(logging.LogRecord("x", 20, "", 0, "{LINE}".format(number), None, None))
-    if number % 10 == 0:
+    if number % 10 == 9:
         setting_aside = log.setting_aside
         if setting_aside is not None:
             setting_aside.join()

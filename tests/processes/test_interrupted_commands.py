@@ -60,20 +60,28 @@ def is_connected(url: str) -> bool:
     return any(remote == port and state == ESTABLISHED for _, _, remote, state, *_ in rows)
 
 
-@pytest.mark.parametrize("interrupt", [while_it_is_said, while_it_is_watched])
-def test_adding_and_draining_may_be_said_again(own_cluster: Cluster, interrupt: Interrupt) -> None:
+@pytest.mark.parametrize(
+    ("interrupt_adding", "interrupt_draining"),
+    [
+        (while_it_is_said, while_it_is_watched),
+        pytest.param(while_it_is_watched, while_it_is_said, marks=pytest.mark.proof),
+    ],
+)
+def test_adding_and_draining_may_be_said_again(
+    own_cluster: Cluster, interrupt_adding: Interrupt, interrupt_draining: Interrupt
+) -> None:
     declare(own_cluster, 9)
     node = own_cluster.newcomer("n4")
     node.start()
     shell = Shell(own_cluster)
     adding = ["cluster", "add", "n4", "--address", str(node.local.config.own.peers)]
-    interrupt(own_cluster, adding)
+    interrupt_adding(own_cluster, adding)
     shell.do(*adding, "--no-wait")
     node.wait_ready()
     rows = at_rest(own_cluster)
     assert rows["n4"]["state"] == "member" and rows["n4"]["replicas"] > 0
     draining = ["cluster", "drain", "n3"]
-    interrupt(own_cluster, draining)
+    interrupt_draining(own_cluster, draining)
     shell.do(*draining, "--no-wait")
     rows = at_rest(own_cluster)
     assert (rows["n3"]["state"], rows["n3"]["owns"], rows["n3"]["replicas"]) == ("draining", 0, 0)

@@ -73,6 +73,7 @@ def test_what_became_of_messages_is_counted(cluster: Cluster, channel: Connect, 
     }  # fmt: skip
 
 
+@pytest.mark.proof
 def test_rates_come_from_counters(cluster: Cluster, channel: Connect, name: str) -> None:
     one = channel(0)
     one.confirm_delivery()

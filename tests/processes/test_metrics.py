@@ -71,7 +71,7 @@ def test_latencies_count_every_message(owner: Node, cluster: Cluster) -> None:
     # A busy machine may have had an election meanwhile: whoever was the owner has counted them.
     pages = [owner.metrics(), *(other.metrics() for other in cluster.others(owner))]
     assert sum(page["quorate_delivery_latency_seconds_count"] for page in pages) >= 3
-    assert 0 < sum(page["quorate_delivery_latency_seconds_sum"] for page in pages) < 60
+    assert sum(page["quorate_delivery_latency_seconds_sum"] for page in pages) > 0
 
 
 def test_peers_are_measured(owner: Node) -> None:
