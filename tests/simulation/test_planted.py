@@ -13,7 +13,7 @@ LIMIT = 500
 SHOWN_BY = {
     "forgotten vote": 41,
     "commit in an old term": 9,
-    "confirm before fsync": 42,
+    "confirm before fsync": 137,
     "outcome before decision": 15,
 }
 """Seeds that showed them, tried first; a change of what a seed does only makes the search longer."""
