@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 from collections.abc import Callable
@@ -13,6 +14,9 @@ from replication.transport.mechanism import Mechanism
 from replication.transport.stream import Stream
 
 BACKLOG: Final = 128
+PAUSE_S: Final = 0.5
+"""Until the next connection is accepted, where there are too many open files."""
+
 STRANGERS: Final = 64
 """Connections in their handshake at a time; further ones are closed at once."""
 
@@ -43,7 +47,11 @@ class Acceptor:
         self._socket = _bound(listen)
         self._socket.listen(BACKLOG)
         self._socket.setblocking(False)
-        loop.add_reader(self._socket.fileno(), self._accept)
+        self._pausing: asyncio.TimerHandle | None = None
+        self._watch()
+
+    def _watch(self) -> None:
+        self._loop.add_reader(self._socket.fileno(), self._accept)
 
     @property
     def address(self) -> str:
@@ -53,6 +61,8 @@ class Acceptor:
     def close(self) -> None:
         if self._socket.fileno() < 0:
             return
+        if self._pausing is not None:
+            self._pausing.cancel()
         self._loop.remove_reader(self._socket.fileno())
         self._socket.close()
         for stream in self._streams:
@@ -72,8 +82,12 @@ class Acceptor:
     def _accept(self) -> None:
         try:
             sock, _ = self._socket.accept()
-        except OSError:
-            # It has gone already, or there are too many open files: whoever it was dials again.
+        except OSError as error:
+            # Of one that has gone already nothing is left. One for which there is no descriptor waits,
+            # and would be told of again and again.
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                self._loop.remove_reader(self._socket.fileno())
+                self._pausing = self._loop.call_later(PAUSE_S, self._watch)
             return
         if sum(not stream.connection.ready for stream in self._streams) >= STRANGERS:
             self.refused += 1

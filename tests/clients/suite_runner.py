@@ -21,8 +21,10 @@ def lead_to(ports: dict[int, int]) -> None:
     def led(address: Any) -> Any:
         return (address[0], ports.get(address[1], address[1])) if isinstance(address, tuple) else address
 
-    socket.socket.connect = lambda self, address: connect(self, led(address))  # type: ignore[method-assign]
-    socket.socket.connect_ex = lambda self, address: connect_ex(self, led(address))  # type: ignore[method-assign]
+    # Never undone: it holds for the whole run of the suite.
+    patch = pytest.MonkeyPatch()
+    patch.setattr(socket.socket, "connect", lambda self, address: connect(self, led(address)))
+    patch.setattr(socket.socket, "connect_ex", lambda self, address: connect_ex(self, led(address)))
 
 
 class RunningBroker:

@@ -228,7 +228,7 @@ def test_a_chord(workers: Workers, node: Node, elsewhere: Node) -> None:
 
     Celery refuses chords there, so results are in a store that all share: a directory.
     """
-    with pytest.raises(NotImplementedError):
+    with pytest.raises(NotImplementedError, match="chords"):
         workers.application(node).backend.ensure_chords_allowed()
     store = workers.directory / "results"
     store.mkdir()

@@ -72,7 +72,9 @@ class RecordedFrontEnd:
 
 
 class RecordedSubscriber:
-    """A session that notes what a link tells it."""
+    """`Subscriber` that notes what a link tells it."""
+
+    channel_count = 1
 
     def __init__(self) -> None:
         self.delivered: list[tuple[int, int, int, bool]] = []
@@ -80,6 +82,7 @@ class RecordedSubscriber:
         self.rejected: list[tuple[int, int, int]] = []
         self.cancelled: list[int] = []
         self.times_unblocked = 0
+        self.closed_for: list[str] = []
 
     def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool) -> None:
         self.delivered.append((consumer, numbers[0], run.count, redelivered))
@@ -95,6 +98,9 @@ class RecordedSubscriber:
 
     def unblocked(self) -> None:
         self.times_unblocked += 1
+
+    def force_close(self, reason: str) -> None:
+        self.closed_for.append(reason)
 
 
 def run_of(count: int, size: int = 64, *, persistent: bool = True) -> Run:

@@ -44,13 +44,8 @@ def own_cluster(
     mark = request.node.get_closest_marker("settings")
     settings = mark.args[0] if mark is not None else {}
     cluster = request.node.stash[CLUSTER] = Cluster(tmp_path_factory.mktemp("own"), settings)
-    try:
-        cluster.start()
+    with cluster.running():
         yield cluster
-        errors = cluster.new_errors()
-        assert not errors, "\n".join(errors)
-    finally:
-        cluster.stop()
 
 
 def channels(cluster: Cluster) -> Iterator[Connect]:

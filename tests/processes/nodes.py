@@ -11,7 +11,8 @@ import subprocess
 import time
 import tomllib
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -231,6 +232,17 @@ class Cluster:
             node.process.send_signal(signal.SIGTERM)
         for node in running:
             node.terminate()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Started; stopped at the end, by which no node may have logged an error."""
+        try:
+            self.start()
+            yield
+            errors = self.new_errors()
+            assert not errors, "\n".join(errors)
+        finally:
+            self.stop()
 
     def status(self) -> dict[str, Any]:
         """The cluster as the first node that answers sees it."""

@@ -57,13 +57,8 @@ def keyed_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]
         for name, key in keys.items():
             table["cluster"]["nodes"][name]["public_key"] = key
         use_key(node, table)
-    try:
-        cluster.start()
+    with cluster.running():
         yield cluster
-        errors = cluster.new_errors()
-        assert not errors, "\n".join(errors)
-    finally:
-        cluster.stop()
 
 
 def key_file(node: Node) -> Path:

@@ -20,6 +20,7 @@ from cluster.traces.link import TracedLink
 from cluster.traces.spans import Attributes
 from node.runs import Run
 from node.wire.amqp091.property_values import encode_header, encode_properties
+from tests.cluster.recorders import RecordedSubscriber
 from tests.structure.tree import ROOT, imports, modules
 
 TRACE, PARENT = 0x4BF92F3577B34DA6A3CE929D0E0E4736, 0x00F067AA0BA902B7
@@ -120,16 +121,10 @@ class Recorded:
         self.added += [(name, count) for count in counts.values()]
 
 
-class Consumer:
-    """A session that takes what it is given."""
-
-    def deliver(self, *_: object) -> None: ...
-
-
 def link_with_consumer(spans: Recorded, *, no_ack: bool = False) -> TracedLink:
     latencies = Latencies(lambda: 0.0)
     link = TracedLink(spans, 1, 1, "n1", lambda _: None, lambda _: None, latencies)
-    link.consumers[5] = LinkConsumer(5, 9, Consumer(), 100, no_ack, False, 0)  # type: ignore[arg-type]
+    link.consumers[5] = LinkConsumer(5, 9, RecordedSubscriber(), 100, no_ack, False, 0)
     link.delivered(
         0, [Delivery(5, 9, [(100, 102)], False, run_of((SAMPLED, b"a"), (None, b"b"), (SAMPLED, b"c")))]
     )

@@ -195,8 +195,9 @@ def test_the_end_of_channel_or_connection_rolls_back(end: str) -> None:
         case _:
             client.effects += client.connection.disconnected()
     assert client.only(e.Rollback).channel == 1
-    kind = e.ChannelClosed if end in ("close", "exception") else e.ConnectionClosed
-    assert client.only(kind).unsettled == [(CONSUMER, [(100, 102)])]  # type: ignore[attr-defined]
+    whole = end not in ("close", "exception")
+    closed = client.only(e.ConnectionClosed) if whole else client.only(e.ChannelClosed)
+    assert closed.unsettled == [(CONSUMER, [(100, 102)])]
 
 
 # -- answers ------------------------------------------------------------------------------------
