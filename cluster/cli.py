@@ -6,40 +6,53 @@ Exit codes: 0 done; 1 it did not work (the message says what to do); 2 wrong usa
 
 from __future__ import annotations
 
-from typing import Any
+from importlib import import_module
+from typing import Any, Final
 
 import click
 
-from cluster.commands.bindings import bindings
-from cluster.commands.cluster import cluster
-from cluster.commands.connections import connections
-from cluster.commands.definitions import definitions
-from cluster.commands.errors import CommandError, WrongUsageError
-from cluster.commands.exchanges import exchanges
-from cluster.commands.logs import logs
-from cluster.commands.messages import consume, get, publish
-from cluster.commands.permissions import permissions, topic_permissions
-from cluster.commands.policies import policies
-from cluster.commands.queues import queues
-from cluster.commands.run import node, up
-from cluster.commands.secrets import hash_password, keygen
-from cluster.commands.status import status
-from cluster.commands.users import users
-from cluster.commands.vhosts import vhosts
-from cluster.config.tables import ConfigError
-from cluster.local.layout import PortInUseError
-from cluster.process.data_directory import DataDirectoryError
-from replication.transport import ListenError
+COMMANDS: Final = {
+    "up": "run",
+    "node": "run",
+    "status": "status",
+    "publish": "messages",
+    "consume": "messages",
+    "get": "messages",
+    "keygen": "secrets",
+    "hash-password": "secrets",
+    "vhosts": "vhosts",
+    "users": "users",
+    "permissions": "permissions",
+    "topic-permissions": "permissions",
+    "queues": "queues",
+    "exchanges": "exchanges",
+    "bindings": "bindings",
+    "policies": "policies",
+    "connections": "connections",
+    "definitions": "definitions",
+    "cluster": "cluster",
+    "logs": "logs",
+}
+"""The module of `cluster.commands` that has each command.
+
+It is imported when its command is used: none waits for what only others need.
+"""
 
 
 class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"cluster.commands.{COMMANDS[cmd_name]}")
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        return command
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except ConfigError as error:
-            raise WrongUsageError(str(error)) from error
-        except (DataDirectoryError, PortInUseError, ListenError) as error:
-            raise CommandError(str(error)) from error
         except KeyboardInterrupt:
             ctx.exit(130)
 
@@ -48,14 +61,6 @@ class _Commands(click.Group):
 @click.version_option(package_name="quorate", message="quorate %(version)s")
 def main() -> None:
     """A message broker cluster: any AMQP client, queues replicated by Raft."""
-
-
-for _command in (
-    up, node, status, publish, consume, get, keygen, hash_password,
-    vhosts, users, permissions, topic_permissions,
-    queues, exchanges, bindings, policies, connections, definitions, cluster, logs,
-):  # fmt: skip
-    main.add_command(_command)
 
 
 if __name__ == "__main__":

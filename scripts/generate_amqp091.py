@@ -26,7 +26,7 @@ Arguments that are reserved (`ticket`) are written as zero, skipped when read, a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import ClassVar, Final
 
@@ -68,10 +68,18 @@ class Argument:
         self.default = default.encode() if self.type == "longstr" and isinstance(default, str) else default
         self.reserved = plain["name"] == "ticket" and class_name != "access"
 
-    def declaration(self) -> str:
-        python_type = PYTHON_TYPES.get(self.type, "int")
-        default = "field(default_factory=dict)" if self.type == "table" else repr(self.default)
-        return f"    {self.name}: {python_type} = {default}"
+    @property
+    def python_type(self) -> str:
+        return PYTHON_TYPES.get(self.type, "int")
+
+    def parameter(self) -> str:
+        if self.type == "table":
+            return f"{self.name}: Table | None = None"
+        return f"{self.name}: {self.python_type} = {self.default!r}"
+
+    def assignment(self) -> str:
+        value = f"{{}} if {self.name} is None else {self.name}" if self.type == "table" else self.name
+        return f"self.{self.name} = {value}"
 
 
 def camel(*names: str) -> str:
@@ -116,18 +124,27 @@ def decoding(arguments: list[Argument]) -> Iterator[str]:
             yield f"at += {SIZES[argument.type]}"
 
 
+def initialising(own: list[Argument]) -> Iterator[str]:
+    """Written out, where a dataclass's would be compiled anew each time that a process starts."""
+    yield from (f"{argument.name}: {argument.python_type}" for argument in own)
+    if own:
+        yield ""
+        yield f"def __init__(self, {', '.join(argument.parameter() for argument in own)}) -> None:"
+        yield from (f"    {argument.assignment()}" for argument in own)
+
+
 def method_class(class_plain: dict[str, Any], plain: dict[str, Any], domains: dict[str, str]) -> str:
     name = camel(class_plain["name"], plain["name"])
     arguments = [Argument(argument, domains, class_plain["name"]) for argument in plain["arguments"]]
     own = [argument for argument in arguments if not argument.reserved]
     lines = [
-        "@dataclass(frozen=True, slots=True)",
+        "@dataclass(init=False, repr=False, eq=False, slots=True)",
         f"class {name}(Method):",
         f'    """{class_plain["name"]}.{plain["name"]}"""',
         "",
         f"    CLASS_ID: ClassVar[int] = {class_plain['id']}",
         f"    METHOD_ID: ClassVar[int] = {plain['id']}",
-        *[argument.declaration() for argument in own],
+        *[f"    {line}" for line in initialising(own)],
         "",
         "    def encode_arguments(self) -> bytes:",
         "        return " + (" + ".join(encoding(arguments)) or "b''"),

@@ -106,7 +106,8 @@ class Publisher:
             )
             self.published += 1
             self._unconfirmed[self.published] = None
-        if self._exhausted and not self._unconfirmed and not self._connection.is_closing:
+        # The pace is looked at once more while the connection closes, and once it has been closed.
+        if self._exhausted and not self._unconfirmed and self._connection.is_open:
             self._connection.close()
 
     def _settled(self, frame: Any) -> None:
@@ -127,7 +128,7 @@ class Publisher:
         self.returned += 1
 
     def _channel_closed(self, _channel: Any, reason: BaseException) -> None:
-        if not self._connection.is_closing and not self._connection.is_closed:
+        if self._connection.is_open:
             self.failure = reason
             self._connection.close()
 

@@ -8,17 +8,31 @@ import signal
 import sys
 import threading
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
-from cluster.commands.errors import CommandError
+from cluster.commands.errors import CommandError, WrongUsageError
 from cluster.config.models import load
 from cluster.config.tables import ConfigError
-from cluster.local.layout import LocalNode, plan, prepare
+from cluster.local.layout import LocalNode, PortInUseError, plan, prepare
 from cluster.local.supervisor import Supervisor
+from cluster.process.data_directory import DataDirectoryError
 from replication.journal import JournalError
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """What the core says of configuration, ports and directories, as errors of the command."""
+    try:
+        yield
+    except ConfigError as error:
+        raise WrongUsageError(str(error)) from error
+    except (DataDirectoryError, PortInUseError) as error:
+        raise CommandError(str(error)) from error
 
 
 @click.command()
@@ -43,6 +57,7 @@ from replication.journal import JournalError
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="TOML file with a [cluster] table: settings for all nodes.",
 )
+@_explained()
 def up(
     nodes: int, data: Path, base_port: int, http_port: int, no_restart: bool, config_file: Path | None
 ) -> None:
@@ -120,6 +135,7 @@ def _welcome(nodes: list[LocalNode], pids: dict[str, int]) -> str:
     "for a cluster that nobody can administer any more.",
 )
 @click.option("--supervised", is_flag=True, hidden=True)
+@_explained()
 def node(config_file: Path, restore_users: bool, supervised: bool) -> None:
     """Run one node until SIGINT or SIGTERM. Variables such as QUORATE_NODE__NAME count more than the file."""
     # The supervisor has planned for its nodes what their files say.

@@ -215,7 +215,12 @@ async def _reasons(session: aiohttp.ClientSession, url: str) -> list[str] | None
 
 def node_command(node: LocalNode) -> list[str]:
     """The command line of a supervised node."""
-    return [sys.executable, "-m", "cluster.cli", "node", "--config", str(node.file), "--supervised"]
+    return [sys.executable, "-m", "cluster.cli", *node_arguments(node)]
+
+
+def node_arguments(node: LocalNode) -> list[str]:
+    """What is said to `quorate` for it."""
+    return ["node", "--config", str(node.file), "--supervised"]
 
 
 def _open_log(path: Path) -> int:

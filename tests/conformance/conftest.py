@@ -29,7 +29,7 @@ class Limits(TypedDict, total=False):
     heartbeat: int
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def shared_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     cluster = Cluster(tmp_path_factory.mktemp("conformance"), SETTINGS, nodes=1)
     try:

@@ -14,7 +14,7 @@ from tests.processes.nodes import Cluster
 Connect = Callable[..., BlockingChannel]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     cluster = Cluster(tmp_path_factory.mktemp("shared"))
     try:

@@ -7,7 +7,6 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import time
 import tomllib
 import urllib.request
@@ -23,7 +22,8 @@ from cluster.config.models import parse
 from cluster.config.tables import ConfigError
 from cluster.config.toml_text import Table, toml_text
 from cluster.local.layout import PEER_OFFSET, LocalNode, PortInUseError, is_free, plan, prepare
-from cluster.local.supervisor import node_command
+from cluster.local.supervisor import node_arguments
+from tests.processes.forked import ForkedNode
 
 START_S = 30.0
 """A node that is not ready after this time will never be."""
@@ -62,7 +62,7 @@ class Node:
 
     def __init__(self, local: LocalNode) -> None:
         self.local = local
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: ForkedNode | None = None
 
     @property
     def name(self) -> str:
@@ -102,15 +102,7 @@ class Node:
         self.local = LocalNode(parse(text, self.name), self.local.file, text)
 
     def start(self, *options: str) -> None:
-        with self.local.log_file.open("ab") as log:
-            # Standard input is a pipe that ends with this process: no node is left behind by a killed test.
-            self.process = subprocess.Popen(
-                [*node_command(self.local), *options],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        self.process = ForkedNode([*node_arguments(self.local), *options], self.local.log_file)
 
     def kill(self) -> None:
         """SIGKILL; returns when the process is gone."""
@@ -121,21 +113,19 @@ class Node:
         return self._end(signal.SIGTERM)
 
     def _end(self, number: signal.Signals) -> int:
-        assert self.process is not None
-        self.process.send_signal(number)
+        self.send(number)
         return self.reap()
 
     def reap(self) -> int:
         """Returns the exit code when the process, which has been told to end, has ended."""
         assert self.process is not None
         code = self.process.wait(START_S)
-        assert self.process.stdin is not None
-        self.process.stdin.close()
         self.process = None
         return code
 
     def send(self, number: signal.Signals) -> None:
-        os.kill(self.pid, number)
+        assert self.process is not None, f"{self.name} does not run"
+        self.process.send(number)
 
     def erase(self) -> None:
         """Its disk is lost: only its configuration and its log are there again."""
@@ -146,8 +136,8 @@ class Node:
                 path.unlink()
 
     def ready(self) -> bool:
-        if self.process is not None and self.process.poll() is not None:
-            raise NotInTimeError(f"{self.name} ended with {self.process.returncode}")
+        if self.process is not None and (code := self.process.exit_code()) is not None:
+            raise NotInTimeError(f"{self.name} ended with {code}")
         try:
             with _direct.open(self.http + "/health/ready", timeout=2.0) as response:
                 return bool(response.status == 200)
@@ -227,9 +217,8 @@ class Cluster:
         """End every node in order."""
         running = [node for node in self.nodes if node.process is not None]
         for node in running:
-            assert node.process is not None
-            node.process.send_signal(signal.SIGCONT)
-            node.process.send_signal(signal.SIGTERM)
+            node.send(signal.SIGCONT)
+            node.send(signal.SIGTERM)
         for node in running:
             node.terminate()
 

@@ -40,7 +40,7 @@ def the_node_goes_on(cluster: Cluster) -> Any:
     """After each of these tests the node is the same process, answers, and has logged no error."""
     before = cluster[0].pid
     yield
-    assert cluster[0].process is not None and cluster[0].process.poll() is None
+    assert cluster[0].process is not None and cluster[0].process.exit_code() is None
     assert (cluster[0].pid, Management(cluster[0]).get("whoami")["name"]) == (before, "guest")
 
 

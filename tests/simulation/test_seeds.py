@@ -2,11 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from multiprocessing import get_context
+
 import pytest
 
-from tests.simulation.runs import run_seed
+from tests.simulation.runs import SeedFailure, run_seed
 
 BLOCKS, SEEDS_A_BLOCK = 20, 10
+
+Outcome = tuple[int, int] | str
+"""How many messages were confirmed and how many redelivered, or the report of the seed that failed."""
+
+
+def run_block(block: int) -> Outcome:
+    confirmed = redelivered = 0
+    for seed in range(block * SEEDS_A_BLOCK, (block + 1) * SEEDS_A_BLOCK):
+        try:
+            history = run_seed(seed).history
+        except SeedFailure as failure:
+            return str(failure)
+        confirmed += history.confirmed
+        redelivered += history.redelivered
+    return confirmed, redelivered
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> Iterator[list[Future[Outcome]]]:
+    """Of each block; they run on all cores."""
+    with ProcessPoolExecutor(mp_context=get_context("forkserver")) as pool:
+        yield [pool.submit(run_block, block) for block in range(BLOCKS)]
+        pool.shutdown(cancel_futures=True)
 
 
 @pytest.mark.requirement("A16")
@@ -15,14 +42,13 @@ BLOCKS, SEEDS_A_BLOCK = 20, 10
 @pytest.mark.requirement("A22")
 @pytest.mark.requirement("D2")
 @pytest.mark.parametrize("block", range(BLOCKS))
-def test_promises_are_kept_under_faults(block: int) -> None:
+def test_promises_are_kept_under_faults(block: int, outcomes: list[Future[Outcome]]) -> None:
     """Nothing confirmed is lost, at-most-once never comes twice, order is kept, commits are whole, replicas
     agree.
     """
-    confirmed = redelivered = 0
-    for seed in range(block * SEEDS_A_BLOCK, (block + 1) * SEEDS_A_BLOCK):
-        history = run_seed(seed).history
-        confirmed += history.confirmed
-        redelivered += history.redelivered
+    outcome = outcomes[block].result()
+    if isinstance(outcome, str):
+        pytest.fail(outcome, pytrace=False)
+    confirmed, redelivered = outcome
     assert confirmed > 30 * SEEDS_A_BLOCK, "the faults leave too little time to confirm anything"
     assert redelivered > 0, "the faults return nothing"

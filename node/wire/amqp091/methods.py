@@ -6,7 +6,7 @@ Arguments that are reserved (`ticket`) are written as zero, skipped when read, a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import ClassVar, Final
 
@@ -55,17 +55,31 @@ class ReplyCode(IntEnum):
     INTERNAL_ERROR = 541
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class ConnectionStart(Method):
     """connection.start"""
 
     CLASS_ID: ClassVar[int] = 10
     METHOD_ID: ClassVar[int] = 10
-    version_major: int = 0
-    version_minor: int = 9
-    server_properties: Table = field(default_factory=dict)
-    mechanisms: bytes = b"PLAIN"
-    locales: bytes = b"en_US"
+    version_major: int
+    version_minor: int
+    server_properties: Table
+    mechanisms: bytes
+    locales: bytes
+
+    def __init__(
+        self,
+        version_major: int = 0,
+        version_minor: int = 9,
+        server_properties: Table | None = None,
+        mechanisms: bytes = b"PLAIN",
+        locales: bytes = b"en_US",
+    ) -> None:
+        self.version_major = version_major
+        self.version_minor = version_minor
+        self.server_properties = {} if server_properties is None else server_properties
+        self.mechanisms = mechanisms
+        self.locales = locales
 
     def encode_arguments(self) -> bytes:
         return (
@@ -88,16 +102,28 @@ class ConnectionStart(Method):
         return cls(version_major, version_minor, server_properties, mechanisms, locales), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class ConnectionStartOk(Method):
     """connection.start-ok"""
 
     CLASS_ID: ClassVar[int] = 10
     METHOD_ID: ClassVar[int] = 11
-    client_properties: Table = field(default_factory=dict)
-    mechanism: str = "PLAIN"
-    response: bytes = b""
-    locale: str = "en_US"
+    client_properties: Table
+    mechanism: str
+    response: bytes
+    locale: str
+
+    def __init__(
+        self,
+        client_properties: Table | None = None,
+        mechanism: str = "PLAIN",
+        response: bytes = b"",
+        locale: str = "en_US",
+    ) -> None:
+        self.client_properties = {} if client_properties is None else client_properties
+        self.mechanism = mechanism
+        self.response = response
+        self.locale = locale
 
     def encode_arguments(self) -> bytes:
         return (
@@ -116,13 +142,16 @@ class ConnectionStartOk(Method):
         return cls(client_properties, mechanism, response, locale), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class ConnectionSecure(Method):
     """connection.secure"""
 
     CLASS_ID: ClassVar[int] = 10
     METHOD_ID: ClassVar[int] = 20
-    challenge: bytes = b""
+    challenge: bytes
+
+    def __init__(self, challenge: bytes = b"") -> None:
+        self.challenge = challenge
 
     def encode_arguments(self) -> bytes:
         return encode_longstr(self.challenge)
@@ -133,13 +162,16 @@ class ConnectionSecure(Method):
         return cls(challenge), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class ConnectionSecureOk(Method):
     """connection.secure-ok"""
 
     CLASS_ID: ClassVar[int] = 10
     METHOD_ID: ClassVar[int] = 21
-    response: bytes = b""
+    response: bytes
+
+    def __init__(self, response: bytes = b"") -> None:
+        self.response = response
 
     def encode_arguments(self) -> bytes:
         return encode_longstr(self.response)
@@ -150,15 +182,20 @@ class ConnectionSecureOk(Method):
         return cls(response), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class ConnectionTune(Method):
     """connection.tune"""
 
     CLASS_ID: ClassVar[int] = 10
     METHOD_ID: ClassVar[int] = 30
-    channel_max: int = 0
-    frame_max: int = 0
-    heartbeat: int = 0
+    channel_max: int
+    frame_max: int
+    heartbeat: int
+
+    def __init__(self, channel_max: int = 0, frame_max: int = 0, heartbeat: int = 0) -> None:
+        self.channel_max = channel_max
+        self.frame_max = frame_max
+        self.heartbeat = heartbeat
 
     def encode_arguments(self) -> bytes:
         return SHORT.pack(self.channel_max) + LONG.pack(self.frame_max) + SHORT.pack(self.heartbeat)
@@ -174,15 +211,20 @@ class ConnectionTune(Method):
         return cls(channel_max, frame_max, heartbeat), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class ConnectionTuneOk(Method):
     """connection.tune-ok"""
 
     CLASS_ID: ClassVar[int] = 10
     METHOD_ID: ClassVar[int] = 31
-    channel_max: int = 0
-    frame_max: int = 0
-    heartbeat: int = 0
+    channel_max: int
+    frame_max: int
+    heartbeat: int
+
+    def __init__(self, channel_max: int = 0, frame_max: int = 0, heartbeat: int = 0) -> None:
+        self.channel_max = channel_max
+        self.frame_max = frame_max
+        self.heartbeat = heartbeat
 
     def encode_arguments(self) -> bytes:
         return SHORT.pack(self.channel_max) + LONG.pack(self.frame_max) + SHORT.pack(self.heartbeat)
@@ -198,15 +240,20 @@ class ConnectionTuneOk(Method):
         return cls(channel_max, frame_max, heartbeat), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class ConnectionOpen(Method):
     """connection.open"""
 
     CLASS_ID: ClassVar[int] = 10
     METHOD_ID: ClassVar[int] = 40
-    virtual_host: str = "/"
-    capabilities: str = ""
-    insist: bool = False
+    virtual_host: str
+    capabilities: str
+    insist: bool
+
+    def __init__(self, virtual_host: str = "/", capabilities: str = "", insist: bool = False) -> None:
+        self.virtual_host = virtual_host
+        self.capabilities = capabilities
+        self.insist = insist
 
     def encode_arguments(self) -> bytes:
         return (
@@ -225,13 +272,16 @@ class ConnectionOpen(Method):
         return cls(virtual_host, capabilities, insist), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class ConnectionOpenOk(Method):
     """connection.open-ok"""
 
     CLASS_ID: ClassVar[int] = 10
     METHOD_ID: ClassVar[int] = 41
-    known_hosts: str = ""
+    known_hosts: str
+
+    def __init__(self, known_hosts: str = "") -> None:
+        self.known_hosts = known_hosts
 
     def encode_arguments(self) -> bytes:
         return encode_shortstr(self.known_hosts)
@@ -242,16 +292,24 @@ class ConnectionOpenOk(Method):
         return cls(known_hosts), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class ConnectionClose(Method):
     """connection.close"""
 
     CLASS_ID: ClassVar[int] = 10
     METHOD_ID: ClassVar[int] = 50
-    reply_code: int = 0
-    reply_text: str = ""
-    class_id: int = 0
-    method_id: int = 0
+    reply_code: int
+    reply_text: str
+    class_id: int
+    method_id: int
+
+    def __init__(
+        self, reply_code: int = 0, reply_text: str = "", class_id: int = 0, method_id: int = 0
+    ) -> None:
+        self.reply_code = reply_code
+        self.reply_text = reply_text
+        self.class_id = class_id
+        self.method_id = method_id
 
     def encode_arguments(self) -> bytes:
         return (
@@ -273,7 +331,7 @@ class ConnectionClose(Method):
         return cls(reply_code, reply_text, class_id, method_id), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class ConnectionCloseOk(Method):
     """connection.close-ok"""
 
@@ -288,13 +346,16 @@ class ConnectionCloseOk(Method):
         return cls(), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class ConnectionBlocked(Method):
     """connection.blocked"""
 
     CLASS_ID: ClassVar[int] = 10
     METHOD_ID: ClassVar[int] = 60
-    reason: str = ""
+    reason: str
+
+    def __init__(self, reason: str = "") -> None:
+        self.reason = reason
 
     def encode_arguments(self) -> bytes:
         return encode_shortstr(self.reason)
@@ -305,7 +366,7 @@ class ConnectionBlocked(Method):
         return cls(reason), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class ConnectionUnblocked(Method):
     """connection.unblocked"""
 
@@ -320,14 +381,18 @@ class ConnectionUnblocked(Method):
         return cls(), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class ConnectionUpdateSecret(Method):
     """connection.update-secret"""
 
     CLASS_ID: ClassVar[int] = 10
     METHOD_ID: ClassVar[int] = 70
-    new_secret: bytes = b""
-    reason: str = ""
+    new_secret: bytes
+    reason: str
+
+    def __init__(self, new_secret: bytes = b"", reason: str = "") -> None:
+        self.new_secret = new_secret
+        self.reason = reason
 
     def encode_arguments(self) -> bytes:
         return encode_longstr(self.new_secret) + encode_shortstr(self.reason)
@@ -339,7 +404,7 @@ class ConnectionUpdateSecret(Method):
         return cls(new_secret, reason), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class ConnectionUpdateSecretOk(Method):
     """connection.update-secret-ok"""
 
@@ -354,13 +419,16 @@ class ConnectionUpdateSecretOk(Method):
         return cls(), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class ChannelOpen(Method):
     """channel.open"""
 
     CLASS_ID: ClassVar[int] = 20
     METHOD_ID: ClassVar[int] = 10
-    out_of_band: str = ""
+    out_of_band: str
+
+    def __init__(self, out_of_band: str = "") -> None:
+        self.out_of_band = out_of_band
 
     def encode_arguments(self) -> bytes:
         return encode_shortstr(self.out_of_band)
@@ -371,13 +439,16 @@ class ChannelOpen(Method):
         return cls(out_of_band), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class ChannelOpenOk(Method):
     """channel.open-ok"""
 
     CLASS_ID: ClassVar[int] = 20
     METHOD_ID: ClassVar[int] = 11
-    channel_id: bytes = b""
+    channel_id: bytes
+
+    def __init__(self, channel_id: bytes = b"") -> None:
+        self.channel_id = channel_id
 
     def encode_arguments(self) -> bytes:
         return encode_longstr(self.channel_id)
@@ -388,13 +459,16 @@ class ChannelOpenOk(Method):
         return cls(channel_id), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class ChannelFlow(Method):
     """channel.flow"""
 
     CLASS_ID: ClassVar[int] = 20
     METHOD_ID: ClassVar[int] = 20
-    active: bool = False
+    active: bool
+
+    def __init__(self, active: bool = False) -> None:
+        self.active = active
 
     def encode_arguments(self) -> bytes:
         return bytes((self.active << 0,))
@@ -407,13 +481,16 @@ class ChannelFlow(Method):
         return cls(active), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class ChannelFlowOk(Method):
     """channel.flow-ok"""
 
     CLASS_ID: ClassVar[int] = 20
     METHOD_ID: ClassVar[int] = 21
-    active: bool = False
+    active: bool
+
+    def __init__(self, active: bool = False) -> None:
+        self.active = active
 
     def encode_arguments(self) -> bytes:
         return bytes((self.active << 0,))
@@ -426,16 +503,24 @@ class ChannelFlowOk(Method):
         return cls(active), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class ChannelClose(Method):
     """channel.close"""
 
     CLASS_ID: ClassVar[int] = 20
     METHOD_ID: ClassVar[int] = 40
-    reply_code: int = 0
-    reply_text: str = ""
-    class_id: int = 0
-    method_id: int = 0
+    reply_code: int
+    reply_text: str
+    class_id: int
+    method_id: int
+
+    def __init__(
+        self, reply_code: int = 0, reply_text: str = "", class_id: int = 0, method_id: int = 0
+    ) -> None:
+        self.reply_code = reply_code
+        self.reply_text = reply_text
+        self.class_id = class_id
+        self.method_id = method_id
 
     def encode_arguments(self) -> bytes:
         return (
@@ -457,7 +542,7 @@ class ChannelClose(Method):
         return cls(reply_code, reply_text, class_id, method_id), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class ChannelCloseOk(Method):
     """channel.close-ok"""
 
@@ -472,18 +557,34 @@ class ChannelCloseOk(Method):
         return cls(), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class AccessRequest(Method):
     """access.request"""
 
     CLASS_ID: ClassVar[int] = 30
     METHOD_ID: ClassVar[int] = 10
-    realm: str = "/data"
-    exclusive: bool = False
-    passive: bool = True
-    active: bool = True
-    write: bool = True
-    read: bool = True
+    realm: str
+    exclusive: bool
+    passive: bool
+    active: bool
+    write: bool
+    read: bool
+
+    def __init__(
+        self,
+        realm: str = "/data",
+        exclusive: bool = False,
+        passive: bool = True,
+        active: bool = True,
+        write: bool = True,
+        read: bool = True,
+    ) -> None:
+        self.realm = realm
+        self.exclusive = exclusive
+        self.passive = passive
+        self.active = active
+        self.write = write
+        self.read = read
 
     def encode_arguments(self) -> bytes:
         return encode_shortstr(self.realm) + bytes(
@@ -503,13 +604,16 @@ class AccessRequest(Method):
         return cls(realm, exclusive, passive, active, write, read), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class AccessRequestOk(Method):
     """access.request-ok"""
 
     CLASS_ID: ClassVar[int] = 30
     METHOD_ID: ClassVar[int] = 11
-    ticket: int = 1
+    ticket: int
+
+    def __init__(self, ticket: int = 1) -> None:
+        self.ticket = ticket
 
     def encode_arguments(self) -> bytes:
         return SHORT.pack(self.ticket)
@@ -521,20 +625,40 @@ class AccessRequestOk(Method):
         return cls(ticket), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class ExchangeDeclare(Method):
     """exchange.declare"""
 
     CLASS_ID: ClassVar[int] = 40
     METHOD_ID: ClassVar[int] = 10
-    exchange: str = ""
-    type_: str = "direct"
-    passive: bool = False
-    durable: bool = False
-    auto_delete: bool = False
-    internal: bool = False
-    nowait: bool = False
-    arguments: Table = field(default_factory=dict)
+    exchange: str
+    type_: str
+    passive: bool
+    durable: bool
+    auto_delete: bool
+    internal: bool
+    nowait: bool
+    arguments: Table
+
+    def __init__(
+        self,
+        exchange: str = "",
+        type_: str = "direct",
+        passive: bool = False,
+        durable: bool = False,
+        auto_delete: bool = False,
+        internal: bool = False,
+        nowait: bool = False,
+        arguments: Table | None = None,
+    ) -> None:
+        self.exchange = exchange
+        self.type_ = type_
+        self.passive = passive
+        self.durable = durable
+        self.auto_delete = auto_delete
+        self.internal = internal
+        self.nowait = nowait
+        self.arguments = {} if arguments is None else arguments
 
     def encode_arguments(self) -> bytes:
         return (
@@ -569,7 +693,7 @@ class ExchangeDeclare(Method):
         return cls(exchange, type_, passive, durable, auto_delete, internal, nowait, arguments), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class ExchangeDeclareOk(Method):
     """exchange.declare-ok"""
 
@@ -584,15 +708,20 @@ class ExchangeDeclareOk(Method):
         return cls(), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class ExchangeDelete(Method):
     """exchange.delete"""
 
     CLASS_ID: ClassVar[int] = 40
     METHOD_ID: ClassVar[int] = 20
-    exchange: str = ""
-    if_unused: bool = False
-    nowait: bool = False
+    exchange: str
+    if_unused: bool
+    nowait: bool
+
+    def __init__(self, exchange: str = "", if_unused: bool = False, nowait: bool = False) -> None:
+        self.exchange = exchange
+        self.if_unused = if_unused
+        self.nowait = nowait
 
     def encode_arguments(self) -> bytes:
         return b"\x00\x00" + encode_shortstr(self.exchange) + bytes((self.if_unused << 0 | self.nowait << 1,))
@@ -608,7 +737,7 @@ class ExchangeDelete(Method):
         return cls(exchange, if_unused, nowait), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class ExchangeDeleteOk(Method):
     """exchange.delete-ok"""
 
@@ -623,17 +752,31 @@ class ExchangeDeleteOk(Method):
         return cls(), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class ExchangeBind(Method):
     """exchange.bind"""
 
     CLASS_ID: ClassVar[int] = 40
     METHOD_ID: ClassVar[int] = 30
-    destination: str = ""
-    source: str = ""
-    routing_key: str = ""
-    nowait: bool = False
-    arguments: Table = field(default_factory=dict)
+    destination: str
+    source: str
+    routing_key: str
+    nowait: bool
+    arguments: Table
+
+    def __init__(
+        self,
+        destination: str = "",
+        source: str = "",
+        routing_key: str = "",
+        nowait: bool = False,
+        arguments: Table | None = None,
+    ) -> None:
+        self.destination = destination
+        self.source = source
+        self.routing_key = routing_key
+        self.nowait = nowait
+        self.arguments = {} if arguments is None else arguments
 
     def encode_arguments(self) -> bytes:
         return (
@@ -658,7 +801,7 @@ class ExchangeBind(Method):
         return cls(destination, source, routing_key, nowait, arguments), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class ExchangeBindOk(Method):
     """exchange.bind-ok"""
 
@@ -673,17 +816,31 @@ class ExchangeBindOk(Method):
         return cls(), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class ExchangeUnbind(Method):
     """exchange.unbind"""
 
     CLASS_ID: ClassVar[int] = 40
     METHOD_ID: ClassVar[int] = 40
-    destination: str = ""
-    source: str = ""
-    routing_key: str = ""
-    nowait: bool = False
-    arguments: Table = field(default_factory=dict)
+    destination: str
+    source: str
+    routing_key: str
+    nowait: bool
+    arguments: Table
+
+    def __init__(
+        self,
+        destination: str = "",
+        source: str = "",
+        routing_key: str = "",
+        nowait: bool = False,
+        arguments: Table | None = None,
+    ) -> None:
+        self.destination = destination
+        self.source = source
+        self.routing_key = routing_key
+        self.nowait = nowait
+        self.arguments = {} if arguments is None else arguments
 
     def encode_arguments(self) -> bytes:
         return (
@@ -708,7 +865,7 @@ class ExchangeUnbind(Method):
         return cls(destination, source, routing_key, nowait, arguments), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class ExchangeUnbindOk(Method):
     """exchange.unbind-ok"""
 
@@ -723,19 +880,37 @@ class ExchangeUnbindOk(Method):
         return cls(), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class QueueDeclare(Method):
     """queue.declare"""
 
     CLASS_ID: ClassVar[int] = 50
     METHOD_ID: ClassVar[int] = 10
-    queue: str = ""
-    passive: bool = False
-    durable: bool = False
-    exclusive: bool = False
-    auto_delete: bool = False
-    nowait: bool = False
-    arguments: Table = field(default_factory=dict)
+    queue: str
+    passive: bool
+    durable: bool
+    exclusive: bool
+    auto_delete: bool
+    nowait: bool
+    arguments: Table
+
+    def __init__(
+        self,
+        queue: str = "",
+        passive: bool = False,
+        durable: bool = False,
+        exclusive: bool = False,
+        auto_delete: bool = False,
+        nowait: bool = False,
+        arguments: Table | None = None,
+    ) -> None:
+        self.queue = queue
+        self.passive = passive
+        self.durable = durable
+        self.exclusive = exclusive
+        self.auto_delete = auto_delete
+        self.nowait = nowait
+        self.arguments = {} if arguments is None else arguments
 
     def encode_arguments(self) -> bytes:
         return (
@@ -768,15 +943,20 @@ class QueueDeclare(Method):
         return cls(queue, passive, durable, exclusive, auto_delete, nowait, arguments), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class QueueDeclareOk(Method):
     """queue.declare-ok"""
 
     CLASS_ID: ClassVar[int] = 50
     METHOD_ID: ClassVar[int] = 11
-    queue: str = ""
-    message_count: int = 0
-    consumer_count: int = 0
+    queue: str
+    message_count: int
+    consumer_count: int
+
+    def __init__(self, queue: str = "", message_count: int = 0, consumer_count: int = 0) -> None:
+        self.queue = queue
+        self.message_count = message_count
+        self.consumer_count = consumer_count
 
     def encode_arguments(self) -> bytes:
         return encode_shortstr(self.queue) + LONG.pack(self.message_count) + LONG.pack(self.consumer_count)
@@ -791,17 +971,31 @@ class QueueDeclareOk(Method):
         return cls(queue, message_count, consumer_count), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class QueueBind(Method):
     """queue.bind"""
 
     CLASS_ID: ClassVar[int] = 50
     METHOD_ID: ClassVar[int] = 20
-    queue: str = ""
-    exchange: str = ""
-    routing_key: str = ""
-    nowait: bool = False
-    arguments: Table = field(default_factory=dict)
+    queue: str
+    exchange: str
+    routing_key: str
+    nowait: bool
+    arguments: Table
+
+    def __init__(
+        self,
+        queue: str = "",
+        exchange: str = "",
+        routing_key: str = "",
+        nowait: bool = False,
+        arguments: Table | None = None,
+    ) -> None:
+        self.queue = queue
+        self.exchange = exchange
+        self.routing_key = routing_key
+        self.nowait = nowait
+        self.arguments = {} if arguments is None else arguments
 
     def encode_arguments(self) -> bytes:
         return (
@@ -826,7 +1020,7 @@ class QueueBind(Method):
         return cls(queue, exchange, routing_key, nowait, arguments), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class QueueBindOk(Method):
     """queue.bind-ok"""
 
@@ -841,14 +1035,18 @@ class QueueBindOk(Method):
         return cls(), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class QueuePurge(Method):
     """queue.purge"""
 
     CLASS_ID: ClassVar[int] = 50
     METHOD_ID: ClassVar[int] = 30
-    queue: str = ""
-    nowait: bool = False
+    queue: str
+    nowait: bool
+
+    def __init__(self, queue: str = "", nowait: bool = False) -> None:
+        self.queue = queue
+        self.nowait = nowait
 
     def encode_arguments(self) -> bytes:
         return b"\x00\x00" + encode_shortstr(self.queue) + bytes((self.nowait << 0,))
@@ -863,13 +1061,16 @@ class QueuePurge(Method):
         return cls(queue, nowait), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class QueuePurgeOk(Method):
     """queue.purge-ok"""
 
     CLASS_ID: ClassVar[int] = 50
     METHOD_ID: ClassVar[int] = 31
-    message_count: int = 0
+    message_count: int
+
+    def __init__(self, message_count: int = 0) -> None:
+        self.message_count = message_count
 
     def encode_arguments(self) -> bytes:
         return LONG.pack(self.message_count)
@@ -881,16 +1082,24 @@ class QueuePurgeOk(Method):
         return cls(message_count), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class QueueDelete(Method):
     """queue.delete"""
 
     CLASS_ID: ClassVar[int] = 50
     METHOD_ID: ClassVar[int] = 40
-    queue: str = ""
-    if_unused: bool = False
-    if_empty: bool = False
-    nowait: bool = False
+    queue: str
+    if_unused: bool
+    if_empty: bool
+    nowait: bool
+
+    def __init__(
+        self, queue: str = "", if_unused: bool = False, if_empty: bool = False, nowait: bool = False
+    ) -> None:
+        self.queue = queue
+        self.if_unused = if_unused
+        self.if_empty = if_empty
+        self.nowait = nowait
 
     def encode_arguments(self) -> bytes:
         return (
@@ -911,13 +1120,16 @@ class QueueDelete(Method):
         return cls(queue, if_unused, if_empty, nowait), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class QueueDeleteOk(Method):
     """queue.delete-ok"""
 
     CLASS_ID: ClassVar[int] = 50
     METHOD_ID: ClassVar[int] = 41
-    message_count: int = 0
+    message_count: int
+
+    def __init__(self, message_count: int = 0) -> None:
+        self.message_count = message_count
 
     def encode_arguments(self) -> bytes:
         return LONG.pack(self.message_count)
@@ -929,16 +1141,24 @@ class QueueDeleteOk(Method):
         return cls(message_count), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class QueueUnbind(Method):
     """queue.unbind"""
 
     CLASS_ID: ClassVar[int] = 50
     METHOD_ID: ClassVar[int] = 50
-    queue: str = ""
-    exchange: str = ""
-    routing_key: str = ""
-    arguments: Table = field(default_factory=dict)
+    queue: str
+    exchange: str
+    routing_key: str
+    arguments: Table
+
+    def __init__(
+        self, queue: str = "", exchange: str = "", routing_key: str = "", arguments: Table | None = None
+    ) -> None:
+        self.queue = queue
+        self.exchange = exchange
+        self.routing_key = routing_key
+        self.arguments = {} if arguments is None else arguments
 
     def encode_arguments(self) -> bytes:
         return (
@@ -959,7 +1179,7 @@ class QueueUnbind(Method):
         return cls(queue, exchange, routing_key, arguments), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class QueueUnbindOk(Method):
     """queue.unbind-ok"""
 
@@ -974,15 +1194,20 @@ class QueueUnbindOk(Method):
         return cls(), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class BasicQos(Method):
     """basic.qos"""
 
     CLASS_ID: ClassVar[int] = 60
     METHOD_ID: ClassVar[int] = 10
-    prefetch_size: int = 0
-    prefetch_count: int = 0
-    global_: bool = False
+    prefetch_size: int
+    prefetch_count: int
+    global_: bool
+
+    def __init__(self, prefetch_size: int = 0, prefetch_count: int = 0, global_: bool = False) -> None:
+        self.prefetch_size = prefetch_size
+        self.prefetch_count = prefetch_count
+        self.global_ = global_
 
     def encode_arguments(self) -> bytes:
         return LONG.pack(self.prefetch_size) + SHORT.pack(self.prefetch_count) + bytes((self.global_ << 0,))
@@ -999,7 +1224,7 @@ class BasicQos(Method):
         return cls(prefetch_size, prefetch_count, global_), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class BasicQosOk(Method):
     """basic.qos-ok"""
 
@@ -1014,19 +1239,37 @@ class BasicQosOk(Method):
         return cls(), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class BasicConsume(Method):
     """basic.consume"""
 
     CLASS_ID: ClassVar[int] = 60
     METHOD_ID: ClassVar[int] = 20
-    queue: str = ""
-    consumer_tag: str = ""
-    no_local: bool = False
-    no_ack: bool = False
-    exclusive: bool = False
-    nowait: bool = False
-    arguments: Table = field(default_factory=dict)
+    queue: str
+    consumer_tag: str
+    no_local: bool
+    no_ack: bool
+    exclusive: bool
+    nowait: bool
+    arguments: Table
+
+    def __init__(
+        self,
+        queue: str = "",
+        consumer_tag: str = "",
+        no_local: bool = False,
+        no_ack: bool = False,
+        exclusive: bool = False,
+        nowait: bool = False,
+        arguments: Table | None = None,
+    ) -> None:
+        self.queue = queue
+        self.consumer_tag = consumer_tag
+        self.no_local = no_local
+        self.no_ack = no_ack
+        self.exclusive = exclusive
+        self.nowait = nowait
+        self.arguments = {} if arguments is None else arguments
 
     def encode_arguments(self) -> bytes:
         return (
@@ -1052,13 +1295,16 @@ class BasicConsume(Method):
         return cls(queue, consumer_tag, no_local, no_ack, exclusive, nowait, arguments), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class BasicConsumeOk(Method):
     """basic.consume-ok"""
 
     CLASS_ID: ClassVar[int] = 60
     METHOD_ID: ClassVar[int] = 21
-    consumer_tag: str = ""
+    consumer_tag: str
+
+    def __init__(self, consumer_tag: str = "") -> None:
+        self.consumer_tag = consumer_tag
 
     def encode_arguments(self) -> bytes:
         return encode_shortstr(self.consumer_tag)
@@ -1069,14 +1315,18 @@ class BasicConsumeOk(Method):
         return cls(consumer_tag), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class BasicCancel(Method):
     """basic.cancel"""
 
     CLASS_ID: ClassVar[int] = 60
     METHOD_ID: ClassVar[int] = 30
-    consumer_tag: str = ""
-    nowait: bool = False
+    consumer_tag: str
+    nowait: bool
+
+    def __init__(self, consumer_tag: str = "", nowait: bool = False) -> None:
+        self.consumer_tag = consumer_tag
+        self.nowait = nowait
 
     def encode_arguments(self) -> bytes:
         return encode_shortstr(self.consumer_tag) + bytes((self.nowait << 0,))
@@ -1090,13 +1340,16 @@ class BasicCancel(Method):
         return cls(consumer_tag, nowait), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class BasicCancelOk(Method):
     """basic.cancel-ok"""
 
     CLASS_ID: ClassVar[int] = 60
     METHOD_ID: ClassVar[int] = 31
-    consumer_tag: str = ""
+    consumer_tag: str
+
+    def __init__(self, consumer_tag: str = "") -> None:
+        self.consumer_tag = consumer_tag
 
     def encode_arguments(self) -> bytes:
         return encode_shortstr(self.consumer_tag)
@@ -1107,16 +1360,24 @@ class BasicCancelOk(Method):
         return cls(consumer_tag), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class BasicPublish(Method):
     """basic.publish"""
 
     CLASS_ID: ClassVar[int] = 60
     METHOD_ID: ClassVar[int] = 40
-    exchange: str = ""
-    routing_key: str = ""
-    mandatory: bool = False
-    immediate: bool = False
+    exchange: str
+    routing_key: str
+    mandatory: bool
+    immediate: bool
+
+    def __init__(
+        self, exchange: str = "", routing_key: str = "", mandatory: bool = False, immediate: bool = False
+    ) -> None:
+        self.exchange = exchange
+        self.routing_key = routing_key
+        self.mandatory = mandatory
+        self.immediate = immediate
 
     def encode_arguments(self) -> bytes:
         return (
@@ -1138,16 +1399,24 @@ class BasicPublish(Method):
         return cls(exchange, routing_key, mandatory, immediate), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class BasicReturn(Method):
     """basic.return"""
 
     CLASS_ID: ClassVar[int] = 60
     METHOD_ID: ClassVar[int] = 50
-    reply_code: int = 0
-    reply_text: str = ""
-    exchange: str = ""
-    routing_key: str = ""
+    reply_code: int
+    reply_text: str
+    exchange: str
+    routing_key: str
+
+    def __init__(
+        self, reply_code: int = 0, reply_text: str = "", exchange: str = "", routing_key: str = ""
+    ) -> None:
+        self.reply_code = reply_code
+        self.reply_text = reply_text
+        self.exchange = exchange
+        self.routing_key = routing_key
 
     def encode_arguments(self) -> bytes:
         return (
@@ -1167,17 +1436,31 @@ class BasicReturn(Method):
         return cls(reply_code, reply_text, exchange, routing_key), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class BasicDeliver(Method):
     """basic.deliver"""
 
     CLASS_ID: ClassVar[int] = 60
     METHOD_ID: ClassVar[int] = 60
-    consumer_tag: str = ""
-    delivery_tag: int = 0
-    redelivered: bool = False
-    exchange: str = ""
-    routing_key: str = ""
+    consumer_tag: str
+    delivery_tag: int
+    redelivered: bool
+    exchange: str
+    routing_key: str
+
+    def __init__(
+        self,
+        consumer_tag: str = "",
+        delivery_tag: int = 0,
+        redelivered: bool = False,
+        exchange: str = "",
+        routing_key: str = "",
+    ) -> None:
+        self.consumer_tag = consumer_tag
+        self.delivery_tag = delivery_tag
+        self.redelivered = redelivered
+        self.exchange = exchange
+        self.routing_key = routing_key
 
     def encode_arguments(self) -> bytes:
         return (
@@ -1201,14 +1484,18 @@ class BasicDeliver(Method):
         return cls(consumer_tag, delivery_tag, redelivered, exchange, routing_key), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class BasicGet(Method):
     """basic.get"""
 
     CLASS_ID: ClassVar[int] = 60
     METHOD_ID: ClassVar[int] = 70
-    queue: str = ""
-    no_ack: bool = False
+    queue: str
+    no_ack: bool
+
+    def __init__(self, queue: str = "", no_ack: bool = False) -> None:
+        self.queue = queue
+        self.no_ack = no_ack
 
     def encode_arguments(self) -> bytes:
         return b"\x00\x00" + encode_shortstr(self.queue) + bytes((self.no_ack << 0,))
@@ -1223,17 +1510,31 @@ class BasicGet(Method):
         return cls(queue, no_ack), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class BasicGetOk(Method):
     """basic.get-ok"""
 
     CLASS_ID: ClassVar[int] = 60
     METHOD_ID: ClassVar[int] = 71
-    delivery_tag: int = 0
-    redelivered: bool = False
-    exchange: str = ""
-    routing_key: str = ""
-    message_count: int = 0
+    delivery_tag: int
+    redelivered: bool
+    exchange: str
+    routing_key: str
+    message_count: int
+
+    def __init__(
+        self,
+        delivery_tag: int = 0,
+        redelivered: bool = False,
+        exchange: str = "",
+        routing_key: str = "",
+        message_count: int = 0,
+    ) -> None:
+        self.delivery_tag = delivery_tag
+        self.redelivered = redelivered
+        self.exchange = exchange
+        self.routing_key = routing_key
+        self.message_count = message_count
 
     def encode_arguments(self) -> bytes:
         return (
@@ -1258,13 +1559,16 @@ class BasicGetOk(Method):
         return cls(delivery_tag, redelivered, exchange, routing_key, message_count), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class BasicGetEmpty(Method):
     """basic.get-empty"""
 
     CLASS_ID: ClassVar[int] = 60
     METHOD_ID: ClassVar[int] = 72
-    cluster_id: str = ""
+    cluster_id: str
+
+    def __init__(self, cluster_id: str = "") -> None:
+        self.cluster_id = cluster_id
 
     def encode_arguments(self) -> bytes:
         return encode_shortstr(self.cluster_id)
@@ -1275,14 +1579,18 @@ class BasicGetEmpty(Method):
         return cls(cluster_id), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class BasicAck(Method):
     """basic.ack"""
 
     CLASS_ID: ClassVar[int] = 60
     METHOD_ID: ClassVar[int] = 80
-    delivery_tag: int = 0
-    multiple: bool = False
+    delivery_tag: int
+    multiple: bool
+
+    def __init__(self, delivery_tag: int = 0, multiple: bool = False) -> None:
+        self.delivery_tag = delivery_tag
+        self.multiple = multiple
 
     def encode_arguments(self) -> bytes:
         return LONGLONG.pack(self.delivery_tag) + bytes((self.multiple << 0,))
@@ -1297,14 +1605,18 @@ class BasicAck(Method):
         return cls(delivery_tag, multiple), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class BasicReject(Method):
     """basic.reject"""
 
     CLASS_ID: ClassVar[int] = 60
     METHOD_ID: ClassVar[int] = 90
-    delivery_tag: int = 0
-    requeue: bool = True
+    delivery_tag: int
+    requeue: bool
+
+    def __init__(self, delivery_tag: int = 0, requeue: bool = True) -> None:
+        self.delivery_tag = delivery_tag
+        self.requeue = requeue
 
     def encode_arguments(self) -> bytes:
         return LONGLONG.pack(self.delivery_tag) + bytes((self.requeue << 0,))
@@ -1319,13 +1631,16 @@ class BasicReject(Method):
         return cls(delivery_tag, requeue), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class BasicRecoverAsync(Method):
     """basic.recover-async"""
 
     CLASS_ID: ClassVar[int] = 60
     METHOD_ID: ClassVar[int] = 100
-    requeue: bool = False
+    requeue: bool
+
+    def __init__(self, requeue: bool = False) -> None:
+        self.requeue = requeue
 
     def encode_arguments(self) -> bytes:
         return bytes((self.requeue << 0,))
@@ -1338,13 +1653,16 @@ class BasicRecoverAsync(Method):
         return cls(requeue), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class BasicRecover(Method):
     """basic.recover"""
 
     CLASS_ID: ClassVar[int] = 60
     METHOD_ID: ClassVar[int] = 110
-    requeue: bool = False
+    requeue: bool
+
+    def __init__(self, requeue: bool = False) -> None:
+        self.requeue = requeue
 
     def encode_arguments(self) -> bytes:
         return bytes((self.requeue << 0,))
@@ -1357,7 +1675,7 @@ class BasicRecover(Method):
         return cls(requeue), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class BasicRecoverOk(Method):
     """basic.recover-ok"""
 
@@ -1372,15 +1690,20 @@ class BasicRecoverOk(Method):
         return cls(), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class BasicNack(Method):
     """basic.nack"""
 
     CLASS_ID: ClassVar[int] = 60
     METHOD_ID: ClassVar[int] = 120
-    delivery_tag: int = 0
-    multiple: bool = False
-    requeue: bool = True
+    delivery_tag: int
+    multiple: bool
+    requeue: bool
+
+    def __init__(self, delivery_tag: int = 0, multiple: bool = False, requeue: bool = True) -> None:
+        self.delivery_tag = delivery_tag
+        self.multiple = multiple
+        self.requeue = requeue
 
     def encode_arguments(self) -> bytes:
         return LONGLONG.pack(self.delivery_tag) + bytes((self.multiple << 0 | self.requeue << 1,))
@@ -1396,13 +1719,16 @@ class BasicNack(Method):
         return cls(delivery_tag, multiple, requeue), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class ConfirmSelect(Method):
     """confirm.select"""
 
     CLASS_ID: ClassVar[int] = 85
     METHOD_ID: ClassVar[int] = 10
-    nowait: bool = False
+    nowait: bool
+
+    def __init__(self, nowait: bool = False) -> None:
+        self.nowait = nowait
 
     def encode_arguments(self) -> bytes:
         return bytes((self.nowait << 0,))
@@ -1415,7 +1741,7 @@ class ConfirmSelect(Method):
         return cls(nowait), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class ConfirmSelectOk(Method):
     """confirm.select-ok"""
 
@@ -1430,7 +1756,7 @@ class ConfirmSelectOk(Method):
         return cls(), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class TxSelect(Method):
     """tx.select"""
 
@@ -1445,7 +1771,7 @@ class TxSelect(Method):
         return cls(), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class TxSelectOk(Method):
     """tx.select-ok"""
 
@@ -1460,7 +1786,7 @@ class TxSelectOk(Method):
         return cls(), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class TxCommit(Method):
     """tx.commit"""
 
@@ -1475,7 +1801,7 @@ class TxCommit(Method):
         return cls(), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class TxCommitOk(Method):
     """tx.commit-ok"""
 
@@ -1490,7 +1816,7 @@ class TxCommitOk(Method):
         return cls(), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class TxRollback(Method):
     """tx.rollback"""
 
@@ -1505,7 +1831,7 @@ class TxRollback(Method):
         return cls(), at
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, repr=False, eq=False, slots=True)
 class TxRollbackOk(Method):
     """tx.rollback-ok"""
 

@@ -24,8 +24,18 @@ class Method:
     """A method of the protocol; the subclasses are generated."""
 
     __slots__ = ()
+    __match_args__: tuple[str, ...] = ()
     CLASS_ID: ClassVar[int]
     METHOD_ID: ClassVar[int]
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__match_args__)
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__match_args__)
+        return f"{type(self).__name__}({arguments})"
 
     def encode_arguments(self) -> bytes:
         """What follows class id and method id in the frame's payload."""
