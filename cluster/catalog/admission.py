@@ -6,7 +6,8 @@ forgotten nothing. They are told apart by asking: where a majority of the member
 them, has nothing on disk, nothing can have been committed that matters.
 
 Founders wait a while for the last members: whoever comes after the first commit is taken for a node
-that lost its disk, and until it has caught up the cluster cannot lose another one.
+that lost its disk, and until it has caught up the cluster cannot lose another one. Not so a process that
+the founders have heard of: what it had when they counted on it, it has still.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class AdmissionDesk:
             self.state = Admission.REBUILDING
         self._majority = len(members) // 2 + 1
         self._members = len(members)
-        self._empty = {node}
+        self._empty = {node: 0}
         self._ask_at = 0.0
         self._found_at: float | None = None
         self._found_if(self._members)
@@ -54,12 +55,19 @@ class AdmissionDesk:
         self._ask_at = now + ASK_INTERVAL_S
         return True
 
-    def told(self, peer: str, empty: bool) -> None:
-        """A member says whether it has nothing on disk either."""
+    def counted(self, peer: str, process: int) -> bool:
+        """Whether this node founds the cluster with just that process of a member, which was empty then."""
+        return self.state is Admission.WHOLE and process != 0 and self._empty.get(peer) == process
+
+    def told(self, peer: str, empty: bool, process: int = 0) -> None:
+        """A member says whether it has nothing on disk either.
+
+        `process`: the number of the front end there, which no two processes share; 0: not known.
+        """
         if self.state is not Admission.UNKNOWN:
             return
         if empty:
-            self._empty.add(peer)
+            self._empty[peer] = process
             self._found_if(self._members)
         else:
             self.state = Admission.REBUILDING

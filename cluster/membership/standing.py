@@ -73,15 +73,17 @@ class Standing:
     def receive(self, peer: str, parts: Sequence[bytes]) -> None:
         """A question of a node that starts, an answer to this one's, or that this one is removed."""
         broker = self._broker
+        process = broker.uptime.incarnations.get(peer, 0)
         if len(parts) == 1:
             empty = broker.config.empty and not broker.catalog.applied_index
+            empty = empty or self._desk.counted(peer, process)
             broker.send(peer, [TAG, b"empty" if empty else b"established"])
         elif bytes(parts[1]) == REMOVED:
             if not self.removed and not self.waiting:
                 self.removed = True
                 self.on_removed()
         else:
-            self._desk.told(peer, bytes(parts[1]) == b"empty")
+            self._desk.told(peer, bytes(parts[1]) == b"empty", process)
             self.admit()
 
     def tell_removed(self, node: str) -> None:

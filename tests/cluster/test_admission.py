@@ -71,3 +71,21 @@ def test_the_others_are_asked_again_until_they_answer() -> None:
     asking.told("n2", empty=True)
     asking.told("n3", empty=True)
     assert not asking.ask_due(9.0)
+
+
+def test_a_founder_that_asks_late_is_told_that_it_was_counted() -> None:
+    """It hears of the others when they have begun already."""
+    first = desk()
+    first.told("n2", empty=True, process=7)
+    assert not first.counted("n2", 7), "nothing is founded yet"
+    first.told("n3", empty=True)
+    assert first.counted("n2", 7)
+    assert not first.counted("n2", 8), "another process may have another disk"
+    assert not first.counted("n3", 0)
+
+
+def test_a_node_that_lost_its_disk_counts_nobody() -> None:
+    lost = desk()
+    lost.told("n2", empty=True, process=7)
+    lost.told("n3", empty=False)
+    assert not lost.counted("n2", 7)
