@@ -1,7 +1,7 @@
 """The containers of deploy/compose.yml: started, hurt and removed with docker.
 
 For the network faults each container gets one device more, over which it reaches its peers' addresses;
-a switch of our own joins these. Clients come by the ports that the compose file publishes on loopback.
+a switch of our own joins these. Clients come by free ports of loopback, which the compose file publishes.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from chaos.targets.brokers import fetch
 from chaos.targets.equipped import EquippedTarget
 from chaos.targets.leftovers import mark, sweep
 from chaos.targets.memory import margin_bytes
+from chaos.targets.ports import free_ports
 from chaos.targets.quorate import ROOT, SMALL_DISK_LIMIT_BYTES, Quorate, owners_told
 from chaos.targets.switch import mac
 from chaos.targets.target import TargetError, shell, until
 from chaos.targets.wiring import Wiring, tap
 
 FILE: Final = ROOT / "deploy" / "compose.yml"
-PORTS: Final = {"n1": (5672, 15672), "n2": (5673, 15673), "n3": (5674, 15674)}
-"""AMQP and HTTP on loopback, as the compose file has them."""
+NODES: Final = ("n1", "n2", "n3")
+"""As the compose file has them."""
 
 ACCOUNT: Final = 10001
 INSIDE: Final = "/run/chaos"
@@ -40,7 +41,8 @@ class ComposeTarget(EquippedTarget):
     def __init__(self, needs: Iterable[Need], seed: int = 0) -> None:
         needs = frozenset(needs)
         super().__init__(needs, Wiring(seed) if Need.NETWORK in needs else None)
-        self.nodes = tuple(PORTS)
+        self.nodes = NODES
+        self._ports = {node: (amqp, http) for node in NODES for amqp, http in [free_ports(2)]}
         self._directory = Path()
         self._password = ""
 
@@ -82,14 +84,15 @@ class ComposeTarget(EquippedTarget):
 
     def places(self) -> tuple[Place, ...]:
         return tuple(
-            Place(node, "127.0.0.1", amqp, "quorate", self._password) for node, (amqp, _) in PORTS.items()
+            Place(node, "127.0.0.1", amqp, "quorate", self._password)
+            for node, (amqp, _) in self._ports.items()
         )
 
     def owners(self) -> dict[str, str]:
-        return owners_told(f"http://127.0.0.1:{http}" for _, http in PORTS.values())
+        return owners_told(f"http://127.0.0.1:{http}" for _, http in self._ports.values())
 
     def ready(self, node: str) -> bool:
-        return fetch(f"http://127.0.0.1:{PORTS[node][1]}/health/ready") is not None
+        return fetch(f"http://127.0.0.1:{self._ports[node][1]}/health/ready") is not None
 
     def ended(self, node: str) -> int | None:
         state = json.loads(self._inspect(node, "{{json .State}}"))
@@ -141,7 +144,13 @@ class ComposeTarget(EquippedTarget):
     def _compose(self, *words: str) -> str:
         program = ("docker-compose",) if shutil.which("docker-compose") else ("docker", "compose")
         files = ("--file", FILE, "--file", self._directory / "override.json")
-        return shell(*program, "--project-name", mark(), *files, *words)
+        published = {
+            f"QUORATE_{node.upper()}_{protocol}_PORT": str(port)
+            for node, ports in self._ports.items()
+            for protocol, port in zip(("AMQP", "HTTP"), ports, strict=True)
+        }
+        command = (*program, "--project-name", mark(), *files, *words)
+        return shell(*command, environment=os.environ | published)
 
     def _override(self, node: str, override: dict[str, Any]) -> None:
         """What the scenario needs of the node's container, added to the compose file."""

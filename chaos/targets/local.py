@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterable
@@ -20,6 +18,7 @@ from chaos.targets.equipped import EquippedTarget, needed
 from chaos.targets.leftovers import mark, sweep
 from chaos.targets.memory import Groups
 from chaos.targets.network import Network
+from chaos.targets.ports import free_ports
 from chaos.targets.target import START_S, TargetError, until, words_of
 
 STOP_S: Final = 30.0
@@ -181,21 +180,3 @@ class LocalTarget(EquippedTarget):
 
     def relax(self, node: str) -> None:
         needed(self._groups).relax(node)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens on now, and that the system gives to no outgoing connection."""
-    found: list[int] = []
-    # Where to look first differs from run to run, so that two that start together do not meet.
-    port = 10_000 + os.getpid() * 97 % 15_000
-    while len(found) < count:
-        port = port + 1 if port < 32_000 else 10_000
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            if port not in _given:
-                found.append(port)
-                _given.add(port)
-    return found
-
-
-_given: set[int] = set()

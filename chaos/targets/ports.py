@@ -1,0 +1,24 @@
+"""Ports of loopback for what a run starts."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+
+_given: set[int] = set()
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on now, and that the system gives to no outgoing connection."""
+    found: list[int] = []
+    # Where to look first differs from run to run, so that two that start together do not meet.
+    port = 10_000 + os.getpid() * 97 % 15_000
+    while len(found) < count:
+        port = port + 1 if port < 32_000 else 10_000
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            if port not in _given:
+                found.append(port)
+                _given.add(port)
+    return found
