@@ -116,6 +116,9 @@ DASHBOARDS: Final[Mapping[str, tuple[str, Sequence[Panel]]]] = {
             }),
             Panel("Round trip", "s", {"{{instance}} to {{peer}}": "quorate_peer_round_trip_seconds"}),
             Panel("Peers connected", "none", {"{{instance}} to {{peer}}": "quorate_peer_connected"}),
+            Panel("Connections of peers refused", "short", {
+                "{{instance}}": "increase(quorate_peer_connections_refused_total[$__rate_interval])",
+            }),
             Panel("Elections won", "short", {
                 "{{instance}}": "increase(quorate_raft_elections_won_total[$__rate_interval])",
             }),

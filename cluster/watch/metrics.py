@@ -288,6 +288,12 @@ class NodeMetrics:
         trips = [({"peer": peer}, seconds) for peer, seconds in self.round_trips.last.items()]
         help_ = "From a question to the peer to its answer, event loops included; asked every five seconds."
         yield Metric("quorate_peer_round_trip_seconds", "gauge", help_, trips)
+        yield counter(
+            "quorate_peer_connections_refused_total",
+            "Connections to the port for peers that ended before a message: another key, no handshake, or "
+            "too many of these at once.",
+            self._process.transport.refused_connections,
+        )
 
     # -- the node -------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import socket
 import urllib.request
 
 import pika
@@ -11,6 +12,7 @@ import pytest
 
 from scripts.metrics_page import OUTPUT, document, families, fetch
 from tests.processes.conftest import Connect
+from tests.processes.hostile import HEADER
 from tests.processes.nodes import Cluster, Node, until
 
 
@@ -37,6 +39,7 @@ def owner(cluster: Cluster, channel: Connect, name: str) -> Node:
     return node
 
 
+@pytest.mark.requirement("F3")
 def test_the_page_says_what_a_node_serves(owner: Node) -> None:
     written = OUTPUT.read_text(encoding="utf-8")
     # Round trips are asked for now and then.
@@ -80,6 +83,15 @@ def test_peers_are_measured(owner: Node) -> None:
 
     until(lambda: len(round_trips()) == 2, "both peers have answered")
     assert all(0 < one < 1 for one in round_trips())
+
+
+@pytest.mark.requirement("F3")
+def test_who_is_no_peer_is_counted(owner: Node) -> None:
+    name = "quorate_peer_connections_refused_total"
+    before = owner.metrics()[name]
+    with socket.create_connection(owner.local.config.listen.peers, 10.0) as stranger:
+        stranger.sendall(HEADER)
+        until(lambda: owner.metrics()[name] == before + 1, "a client of AMQP is refused")
 
 
 @pytest.mark.requirement("A24", "F3")

@@ -31,6 +31,7 @@ async def test_a_node_whose_key_is_not_the_clusters_is_refused() -> None:
     assert not peer.up
     assert not a.say("b", b"let me in")
     assert peer.last_failure == "the other side does not know this node's key"
+    await b.until(lambda: b.transport.refused_connections > 0)
     a.transport.close()
     b.transport.close()
 
