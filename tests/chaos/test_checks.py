@@ -26,6 +26,8 @@ from chaos.ledger import BrokenHistoryError
 from chaos.recovery import Pause, pauses, report
 from tests.chaos.histories import closing, delivered, fault, in_time, opening, published
 
+pytestmark = pytest.mark.requirement("F4")
+
 
 def promises(events: list[Event]) -> list[str]:
     return [violation.promise for violation in check(events)]

@@ -19,6 +19,8 @@ from tests.chaos.histories import published
 from tests.chaos.test_figures import run_of_ten_seconds
 from tests.structure.tree import ROOT
 
+pytestmark = pytest.mark.requirement("F4")
+
 QUICK = ("kill", "pause")
 OTHERS = [name for name in SCENARIOS if name not in QUICK]
 

@@ -71,6 +71,7 @@ def test_the_file_is_valid_with_and_without_its_profile() -> None:
         assert [name for name, one in services.items() if one.get("profiles")] == ["consumer", "publisher"]
 
 
+@pytest.mark.requirement("F1", "F2")
 def test_a_client_works_through_each_node(secret: str) -> None:
     for node in NODES:
         publish(node, secret, "through", [node.encode()])
@@ -118,6 +119,7 @@ def test_the_profile_load_makes_traffic(secret: str) -> None:
     compose("--profile", "load", "stop", "publisher", "consumer")
 
 
+@pytest.mark.requirement("F1")
 def test_a_killed_container_comes_back(secret: str) -> None:
     publish("n1", secret, "killed", [b"%d" % number for number in range(50)])
     docker("kill", f"{PROJECT}_n1_1")
@@ -127,6 +129,7 @@ def test_a_killed_container_comes_back(secret: str) -> None:
     assert drain("n1", secret, "killed") == [*(b"%d" % number for number in range(50)), b"meanwhile"]
 
 
+@pytest.mark.requirement("F1")
 def test_a_node_without_its_volume_is_rebuilt_from_the_others(secret: str) -> None:
     publish("n3", secret, "rebuilt", [b"%d" % number for number in range(200)])
     compose("rm", "--stop", "--force", "n3")

@@ -69,6 +69,7 @@ def test_secrets_are_in_files_and_only_the_founding_gets_them(services: dict[str
     assert not [key for key in said if "PASSWORD" in key or "SECRET" in key]
 
 
+@pytest.mark.requirement("F3")
 def test_prometheus_scrapes_each_node_and_knows_the_alerts() -> None:
     config = read(DEPLOY / "prometheus" / "prometheus.yml")
     for job in config["scrape_configs"]:
@@ -77,6 +78,7 @@ def test_prometheus_scrapes_each_node_and_knows_the_alerts() -> None:
     assert config["rule_files"] == ["alerts.yml"]
 
 
+@pytest.mark.requirement("F3")
 def test_grafana_finds_prometheus_and_its_dashboards(services: dict[str, Any]) -> None:
     (source,) = read(GRAFANA / "datasources" / "prometheus.yml")["datasources"]
     assert source.keys() <= DATA_SOURCE_KEYS

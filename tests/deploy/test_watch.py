@@ -119,6 +119,7 @@ def test_rates_are_those_of_the_load(watched: tuple[Cluster, Prometheus]) -> Non
     until(lambda: prometheus.query(confirmed), confirmed, 30.0)
 
 
+@pytest.mark.requirement("F3")
 def test_a_killed_node_fires_its_alerts(watched: tuple[Cluster, Prometheus]) -> None:
     cluster, prometheus = watched
     victim = cluster[2]
@@ -135,6 +136,7 @@ def test_a_killed_node_fires_its_alerts(watched: tuple[Cluster, Prometheus]) -> 
     until(lambda: not firing(), "the alerts end", 30.0)
 
 
+@pytest.mark.requirement("F3")
 def test_alerts_as_promtool_tests_them() -> None:
     for command in (["check", "config", "prometheus.yml"], ["test", "rules", "alerts_test.yml"]):
         done = subprocess.run(["promtool", *command], cwd=RULES, capture_output=True, text=True, check=False)

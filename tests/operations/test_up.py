@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from cluster.commands.status import fetch
 from tests.operations.test_commands import quorate
 from tests.operations.test_local_cluster import free_plan
@@ -69,6 +71,7 @@ def gone(pid: int) -> bool:
     return False
 
 
+@pytest.mark.requirement("F1")
 def test_a_cluster_is_started_used_and_stopped(tmp_path: Path) -> None:
     with up(tmp_path, 3) as cluster:
         cluster.wait_for("3 nodes are ready")
