@@ -32,11 +32,8 @@ class Limits(TypedDict, total=False):
 @pytest.fixture(scope="package")
 def shared_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     cluster = Cluster(tmp_path_factory.mktemp("conformance"), SETTINGS, nodes=1)
-    try:
-        cluster.start()
+    with cluster.running():
         yield cluster
-    finally:
-        cluster.stop()
 
 
 @pytest.fixture
@@ -51,11 +48,8 @@ def node(shared_node: Cluster) -> Iterator[Node]:
 def restarting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     """A node that a test may stop and start again."""
     cluster = Cluster(tmp_path_factory.mktemp("restarting"), SETTINGS, nodes=1)
-    try:
-        cluster.start()
+    with cluster.running():
         yield cluster[0]
-    finally:
-        cluster.stop()
 
 
 @pytest.fixture

@@ -17,11 +17,8 @@ Connect = Callable[..., BlockingChannel]
 @pytest.fixture(scope="package")
 def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     cluster = Cluster(tmp_path_factory.mktemp("shared"))
-    try:
-        cluster.start()
+    with cluster.running():
         yield cluster
-    finally:
-        cluster.stop()
 
 
 @pytest.fixture

@@ -97,11 +97,8 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     )
     node.local.file.write_text(text, encoding="utf-8")
     node.local = replace(node.local, config=parse(text, "node.toml"), text=text)
-    try:
-        cluster.start()
+    with cluster.running():
         yield Secured(cluster, authority, server, port)
-    finally:
-        cluster.stop()
 
 
 @pytest.fixture
