@@ -43,6 +43,7 @@ cat >>"$scratch" <<END
 [cluster.users.quorate]
 password_hash = '$hash'
 END
-[ "$(id -u)" != 0 ] || chown -R quorate:quorate "$directory"
+# In the image the nodes' account reads it; elsewhere there need be no such account.
+if [ "$(id -u)" = 0 ] && id quorate >/dev/null 2>&1; then chown -R quorate:quorate "$directory"; fi
 # Last: whoever finds this file finds everything.
 mv "$scratch" "$shared/quorate.toml"
