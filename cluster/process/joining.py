@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -43,7 +44,7 @@ class Joining:
         own = addresses(config.own)
         if config.joins:
             if config.name not in state.nodes:
-                process.log.info("waits_to_be_added", command=add_command(config.name, own["peers"]))
+                process.log.info("waits_to_be_added", command=add_command(process))
         elif not state.members.founded:
             founders = {name: addresses(node) for name, node in config.cluster.nodes.items()}
             await self._submitted("found_members", {"nodes": founders})
@@ -75,6 +76,8 @@ class Joining:
             self._process.log.info("rebuilt")
 
 
-def add_command(name: str, peers: str) -> str:
-    """What an administrator says to add a node."""
-    return f"quorate cluster add {name} --address {peers}"
+def add_command(process: NodeProcess) -> str:
+    """What an administrator says to add the node, as a shell takes it."""
+    said = f"quorate cluster add {process.config.name} --address {process.config.own.peers}"
+    keys = process.transport.config.keys
+    return said if keys is None else f"{said} --public-key {shlex.quote(keys.public.decode())}"

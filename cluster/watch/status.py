@@ -111,8 +111,7 @@ class NodeStatus:
         if not self.listening:
             reasons.append("not listening for clients yet")
         if process.broker.standing.waiting:
-            command = add_command(process.config.name, str(process.config.own.peers))
-            reasons.append(f"this node is no member of the cluster: {command}")
+            reasons.append(f"this node is no member of the cluster: {add_command(process)}")
         elif process.broker.host.rebuilding:
             reasons.append("getting back what its lost disk had")
         if not process.front_end.ready():

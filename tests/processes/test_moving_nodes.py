@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from cluster.config.addresses import Address
 from cluster.local.layout import PEER_OFFSET, is_free
 from replication.transport import CurveKeys
-from tests.processes.nodes import AMQP_PORTS, HTTP_PORTS, Cluster, Node
+from tests.processes.nodes import AMQP_PORTS, HTTP_PORTS, Cluster, Node, until
 from tests.processes.shell import Shell
 from tests.processes.test_membership import at_rest, check_messages, declare, members
 
@@ -81,6 +82,8 @@ def test_a_node_joins_with_its_key_once_the_others_have_it(keyed_cluster: Cluste
     node = cluster.newcomer("n4", keyed=True)
     key = make_key(node, cluster)
     node.start()
+    said = f"--public-key {shlex.quote(key)}"
+    until(lambda: said in node.local.log_file.read_text(encoding="utf-8"), "it says with which key to add it")
     shell = Shell(cluster)
     words = ("cluster", "add", "n4", "--address", str(node.local.config.own.peers), "--no-wait")
     result = shell.run(*words)
