@@ -83,6 +83,18 @@ def test_nodes_find_one_another_before_they_are_ready() -> None:
     assert nodes["spec"]["podManagementPolicy"] == "Parallel"
 
 
+def test_pods_that_come_later_say_where_they_are() -> None:
+    (node,) = pod()["spec"]["containers"]
+    (headless,) = [one for one in of_kind("Service") if one["spec"].get("clusterIP") == "None"]
+    told = {one["name"]: one.get("value", "") for one in node["env"]}
+    for port in node["ports"]:
+        advertised = told[f"QUORATE_NODE__ADVERTISED__{port['name'].upper()}"]
+        where = f"$(QUORATE_NODE__NAME).{headless['metadata']['name']}:{port['containerPort']}"
+        assert advertised == where
+    # Kubernetes puts in what stands before.
+    assert node["env"][0]["name"] == "QUORATE_NODE__NAME"
+
+
 def test_nothing_runs_as_root_or_may_become_root() -> None:
     spec = pod()["spec"]
     assert spec["securityContext"]["runAsNonRoot"]
