@@ -132,7 +132,7 @@ EVENTS: Final = (
         "waits_to_be_added",
         "The node is not a member of the cluster that it is configured for.",
         "It is new, and nobody has added it yet.",
-        "`quorate cluster add NODE`, on any node that is a member.",
+        "Say what is in `command`, `quorate cluster add NODE …`, on any node that is a member.",
     ),
     Event(
         "Q206",
