@@ -11,6 +11,7 @@ import pika
 from pika import exceptions
 
 from cluster.commands.errors import CommandError, WrongUsageError
+from cluster.commands.password_file import first_line
 
 DEFAULT_URL = "amqp://guest:guest@127.0.0.1:5672/"
 
@@ -24,7 +25,7 @@ def parameters(url: str, password_file: Path | None = None) -> pika.URLParameter
         if not url.startswith(("amqp://", "amqps://")):
             raise ValueError("must begin with amqp://")
         if password_file is not None:
-            url = _with_password(url, _first_line(password_file))
+            url = _with_password(url, first_line(password_file))
         found = pika.URLParameters(url)
     except (ValueError, TypeError, KeyError) as error:
         raise WrongUsageError(f"--url: {error}; write it as amqp://user:password@host:port/vhost") from None
@@ -40,13 +41,6 @@ def _with_password(url: str, password: str) -> str:
         raise ValueError("no user for the password of --password-file")
     netloc = f"{user.partition(':')[0]}:{quote(password, safe='')}@{place}"
     return urlunsplit(parts._replace(netloc=netloc))
-
-
-def _first_line(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8").partition("\n")[0]
-    except (OSError, UnicodeDecodeError) as error:
-        raise WrongUsageError(f"--password-file {path}: {error}") from None
 
 
 @contextmanager

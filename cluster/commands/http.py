@@ -8,12 +8,14 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import click
 
 from cluster.commands.errors import CommandError, WrongUsageError
+from cluster.commands.password_file import first_line
 
 TIMEOUT_S: Final = 30.0
 DEFAULT_URL: Final = "http://127.0.0.1:15672"
@@ -63,7 +65,7 @@ def _reason(error: urllib.error.HTTPError) -> str:
     except (ValueError, KeyError, TypeError):
         reason = text or str(error.reason)
     if error.code == UNAUTHORISED:
-        return f"{reason}: give --user and --password, or QUORATE_USER and QUORATE_PASSWORD"
+        return f"{reason}: give --user and --password-file, or QUORATE_USER and QUORATE_PASSWORD"
     return reason
 
 
@@ -99,14 +101,23 @@ class ManagementClient:
 
 
 def management_options(command: F) -> F:
-    """Adds `--url`, `--user` and `--password`, which the command gets as one `client`."""
+    """Adds `--url`, `--user`, `--password` and `--password-file`, which the command gets as one `client`."""
 
-    def with_client(*arguments: Any, url: str, user: str, password: str, **options: Any) -> Any:
+    def with_client(
+        *arguments: Any, url: str, user: str, password: str, password_file: Path | None, **options: Any
+    ) -> Any:
+        if password_file is not None:
+            password = first_line(password_file)
         return command(*arguments, client=ManagementClient(url, user, password), **options)
 
     with_client.__name__, with_client.__doc__ = command.__name__, command.__doc__
     with_client.__click_params__ = list(getattr(command, "__click_params__", []))  # type: ignore[attr-defined]
     for option in (
+        click.option(
+            "--password-file",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help="File with the password in its first line; counts more than --password.",
+        ),
         click.option(
             "--password",
             envvar="QUORATE_PASSWORD",

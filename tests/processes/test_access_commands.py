@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pika
@@ -58,7 +59,7 @@ def test_from_nothing_to_a_client_that_works_and_back(cluster: Cluster, vhost: s
     assert vhost not in two.do("vhosts", "list")
 
 
-def test_passwords_tags_and_limits_change_alone(cluster: Cluster, user: str) -> None:
+def test_passwords_tags_and_limits_change_alone(cluster: Cluster, user: str, tmp_path: Path) -> None:
     shell = Shell(cluster)
     made = str(PasswordHash.of("first"))
     shell.do("users", "add", user, "--password-hash", made, "--tag", "administrator")
@@ -78,6 +79,9 @@ def test_passwords_tags_and_limits_change_alone(cluster: Cluster, user: str) -> 
     assert (row()["tags"], row()["limits"]) == (["management", "administrator"], {"max-connections": 7})
     own = {"QUORATE_USER": user, "QUORATE_PASSWORD": "second"}
     assert user in shell.do("users", "list", **own)
+    file = tmp_path / "password"
+    file.write_text("second\nnot this\n", encoding="utf-8")
+    assert user in shell.do("users", "list", "--user", user, "--password-file", str(file))
     shell.do("users", "add", user, "--no-password")
     refused = shell.run("users", "list", **own)
     assert refused.exit_code == 1
