@@ -24,12 +24,16 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-NODES: Final = {name: (_free_port(), _free_port()) for name in ("n1", "n2", "n3")}
-"""Ports on loopback, AMQP and HTTP."""
+NODES: Final = ("n1", "n2", "n3")
+FOURTH: Final = "n4"
+"""That of deploy/n4.yml."""
 
-_PORTS: Final = {
+_ports: Final = {name: (_free_port(), _free_port()) for name in (*NODES, FOURTH)}
+"""On loopback, AMQP and HTTP."""
+
+_PUBLISHED: Final = {
     f"QUORATE_{name.upper()}_{protocol}_PORT": str(port)
-    for name, ports in NODES.items()
+    for name, ports in _ports.items()
     for protocol, port in zip(("AMQP", "HTTP"), ports, strict=True)
 }
 
@@ -47,9 +51,11 @@ def compose(*arguments: str, project: str = PROJECT) -> str:
         project,
         "--file",
         str(ROOT / "deploy" / "compose.yml"),
+        "--file",
+        str(ROOT / "deploy" / "n4.yml"),
         *arguments,
     ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | _PORTS)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | _PUBLISHED)
     assert done.returncode == 0, f"{' '.join(command)}:\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
@@ -62,7 +68,7 @@ def docker(*arguments: str) -> str:
 
 def ready(node: str) -> bool:
     try:
-        with _direct.open(f"http://127.0.0.1:{NODES[node][1]}/health/ready", timeout=2.0) as answer:
+        with _direct.open(f"http://127.0.0.1:{_ports[node][1]}/health/ready", timeout=2.0) as answer:
             return bool(answer.status == 200)
     except OSError:
         return False
@@ -79,7 +85,7 @@ def password() -> str:
 
 def metrics(node: str) -> dict[str, float]:
     """Samples without labels, by name."""
-    with _direct.open(f"http://127.0.0.1:{NODES[node][1]}/metrics", timeout=5.0) as answer:
+    with _direct.open(f"http://127.0.0.1:{_ports[node][1]}/metrics", timeout=5.0) as answer:
         lines = answer.read().decode().splitlines()
     samples = (line.rpartition(" ") for line in lines if not line.startswith("#") and "{" not in line)
     return {name: float(value) for name, _, value in samples}
@@ -88,5 +94,5 @@ def metrics(node: str) -> dict[str, float]:
 def connect(node: str, secret: str) -> pika.BlockingConnection:
     credentials = pika.PlainCredentials("quorate", secret)
     return pika.BlockingConnection(
-        pika.ConnectionParameters("127.0.0.1", NODES[node][0], credentials=credentials, socket_timeout=10)
+        pika.ConnectionParameters("127.0.0.1", _ports[node][0], credentials=credentials, socket_timeout=10)
     )

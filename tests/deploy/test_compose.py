@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from tests.deploy.containers import (
+    FOURTH,
     NODES,
     PROJECT,
     compose,
@@ -25,6 +26,7 @@ from tests.processes.nodes import until
 
 pytestmark = pytest.mark.compose
 
+OTHERS = {"founding", "prometheus", "grafana", "publisher", "consumer"}
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 
 
@@ -67,7 +69,7 @@ def drain(node: str, secret: str, queue: str) -> list[bytes]:
 def test_the_file_is_valid_with_and_without_its_profile() -> None:
     for profile in ((), ("--profile", "load")):
         services = yaml.safe_load(compose(*profile, "config"))["services"]
-        assert services.keys() == {*NODES, "founding", "prometheus", "grafana", "publisher", "consumer"}
+        assert services.keys() == {*NODES, FOURTH, *OTHERS}
         assert [name for name, one in services.items() if one.get("profiles")] == ["consumer", "publisher"]
 
 
@@ -142,3 +144,17 @@ def test_a_node_without_its_volume_is_rebuilt_from_the_others(secret: str) -> No
     assert drain("n3", secret, "rebuilt") == [b"%d" % number for number in range(200)]
     compose("up", "--detach", "--no-deps", "n1")
     wait_ready()
+
+
+@pytest.mark.requirement("F1", "F2")
+def test_a_fourth_node_joins_with_a_key_of_its_own(secret: str) -> None:
+    publish("n1", secret, "wider", [b"before"])
+    key = compose("run", "--rm", "--no-deps", "-T", FOURTH, "keygen", "/var/lib/quorate/key").strip()
+    compose("up", "--detach", "--no-deps", FOURTH)
+    said = "--address", f"{FOURTH}:25672", "--public-key", key
+    told = "--user", "quorate", "--password-file", "/run/quorate/shared/password"
+    compose("exec", "-T", "n1", "quorate", "cluster", "add", FOURTH, *said, *told)
+    until(lambda: ready(FOURTH), "the fourth node is ready", 60.0)
+    publish(FOURTH, secret, "wider", [b"after"])
+    assert drain("n2", secret, "wider") == [b"before", b"after"]
+    compose("exec", "-T", "n1", "quorate", "cluster", "remove", FOURTH, *told)
