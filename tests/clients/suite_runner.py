@@ -27,6 +27,10 @@ def lead_to(ports: dict[int, int]) -> None:
     patch.setattr(socket.socket, "connect_ex", lambda self, address: connect_ex(self, led(address)))
 
 
+def lead_to_node(amqp: str, http: str, *_: str) -> None:
+    lead_to({5672: int(amqp), 15672: int(http)})
+
+
 class RunningBroker:
     """For suites that start a broker in a container (`tests/docker_client.py`): it runs already."""
 
@@ -50,12 +54,16 @@ def replace_containers() -> None:
 
 
 def main(amqp: str, http: str, *arguments: str) -> int:
-    lead_to({5672: int(amqp), 15672: int(http)})
+    lead_to_node(amqp, http)
     sys.path.insert(0, str(Path.cwd()))
     if Path("tests/docker_client.py").exists():
         replace_containers()
     return int(pytest.main(list(arguments)))
 
+
+if __name__ == "__mp_main__":
+    # A process that a suite spawned: multiprocessing gives it these arguments, but nothing that was patched.
+    lead_to_node(*sys.argv[1:])
 
 if __name__ == "__main__":
     sys.exit(main(*sys.argv[1:]))
