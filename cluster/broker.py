@@ -249,9 +249,10 @@ class Broker:
             self.host.turn(now)
             self._apply_transient()
             if self._dirty_owners:
-                if sum(owner.unserved_octets for owner in self._dirty_owners.values()) < LIGHT_OCTETS:
-                    # Confirms need not wait for the deliveries of the same turn. Where there is much to
-                    # deliver they do: whoever published it should not come back in small pieces.
+                light = sum(owner.unserved_octets for owner in self._dirty_owners.values()) < LIGHT_OCTETS
+                if light and not self._transient.keys() >= self._dirty_owners.keys():
+                    # Confirms need not wait for its deliveries, but they do where publishers would come back
+                    # in small pieces, and where all is transient: a broken connection loses both or neither.
                     self.on_decided()
                 self._serve()
             if not (self.link_turns or self._dirty_owners or self._transient_entries):

@@ -119,6 +119,17 @@ class RawClient:
             if not self._more():
                 raise ClosedError(f"closed, with {self._data!r} left")
 
+    def burst(self) -> list[Frame]:
+        """The frames that one read of the socket brings, which must be whole."""
+        assert not self._data and self._more()
+        found: list[Frame] = []
+        while self._data:
+            used, one = frame.decode_frame(self._data)
+            assert one is not None, f"half a frame: {self._data!r}"
+            self._data = self._data[used:]
+            found.append(one)
+        return found
+
     def raw(self, count: int) -> bytes:
         """So many octets, as they come."""
         while len(self._data) < count and self._more():

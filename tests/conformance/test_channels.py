@@ -119,6 +119,20 @@ def test_bindings_count_from_their_answer_on(connect: Connect, name: str) -> Non
     assert bodies(client, queue) == [b"bound"]
 
 
+@pytest.mark.requirement("A17")
+def test_a_transient_queues_deliveries_leave_with_their_confirms(connect: Connect) -> None:
+    """Whoever is cut off in between would wait for a message that was confirmed and that nobody has."""
+    client = connect(1)
+    queue = client.declare(1, "", exclusive=True).queue
+    client.ask(1, spec.Confirm.Select(), spec.Confirm.SelectOk)
+    client.ask(1, spec.Basic.Consume(queue=queue, no_ack=True), spec.Basic.ConsumeOk)
+    for _ in range(20):
+        client.send(publish(1, queue, b"one"))
+        # Of one write a read brings all: they are few octets.
+        methods = [type(one.method) for one in client.burst() if isinstance(one, frame.Method)]
+        assert sorted(methods, key=lambda kind: kind.NAME) == [spec.Basic.Ack, spec.Basic.Deliver]
+
+
 @pytest.mark.requirement("A16", "A17")
 @pytest.mark.sentence("4.6-1")
 @pytest.mark.parametrize("requeue", [True, False])
