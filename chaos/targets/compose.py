@@ -44,6 +44,7 @@ class ComposeTarget(EquippedTarget):
         self.nodes = NODES
         self._ports = {node: (amqp, http) for node in NODES for amqp, http in [free_ports(2)]}
         self._directory = Path()
+        self._containers: dict[str, str] = {}
         self._password = ""
 
     @property
@@ -133,10 +134,13 @@ class ComposeTarget(EquippedTarget):
     # -- docker ---------------------------------------------------------------------------------
 
     def _container(self, node: str) -> str:
-        found = self._compose("ps", "--quiet", node).split()
-        if not found:
-            raise TargetError(f"there is no container of {node}")
-        return found[0]
+        # Asked once: a run makes no other containers later, and docker-compose takes a second to answer.
+        if node not in self._containers:
+            found = self._compose("ps", "--quiet", node).split()
+            if not found:
+                raise TargetError(f"there is no container of {node}")
+            self._containers[node] = found[0]
+        return self._containers[node]
 
     def _inspect(self, node: str, what: str) -> str:
         return shell("docker", "inspect", "--format", what, self._container(node)).strip()
