@@ -10,7 +10,7 @@ from node.engine.errors import Refusal
 from node.engine.operations import Semantics
 from tests.simulation.checks import Agreement, check_memory, check_replicas
 from tests.simulation.clients import Consumer, Getter, Publisher, Session
-from tests.simulation.history import History, Message, QueueTerms, Receipt
+from tests.simulation.history import History, Message, QueueTerms, Receipt, Transaction
 from tests.simulation.network import Network, NetworkFaults
 from tests.simulation.node import NodeSettings, SimulatedNode
 from tests.simulation.outages import Outages
@@ -288,9 +288,18 @@ class Cluster:
         nodes = self.members()
         for transaction in self.history.transactions:
             transaction.check()
-            if self.shape.faultless and not transaction.answer:
-                raise Violation("a commit is refused without a reason")
+            if self.shape.faultless:
+                self._check_answer(transaction)
         self._until(lambda: check_replicas(nodes), 15.0)
         for node in nodes:
             self.agreement.states(node)
         self._until(lambda: check_memory(nodes), 15.0)
+
+    def _check_answer(self, transaction: Transaction) -> None:
+        """Where nothing fails no commit is refused, and only a client that goes with its node hears nothing:
+        a node that was let go ends.
+        """
+        if transaction.answer is False:
+            raise Violation("a commit is refused without a reason")
+        if transaction.answer is None and self.nodes[transaction.node].life == transaction.life:
+            raise Violation(f"a commit is not answered on {transaction.node}, which is alive")

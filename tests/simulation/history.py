@@ -78,10 +78,15 @@ class Message:
 
 @dataclass(slots=True)
 class Transaction:
-    """Publishes and settlements of one commit. `answer`: whether it was done; None: nobody was told."""
+    """Publishes and settlements of one commit. `answer`: whether it was done; None: nobody was told.
+
+    `node`, `life`: where its client is, and in which life of that node.
+    """
 
     messages: list[Message]
     receipts: list[Receipt]
+    node: str
+    life: int
     answer: bool | None = None
     seen: bool = False
     """Whether somebody got one of the messages."""
@@ -217,12 +222,17 @@ class History:
     # -- transactions ---------------------------------------------------------------------------
 
     def begin(
-        self, publisher: int, publishes: Iterable[tuple[int, int]], receipts: list[Receipt]
+        self,
+        publisher: int,
+        publishes: Iterable[tuple[int, int]],
+        receipts: list[Receipt],
+        node: str,
+        life: int,
     ) -> Transaction:
         """A commit is asked for: of messages of a publisher, by first number and count, and of receipts."""
         own = self.messages[publisher]
         messages = [own[first - 1 + i] for first, quantity in publishes for i in range(quantity)]
-        transaction = Transaction(messages, receipts)
+        transaction = Transaction(messages, receipts, node, life)
         self.transactions.append(transaction)
         for one in (*messages, *receipts):
             one.transaction = transaction

@@ -4,11 +4,30 @@ from __future__ import annotations
 
 import pytest
 
+from tests.simulation.cluster import Cluster, Shape
+from tests.simulation.history import Transaction
 from tests.simulation.runs import run_seed
+from tests.simulation.world import Violation
+
+FAULTLESS_WITH_TRANSACTIONS = 0
+"""In this seed a node is removed while a commit of one of its clients is under way."""
 
 
 @pytest.mark.requirement("F2")
-@pytest.mark.parametrize("seed", range(1, 7))
+@pytest.mark.parametrize("seed", [FAULTLESS_WITH_TRANSACTIONS, *range(1, 7)])
 def test_members_come_and_go_under_faults(seed: int) -> None:
     """Nothing confirmed is lost, every wish comes true, and what is nowhere needed is nowhere kept."""
     assert run_seed(seed, members=True).history.confirmed > 0
+
+
+def test_where_nothing_fails_a_commit_is_answered_and_not_refused() -> None:
+    """Only a client that has gone with its node hears nothing."""
+    cluster = Cluster(0, Shape(faultless=True))
+    life = cluster.nodes["n1"].life
+    cluster._check_answer(Transaction([], [], "n1", life, answer=True))
+    cluster._check_answer(Transaction([], [], "n1", life - 1))
+    with pytest.raises(Violation, match="not answered on n1"):
+        cluster._check_answer(Transaction([], [], "n1", life))
+    for refused in (life, life - 1):
+        with pytest.raises(Violation, match="refused without a reason"):
+            cluster._check_answer(Transaction([], [], "n1", refused, answer=False))

@@ -70,7 +70,7 @@ class Transactor(Consumer):
             share = shares.setdefault(self.link, Share())
             share.settled.append((self.definition.id, Outcome.ACCEPTED, [part]))
         self.committing = True
-        transaction = self.history.begin(self.id, published, receipts)
+        transaction = self.history.begin(self.id, published, receipts, self.node.name, self.life)
         self.node.commits.commit(shares, partial(self._answered, transaction))
         return True
 
