@@ -1,7 +1,7 @@
 """The `quorate` command.
 
 Exit codes: 0 done; 1 it did not work (the message says what to do); 2 wrong usage or configuration;
-3 nothing to get; 130 interrupted.
+3 nothing to get; 130 interrupted (`up`: 0 from its first line on, once its nodes have stopped).
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from importlib import import_module
 from typing import Any, Final
 
 import click
+
+from cluster.program import INTERRUPTED, begin
 
 COMMANDS: Final = {
     "up": "run",
@@ -48,13 +50,14 @@ class _Commands(click.Group):
             return None
         module = import_module(f"cluster.commands.{COMMANDS[cmd_name]}")
         command: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        begin()
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            ctx.exit(130)
+            ctx.exit(INTERRUPTED)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -61,22 +61,20 @@ def _explained() -> Iterator[None]:
 def up(
     nodes: int, data: Path, base_port: int, http_port: int, no_restart: bool, config_file: Path | None
 ) -> None:
-    """Run a cluster on this machine until Ctrl-C."""
+    """Run a cluster on this machine until Ctrl-C, which stops its nodes; then the exit code is 0."""
     settings = _cluster_settings(config_file) if config_file is not None else {}
     planned = plan(nodes, data, base_port, http_port, settings)
     prepare(planned)
-    click.echo(f"Starting {nodes} nodes, data in {data.absolute()}")
-
-    async def supervise() -> int:
-        supervisor = Supervisor(
-            planned,
-            restart=not no_restart,
-            report=lambda line: click.echo(line, err=True),
-            on_all_ready=lambda pids: click.echo(_welcome(planned, pids)),
-        )
-        return await supervisor.run()
-
-    code = asyncio.run(supervise())
+    supervisor = Supervisor(
+        planned,
+        restart=not no_restart,
+        report=lambda line: click.echo(line, err=True),
+        on_all_ready=lambda pids: click.echo(_welcome(planned, pids)),
+    )
+    with asyncio.Runner() as runner:
+        supervisor.heed_signals(runner.get_loop())
+        click.echo(f"Starting {nodes} nodes, data in {data.absolute()}")
+        code = runner.run(supervisor.run())
     click.echo("All nodes have stopped." if code == 0 else "Stopped after a failure.", err=code != 0)
     sys.exit(code)
 

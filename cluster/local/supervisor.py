@@ -58,8 +58,10 @@ class Child:
 
     def signal(self, number: signal.Signals) -> None:
         if self.process is not None and self.process.returncode is None:
+            # `Process.send_signal` looks first whether the process has ended, and takes its exit code away
+            # from the event loop, which then warns that it knows none.
             with contextlib.suppress(ProcessLookupError):
-                self.process.send_signal(number)
+                os.kill(self.process.pid, number)
 
     def ended(self) -> int:
         """Count the end of the process; returns its exit code, negative for a signal."""
@@ -98,6 +100,14 @@ class Supervisor:
         self._stopping = asyncio.Event()
         self._failed = False
 
+    def heed_signals(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Have SIGINT and SIGTERM stop the nodes, before `run` if need be.
+
+        Left to `asyncio.run`, SIGINT would cancel the tasks that start nodes, and nobody would await these.
+        """
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self.stop)
+
     def stop(self) -> None:
         """Begin to stop the nodes; a second call kills them."""
         if self._stopping.is_set():
@@ -108,8 +118,7 @@ class Supervisor:
     async def run(self) -> int:
         """Run until stopped, or until no node is left to run. Returns the exit code: 0 after a clean stop."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self.stop)
+        self.heed_signals(loop)
         try:
             watches = [asyncio.create_task(self._keep_running(child)) for child in self.children]
             everything = asyncio.gather(*watches)

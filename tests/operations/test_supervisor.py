@@ -6,12 +6,15 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from cluster.local.layout import LocalNode, prepare
-from cluster.local.supervisor import Supervisor
+from cluster.local.supervisor import Child, Supervisor
 from tests.operations.test_local_cluster import free_plan
 
 FAKE = Path(__file__).with_name("fake_node.py")
@@ -192,6 +195,70 @@ def test_stopping_while_nodes_are_not_ready_yet(tmp_path: Path) -> None:
         assert cluster.pids == {}
 
     asyncio.run(body())
+
+
+@pytest.mark.requirement("F1")
+def test_stopping_before_any_node_is_started(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    with asyncio.Runner() as runner:
+        cluster.supervisor.heed_signals(runner.get_loop())
+        os.kill(os.getpid(), signal.SIGINT)
+        assert runner.run(cluster.supervisor.run()) == 0
+    assert cluster.said == []
+    started = [child.process.pid for child in cluster.supervisor.children if child.process is not None]
+    assert not any(map(alive, started))
+
+
+@pytest.mark.requirement("F1")
+def test_stopping_while_the_processes_are_being_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The signal comes when the first process is there, and the supervisor does not know it yet."""
+    pids: list[int] = []
+    start = asyncio.create_subprocess_exec
+
+    async def interrupted(*command: str, **options: object) -> asyncio.subprocess.Process:
+        os.kill(os.getpid(), signal.SIGINT)
+        process = await start(*command, **options)  # type: ignore[arg-type]
+        pids.append(process.pid)
+        return process
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", interrupted)
+    cluster = Cluster(tmp_path, 1)
+    with asyncio.Runner() as runner:
+        cluster.supervisor.heed_signals(runner.get_loop())
+        assert runner.run(cluster.supervisor.run()) == 0
+    assert len(pids) == 1 and not alive(pids[0])
+    assert cluster.said == [] and caplog.records == []
+
+
+@pytest.mark.requirement("F1")
+def test_a_signal_to_a_node_that_has_just_ended_leaves_its_exit_code_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else asyncio warns of an unknown child process, and calls it 255."""
+    may_look = threading.Event()
+    look = os.waitpid
+
+    def late(pid: int, options: int) -> tuple[int, int]:
+        may_look.wait()
+        return look(pid, options)
+
+    monkeypatch.setattr(os, "waitpid", late)
+    (node,) = free_plan(1, tmp_path)
+    prepare([node])
+
+    async def body() -> None:
+        child = Child(node, [sys.executable, str(FAKE), "0", "deaf"])
+        process = await child.start()
+        os.kill(process.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        child.signal(signal.SIGTERM)
+        may_look.set()
+        assert await process.wait() == -signal.SIGKILL
+
+    asyncio.run(body())
+    assert caplog.records == []
 
 
 def test_why_a_node_is_not_ready_is_reported_now_and_then(tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]

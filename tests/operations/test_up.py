@@ -97,6 +97,15 @@ def test_a_cluster_is_started_used_and_stopped(tmp_path: Path) -> None:
         assert cluster.process.wait(PATIENCE_S) == 0
 
 
+@pytest.mark.requirement("F1")
+def test_interrupted_while_it_starts_its_nodes_it_stops_them_and_says_no_more(tmp_path: Path) -> None:
+    with up(tmp_path, 3) as cluster:
+        cluster.wait_for("Starting 3 nodes")
+        cluster.process.send_signal(signal.SIGINT)
+        output, _ = cluster.process.communicate()
+        assert (cluster.process.returncode, output) == (0, "All nodes have stopped.\n")
+
+
 def test_messages_survive_a_stop_and_a_missing_queue_is_named(tmp_path: Path) -> None:
     with up(tmp_path, 1) as cluster:
         cluster.wait_for("Ready")
