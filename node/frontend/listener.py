@@ -24,6 +24,9 @@ WRITE_HIGH_WATER: Final = 512 * 1024
 
 WRITE_LOW_WATER: Final = 64 * 1024
 
+LINGER_S: Final = 5.0
+"""How long a socket that is being closed may take to send what waits: its client may never read it."""
+
 TICKS_A_ROUND: Final = 10
 """Ticks in which every session's timers are looked at once."""
 
@@ -64,6 +67,8 @@ class Listener:
         self._dirty: dict[int, Client] = {}
         self._ticking: deque[Client] = deque()
         self._ticked = 0
+        self._lingering: deque[tuple[float, Client]] = deque()
+        """Clients whose closed socket still has output, each with the time until which it may."""
         self._server: asyncio.Server | None = None
         self.alarm_reason: str | None = None
         self._tls: TlsPort | None = None
@@ -154,6 +159,12 @@ class Listener:
         for _ in range(-(-len(self._ticking) // max(1, TICKS_A_ROUND - self._ticked))):
             self._ticking.popleft().session.tick()
         self._ticked = self._ticked + 1 if self._ticking else 0
+        while self._lingering and self._lingering[0][0] <= self.clock():
+            self._lingering.popleft()[1].abort()
+
+    def linger(self, client: Client) -> None:
+        """The client's socket is closed, but for output that it may not be rid of."""
+        self._lingering.append((self.clock() + LINGER_S, client))
 
     def flush(self) -> None:
         """Write what the sessions have for their clients: once a turn each."""
@@ -214,6 +225,8 @@ class Client(asyncio.Protocol):
         self.session.receive(data)
 
     def eof_received(self) -> bool:
+        if self._transport is not None:
+            self._close(self._transport)
         return False
 
     def pause_writing(self) -> None:
@@ -249,7 +262,7 @@ class Client(asyncio.Protocol):
                 self._write(transport, output)
             more = self._closing and self.session.connection.has_output
         if self._closing:
-            transport.close()
+            self._close(transport)
         elif self.session.connection.has_output and not self._full:
             self.wanted()
 
@@ -261,12 +274,24 @@ class Client(asyncio.Protocol):
             except BlockingIOError:
                 sent = 0
             except OSError:
-                # The event loop finds out by itself, and says so in `connection_lost`.
+                # The event loop finds out by itself, but only where it reads.
+                if not transport.is_reading():
+                    transport.abort()
                 return
             if sent == len(output):
                 return
             output = output[sent:]
         transport.write(output)
+
+    def _close(self, transport: asyncio.Transport) -> None:
+        transport.close()
+        if transport.get_write_buffer_size():
+            self._listener.linger(self)
+
+    def abort(self) -> None:
+        """Close the socket, whatever it still has to send."""
+        if self._transport is not None:
+            self._transport.abort()
 
     def pause_reading(self) -> None:
         if self._transport is not None and self._transport.is_reading():

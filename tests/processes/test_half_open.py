@@ -1,4 +1,4 @@
-"""Clients whose host is gone: nothing comes from them, and nothing that is sent to them is acknowledged."""
+"""Clients that are gone, or as good as gone: a host without power, a program that reads no more."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from cluster.config.addresses import Address
+from node.frontend.listener import LINGER_S
 from tests.processes.conftest import Connect
 from tests.processes.hostile import (
     CHANNEL,
@@ -30,6 +31,9 @@ from tests.processes.nodes import Cluster, Node, until
 
 MESSAGES: Final = 100
 BODY_BYTES: Final = 20_000
+UNREAD_MIB: Final = 12
+"""More than the kernels of both ends take of what a client does not read."""
+
 EACH: Final = 10
 """Connections in each of the states in which a client may vanish."""
 
@@ -66,6 +70,10 @@ class HalfOpen:
         )  # BPF_RET | BPF_K, 0 octets
         program = struct.pack("@HP", 1, ctypes.addressof(nothing))
         self._socket.setsockopt(socket.SOL_SOCKET, ATTACH_FILTER, program)
+
+    def end(self) -> None:
+        """Say that nothing more comes; what the node sends is still not read."""
+        self._socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
         self._socket.close()
@@ -123,3 +131,29 @@ def test_what_vanished_clients_held_comes_back(
     assert sorted(got) == list(range(MESSAGES))
     until(lambda: connections(node) == 1, "only the good client is left", 10 * HEARTBEAT_S)
     assert good.queue_declare("kept", passive=True).method.message_count == 0
+
+
+@pytest.mark.requirement("A3", "A8")
+@pytest.mark.parametrize(
+    "end",
+    [pytest.param(HalfOpen.end, id="closes its side"), pytest.param(HalfOpen.vanish, id="misses heartbeats")],
+)
+def test_a_client_that_reads_no_more_costs_nothing_once_it_is_gone(
+    own_cluster: Cluster,
+    own_channel: Connect,
+    vanishing: Callable[[bytes], HalfOpen],
+    end: Callable[[HalfOpen], None],
+) -> None:
+    """Its socket's buffer is full and stays so: to wait for it to drain is to wait for ever."""
+    node, good = own_cluster[0], own_channel(0)
+    good.confirm_delivery()
+    good.queue_declare("flood", durable=True)
+    for _ in range(UNREAD_MIB):
+        good.basic_publish("", "flood", bytes(1 << 20), pika.BasicProperties(delivery_mode=2))
+    client = vanishing(OPENED + CHANNEL + consume(b"flood", CONSUME))
+    until(lambda: good.queue_declare("flood", passive=True).method.message_count == 0, "all is sent")
+    end(client)
+    until(lambda: connections(node) == 1, "the other connection is gone", LINGER_S + 10 * HEARTBEAT_S)
+    until(
+        lambda: good.queue_declare("flood", passive=True).method.message_count == UNREAD_MIB, "all came back"
+    )

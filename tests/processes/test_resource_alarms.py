@@ -57,3 +57,17 @@ def test_publishers_go_on_once_there_is_memory_again(own_cluster: Cluster) -> No
     assert consumer.get(1, "q")[1] == b"last"
     publisher.close()
     consumer.close()
+
+
+@pytest.mark.requirement("F6", "A8")
+@pytest.mark.settings({"alarms": {"disk_free_limit_bytes": 1 << 60}})
+def test_a_publisher_that_is_held_back_and_gone_is_not_kept(own_cluster: Cluster) -> None:
+    """It is not read from, so that the end of its socket is not seen; that nothing can be sent to it is."""
+    node = own_cluster[0]
+    publisher = RawClient(node.amqp).open(1, heartbeat=1)
+    publisher.send(publish(1, "q", b"first"))
+    publisher.until(spec.Connection.Blocked, 0)
+    publisher.send(publish(1, "q", bytes(8 * MIB))[: 5 * MIB])
+    until(lambda: node.metrics()["quorate_connections"] == 1, "it is connected")
+    publisher.vanish()
+    until(lambda: node.metrics()["quorate_connections"] == 0, "it is gone", 10.0)
