@@ -141,6 +141,10 @@ class QueueOwner(Places):
                 else:
                     consumer.in_line = False
             line.extendleft(reversed(stopped))
+            if budget <= 0 and line and self.ready:
+                # Nobody else would ask for the rest: the credit of those in line need not change before
+                # they have all that it is for.
+                self.unfinished = True
         return grants
 
     def _serve(

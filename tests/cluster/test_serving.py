@@ -16,6 +16,7 @@ from node.engine.partition import PartitionMachine
 from node.engine.queue import QueueState
 from node.runs import Run
 from tests.cluster.recorders import run_of
+from tests.site import Site
 
 QUEUE = 5
 FAR, NEAR = 70, 71
@@ -125,3 +126,17 @@ def test_a_get_that_finds_nothing_is_counted() -> None:
     queue.hand_out(lambda _: None)
     assert queue.serving.refused(queue.owner, QUEUE) == [(FAR, 0), (FAR, 1)]
     assert (queue.owner.tally.got_empty, queue.owner.tally.got_no_ack) == (2, 0)
+
+
+@pytest.mark.requirement("A17", "A18")
+def test_more_messages_than_one_turn_hands_out_reach_all_who_have_credit_for_them() -> None:
+    """Consumers that settle nothing before they have all of their prefetch."""
+    site = Site("n1")
+    publisher = site.client("n1")
+    publisher.declare("q")
+    consumers = [site.client("n1") for _ in range(4)]
+    for consumer in consumers:
+        consumer.consume("q", prefetch=1500)
+    publisher.confirms(publisher.publish("q", *[b"m"] * 6000))
+    site.run(1.0)
+    assert [len(consumer.deliveries) for consumer in consumers] == [1500] * 4

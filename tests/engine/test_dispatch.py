@@ -94,6 +94,17 @@ def test_the_budget_bounds_a_turn() -> None:
     attach(owner, A, 1)
     attach(owner, A, 2)
     assert got(owner.dispatch(30)) == [(A, 1, 1, 15), (A, 2, 16, 30)]
+    assert owner.unfinished
+    owner.dispatch(80)
+    assert not owner.unfinished
+
+
+@pytest.mark.parametrize("limit", [30, UNLIMITED])
+def test_a_turn_that_leaves_nothing_to_give_is_finished(limit: int) -> None:
+    owner = owner_with(100 if limit == 30 else 30)
+    attach(owner, A, limit=limit)
+    owner.dispatch(30)
+    assert not owner.unfinished
 
 
 @pytest.mark.requirement("A17")
