@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+REPLACED: Final = 64
+"""Times that count no more, of which so many may be kept, besides one for each that counts."""
 
 
 class Alarms:
@@ -13,6 +17,10 @@ class Alarms:
     def __init__(self) -> None:
         self._times: dict[int, float] = {}
         self._heap: list[tuple[float, int]] = []
+
+    def __len__(self) -> int:
+        """Times kept, those among them that an earlier one has replaced."""
+        return len(self._heap)
 
     def clear(self) -> None:
         """Nothing is waited for any more."""
@@ -25,6 +33,9 @@ class Alarms:
         if known is None or at < known:
             self._times[queue] = at
             heappush(self._heap, (at, queue))
+            if len(self._heap) > 2 * len(self._times) + REPLACED:
+                self._heap = [(time, each) for each, time in self._times.items()]
+                heapify(self._heap)
 
     def due(self, now: float) -> list[int]:
         """The queues whose time has come; their times are set no more."""

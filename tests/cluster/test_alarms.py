@@ -21,3 +21,13 @@ def test_alarms_are_told_at_their_earliest_time(steps: list[tuple[int, int] | in
             queue, at = step
             alarms.set(queue, at)
             expected[queue] = min(at, expected.get(queue, at))
+
+
+def test_times_that_an_earlier_one_has_replaced_do_not_pile_up() -> None:
+    """As in a queue that looks again after a window of days, and in between at every expiry."""
+    alarms = Alarms()
+    for now in range(10_000):
+        alarms.set(1, 10**9 + now)
+        alarms.set(1, now)
+        assert alarms.due(now) == [1]
+    assert len(alarms) < 200
