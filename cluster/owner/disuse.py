@@ -43,7 +43,8 @@ class Disuse:
     def watch(self, queue: int, limit_ms: int | None, now: float) -> None:
         """Let the queue go when it is not used for so long; None for a queue that stays."""
         if limit_ms is None:
-            self.forget(queue)
+            self._limits.pop(queue, None)
+            self._used.pop(queue, None)
         elif self._limits.get(queue) != limit_ms / 1000:
             self._limits[queue] = limit_ms / 1000
             self._used[queue] = now

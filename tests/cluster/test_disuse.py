@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.owner.disuse import Disuse
+from cluster.owner.disuse import POLITE_S, Disuse
 from tests.site import Site
 
 STEPS = st.lists(
@@ -40,6 +40,14 @@ def test_a_queue_that_is_gone_is_not_told() -> None:
     disuse.forget(1)
     disuse.watch(2, None, 0.5)
     assert disuse.ended(9.0, lambda _: False) == []
+
+
+@pytest.mark.requirement("A15")
+def test_an_auto_delete_queue_goes_also_where_a_policy_changes_meanwhile() -> None:
+    disuse = Disuse()
+    disuse.left(1, 0.0)
+    disuse.watch(1, None, 0.1)
+    assert disuse.abandoned(POLITE_S, lambda _: False) == [1]
 
 
 def test_a_queue_that_is_still_there_is_told_again() -> None:
