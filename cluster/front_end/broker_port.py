@@ -13,7 +13,7 @@ from cluster.catalog.redeclaration import locked
 from cluster.catalog.virtual_host import exchange_to_plain
 from cluster.front_end.commits import Attached, Commits, shares_of
 from cluster.front_end.local_queues import LocalQueues
-from cluster.front_end.queue_declarations import QueueDeclarations
+from cluster.front_end.queue_declarations import QueueDeclarations, home_node_down, reachable
 from cluster.front_end.routes import Routes, Targets
 from cluster.links.confirmation import Confirmation
 from cluster.links.link import UNREACHABLE, PartitionLink
@@ -130,10 +130,7 @@ class FrontEnd:
         queue = self._broker.catalog.state.queue(vhost, name)
         if queue.exclusive and (queue.front_end, queue.holder) != (self._broker.front_end, holder):
             raise locked(vhost, name)
-        ref = QueueRef(name, queue.partition, queue.id, vhost)
-        if self._broker.link(queue.partition).unreachable:
-            raise _unreachable(ref)
-        return ref
+        return reachable(self._broker, QueueRef(name, queue.partition, queue.id, vhost))
 
     def reply_queue(self, vhost: str, holder: int) -> QueueRef:
         return self._local.declare_reply(vhost, holder)
@@ -405,14 +402,10 @@ def _binding_to_plain(vhost: str, binding: Binding, arguments: dict[str, Any]) -
     }
 
 
-def _unreachable(queue: QueueRef) -> NotFoundError:
-    return NotFoundError(f"home node of {queue} is down or inaccessible")
-
-
 def _refusal(queue: QueueRef, value: Any) -> Refusal | None:
     """What a client is told where an owner answers with a reply code; None where it answers anything else."""
     if value == UNREACHABLE:
-        return _unreachable(queue)
+        return home_node_down(queue)
     if value == ACCESS_REFUSED:
         return AccessRefusedError(f"{queue} in exclusive use")
     return NotFoundError(f"no {queue}") if value == NOT_FOUND else None

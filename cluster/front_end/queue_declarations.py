@@ -16,7 +16,7 @@ from cluster.catalog.policy_settings import arguments_with
 from cluster.catalog.redeclaration import TYPE_ARGUMENT, refuse_reserved
 from cluster.front_end.local_queues import LocalQueues
 from node.engine.arguments import check_arguments
-from node.engine.errors import Refusal
+from node.engine.errors import HomeNodeDownError, Refusal
 from node.engine.operations import Semantics
 from node.frontend.ports import QueueDeclaration, QueueRef
 
@@ -110,7 +110,7 @@ class QueueDeclarations:
         if queue is None:
             return None
         state.check_redeclared(queue, self._fields(declaration, holder))
-        return QueueRef(queue.name, queue.partition, queue.id, vhost)
+        return reachable(self._broker, QueueRef(queue.name, queue.partition, queue.id, vhost))
 
     def _fields(self, declaration: QueueDeclaration, holder: int) -> dict[str, Any]:
         """What a redeclaration is compared by."""
@@ -141,6 +141,17 @@ class QueueDeclarations:
         kind = ResourceKind.QUORUM_QUEUE if quorum else ResourceKind.CLASSIC_QUEUE
         applied = self._broker.catalog.state.policies.applied(vhost, kind, declaration.name)
         return arguments_with(declaration.arguments, applied.definition)
+
+
+def reachable(broker: Broker, queue: QueueRef) -> QueueRef:
+    """The queue, which somebody can be asked about. Raises HomeNodeDownError."""
+    if broker.link(queue.partition).unreachable:
+        raise home_node_down(queue)
+    return queue
+
+
+def home_node_down(queue: QueueRef) -> HomeNodeDownError:
+    return HomeNodeDownError(f"home node of {queue} is down or inaccessible")
 
 
 def queues_owned(broker: Broker) -> Counter[str]:

@@ -89,9 +89,7 @@ def _present(services: Services, call: Call) -> str:
     try:
         services.front_end.queue(call.vhost, name, 0)
     except NotFoundError:
-        if (call.vhost, name) not in services.state.queues:
-            raise no_such_object() from None
-        raise
+        raise no_such_object() from None
     return name
 
 

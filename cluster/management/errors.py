@@ -35,7 +35,7 @@ def not_authorised(reason: str) -> ApiError:
 
 def refused(refusal: Refusal) -> ApiError:
     """What AMQP clients get as a channel or connection exception."""
-    if isinstance(refusal, NotFoundError):
+    if refusal.code == NotFoundError.code:
         return ApiError(404, "not_found", str(refusal))
     if isinstance(refusal, AccessRefusedError):
         return not_authorised("Access refused.")

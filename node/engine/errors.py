@@ -27,6 +27,12 @@ class NotFoundError(Refusal):
     code = 404
 
 
+class HomeNodeDownError(Refusal):
+    """There is such a queue, but only on a node that is down: nobody can say anything of it."""
+
+    code = 404
+
+
 class PreconditionFailedError(Refusal):
     """The thing exists with other properties, is in use, or the arguments contradict each other."""
 

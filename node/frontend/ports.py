@@ -168,7 +168,7 @@ class BrokerPort(Protocol):
         """Raises NotFoundError."""
 
     def queue(self, vhost: str, name: str, holder: int) -> QueueRef:
-        """Raises NotFoundError, and ResourceLockedError for another connection's exclusive queue."""
+        """Raises NotFoundError, HomeNodeDownError, ResourceLockedError for another's exclusive queue."""
 
     def reply_queue(self, vhost: str, holder: int) -> QueueRef:
         """A queue for direct replies to one channel; it goes with its consumer."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from node.engine.argument_types import type_name
-from node.engine.errors import NotFoundError, PreconditionFailedError, Refusal
+from node.engine.errors import HomeNodeDownError, NotFoundError, PreconditionFailedError, Refusal
 from node.engine.exchange import Exchange, asked_kind, refuse_default
 from node.engine.matching import Binding, Destination, DestinationKind
 from node.frontend.access_checks import AccessChecks
@@ -133,7 +133,6 @@ class Requests:
         )  # fmt: skip
 
     def _bind_queue(self, caller: Caller, method: methods.QueueBind) -> None:
-        # RabbitMQ's reading: an empty queue name with an empty key binds by the queue's name.
         refuse_default(method.exchange)
         self._port.queue(caller.vhost, method.queue, caller.holder)
         self._change_binding(
@@ -148,6 +147,9 @@ class Requests:
         except NotFoundError:
             self._answers.reply(caller.channel, methods.QueueUnbindOk())
             return
+        except HomeNodeDownError:
+            # Its bindings are in the catalog, which is there.
+            pass
         self._change_binding(
             caller, self._port.unbind, method.exchange, DestinationKind.QUEUE, method.queue,
             method.routing_key, method.arguments, methods.QueueUnbindOk(),
@@ -178,13 +180,18 @@ class Requests:
             method.queue, method.durable, method.exclusive, method.auto_delete, dict(method.arguments)
         )
 
+        def declare() -> None:
+            self._port.declare_queue(caller.vhost, declaration, caller.holder, declared)
+
         def declared(queue: QueueRef | None, refusal: Refusal | None) -> None:
             if queue is not None:
-                self._answer_declared(caller, queue)
+                # One that somebody deletes meanwhile is to be there all the same; not an exclusive one, which
+                # nobody deletes but this connection, or its end.
+                self._answer_declared(caller, queue, None if method.exclusive else declare)
             elif refusal is not None:
                 self._answers.fail(caller.channel, refusal)
 
-        self._port.declare_queue(caller.vhost, declaration, caller.holder, declared)
+        declare()
 
     def _declare_reply_queue(self, caller: Caller, name: str) -> None:
         """Declares nothing, but tells whether a reply would still find its consumer (RabbitMQ)."""
@@ -195,8 +202,13 @@ class Requests:
             queue = self._port.find_reply_queue(caller.vhost, name)
             self._port.count(queue, lambda _, refusal: self._finish(caller, ok, refusal))
 
-    def _answer_declared(self, caller: Caller, queue: QueueRef) -> None:
+    def _answer_declared(
+        self, caller: Caller, queue: QueueRef, gone: Callable[[], None] | None = None
+    ) -> None:
         def counted(counts: QueueCounts, refusal: Refusal | None) -> None:
+            if gone is not None and isinstance(refusal, NotFoundError):
+                gone()
+                return
             ok = methods.QueueDeclareOk(queue.name, counts.ready, counts.consumers)
             self._finish(caller, ok, refusal)
 
@@ -212,7 +224,9 @@ class Requests:
             queue,
             method.if_unused,
             method.if_empty,
-            lambda count, refusal: self._finish(caller, methods.QueueDeleteOk(count), refusal),
+            lambda count, refusal: self._finish(
+                caller, methods.QueueDeleteOk(count), _unless_absent(refusal)
+            ),
         )
 
     def _purge(self, caller: Caller, method: methods.QueuePurge) -> None:

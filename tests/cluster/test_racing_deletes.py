@@ -1,0 +1,29 @@
+"""What clients ask of a queue while another one deletes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from node.wire.amqp091 import methods as m
+from tests.site import Client, Site
+
+ASKED: dict[str, Callable[[Client, str], object]] = {
+    "delete": lambda client, queue: client.delete(queue),
+    "declare": lambda client, queue: client.declare(queue),
+}
+
+
+@pytest.mark.requirement("A15", "A16")
+@pytest.mark.parametrize("asked", ASKED)
+def test_what_needs_no_queue_succeeds_whenever_that_goes(asked: str) -> None:
+    """RabbitMQ's reading: nobody is refused for coming at the same time."""
+    site = Site("n1", "n2", "n3")
+    one, other = site.client("n1"), site.client("n3")
+    for milliseconds in range(10):
+        queue = f"q{milliseconds}"
+        one.declare(queue)
+        one.send(m.QueueDelete(queue, nowait=True))
+        site.run(milliseconds / 1000)
+        ASKED[asked](other, queue)
