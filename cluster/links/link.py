@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from cluster.links.confirmation import Awaiting, Confirmation, Vote
 from cluster.links.latencies import Latencies
-from cluster.links.ports import GET_LINK, Delivery, OwnerPort, Ranges
+from cluster.links.ports import GET_LINK, NOT_FOUND, Delivery, OwnerPort, Ranges
 from cluster.links.state import LinkConsumer, OperationBatch, PendingRequest
 from node.engine.operation_format import encode_discard, encode_publish, encode_return, encode_settle
 from node.engine.range_map import RangeMap
@@ -237,7 +237,7 @@ class PartitionLink:
             self._committed(self.unacknowledged[-1].number)
         requests, self._requests = self._requests, {}
         for request in requests.values():
-            request.answer(None, None)
+            request.answer(NOT_FOUND, None)
         for consumer in list(self.consumers.values()):
             del self.consumers[consumer.id]
             consumer.subscriber.consumer_cancelled(consumer.id)

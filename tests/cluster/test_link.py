@@ -9,7 +9,7 @@ import pytest
 from cluster.links.confirmation import Confirmation
 from cluster.links.latencies import Latencies
 from cluster.links.link import SETTLED_AT_ONCE, UNREACHABLE, WINDOW_BYTES, PartitionLink
-from cluster.links.ports import GET_LINK, Delivery
+from cluster.links.ports import GET_LINK, NOT_FOUND, Delivery
 from cluster.links.protocol import (
     RemoteFrontEnd,
     RemoteOwner,
@@ -283,7 +283,10 @@ def test_a_partition_that_died_with_its_memory_is_waited_for_no_more() -> None:
     linked = Linked()
     linked.consume()
     linked.publish(1)
+    answers: list[Any] = []
+    linked.link.request("count", [QUEUE], lambda value, _: answers.append(value))
     linked.link.abandon()
+    assert answers == [NOT_FOUND]
     assert linked.session.confirmed == [(1, 1, 2)]
     assert linked.session.cancelled == [CONSUMER]
     assert linked.link.unacknowledged_bytes == 0
