@@ -121,7 +121,9 @@ class Routes:
     def find_local(self, vhost: str, name: str) -> QueueRef:
         """Where the queue of a name that tells it is, if it is still there. Raises NotFoundError."""
         local = parse_local_queue_name(name)
-        if local is None or not may_be_there(self._broker, local, vhost):
+        there = local is not None and may_be_there(self._broker, local, vhost)
+        if local is None or not there or self._broker.link(local.partition).unreachable:
+            # What was in the memory of a node that is down is lost.
             raise NotFoundError(f"no queue '{name}' in vhost '{vhost}'")
         return QueueRef(name, local.partition, local.queue, vhost)
 

@@ -49,3 +49,23 @@ def test_a_client_is_told_that_the_node_of_a_queue_is_down(client: Client, asked
 def test_a_queue_whose_node_is_down_can_be_unbound(client: Client) -> None:
     client.call(m.QueueUnbind("q", "amq.direct", "key"), m.QueueUnbindOk)
     assert client.node.broker.catalog.state.vhosts["/"].exchanges.bindings("amq.direct") == []
+
+
+@pytest.mark.requirement("A23")
+def test_a_reply_queue_is_gone_with_its_node() -> None:
+    """Who has to reply may look first whether somebody still waits (RabbitMQ's direct reply-to)."""
+    site = Site("n1", "n2", "n3")
+    server, asker = site.client("n1"), site.client("n2")
+    server.declare("q")
+    asker.consume("amq.rabbitmq.reply-to", no_ack=True)
+    asker.confirms(asker.publish("q", b"?", reply_to="amq.rabbitmq.reply-to"))
+    question = server.get("q")
+    assert question is not None
+    name = str(question.properties.reply_to)
+    assert server.declare(name, passive=True).consumer_count == 1
+    site.nodes["n2"].stop(power=False)
+    for seconds in (0.1, 5.0):
+        site.run(seconds)
+        with pytest.raises(ChannelClosedError, match="404 NOT_FOUND - no queue 'amq.rabbitmq.reply-to"):
+            server.declare(name, passive=True)
+        server.open_channel()
