@@ -12,6 +12,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from cluster.links.ports import Ranges
+from cluster.owner.backoff import let_rest
 from cluster.owner.giving_up import give_up_leased
 from node.engine.dispatch import QueueOwner
 from node.engine.operations import Reason
@@ -42,6 +43,19 @@ def give_up_exhausted(
     left.remove_all(spent)
     told = give_up_leased(owner, number, front_end, spent, Reason.DELIVERY_LIMIT)
     return told or b"", list(left.ranges())
+
+
+def return_leased(owner: PartitionOwner, number: int, queue: QueueOwner, front_end: int) -> None:
+    """Let later owners know of what a lost front end had, or may have had."""
+    leased = list(queue.leases[front_end].ranges()) if front_end in queue.leases else []
+    if leased:
+        spent, leased = give_up_exhausted(owner, number, front_end, leased)
+        if spent:
+            owner.operation(spent)
+        let_rest(owner, number, front_end, leased)
+    unsure = list(queue.held.ranges()) if front_end in queue.awaited else []
+    owner.proposal.add_return(number, queue.state, leased, failed=True)
+    owner.proposal.add_return(number, queue.state, unsure, failed=False)
 
 
 def told_failures(queue: QueueOwner, first: int, run: Run) -> Iterator[tuple[int, Run]]:

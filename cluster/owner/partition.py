@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from cluster.links.ports import FIRST_CONSUMER, NOT_FOUND, Delivery
+from cluster.links.ports import NOT_FOUND, Delivery
 from cluster.owner.alarms import Alarms
 from cluster.owner.arrivals import Arrivals
 from cluster.owner.configuring import cover
@@ -195,7 +195,7 @@ class PartitionOwner:
         self.past.add(owner.tally)
         for front_end, consumer in list(owner.consumers):
             state = self.reception.current(front_end)
-            if state is not None and consumer >= FIRST_CONSUMER:
+            if state is not None and state.consumers.pop(consumer, None) is not None:
                 state.port.consumer_cancelled(state.epoch, consumer)
         for front_end, request in self._serving.refused(owner, queue, gone=True):
             self.reception.answer(front_end, request, NOT_FOUND)

@@ -43,17 +43,19 @@ class FrontEndState:
     first); `accepted` the highest that this owner has taken, whether committed or not; `tried` the
     highest that may have reached an owner before this epoch; `told` the highest of which the front end
     knows that it is committed. `refused` has what of batches without a place in the log was refused, `held`
-    the leases that it has told of and that are not taken over yet, by queue.
+    the leases that it has told of and that are not taken over yet, by queue. `consumers` are the queues of
+    its consumers by their numbers; `returning` those that it has greeted with and that are not back yet.
     """
 
     front_end: int
     epoch: int
     port: FrontEndPort
-    greeted: list[ConsumerTerms]
+    returning: dict[int, ConsumerTerms]
     next_number: int = 0
     accepted: int = 0
     tried: int = 0
     told: int = 0
+    consumers: dict[int, int] = field(default_factory=dict)
     refused: Refusals = field(default_factory=Refusals)
     held: dict[int, RangeSet] = field(default_factory=dict)
 

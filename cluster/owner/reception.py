@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cluster.links.ports import ACCESS_REFUSED, NOT_FOUND, ConsumerTerms, Delivery, Holders, Ranges
-from cluster.owner.backoff import let_rest
 from cluster.owner.context import OwnerContext
-from cluster.owner.failures import give_up_exhausted
+from cluster.owner.failures import return_leased
 from cluster.owner.intake import take_batch
 from cluster.owner.proposal import HOLD_S, NO_EPOCH, FrontEndState
 from cluster.owner.requests import count, purge
 from cluster.owner.serving import Serving, regrant
 from cluster.owner.upkeep import find_left_behind, left_behind
-from node.engine.consumers import Consumer, ExclusiveConsumerError
-from node.engine.dispatch import QueueOwner
+from node.engine.consumers import ExclusiveConsumerError
 from node.engine.operation_format import encode_attach, encode_forget, encode_refuse
 from node.engine.ranges import RangeSet
 
@@ -32,7 +31,6 @@ class Reception:
         self._owner = owner
         self._context, self._serving = context, serving
         self._front_ends: dict[int, FrontEndState] = {}
-        self._consumers: dict[tuple[int, int], int] = {}
         self._returning: Counter[int] = Counter()
         """How many batches with messages for a queue to take back are not applied yet."""
         self._expected: set[int] = set()
@@ -44,7 +42,6 @@ class Reception:
         self._front_ends = {}
         self._expected.clear()
         self._postponed.clear()
-        self._consumers.clear()
         self._returning.clear()
 
     def known(self) -> set[int]:
@@ -82,10 +79,11 @@ class Reception:
         known = self._front_ends.get(front_end)
         if not self._owner.active or port is None or (known is not None and epoch < known.epoch):
             return
-        state = self._front_ends[front_end] = FrontEndState(front_end, epoch, port, consumers, tried=tried)
+        returning = {terms.consumer: terms for terms in consumers}
+        state = self._front_ends[front_end] = FrontEndState(front_end, epoch, port, returning, tried=tried)
         if known is not None:
             state.accepted, state.refused = known.accepted, known.refused
-        self._detach_all(front_end)
+        self._detach_all(state)
 
     def lost_words(self, front_end: int) -> None:
         """Something that the front end said is lost: what it says next counts only in a new greeting.
@@ -95,9 +93,12 @@ class Reception:
         state = self._front_ends.get(front_end)
         if state is not None:
             state.epoch = NO_EPOCH
-            self._detach_all(front_end)
+            self._detach_all(state)
 
-    def _detach_all(self, front_end: int) -> None:
+    def _detach_all(self, state: FrontEndState) -> None:
+        front_end = state.front_end
+        if state.consumers or state.returning:
+            self._expected.add(front_end)
         for queue, owner in self._owner.queues.items():
             if owner.consumers.count:
                 self._owner.used(queue, HOLD_S)
@@ -132,13 +133,13 @@ class Reception:
             owner.release_unheld(front_end, mine)
             owner.reattached(front_end, mine, holders.get(queue, ()))
             self._serving.mark(queue)
-        greeted, state.greeted, state.held = state.greeted, [], {}
-        for terms in greeted:
+        state.held = {}
+        for consumer, terms in list(state.returning.items()):
+            rejoin = partial(self._rejoin, front_end, epoch, consumer)
             if terms.queue in self._owner.queues:
-                rejoin = partial(self._rejoin, front_end, epoch, terms)
                 self._when_attached(terms.queue, front_end, rejoin, consuming=True)
             else:
-                state.port.consumer_cancelled(epoch, terms.consumer)
+                rejoin()
         self._owner.after_proposed(partial(self._all_back, front_end, epoch))
         self._context.owner_dirty(self._owner)
 
@@ -163,24 +164,12 @@ class Reception:
             # Nobody takes the place of its active consumer before what that had is in its place again.
             owner.consumers.suspend(front_end)
             owner.consumers.detach_all(front_end)
-            self._return_leased(queue, owner, front_end)
+            return_leased(self._owner, queue, owner, front_end)
             if consumers and not owner.consumers.count:
                 left_behind(self._owner, self._context, queue)
         self._owner.after_proposed(partial(self._leases_lost, front_end))
         self.expect_no_more((front_end,))
         self._context.owner_dirty(self._owner)
-
-    def _return_leased(self, queue: int, owner: QueueOwner, front_end: int) -> None:
-        """Let later owners know of what a lost front end had, or may have had."""
-        leased = list(owner.leases[front_end].ranges()) if front_end in owner.leases else []
-        if leased:
-            spent, leased = give_up_exhausted(self._owner, queue, front_end, leased)
-            if spent:
-                self._owner.operation(spent)
-            let_rest(self._owner, queue, front_end, leased)
-        unsure = list(owner.held.ranges()) if front_end in owner.awaited else []
-        self._owner.proposal.add_return(queue, owner.state, leased, failed=True)
-        self._owner.proposal.add_return(queue, owner.state, unsure, failed=False)
 
     def _leases_lost(self, front_end: int) -> None:
         """The log knows which deliveries have failed: the messages are ready."""
@@ -250,14 +239,15 @@ class Reception:
             return
 
         def join() -> None:
-            if self._state(front_end, epoch) is not None:
-                self.answer(front_end, request, self._join(front_end, terms))
+            state = self._state(front_end, epoch)
+            if state is not None:
+                self.answer(front_end, request, self._join(state, terms))
 
         self._when_attached(terms.queue, front_end, join, consuming=True)
 
-    def _join(self, front_end: int, terms: ConsumerTerms) -> list[Any] | None:
+    def _join(self, state: FrontEndState, terms: ConsumerTerms) -> list[Any] | None:
         """Add a consumer whose front end is known to all replicas; what is wrong with it, if anything."""
-        owner = self._owner.queues.get(terms.queue)
+        front_end, owner = state.front_end, self._owner.queues.get(terms.queue)
         if owner is None:
             return NOT_FOUND
         try:
@@ -268,16 +258,18 @@ class Reception:
             )  # fmt: skip
         except ExclusiveConsumerError:
             return ACCESS_REFUSED
-        self._consumers[front_end, terms.consumer] = terms.queue
+        state.consumers[terms.consumer] = terms.queue
         owner.consumers.credit(front_end, terms.consumer, terms.limit)
         self._serving.mark(terms.queue)
         self._context.owner_dirty(self._owner)
         return None
 
-    def _rejoin(self, front_end: int, epoch: int, terms: ConsumerTerms) -> None:
+    def _rejoin(self, front_end: int, epoch: int, consumer: int) -> None:
         state = self._state(front_end, epoch)
-        if state is not None and self._join(front_end, terms) is not None:
-            state.port.consumer_cancelled(epoch, terms.consumer)
+        # It may have been cancelled since.
+        terms = None if state is None else state.returning.pop(consumer, None)
+        if state is not None and terms is not None and self._join(state, terms) is not None:
+            state.port.consumer_cancelled(epoch, consumer)
 
     def _when_attached(
         self, queue: int, front_end: int, callback: Callable[[], None], *, consuming: bool = False
@@ -303,9 +295,11 @@ class Reception:
         self._owner.after_proposed(callback)
 
     def detach(self, front_end: int, epoch: int, consumer: int) -> None:
-        if self._state(front_end, epoch) is None:
+        state = self._state(front_end, epoch)
+        if state is None:
             return
-        queue = self._consumers.pop((front_end, consumer), 0)
+        returning, queue = state.returning.pop(consumer, None), state.consumers.pop(consumer, 0)
+        queue = returning.queue if returning is not None else queue
         owner = self._owner.queues.get(queue)
         if owner is None:
             return
@@ -317,19 +311,15 @@ class Reception:
         if not owner.consumers.count:
             left_behind(self._owner, self._context, queue)
 
-    def tell_activity(self, queue: int, consumers: Iterable[Consumer]) -> None:
-        """Front ends keep, for the next owner, when consumers joined and were made the active one."""
-        for one in consumers:
-            state = self._front_ends.get(one.front_end)
-            if state is not None:
-                state.port.activity(state.epoch, one.number, one.joined, one.activated)
-
     def credit(self, front_end: int, epoch: int, limits: list[tuple[int, int]]) -> None:
-        if self._state(front_end, epoch) is None:
+        state = self._state(front_end, epoch)
+        if state is None:
             return
         for consumer, limit in limits:
-            queue = self._consumers.get((front_end, consumer), 0)
-            if queue in self._returning:
+            queue = state.consumers.get(consumer, 0)
+            if consumer in state.returning:
+                state.returning[consumer] = replace(state.returning[consumer], limit=limit)
+            elif queue in self._returning:
                 # The credit that a returned message leaves may be for that very message (§4.7).
                 self._owner.after_proposed(partial(self._credit, front_end, epoch, queue, consumer, limit))
             else:

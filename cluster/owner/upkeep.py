@@ -5,11 +5,13 @@ Queues without are never looked at here.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from cluster.owner.configuring import weigh_some
 from cluster.owner.duplicates import forget_ids
 from cluster.owner.giving_up import give_up
+from node.engine.consumers import Consumer
 from node.engine.dispatch import QueueOwner
 from node.engine.limits import enough, surplus
 from node.engine.operations import Reason
@@ -24,7 +26,7 @@ def before_serving(owner: PartitionOwner, number: int, queue: QueueOwner, now: i
     `now` is wall clock.
     """
     if queue.single_active is not None:
-        owner.reception.tell_activity(number, queue.single_active.elect(queue.leases))
+        _tell_activity(owner, queue.single_active.elect(queue.leases))
     queue.let_go(now)
     forget_ids(owner, number, queue, now)
     if queue.unweighed:
@@ -32,6 +34,14 @@ def before_serving(owner: PartitionOwner, number: int, queue: QueueOwner, now: i
     if queue.lifetimes:
         queue.lifetimes.step(now)
         give_up(owner, number, queue, queue.lifetimes.expired(queue.ready), Reason.EXPIRED)
+
+
+def _tell_activity(owner: PartitionOwner, consumers: Iterable[Consumer]) -> None:
+    """Front ends keep, for the next owner, when consumers joined and were made the active one."""
+    for one in consumers:
+        state = owner.reception.current(one.front_end)
+        if state is not None:
+            state.port.activity(state.epoch, one.number, one.joined, one.activated)
 
 
 def after_serving(owner: PartitionOwner, number: int, queue: QueueOwner) -> None:

@@ -84,3 +84,20 @@ def test_consumers_of_a_deleted_queue_are_cancelled(client: Client, declared: An
     client.delete(queue)
     client.site.until(lambda: len(client.cancelled) == 2)
     assert set(client.cancelled) == tags
+
+
+@pytest.mark.requirement("A23")
+def test_an_exclusive_consumer_stays_so_while_its_node_greets_the_owner_anew() -> None:
+    """As nodes do when something between them was lost."""
+    site = Site("n1", "n2", "n3")
+    site.client("n1").declare("q")
+    mine, other = site.client("n2"), site.client("n3")
+    mine.consume("q", exclusive=True)
+    owner = site.nodes["n1"]
+    for milliseconds in range(8):
+        owner.input(lambda: owner.broker.peer_gap("n2", owner.clock()))
+        site.run(milliseconds / 1000)
+        with pytest.raises(ChannelClosedError, match=IN_USE):
+            other.consume("q")
+        other.open_channel()
+    assert mine.cancelled == []

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from cluster.links.latencies import Latencies
+from cluster.links.ports import ConsumerTerms
 from cluster.owner.partition import PartitionOwner
 from node.engine.entry import encode_batch, encode_entry
 from node.engine.operation_format import (
@@ -15,6 +16,7 @@ from node.engine.operation_format import (
     encode_mark,
     encode_publish,
     encode_return,
+    encode_settle,
 )
 from node.engine.operations import OWNER, Semantics
 from node.engine.settings import QueueSettings
@@ -130,16 +132,17 @@ class Recording(Node):
         return super().propose(partition, data)
 
 
-@pytest.mark.requirement("A22")
-def test_what_is_given_back_behind_a_greeting_is_leased_to_nobody() -> None:
-    node, front_end = Recording(), 9
+FRONT_END, CONSUMER = 9, 16
+
+
+def taken_over(node: Recording) -> PartitionOwner:
+    """A new owner of a queue of whose messages a front end may have the first."""
     node.known[QUEUE] = QueueSettings()
     owner = PartitionOwner(1, node, NoEntries(), durable=True)
-    operations = [encode_create_queue(QUEUE, Semantics.AT_LEAST_ONCE), encode_attach(QUEUE, front_end)]
-    published = encode_publish(uniform_run(1), [QUEUE])
+    operations = [encode_create_queue(QUEUE, Semantics.AT_LEAST_ONCE), encode_attach(QUEUE, FRONT_END)]
     log = [
         encode_entry([encode_batch(OWNER, 0, 0, [*operations, encode_mark(QUEUE, 9)])]),
-        encode_entry([encode_batch(front_end, 1, 1, published)]),
+        encode_entry([encode_batch(FRONT_END, 1, 1, encode_publish(uniform_run(1), [QUEUE]))]),
     ]
     for index, entry in enumerate(log, 1):
         owner.apply(index, entry, 0.0)
@@ -147,13 +150,56 @@ def test_what_is_given_back_behind_a_greeting_is_leased_to_nobody() -> None:
     owner.leading(3)
     owner.apply(3, node.entries.pop(), 0.1)
     assert owner.active and list(owner.queues[QUEUE].held.ranges()) == [(1, 1)]
-    owner.reception.hello(front_end, 1, "n1", [], 1)
+    return owner
+
+
+def apply_all(node: Recording, owner: PartitionOwner, index: int) -> None:
+    """Commit what the owner has for its log, from this index on."""
+    while owner.propose() and node.entries:
+        owner.apply(index, node.entries.pop(), 0.2)
+        index += 1
+
+
+@pytest.mark.requirement("A22")
+def test_what_is_given_back_behind_a_greeting_is_leased_to_nobody() -> None:
+    node = Recording()
+    owner = taken_over(node)
+    owner.reception.hello(FRONT_END, 1, "n1", [], 1)
     # Something else is on its way to the log: the greeting waits for it, and what comes next goes with it.
     owner.operation(encode_mark(QUEUE, 10))
-    owner.reception.held(front_end, 1, {QUEUE: [(1, 1)]}, {})
-    owner.reception.operations(front_end, 1, 2, encode_return(QUEUE, [(1, 1)], True))
+    owner.reception.held(FRONT_END, 1, {QUEUE: [(1, 1)]}, {})
+    owner.reception.operations(FRONT_END, 1, 2, encode_return(QUEUE, [(1, 1)], True))
     assert owner.propose()
     owner.apply(4, node.entries.pop(), 0.2)
     queue = owner.queues[QUEUE]
     assert list(queue.ready.ranges()) == [(1, 1)]
     assert queue.leased_count == 0
+
+
+@pytest.mark.requirement("A18")
+def test_credit_that_comes_behind_a_greeting_counts() -> None:
+    """A consumer that has one message at a time settles the one that it had, and would get no other."""
+    node = Recording()
+    owner = taken_over(node)
+    terms = ConsumerTerms(CONSUMER, QUEUE, 1, 1, no_ack=False, exclusive=False, priority=0)
+    owner.reception.hello(FRONT_END, 1, "n1", [terms], 1)
+    owner.operation(encode_mark(QUEUE, 10))
+    owner.reception.held(FRONT_END, 1, {QUEUE: [(1, 1)]}, {})
+    owner.reception.operations(FRONT_END, 1, 2, encode_settle(QUEUE, [(1, 1)]))
+    owner.reception.credit(FRONT_END, 1, [(CONSUMER, 2)])
+    apply_all(node, owner, 4)
+    consumer = owner.queues[QUEUE].consumers.get(FRONT_END, CONSUMER)
+    assert consumer is not None and consumer.limit == 2
+
+
+@pytest.mark.requirement("A17")
+def test_a_consumer_that_is_cancelled_behind_a_greeting_is_gone() -> None:
+    node = Recording()
+    owner = taken_over(node)
+    terms = ConsumerTerms(CONSUMER, QUEUE, 1, 1, no_ack=False, exclusive=True, priority=0)
+    owner.reception.hello(FRONT_END, 1, "n1", [terms], 1)
+    owner.operation(encode_mark(QUEUE, 10))
+    owner.reception.held(FRONT_END, 1, {QUEUE: [(1, 1)]}, {})
+    owner.reception.detach(FRONT_END, 1, CONSUMER)
+    apply_all(node, owner, 4)
+    assert owner.queues[QUEUE].consumers.count == 0
