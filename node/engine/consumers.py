@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -43,7 +43,7 @@ class Consumers:
     `count` is how many there are to clients, `acking` how many settle what they get.
     """
 
-    __slots__ = ("_by_key", "_by_priority", "_exclusive", "acking", "count", "lines")
+    __slots__ = ("_by_key", "_by_priority", "_exclusive", "_priorities", "acking", "count", "lines")
 
     def __init__(self) -> None:
         self.count = 0
@@ -51,6 +51,7 @@ class Consumers:
         self.lines: list[deque[Consumer]] = []
         self._by_key: dict[ConsumerKey, Consumer] = {}
         self._by_priority: dict[int, deque[Consumer]] = {}
+        self._priorities: Counter[int] = Counter()
         self._exclusive = False
 
     def __iter__(self) -> Iterator[ConsumerKey]:
@@ -91,7 +92,8 @@ class Consumers:
         self._by_key[front_end, number] = made
         if priority not in self._by_priority:
             self._by_priority[priority] = deque()
-            self.lines = [self._by_priority[each] for each in sorted(self._by_priority, reverse=True)]
+            self._arrange()
+        self._priorities[priority] += 1
         self.acking += not no_ack
         self.count += counted
         self._exclusive |= exclusive
@@ -103,10 +105,18 @@ class Consumers:
         if gone is None:
             return
         self._leave_line(gone)
+        self._priorities[gone.priority] -= 1
+        if not self._priorities[gone.priority]:
+            del self._priorities[gone.priority], self._by_priority[gone.priority]
+            self._arrange()
         self.acking -= not gone.no_ack
         self.count -= gone.counted
         if gone.exclusive:
             self._exclusive = False
+
+    def _arrange(self) -> None:
+        """There is another priority, or one less."""
+        self.lines = [self._by_priority[each] for each in sorted(self._by_priority, reverse=True)]
 
     def detach_all(self, front_end: int) -> None:
         """Remove the front end's consumers; its leases stay."""

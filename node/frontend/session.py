@@ -13,6 +13,7 @@ from node.engine.copies import may_have_copies, read_copies, without_blind_copie
 from node.engine.errors import Refusal
 from node.engine.rewriting import with_properties
 from node.frontend.authentication import Authentication
+from node.frontend.consumers import SessionConsumers
 from node.frontend.permissions import NOWHERE
 from node.frontend.ports import BrokerPort, Got, Route
 from node.frontend.requests import Caller, Requests
@@ -68,8 +69,7 @@ class Session:
         self._requests = Requests(port, self)
         self._transactions = Transactions(port, self)
         authentication = Authentication(port, transport, self)
-        # Consumers by channel, cancelled ones too: what they were given may still be settled.
-        self._consumers: dict[int, set[int]] = {}
+        self._consumers = SessionConsumers(port, lambda: self.connection.channels)
         self._held_back: list[bytes] = []
         # Channels whose publishes have filled a link.
         self._held: set[int] = set()
@@ -266,10 +266,10 @@ class Session:
 
     def consume_ok(self, channel: int, tag: str, consumer: int, returnable: bool, reply_to: str) -> None:
         if self.closed:
-            self._port.cancel(consumer)
+            self._consumers.came_late(consumer)
             return
-        self._consumers.setdefault(channel, set()).add(consumer)
         self.connection.consume_ok(channel, tag, consumer, returnable, reply_to)
+        self._consumers.started(channel, consumer)
         self.answered()
 
     def deliver_get(self, channel: int, got: Got) -> None:
@@ -307,13 +307,11 @@ class Session:
     # -- the end --------------------------------------------------------------------------------
 
     def _channel_closed(self, effect: effects.ChannelClosed) -> None:
-        self._end_consumers(self._consumers.pop(effect.channel, set()), effect.unsettled)
+        self._consumers.channel_closed(effect.channel, effect.unsettled)
 
     def _connection_closed(self, effect: effects.ConnectionClosed) -> None:
         self.closed = True
-        consumers = {one for of_channel in self._consumers.values() for one in of_channel}
-        self._consumers.clear()
-        self._end_consumers(consumers, effect.unsettled)
+        self._consumers.connection_closed(effect.unsettled)
         if self.holder:
             # Clients take it that exclusive queues are gone when they read Close-Ok (§4.5).
             self._releasing = True
@@ -322,17 +320,6 @@ class Session:
     def _released(self) -> None:
         self._releasing = False
         self._transport.wanted()
-
-    def _end_consumers(self, consumers: set[int], unsettled: effects.Unsettled) -> None:
-        for consumer in consumers:
-            self._port.cancel(consumer)
-        self._give_back(unsettled)
-        for consumer in consumers:
-            self._port.forget(consumer)
-
-    def _give_back(self, unsettled: effects.Unsettled) -> None:
-        for consumer, ranges in unsettled:
-            self._port.give_back(consumer, ranges, True)
 
     def _close_socket(self, effect: effects.CloseSocket) -> None:
         self._releasing = False

@@ -94,6 +94,11 @@ class ChannelDeliveries:
             self._give_back(self._held.popleft())
         return [(taken.link, merged(ranges_of(taken.numbers))) for taken in self.unsettled.take_all()]
 
+    def in_use(self) -> set[int]:
+        """The shell's numbers of consumers, and of those that have ended but left something to settle."""
+        found = {one.number for one in self.consumers.values()} | {one.link for one in self.unsettled}
+        return found if self.transaction is None else found | self.transaction.links()
+
     # -- sending --------------------------------------------------------------------------------
 
     @property

@@ -115,6 +115,10 @@ class ChannelTransaction:
             for (disposition, link), ranges in gathered.items()
         ]
 
+    def links(self) -> set[int]:
+        """Under which of the shell's numbers something is settled in it."""
+        return {taken.link for _, taken in (*self._settled, *self._committing)}
+
     def committed(self) -> None:
         """The shell has done it: only now is there room for further deliveries."""
         self._shrink()

@@ -1,0 +1,72 @@
+"""The consumers of a session, by the numbers that the broker knows them by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from node.frontend.ports import BrokerPort
+from node.wire.amqp091.channel import Channel
+from node.wire.amqp091.effects import Unsettled
+
+KEPT: Final = 16
+"""Consumers that a channel has had, from which on those that have ended are looked for."""
+
+
+@dataclass(slots=True)
+class ChannelConsumers:
+    """Those of one channel, ended ones too: what they were given may still be settled."""
+
+    numbers: set[int] = field(default_factory=set)
+    look_at: int = KEPT
+
+
+class SessionConsumers:
+    """By channel. `channels` are the connection's."""
+
+    def __init__(self, port: BrokerPort, channels: Callable[[], Collection[Channel]]) -> None:
+        self._port = port
+        self._channels = channels
+        self._by_channel: dict[int, ChannelConsumers] = {}
+
+    def __len__(self) -> int:
+        return sum(len(one.numbers) for one in self._by_channel.values())
+
+    def started(self, channel: int, consumer: int) -> None:
+        """The channel has a further consumer: forget those that have ended and have left nothing to settle.
+
+        A channel may have any number of them one after the other.
+        """
+        mine = self._by_channel.setdefault(channel, ChannelConsumers())
+        mine.numbers.add(consumer)
+        if len(mine.numbers) > mine.look_at:
+            used = [one.deliveries.in_use() for one in self._channels() if one.number == channel]
+            ended = mine.numbers.difference(*used)
+            mine.numbers -= ended
+            mine.look_at = max(KEPT, 2 * len(mine.numbers))
+            for number in ended:
+                self._port.forget(number)
+
+    def channel_closed(self, channel: int, unsettled: Unsettled) -> None:
+        """What its consumers have not settled goes back to the queues."""
+        mine = self._by_channel.pop(channel, None)
+        self._end(() if mine is None else mine.numbers, unsettled)
+
+    def connection_closed(self, unsettled: Unsettled) -> None:
+        """As `channel_closed`, of all channels."""
+        every = [number for one in self._by_channel.values() for number in one.numbers]
+        self._by_channel.clear()
+        self._end(every, unsettled)
+
+    def came_late(self, consumer: int) -> None:
+        """The connection was closed before the consumer could begin."""
+        self._end((consumer,), [])
+
+    def _end(self, numbers: Iterable[int], unsettled: Unsettled) -> None:
+        for number in numbers:
+            self._port.cancel(number)
+        for number, ranges in unsettled:
+            self._port.give_back(number, ranges, True)
+        for number in numbers:
+            self._port.forget(number)
