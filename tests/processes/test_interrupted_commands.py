@@ -86,3 +86,36 @@ def test_adding_and_draining_may_be_said_again(
     rows = at_rest(own_cluster)
     assert (rows["n3"]["state"], rows["n3"]["owns"], rows["n3"]["replicas"]) == ("draining", 0, 0)
     check_messages(own_cluster, 9, place=3)
+
+
+@pytest.mark.parametrize(
+    ("interrupt_replacing", "interrupt_removing"),
+    [
+        (while_it_is_watched, while_it_is_said),
+        pytest.param(while_it_is_said, while_it_is_watched, marks=pytest.mark.proof),
+    ],
+)
+def test_replacing_and_removing_may_be_said_again(
+    own_cluster: Cluster, interrupt_replacing: Interrupt, interrupt_removing: Interrupt
+) -> None:
+    """Also once it has happened: whoever was interrupted need not know how far it was."""
+    declare(own_cluster, 9)
+    old, new = own_cluster[2], own_cluster.newcomer("n4")
+    new.start()
+    shell = Shell(own_cluster)
+    replacing = ["cluster", "replace", "n3", "n4", "--address", str(new.local.config.own.peers)]
+    removing = ["cluster", "remove", "n4"]
+    for words, leaving, left, interrupt in (
+        (replacing, old, {"n1", "n2", "n4"}, interrupt_replacing),
+        (removing, new, {"n1", "n2"}, interrupt_removing),
+    ):
+        interrupt(own_cluster, words)
+        shell.do(*words, "--no-wait")
+        assert leaving.reap() == 0, "it ends by itself"
+        own_cluster.nodes.remove(leaving)
+        rows = at_rest(own_cluster)
+        assert rows.keys() == left
+        assert {row["replicas"] for row in rows.values()} == {rows["n1"]["replicas"]}
+        shell.do(*words, "--no-wait")
+        assert at_rest(own_cluster).keys() == left
+    check_messages(own_cluster, 9, place=1)
