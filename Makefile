@@ -31,7 +31,7 @@ test: $(READY) ## every test but those of `make check`, the long simulations and
 proof: $(READY) ## kill and freeze real nodes under load, for minutes; prints the pauses (ARGS="-k killing …" adds options)
 	$(BIN)/python -m pytest -q -s -m proof tests/processes $(ARGS)
 
-test-watch: $(READY) ## dashboards and alerts against a real Prometheus (Debian's package prometheus)
+test-watch: $(READY) ## dashboards and alerts against a real Prometheus (Debian's package prometheus); needs root, for a full disk, and cc
 	$(BIN)/python -m pytest -q -m watch tests/deploy $(ARGS)
 
 test-compose: $(READY) ## deploy/compose.yml with real containers (docker, and its base image or deploy/base-image.sh)

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import re
-import socket
 import subprocess
-import urllib.error
-import urllib.parse
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pika
 import pytest
 
 from scripts.generate_dashboards import DASHBOARDS
 from tests.deploy import rabbitmq_queries
+from tests.deploy.prometheus import RULES, Prometheus
 from tests.processes.nodes import Cluster, until
 from tests.processes.storm import Storm
-from tests.structure.tree import ROOT
 
 pytestmark = pytest.mark.watch
 
-RULES = ROOT / "deploy" / "prometheus"
 INTERVAL = "15s"
 """What Grafana would put for $__rate_interval."""
 
@@ -36,51 +28,6 @@ EXPRESSIONS = [
 ]
 
 
-class Prometheus:
-    """The process, on a free port, with the deployed configuration for the cluster's addresses."""
-
-    def __init__(self, cluster: Cluster, directory: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{probe.getsockname()[1]}"
-        targets = ", ".join(node.http.removeprefix("http://") for node in cluster.nodes)
-        text = (RULES / "prometheus.yml").read_text(encoding="utf-8")
-        text = re.sub(r"targets: \[.*\]", f"targets: [{targets}]", text)
-        (directory / "prometheus.yml").write_text(re.sub(r"_interval: \d+s", "_interval: 1s", text))
-        alerts = (RULES / "alerts.yml").read_text(encoding="utf-8")
-        (directory / "alerts.yml").write_text(re.sub(r"for: \d+[sm]", "for: 2s", alerts))
-        with (directory / "log").open("wb") as log:
-            self._process = subprocess.Popen(
-                [
-                    "prometheus",
-                    f"--config.file={directory / 'prometheus.yml'}",
-                    f"--storage.tsdb.path={directory / 'data'}",
-                    f"--web.listen-address={self.address}",
-                ],
-                stdout=log,
-                stderr=log,
-            )
-
-    def stop(self) -> None:
-        self._process.terminate()
-        self._process.wait(30)
-
-    def query(self, expression: str) -> list[dict[str, Any]]:
-        """The samples now; none while Prometheus is not up."""
-        data = urllib.parse.urlencode({"query": expression}).encode()
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        try:
-            with opener.open(f"http://{self.address}/api/v1/query", data, timeout=5.0) as answer:
-                found: list[dict[str, Any]] = json.load(answer)["data"]["result"]
-                return found
-        except urllib.error.HTTPError as error:
-            if error.code == 503:
-                return []
-            raise
-        except OSError:
-            return []
-
-
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Prometheus]]:
     cluster = Cluster(tmp_path_factory.mktemp("watched"))
@@ -90,7 +37,8 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster,
         taker = cluster[0].connect()
         taker.channel().queue_declare("watched", durable=True)
         taker.channel().basic_publish("", "watched", b"x", pika.BasicProperties(delivery_mode=2))
-        prometheus = Prometheus(cluster, tmp_path_factory.mktemp("prometheus"))
+        addresses = [node.http.removeprefix("http://") for node in cluster.nodes]
+        prometheus = Prometheus(addresses, tmp_path_factory.mktemp("prometheus"))
         try:
             yield cluster, prometheus
         finally:
@@ -122,12 +70,7 @@ def test_rates_are_those_of_the_load(watched: tuple[Cluster, Prometheus]) -> Non
 @pytest.mark.requirement("F3")
 def test_a_killed_node_fires_its_alerts(watched: tuple[Cluster, Prometheus]) -> None:
     cluster, prometheus = watched
-    victim = cluster[2]
-
-    def firing() -> set[str]:
-        alerts = prometheus.query('ALERTS{alertstate="firing"}')
-        return {alert["metric"]["alertname"] for alert in alerts}
-
+    victim, firing = cluster[2], prometheus.firing
     until(lambda: not firing(), "no alert of a healthy cluster", 30.0)
     victim.kill()
     until(lambda: firing() >= {"QuorateNodeDown", "QuoratePeerDisconnected"}, lambda: str(firing()), 30.0)
