@@ -34,7 +34,7 @@ proof: $(READY) ## kill and freeze real nodes under load, for minutes; prints th
 test-watch: $(READY) ## dashboards and alerts against a real Prometheus (Debian's package prometheus); needs root, for a full disk, and cc
 	$(BIN)/python -m pytest -q -m watch tests/deploy $(ARGS)
 
-test-compose: $(READY) ## deploy/compose.yml with real containers (docker, and its base image or deploy/base-image.sh)
+test-compose: $(READY) ## deploy/compose.yml with real containers (docker, its base image or deploy/base-image.sh, Debian's prometheus; root)
 	$(BIN)/python -m pytest -q -m compose tests/deploy $(ARGS)
 
 test-console: $(CONSOLE_READY) ## the web console in a browser (Debian's packages chromium, chromium-driver; npm)

@@ -7,7 +7,9 @@ import shutil
 import socket
 import subprocess
 import urllib.request
+from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import pika
@@ -37,13 +39,21 @@ _PUBLISHED: Final = {
     for protocol, port in zip(("AMQP", "HTTP"), ports, strict=True)
 }
 
+PROMETHEUS: Final = f"127.0.0.1:{_free_port()}"
+"""Where the Prometheus of the compose file is published."""
+
+_PUBLISHED["PROMETHEUS_PORT"] = PROMETHEUS.rpartition(":")[2]
+
 READY_S: Final = 60.0
 
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-def compose(*arguments: str, project: str = PROJECT) -> str:
-    """What docker-compose (or docker compose) prints; fails with what it complains of."""
+def compose(*arguments: str, project: str = PROJECT, more: Sequence[Path] = ()) -> str:
+    """What docker-compose (or docker compose) prints; fails with what it complains of.
+
+    `more`: files to be merged into those of the tree.
+    """
     program = ["docker-compose"] if shutil.which("docker-compose") else ["docker", "compose"]
     command = [
         *program,
@@ -53,6 +63,7 @@ def compose(*arguments: str, project: str = PROJECT) -> str:
         str(ROOT / "deploy" / "compose.yml"),
         "--file",
         str(ROOT / "deploy" / "n4.yml"),
+        *(word for file in more for word in ("--file", str(file))),
         *arguments,
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | _PUBLISHED)

@@ -18,6 +18,22 @@ from tests.structure.tree import ROOT
 RULES: Final = ROOT / "deploy" / "prometheus"
 
 
+def query(address: str, expression: str) -> list[dict[str, Any]]:
+    """The samples that a Prometheus has now; none while it is not up."""
+    data = urllib.parse.urlencode({"query": expression}).encode()
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(f"http://{address}/api/v1/query", data, timeout=5.0) as answer:
+            found: list[dict[str, Any]] = json.load(answer)["data"]["result"]
+            return found
+    except urllib.error.HTTPError as error:
+        if error.code == 503:
+            return []
+        raise
+    except OSError:
+        return []
+
+
 class Prometheus:
     """The process, on a free port. It scrapes and evaluates every second, and has alerts fire after two."""
 
@@ -49,18 +65,7 @@ class Prometheus:
 
     def query(self, expression: str) -> list[dict[str, Any]]:
         """The samples now; none while Prometheus is not up."""
-        data = urllib.parse.urlencode({"query": expression}).encode()
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        try:
-            with opener.open(f"http://{self.address}/api/v1/query", data, timeout=5.0) as answer:
-                found: list[dict[str, Any]] = json.load(answer)["data"]["result"]
-                return found
-        except urllib.error.HTTPError as error:
-            if error.code == 503:
-                return []
-            raise
-        except OSError:
-            return []
+        return query(self.address, expression)
 
     def firing(self) -> set[str]:
         """The names of the alerts that fire now."""

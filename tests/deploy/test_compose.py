@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pika
 import pytest
@@ -14,6 +16,7 @@ from tests.deploy.containers import (
     FOURTH,
     NODES,
     PROJECT,
+    PROMETHEUS,
     compose,
     connect,
     docker,
@@ -22,6 +25,7 @@ from tests.deploy.containers import (
     ready,
     wait_ready,
 )
+from tests.deploy.prometheus import query
 from tests.processes.nodes import until
 
 pytestmark = pytest.mark.compose
@@ -119,6 +123,43 @@ def test_the_profile_load_makes_traffic(secret: str) -> None:
     for service in ("publisher", "consumer"):
         assert secret not in docker("top", f"{PROJECT}_{service}_1", "-e", "-o", "pid,args")
     compose("--profile", "load", "stop", "publisher", "consumer")
+
+
+STAND_IN = """
+FROM python:3.11-slim-bookworm
+COPY prometheus /bin/prometheus
+RUN install --directory --owner nobody --group nogroup /prometheus
+USER nobody
+WORKDIR /prometheus
+ENTRYPOINT ["/bin/prometheus", "--storage.tsdb.path=data"]
+"""
+"""Debian's Prometheus, set up as in its own image, where that cannot be had."""
+
+
+@pytest.mark.requirement("F3")
+def test_prometheus_scrapes_the_containers_and_knows_the_alerts(secret: str, tmp_path: Path) -> None:
+    program = shutil.which("prometheus")
+    assert program is not None, "Debian's package prometheus is not installed"
+    shutil.copy(program, tmp_path / "prometheus")
+    (tmp_path / "Dockerfile").write_text(STAND_IN, encoding="utf-8")
+    docker("build", "--network", "none", "--tag", f"{PROJECT}-prometheus", str(tmp_path))
+    (override := tmp_path / "override.yml").write_text(
+        f"version: '3.9'\nservices: {{prometheus: {{image: {PROJECT}-prometheus}}}}\n", encoding="utf-8"
+    )
+    compose("up", "--detach", "--no-deps", "prometheus", more=[override])
+    up = 'up{job="quorate"} == 1'
+
+    def nodes() -> set[str]:
+        return {sample["metric"]["instance"].partition(":")[0] for sample in query(PROMETHEUS, up)}
+
+    until(lambda: nodes() == set(NODES), lambda: f"{nodes()} are scraped", 60.0)
+    compose("stop", "n3")
+    # As deployed: thirty seconds after the second scrape that found nobody.
+    pending = 'ALERTS{alertname="QuorateNodeDown", instance="n3:15672"}'
+    until(lambda: query(PROMETHEUS, pending), "the alert of a node that is down", 90.0)
+    compose("start", "n3")
+    wait_ready()
+    compose("rm", "--stop", "--force", "prometheus", more=[override])
 
 
 @pytest.mark.requirement("F1")

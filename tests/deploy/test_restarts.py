@@ -12,7 +12,7 @@ import pika
 import pytest
 from pika.exceptions import AMQPError
 
-from tests.deploy.containers import NODES, compose, connect, password, wait_ready
+from tests.deploy.containers import NODES, PROJECT, compose, connect, docker, password, wait_ready
 from tests.processes.nodes import until
 
 pytestmark = pytest.mark.compose
@@ -90,6 +90,15 @@ class Traffic:
                 continue
 
 
+def left_in_order(node: str) -> bool:
+    """Whether the container that has stopped had handed over all that it owned, and was not killed."""
+    code = docker("inspect", "--format", "{{.State.ExitCode}}", f"{PROJECT}_{node}_1").strip()
+    handed_over = [
+        line for line in compose("logs", "--no-color", node).splitlines() if '"handed_over"' in line
+    ]
+    return code == "0" and len(handed_over) == 1 and '"complete": true' in handed_over[0]
+
+
 @pytest.mark.requirement("F2")
 def test_a_rolling_restart_under_load_loses_nothing() -> None:
     compose("build", "n1")
@@ -102,6 +111,7 @@ def test_a_rolling_restart_under_load_loses_nothing() -> None:
             for node in NODES:
                 until(partial(traffic.flows, len(traffic.confirmed)), "traffic", 60.0)
                 compose("stop", node)
+                assert left_in_order(node)
                 compose("start", node)
                 wait_ready()
         finally:
