@@ -1,4 +1,4 @@
-"""The test suites that clients bring themselves: what is run of each, which tests fail, and why."""
+"""The test suites that clients bring themselves: what is run of each, which tests may fail, and why."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ TEST_S: Final = 120
 class Suite:
     """`project` is a directory of CHECKOUTS, or None for what is in an installed package.
 
-    `fails` gives the reason for each test that fails, by its name. `options` are pytest's.
+    `may_fail` gives the reason for each test that fails now and then, with RabbitMQ too, by its name.
+    `options` are pytest's.
     """
 
     name: str
     project: str | None
     options: tuple[str, ...]
-    fails: Mapping[str, str] = field(default_factory=dict)
+    may_fail: Mapping[str, str] = field(default_factory=dict)
 
     def present(self) -> bool:
         return self.project is None or checkout(self.project) is not None
@@ -84,6 +85,13 @@ def _read(report: Path) -> tuple[int, set[str]]:
     return passed, failed
 
 
+_COLLECTED: Final = "counts channels while the client's callbacks for their closing may still wait to run"
+
+AIO_PIKA_MAY_FAIL: Final = {
+    f"test_memory_leak::test_leak_unclosed_channel[{kind}]": _COLLECTED
+    for kind in ("connect", "connect_robust")
+}
+
 SUITES: Final = (
     Suite("amqpstorm", None, ("--pyargs", "amqpstorm.tests.functional", "-k", "not management and not ssl")),
     Suite("pika", "pika", ("tests/acceptance",)),
@@ -92,5 +100,5 @@ SUITES: Final = (
     # Of TLS: the nodes here have no port for it.
     Suite("py-amqp", "py-amqp", ("-E", "rabbitmq", "t/integration/test_rmq.py", "-k", "not tls")),
     Suite("aiormq", "aiormq", ("-p", "no:asyncio", "tests", "-k", "not amqps")),
-    Suite("aio-pika", "aio-pika", ("-p", "no:asyncio", "tests", "-k", "not amqps")),
+    Suite("aio-pika", "aio-pika", ("-p", "no:asyncio", "tests", "-k", "not amqps"), AIO_PIKA_MAY_FAIL),
 )
