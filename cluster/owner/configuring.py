@@ -66,11 +66,11 @@ def _without(messages: RangeSet, known: RangeMap, value: int) -> list[Span]:
     return [(first, last, value) for first, last in left.ranges()]
 
 
-def weigh_some(owner: PartitionOwner, number: int, queue: QueueOwner) -> None:
+def weigh_some(owner: PartitionOwner, number: int, queue: QueueOwner, unknown: RangeSet) -> None:
     """Look up the sizes of some of the messages that came in while their octets did not count."""
-    first, last = queue.unweighed.front() or (0, 0)
+    first, last = unknown.front() or (0, 0)
     last = min(last, first + WEIGHED_AT_ONCE - 1)
-    queue.unweighed.remove(first, last)
+    unknown.remove(first, last)
     durable: list[Span] = []
     for part in queue.state.alive.intersection(first, last):
         for position, run in owner.contents(*part):
@@ -85,5 +85,5 @@ def weigh_some(owner: PartitionOwner, number: int, queue: QueueOwner) -> None:
     queue.soft.annotate(Aspect.SIZE, soft)
     for span in (*durable, *soft):
         queue.note_size(*span)
-    if queue.unweighed:
+    if unknown:
         owner.serve_again(number)

@@ -29,8 +29,8 @@ def before_serving(owner: PartitionOwner, number: int, queue: QueueOwner, now: i
         _tell_activity(owner, queue.single_active.elect(queue.leases))
     queue.let_go(now)
     forget_ids(owner, number, queue, now)
-    if queue.unweighed:
-        weigh_some(owner, number, queue)
+    if queue.weights is not None and queue.weights.unknown:
+        weigh_some(owner, number, queue, queue.weights.unknown)
     if queue.lifetimes:
         queue.lifetimes.step(now)
         give_up(owner, number, queue, queue.lifetimes.expired(queue.ready), Reason.EXPIRED)

@@ -9,12 +9,11 @@ from node.engine.by_group import ReadyByGroup
 from node.engine.by_priority import ReadyByPriority
 from node.engine.consumers import Consumer, Consumers
 from node.engine.grants import Fit, Grant, alike
-from node.engine.limits import Weights
-from node.engine.operations import OWNER, Aspect, Semantics
+from node.engine.operations import OWNER, Semantics
 from node.engine.places import Places
 from node.engine.queue import QueueState
 from node.engine.range_map import RangeMap, Span
-from node.engine.ranges import Range, RangeSet
+from node.engine.ranges import Range
 from node.engine.schedule import NEVER
 from node.engine.settings import PLAIN, QueueSettings
 from node.engine.single_active import SingleActiveConsumers
@@ -37,7 +36,7 @@ class QueueOwner(Places):
     """
 
     __slots__ = (
-        "_asked_mark", "_lost", "_stalled", "blocked", "consumers", "crowded", "unfinished", "unweighed",
+        "_asked_mark", "_lost", "_stalled", "blocked", "consumers", "crowded", "unfinished",
     )  # fmt: skip
 
     def __init__(
@@ -56,8 +55,6 @@ class QueueOwner(Places):
         self.blocked = False
         self.crowded = False
         self.unfinished = False
-        # Messages whose octets are to count, and are not known yet.
-        self.unweighed = RangeSet() if self.weights is None else self._unweighed()
         self._lost = False
         self._stalled = 0
         self._asked_mark = state.mark
@@ -76,22 +73,7 @@ class QueueOwner(Places):
         """Policies have changed what is asked of the queue; never what makes it another kind of queue."""
         self.settings = settings
         self.window = self._window()
-        self.weights = None
-        self.unweighed = RangeSet()
-        if settings.max_length_bytes is not None:
-            self.weights = Weights()
-            for values in (self.annotations.logged(Aspect.SIZE), self.soft.values.get(Aspect.SIZE)):
-                for span in () if values is None else values.all():
-                    self.note_size(*span)
-            self.unweighed = self._unweighed()
-
-    def _unweighed(self) -> RangeSet:
-        every = self.state.alive.copy()
-        every.update(self.soft.numbers.ranges())
-        for values in (self.annotations.logged(Aspect.SIZE), self.soft.values.get(Aspect.SIZE)):
-            if values is not None:
-                every.remove_all((first, last) for first, last, _ in values.all())
-        return every
+        self.weights = self._weighed()
 
     # -- consumers ------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from node.engine.range_map import RangeMap, Span
-from node.engine.ranges import Range
+from node.engine.ranges import Range, RangeSet
 from node.engine.settings import Overflow, QueueSettings
 
 
@@ -77,13 +77,27 @@ def enough(sizes: Sequence[Span], messages: int, octets: int) -> Range | None:
 
 
 class Weights:
-    """Messages and the octets of their bodies; `len()` counts messages, `octets` adds up."""
+    """Messages and the octets of their bodies; `len()` counts messages, `octets` adds up.
 
-    __slots__ = ("_sizes", "octets")
+    `unknown` are messages that are to be among them, once their size has been looked up.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_sizes", "octets", "unknown")
+
+    def __init__(self, unknown: RangeSet | None = None) -> None:
+        """Takes over `unknown`."""
         self._sizes = RangeMap()
         self.octets = 0
+        self.unknown = RangeSet() if unknown is None else unknown
+
+    @classmethod
+    def of(cls, messages: RangeSet, sizes: Iterable[Span]) -> Weights:
+        """The weights of these messages, which it takes over, as far as their sizes are known."""
+        made = cls(messages)
+        for first, last, size in sizes:
+            for part in messages.intersection(first, last):
+                made.add(*part, size)
+        return made
 
     def __len__(self) -> int:
         return len(self._sizes)
@@ -92,11 +106,13 @@ class Weights:
         """Messages, of so many octets each, that are not there yet."""
         self._sizes.set(first, last, size)
         self.octets += (last - first + 1) * size
+        self.unknown.remove(first, last)
 
     def remove(self, first: int, last: int) -> None:
-        """Those of the range that are there are so no more."""
+        """Those of the range that are there, or were to be, are so no more."""
         self.octets -= self.weigh(first, last)
         self._sizes.remove(first, last)
+        self.unknown.remove(first, last)
 
     def remove_all(self, ranges: Iterable[Range]) -> None:
         """As `remove` for each of the ranges."""

@@ -68,7 +68,7 @@ class Places:
         for part in state.withheld.ranges():
             later.remove(*part)
         self.scheduled = Schedule(later) if later else None
-        ready = self._living(0, NEVER).without((first, last) for first, last, _ in later.all())
+        ready = self.living(0, NEVER).without((first, last) for first, last, _ in later.all())
         self.ready: Ready = arrange(settings, self.annotations, ready)
         self.groups = self.ready if isinstance(self.ready, ReadyByGroup) else None
         self.held = RangeSet()
@@ -76,7 +76,7 @@ class Places:
         self.single_active: SingleActiveConsumers | None = None
         self.redelivered = state.returned.copy()
         self.lifetimes: Lifetimes | None = None
-        self.weights = Weights() if settings.max_length_bytes is not None else None
+        self.weights = self._weighed()
         self.tally = Tally()
         # The newest message that was ever given out.
         self.granted = 0
@@ -87,12 +87,21 @@ class Places:
         self._inherited = state.mark
         if state.annotations:
             self._rest_again(later)
-            for part in state.shown(0, NEVER).ranges():
-                self._note_annotations(*part)
+            for part in self.living(0, NEVER).ranges():
+                self._note_expiries(*part)
 
     def _window(self) -> Window | None:
         length = self.settings.deduplication_window_ms
         return None if length is None else Window(length, self.state.seen)
+
+    def _weighed(self) -> Weights | None:
+        """What the messages weigh that are there, where that is limited."""
+        if self.settings.max_length_bytes is None:
+            return None
+        every = self.living(0, NEVER)
+        every.update(self.soft.numbers.ranges())
+        soft = self.soft.values.get(Aspect.SIZE, RangeMap())
+        return Weights.of(every, (*self.annotations.logged(Aspect.SIZE).all(), *soft.all()))
 
     @property
     def scheduled_count(self) -> int:
@@ -116,11 +125,13 @@ class Places:
         if self.settings is PLAIN and not self.state.annotations:
             self.ready.add(first, last)
             return
-        for part in self._living(first, last).ranges():
+        for part in self.living(first, last).ranges():
             self._place(*part)
-        self._note_annotations(first, last)
+            self._note_expiries(*part)
+            for span in self.annotations.logged(Aspect.SIZE).spans(*part):
+                self.note_size(*span)
 
-    def _living(self, first: int, last: int) -> RangeSet:
+    def living(self, first: int, last: int) -> RangeSet:
         """Messages that are alive and not about to go elsewhere."""
         dead = self.annotations.logged(Aspect.DEATH).spans(first, last)
         return self.state.shown(first, last).without((start, end) for start, end, _ in dead)
@@ -133,14 +144,10 @@ class Places:
             else:
                 self.ready.add(start, end)
 
-    def _note_annotations(self, first: int, last: int) -> None:
-        """Take notice of what was decided about messages that are new here."""
-        expiries = self.state.annotations.get(Aspect.EXPIRY)
-        for span in expiries.spans(first, last) if expiries is not None else ():
+    def _note_expiries(self, first: int, last: int) -> None:
+        """Take notice of when messages expire that are new here."""
+        for span in self.annotations.logged(Aspect.EXPIRY).spans(first, last):
             self.note_expiry(*span)
-        sizes = self.state.annotations.get(Aspect.SIZE)
-        for span in sizes.spans(first, last) if sizes is not None else ():
-            self.note_size(*span)
 
     def note_expiry(self, first: int, last: int, expiry: int) -> None:
         """The messages are to go at a time: milliseconds since the epoch, or `lifetimes.AT_ONCE`."""
