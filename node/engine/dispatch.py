@@ -12,9 +12,8 @@ from node.engine.grants import Fit, Grant, alike
 from node.engine.operations import OWNER, Semantics
 from node.engine.places import Places
 from node.engine.queue import QueueState
-from node.engine.range_map import RangeMap, Span
+from node.engine.range_map import ABOVE_ALL, RangeMap, Span
 from node.engine.ranges import Range
-from node.engine.schedule import NEVER
 from node.engine.settings import PLAIN, QueueSettings
 from node.engine.single_active import SingleActiveConsumers
 from node.numbers import count_of, first_of, merged
@@ -72,7 +71,12 @@ class QueueOwner(Places):
     def reconfigure(self, settings: QueueSettings) -> None:
         """Policies have changed what is asked of the queue; never what makes it another kind of queue."""
         self.settings = settings
-        self.window = self._window()
+        length = settings.deduplication_window_ms
+        if self.window is None or length is None:
+            self.window = self._window()
+        else:
+            # It knows more ids than the log does: those on their way there.
+            self.window.length = length
         self.weights = self._weighed()
 
     # -- consumers ------------------------------------------------------------------------------
@@ -326,7 +330,7 @@ class QueueOwner(Places):
             return 0
         others = [part for place in (self.held, *self.leases.values()) for part in place.ranges()]
         if self.scheduled:
-            others += self.scheduled.intersection(0, NEVER)
+            others += self.scheduled.intersection(0, ABOVE_ALL)
         return self.weights.octets - sum(self.weights.weigh(*part) for part in others)
 
     def victims(self) -> Range | None:

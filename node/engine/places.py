@@ -31,10 +31,10 @@ from node.engine.lifetimes import Lifetimes
 from node.engine.limits import Weights
 from node.engine.operations import OWNER, Aspect, Semantics
 from node.engine.queue import QueueState
-from node.engine.range_map import RangeMap, Span
+from node.engine.range_map import ABOVE_ALL, RangeMap, Span
 from node.engine.ranges import Range, RangeSet
 from node.engine.ready import Annotations, Ready, arrange
-from node.engine.schedule import NEVER, Schedule
+from node.engine.schedule import Schedule
 from node.engine.settings import PLAIN, QueueSettings, RedeliveryBackoff
 from node.engine.single_active import SingleActiveConsumers
 from node.engine.soft import SoftMessages
@@ -64,11 +64,11 @@ class Places:
         self.soft = SoftMessages()
         self.annotations = Annotations(state.annotations, self.soft.values)
         # Messages that wait for their time are ready in no order.
-        later = self.annotations.logged(Aspect.DUE).where(now + 1, NEVER)
+        later = self.annotations.logged(Aspect.DUE).where(now + 1, ABOVE_ALL)
         for part in state.withheld.ranges():
             later.remove(*part)
         self.scheduled = Schedule(later) if later else None
-        ready = self.living(0, NEVER).without((first, last) for first, last, _ in later.all())
+        ready = self.living(0, ABOVE_ALL).without((first, last) for first, last, _ in later.all())
         self.ready: Ready = arrange(settings, self.annotations, ready)
         self.groups = self.ready if isinstance(self.ready, ReadyByGroup) else None
         self.held = RangeSet()
@@ -87,7 +87,7 @@ class Places:
         self._inherited = state.mark
         if state.annotations:
             self._rest_again(later)
-            for part in self.living(0, NEVER).ranges():
+            for part in self.living(0, ABOVE_ALL).ranges():
                 self._note_expiries(*part)
 
     def _window(self) -> Window | None:
@@ -98,7 +98,7 @@ class Places:
         """What the messages weigh that are there, where that is limited."""
         if self.settings.max_length_bytes is None:
             return None
-        every = self.living(0, NEVER)
+        every = self.living(0, ABOVE_ALL)
         every.update(self.soft.numbers.ranges())
         soft = self.soft.values.get(Aspect.SIZE, RangeMap())
         return Weights.of(every, (*self.annotations.logged(Aspect.SIZE).all(), *soft.all()))

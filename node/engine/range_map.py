@@ -13,12 +13,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress
 from operator import le, lt
 from struct import Struct
+from typing import Final
 
 from node.engine.range_columns import cut_out
 from node.engine.ranges import MANY_RANGES, Range, RangeSet, decode_array, encode_array
 
 Span = tuple[int, int, int]
 """First and last number, closed, and their value."""
+
+ABOVE_ALL: Final = 1 << 64
+"""Above every number, and every value of one."""
 
 CHUNK_SPANS = 512
 _COUNT = Struct("<I")

@@ -8,8 +8,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from node.engine import range_map, schedule
+from node.engine.dispatch import QueueOwner
+from node.engine.operations import Aspect
 from node.engine.range_map import RangeMap
 from node.engine.schedule import HORIZON_MS, NEVER, SLOT_MS, Schedule
+from tests.engine.owners import noted, state_with
 from tests.engine.test_ranges import numbers
 
 NUMBERS = st.integers(1, 40)
@@ -84,3 +87,12 @@ def test_what_is_far_ahead_is_in_no_index() -> None:
     assert waiting.step(NOON) == []
     assert NOON < waiting.wake <= NOON + HORIZON_MS
     assert not waiting._slots
+
+
+@pytest.mark.requirement("X1")
+def test_a_message_that_is_never_due_is_so_for_the_next_owner_too() -> None:
+    """Clients may give any delay that a field table can hold."""
+    state = state_with(1)
+    noted(QueueOwner(state), Aspect.DUE, [(1 << 63) + 5])
+    owner = QueueOwner(state, now=1_800_000_000_000)
+    assert (len(owner.ready), owner.scheduled_count) == (0, 1)
