@@ -79,8 +79,13 @@ class Transit:
         return self._broker.catalog_fresh() and partition not in state.partitions
 
     def publish_soft(self, partition: int, run: Run, queues: Sequence[int]) -> None:
-        """Publish transient messages to queues of another partition, for nobody who waits for a confirm."""
-        self._broker.link(partition).publish(run, list(queues), None)
+        """Publish transient dead letters to queues of another partition, for nobody who waits for a confirm.
+
+        Nothing waits for one that cannot take them now.
+        """
+        link = self._broker.link(partition)
+        if not (link.unreachable or link.full):
+            link.publish(run, list(queues), None, buried=True)
 
     # -- links ----------------------------------------------------------------------------------
 

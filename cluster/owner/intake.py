@@ -130,10 +130,11 @@ class Taking:
             self.kept = []
             if operation.position:
                 self.keep(memoryview(self.data)[: operation.position])
-        self.take(read_run(self.data, operation.position), operation.queues, index)
+        run = read_run(self.data, operation.position)
+        self.take(run, operation.queues, index, buried=self.buried or operation.buried)
 
-    def take(self, run: Run, queues: tuple[int, ...], index: int) -> None:
-        """A run whose first message is the batch's message number `index`."""
+    def take(self, run: Run, queues: tuple[int, ...], index: int, *, buried: bool = False) -> None:
+        """A run whose first message is the batch's message number `index`; `buried`: of dead letters."""
         owner = self.owner
         refusing = refusals(owner, run, queues)
         for number, parts in refusing.items():
@@ -143,7 +144,7 @@ class Taking:
             others = [number for number in queues if number not in taking]
             dying = tuple(number for number in others if dead_letters(owner.settings_of(number)))
             # What was refused may come again: its ids are not remembered. Dead letters are no duplicates.
-            known = {} if self.buried else duplicates(owner, piece, taking)
+            known = {} if buried else duplicates(owner, piece, taking)
             if dying and known:
                 self._take(piece, (), dying)
                 dying = ()
@@ -197,11 +198,11 @@ def publish_own(
     owner: PartitionOwner, runs: Sequence[tuple[Run, tuple[int, ...]]], operations: Sequence[bytes]
 ) -> None:
     """Publish runs of the owner's own, and put operations behind them. Nobody hears of what is refused."""
-    taking = Taking(owner, b"", False, [], buried=True)
+    taking = Taking(owner, b"", False, [])
     first = owner.next_sequence
     for run, queues in runs:
         owner.awaiting_marks.update(queues)
-        taking.take(run, queues, 0)
+        taking.take(run, queues, 0, buried=True)
     taking.keep(*operations)
     taking.refused.clear()
     taking.finish(OWNER, 0, first)

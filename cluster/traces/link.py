@@ -28,9 +28,11 @@ class TracedLink(PartitionLink):
         """Leased messages by queue and number."""
         self._traced_count = 0
 
-    def publish(self, run: Run, queues: list[int], confirmation: Confirmation | None) -> None:
+    def publish(
+        self, run: Run, queues: list[int], confirmation: Confirmation | None, *, buried: bool = False
+    ) -> None:
         since = self._spans.clock()
-        super().publish(run, queues, confirmation)
+        super().publish(run, queues, confirmation, buried=buried)
         counts = counted(stretches_in(run, self._spans.records))
         if counts:
             attributes = {"messaging.destination.name": run.exchange or run.routing_key}

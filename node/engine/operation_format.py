@@ -1,9 +1,9 @@
 """The octets of the operations in a log entry.
 
-    publish  kind u8, flags u8 (1 uniform, 2 persistent, 4 special), format u8 (0: AMQP 0-9-1 frames),
-             channel u16, queue count u16, exchange length u8, key length u8, message count u32,
-             skip u16, stride u32, largest frame u32, raw length u32, queue ids u64 each, exchange, key,
-             [lengths u32 each], raw
+    publish  kind u8, flags u8 (1 uniform, 2 persistent, 4 special, 8 buried),
+             format u8 (0: AMQP 0-9-1 frames), channel u16, queue count u16, exchange length u8,
+             key length u8, message count u32, skip u16, stride u32, largest frame u32, raw length u32,
+             queue ids u64 each, exchange, key, [lengths u32 each], raw
     annotate kind u8, queue u64, aspect u8, span count u32, firsts, lasts and values u64 each
     remove   kind u8, queue u64, reason u8, range count u32, firsts and lasts u64 each
     refuse   kind u8, front end u64, batch number u64, range count u32, firsts and lasts u64 each
@@ -65,6 +65,7 @@ FRAMES_0_9_1: Final = 0
 _UNIFORM = 1
 _PERSISTENT = 2
 _SPECIAL = 4
+_BURIED = 8
 
 _PUBLISH = Struct("<BBBHHBBIHIII")
 # The fields of a publish that tell where it ends and how many messages it has.
@@ -87,7 +88,7 @@ class EntryFormatError(ValueError):
 # -- encoding -----------------------------------------------------------------------------------
 
 
-def encode_publish(run: Run, queues: Sequence[int]) -> tuple[bytes, Buffer]:
+def encode_publish(run: Run, queues: Sequence[int], *, buried: bool = False) -> tuple[bytes, Buffer]:
     """Head and body of a publish operation, for the caller to join with what else is in the batch.
 
     Names and queue counts are bounded by the protocol (255 octets, 65,535 queues), the raw length
@@ -100,7 +101,8 @@ def encode_publish(run: Run, queues: Sequence[int]) -> tuple[bytes, Buffer]:
         OpKind.PUBLISH,
         (_UNIFORM if lengths is None else 0)
         | (_PERSISTENT if run.persistent else 0)
-        | (_SPECIAL if run.special else 0),
+        | (_SPECIAL if run.special else 0)
+        | (_BURIED if buried else 0),
         FRAMES_0_9_1,
         run.channel,
         len(queues),
@@ -275,7 +277,9 @@ def _read_publish(data: Buffer, offset: int) -> tuple[Publish, int]:
     end = offset + _PUBLISH.size + 8 * queue_count + exchange_size + key_size + size
     if not flags & _UNIFORM:
         end += 4 * count
-    return Publish(queues, count, offset, flags & _PERSISTENT != 0, flags & _SPECIAL != 0, end), end
+    return Publish(
+        queues, count, offset, bool(flags & _PERSISTENT), bool(flags & _SPECIAL), bool(flags & _BURIED), end
+    ), end
 
 
 def _read_ranges(data: Buffer, offset: int) -> tuple[int, list[Range], int]:

@@ -86,7 +86,8 @@ class Publish:
     """A run of `count` messages for `queues`; `position` is where `read_run` finds it in the entry,
     `end` where the operation ends.
 
-    `special`: the messages' properties may ask for a decision of the owner (see `node.runs.Run`).
+    `special`: the messages' properties may ask for a decision of the owner (see `node.runs.Run`); `buried`:
+    they are dead letters.
     """
 
     queues: tuple[int, ...]
@@ -94,6 +95,7 @@ class Publish:
     position: int
     persistent: bool
     special: bool
+    buried: bool
     end: int
 
 

@@ -208,3 +208,18 @@ def test_large_numbers_of_dead_letters_come_in_order() -> None:
     client.consume("grave", no_ack=True)
     client.site.until(lambda: len(client.deliveries) == 3000)
     assert [one.body for one in client.deliveries] == bodies
+
+
+def test_transient_dead_letters_for_a_node_that_is_down_take_no_memory() -> None:
+    site = Site("n1", "n2", "n3")
+    there, client = site.client("n3"), site.client("n1")
+    there.declare("grave", queue_type="classic")
+    client.declare("q", message_ttl=10, dead_letter_exchange="", dead_letter_routing_key="grave")
+    partition = client.node.broker.catalog.state.queues["/", "grave"].partition
+    site.nodes["n3"].stop(power=False)
+    link = client.node.broker.link(partition)
+    site.until(lambda: link.unreachable)
+    client.publish("q", *[b"m" * 100] * 100, delivery_mode=1)
+    site.run(0.5)
+    assert client.depth("q") == 0
+    assert link.unacknowledged_bytes == 0

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from node.engine.deduplication import digest_of
+from node.engine.dispatch import QueueOwner
+from node.engine.operations import Semantics
+from node.engine.queue import QueueState
+from node.engine.settings import QueueSettings
 from tests.cluster.kinds import KINDS, declare
 from tests.site import Client, Site
 
@@ -93,3 +100,30 @@ def test_ids_out_of_the_window_are_forgotten_by_all(client: Client) -> None:
     assert [len(state.seen or ()) for state in states] == [1]
     client.site.run(1.3)
     assert [state.seen for state in states] == [None]
+
+
+@persistent_or_not
+@pytest.mark.requirement("A24")
+def test_a_dead_letter_that_comes_back_is_no_duplicate_of_itself(client: Client, mode: int) -> None:
+    """A queue to try again later, in another partition."""
+    client.declare("q", deduplication_window=60_000, dead_letter_exchange="", dead_letter_routing_key="later")
+    client.declare(
+        "later", queue_type="classic", message_ttl=50, dead_letter_exchange="", dead_letter_routing_key="q"
+    )
+    client.confirms(client.publish("q", b"m", message_id="1", delivery_mode=mode))
+    client.consume("q")
+    for count in (1, 2, 3):
+        client.site.until(lambda count=count: len(client.deliveries) == count)
+        client.nack(client.deliveries[-1], requeue=False)
+
+
+def test_what_is_on_its_way_to_the_log_is_known_also_where_a_policy_changes() -> None:
+    asked = QueueSettings(deduplication_window_ms=1000)
+    owner = QueueOwner(QueueState(Semantics.AT_LEAST_ONCE), fresh=True, settings=asked)
+    ids = [digest_of(b"1")]
+    assert owner.window is not None and owner.window.fresh(ids, 10) == [True]
+    owner.reconfigure(replace(asked, max_length=9))
+    assert owner.window.fresh(ids, 11) == [False]
+    owner.reconfigure(replace(asked, deduplication_window_ms=500))
+    assert owner.window.fresh(ids, 12) == [False]
+    assert owner.window.fresh(ids, 600) == [True]
