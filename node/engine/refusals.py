@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from itertools import takewhile
 from struct import Struct
 from typing import Final
 
@@ -38,10 +39,10 @@ class Refusals:
 
     def between(self, front_end: int, above: int, upto: int) -> list[tuple[int, list[Range]]]:
         """What was refused in the front end's batches with numbers above `above` and up to `upto`."""
-        batches = self._by_front_end.get(front_end)
-        if not batches:
-            return []
-        return [(number, messages) for number, messages in batches.items() if above < number <= upto]
+        batches = self._by_front_end.get(front_end, {})
+        # Newest first: an owner asks with every commit, for the latest of the thousands that are kept.
+        asked = takewhile(lambda number: number > above, reversed(batches))
+        return [(number, batches[number]) for number in asked if number <= upto][::-1]
 
     def encode(self) -> bytes:
         """Canonical bytes: equal states, and only they, give equal bytes."""
