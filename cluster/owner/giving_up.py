@@ -68,6 +68,9 @@ def give_up_leased(
         soft = _soft(queue, durable) if dying else soft
         settled = queue.settle(front_end, durable)
         durable = settled.durable
+        if dying:
+            # One that is dead already is moved once: somebody had lost the lease, and settles nevertheless.
+            durable = [part for one in durable for part in queue.living(*one).ranges()]
         queue.tally.gave_up(reason, settled.count, dead_letters=dying)
         if queue.passes_on:
             owner.mark(number)

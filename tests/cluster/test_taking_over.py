@@ -13,6 +13,7 @@ from node.engine.entry import encode_batch, encode_entry
 from node.engine.operation_format import (
     encode_attach,
     encode_create_queue,
+    encode_discard,
     encode_mark,
     encode_publish,
     encode_return,
@@ -203,3 +204,20 @@ def test_a_consumer_that_is_cancelled_behind_a_greeting_is_gone() -> None:
     owner.reception.detach(FRONT_END, 1, CONSUMER)
     apply_all(node, owner, 4)
     assert owner.queues[QUEUE].consumers.count == 0
+
+
+@pytest.mark.requirement("A24")
+def test_a_message_that_is_dead_already_does_not_die_again() -> None:
+    """As where a client rejects it that had lost its lease, and another one has rejected it since."""
+    node = Recording()
+    owner = taken_over(node)
+    node.known[QUEUE] = QueueSettings(dead_letter_exchange="graves")
+    owner.set_settings(QUEUE, node.known[QUEUE])
+    for front_end, number in ((FRONT_END, 2), (FRONT_END + 1, 1)):
+        owner.reception.hello(front_end, 1, "n1", [], 1)
+        owner.reception.operations(front_end, 1, number, encode_discard(QUEUE, [(1, 1)]))
+        assert owner.propose()
+        rejected = [node.entries.pop()] if node.entries else []
+        assert len(rejected) == (front_end == FRONT_END)
+        for entry in rejected:
+            owner.apply(4, entry, 0.2)
