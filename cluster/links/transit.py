@@ -105,9 +105,9 @@ class Transit:
             link.owner_elected(announced, self._owner_port(partition, announced))
         return link
 
-    def close(self, source: int) -> None:
-        """This node owns the partition no more."""
-        for key in [key for key in self._links if key[0] == source]:
+    def close(self, source: int, partition: int | None = None) -> None:
+        """This node owns the source no more, or there is no such other partition any more."""
+        for key in [key for key in self._links if key[0] == source and partition in (None, key[1])]:
             del self._links[key]
 
     def _owner_port(self, partition: int, node: str) -> OwnerPort:

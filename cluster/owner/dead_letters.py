@@ -38,7 +38,7 @@ STEP: Final = 64
 """Messages looked at before the octets are counted again."""
 
 TRANSFERS_UNDER_WAY: Final = 64
-"""Operation batches on their way to one partition."""
+"""Operation batches on their way to one partition, from which on queues wait that have sent some there."""
 
 
 class SoftDeath(NamedTuple):
@@ -61,13 +61,15 @@ class DeadLetters:
         self._waiting: dict[int, RangeSet] = {}
         self._links: dict[int, TransferLink] = {}
         self._numbers: dict[int, int] = {}
+        # The partitions that a queue's dead letters have set out for.
+        self._toward: dict[int, set[int]] = {}
         self._soft: list[SoftDeath] = []
         self._moving = False
 
     def clear(self) -> None:
         """This node owns the partition no more."""
         self._transit.close(self._owner.partition)
-        self._waiting, self._links, self._numbers, self._soft = {}, {}, {}, []
+        self._waiting, self._links, self._numbers, self._toward, self._soft = {}, {}, {}, {}, []
         self._moving = False
 
     def take_over(self) -> None:
@@ -98,6 +100,10 @@ class DeadLetters:
             if self._transit.gone(partition):
                 last = transfers.last_number(partition)
                 self._owner.operation(encode_transferred(partition, last))
+                self._links.pop(partition, None)
+                self._transit.close(self._owner.partition, partition)
+        for number in self._toward.keys() - self._owner.machine.queues.keys():
+            del self._toward[number]
         for link in self._links.values():
             if link.stalled:
                 link.resync()
@@ -143,15 +149,20 @@ class DeadLetters:
 
     def move(self) -> None:
         """Put some of what waits into the next entry, unless the last of that is not committed yet."""
-        crowded = any(len(link) >= TRANSFERS_UNDER_WAY for link in self._links.values())
-        if self._moving or crowded:
-            return
-        for number in list(self._waiting):
+        for number in () if self._moving else list(self._waiting):
             if number not in self._owner.machine.queues:
                 # Gone, and its messages with it.
                 del self._waiting[number]
-            elif self._move_some(number):
+            elif not self._crowded(number) and self._move_some(number):
+                if number in self._waiting:
+                    # The others come first next time.
+                    self._waiting[number] = self._waiting.pop(number)
                 return
+
+    def _crowded(self, number: int) -> bool:
+        """Whether enough is on its way to a partition that the queue's dead letters go to."""
+        toward = self._toward.get(number, set()) & self._links.keys()
+        return any(len(self._links[partition]) >= TRANSFERS_UNDER_WAY for partition in toward)
 
     def _move_some(self, number: int) -> bool:
         """Whether there is anything to move now."""
@@ -214,6 +225,7 @@ class DeadLetters:
             last = self._owner.machine.transfers.last_number(partition)
             self._numbers[partition] = max(self._numbers.get(partition, 0), last) + 1
             begun.append((partition, Transfer(number, self._numbers[partition], queues, tuple(ranges))))
+            self._toward.setdefault(number, set()).add(partition)
         return begun
 
     def _moved(self, begun: list[tuple[int, Transfer]]) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cluster.owner.dead_letters import TRANSFERS_UNDER_WAY
 from node.wire.amqp091 import methods as m
 from tests.cluster.kinds import client, declared
 from tests.site import Client, Delivery, Site
@@ -223,3 +224,50 @@ def test_transient_dead_letters_for_a_node_that_is_down_take_no_memory() -> None
     site.run(0.5)
     assert client.depth("q") == 0
     assert link.unacknowledged_bytes == 0
+
+
+def test_dead_letters_that_cannot_be_moved_do_not_hold_up_others() -> None:
+    site = Site("n1", "n2", "n3")
+    there, client = site.client("n3"), site.client("n1")
+    there.declare("far", queue_type="classic")
+    client.declare("near", queue_type="classic")
+    for queue, grave in (("a", "far"), ("b", "near")):
+        client.declare(queue, dead_letter_exchange="", dead_letter_routing_key=grave)
+    site.nodes["n3"].stop(power=False)
+    for _ in range(TRANSFERS_UNDER_WAY + 10):
+        client.confirms(client.publish("a", b"a", expiration="1"))
+        site.run(0.05)
+    client.confirms(client.publish("b", b"b", expiration="1"))
+    assert [one.body for one in wait_for(client, "near", 1)] == [b"b"]
+    transfers = sum(
+        len(owner.machine.transfers.to(partition))
+        for owner in site.nodes["n1"].broker.owners.values()
+        for partition in owner.machine.transfers.partitions()
+    )
+    assert TRANSFERS_UNDER_WAY <= transfers <= TRANSFERS_UNDER_WAY + 2
+    site.nodes["n3"].start()
+    site.until(lambda: site.nodes["n3"].ready)
+    site.run(1.0)
+    wait_for(client, "far", TRANSFERS_UNDER_WAY + 10)
+
+
+def test_dead_letters_for_memory_that_is_lost_do_not_hold_up_later_ones() -> None:
+    site = Site("n1", "n2", "n3")
+    there, client = site.client("n3"), site.client("n1")
+    there.declare("grave", durable=False)
+    client.declare("q", dead_letter_exchange="", dead_letter_routing_key="grave")
+    client.publish("q", *[b"old"] * (TRANSFERS_UNDER_WAY + 10))
+    tag = client.consume("q")
+    site.until(lambda: len(client.deliveries) == TRANSFERS_UNDER_WAY + 10)
+    site.nodes["n3"].stop(power=False)
+    for delivery in client.deliveries:
+        client.nack(delivery, requeue=False)
+        site.run(0.008)
+    client.cancel(tag)
+    site.nodes["n3"].start()
+    site.until(lambda: site.nodes["n3"].ready)
+    client.declare("grave", queue_type="classic")
+    site.run(3.0)
+    client.drain("grave")
+    client.confirms(client.publish("q", b"new", expiration="1"))
+    assert [one.body for one in wait_for(client, "grave", 1)] == [b"new"]
