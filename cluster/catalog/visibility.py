@@ -65,9 +65,11 @@ class LeaseGrantor:
         lapsed = now - LEASE_S - DRIFT_S
         leased = [node for node, granted in self._granted.items() if granted > lapsed]
         reached = min((self._applied[node] for node in leased), default=None)
-        ready = [one for one in self._barriers if reached is None or one.index <= reached]
+        ready, waiting = list[Barrier](), list[Barrier]()
+        for one in self._barriers:
+            (ready if reached is None or one.index <= reached else waiting).append(one)
         if ready:
-            self._barriers = [one for one in self._barriers if one not in ready]
+            self._barriers = waiting
             self._visible = max(self._visible, *(one.index for one in ready))
             for one in ready:
                 one.done()
