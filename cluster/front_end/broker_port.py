@@ -104,10 +104,9 @@ class FrontEnd:
     def release_holder(self, holder: int, released: Callable[[], None]) -> None:
         self._entrance.leave(holder)
         self._broker.lost_memory.release_holder(holder)
-        state, front_end = self._broker.catalog.state, self._broker.front_end
-        if any(q.exclusive and (q.front_end, q.holder) == (front_end, holder) for q in state.queues.values()):
+        if self._declarations.release_holder(holder):
             # Both at once: no command waits for another.
-            arguments = {"front_end": front_end, "holder": holder}
+            arguments = {"front_end": self._broker.front_end, "holder": holder}
             both = iter((_nothing, released))
             self._submit("release_holder", arguments, lambda value, refusal: next(both)())
             self._local.release_holder(holder, lambda: next(both)())
@@ -409,10 +408,6 @@ def _refusal(queue: QueueRef, value: Any) -> Refusal | None:
     if value == ACCESS_REFUSED:
         return AccessRefusedError(f"{queue} in exclusive use")
     return NotFoundError(f"no {queue}") if value == NOT_FOUND else None
-
-
-def _ignore(value: Any, refusal: Refusal | None) -> None:
-    """The next start of this node removes what a lost command did not."""
 
 
 def _nothing() -> None:

@@ -51,6 +51,7 @@ class LocalQueues:
         self._queues: dict[str, LocalQueue] = {}
         self._by_id: dict[int, LocalQueue] = {}
         self._replies: dict[int, LocalQueue] = {}
+        self._by_holder: dict[int, dict[int, LocalQueue]] = {}
         broker.on_unused = self._unused
         broker.on_policies_changed = self._policies_changed
 
@@ -64,6 +65,7 @@ class LocalQueues:
         ref = self._create(vhost, LOCAL_QUEUE_PREFIX, declaration.arguments)
         queue = LocalQueue(ref, vhost, holder, declaration.auto_delete, declaration.arguments)
         self._queues[ref.name] = self._by_id[ref.id] = queue
+        self._by_holder.setdefault(holder, {})[ref.id] = queue
         return ref
 
     def declare_reply(self, vhost: str, holder: int) -> QueueRef:
@@ -71,7 +73,8 @@ class LocalQueues:
         publish to it.
         """
         ref = self._create(vhost, REPLY_QUEUE_PREFIX, None)
-        self._replies[ref.id] = LocalQueue(ref, vhost, holder, True, {})
+        queue = self._replies[ref.id] = LocalQueue(ref, vhost, holder, True, {})
+        self._by_holder.setdefault(holder, {})[ref.id] = queue
         return ref
 
     def _settings(self, vhost: str, name: str, arguments: dict[str, Any]) -> QueueSettings:
@@ -147,6 +150,10 @@ class LocalQueues:
             done()
             return
         self._queues.pop(ref.name, None)
+        of_holder = self._by_holder[queue.holder]
+        del of_holder[ref.id]
+        if not of_holder:
+            del self._by_holder[queue.holder]
         del self._broker.local_queues[ref.id], self._broker.local_names[ref.id]
         self._broker.owners[ref.partition].drop_queue(ref.id)
         if queue.bound:
@@ -159,9 +166,7 @@ class LocalQueues:
 
     def release_holder(self, holder: int, released: Callable[[], None]) -> None:
         """A connection is closed: its queues go. Calls back when no client sees their bindings any more."""
-        gone = [
-            queue for queue in (*self._queues.values(), *self._replies.values()) if queue.holder == holder
-        ]
+        gone = list(self._by_holder.get(holder, {}).values())
         left = len(gone) + 1
 
         def one_less() -> None:

@@ -39,7 +39,15 @@ class QueueDeclarations:
         self._broker = broker
         self._local = local
         self._default_type = default_type
+        # The connections that have declared exclusive queues which the catalog knows, or is about to.
+        self._holders: set[int] = set()
         self.churn = QueueChurn()
+
+    def release_holder(self, holder: int) -> bool:
+        """The connection is closed; whether there may be exclusive queues of it in the catalog."""
+        held = holder in self._holders
+        self._holders.discard(holder)
+        return held
 
     def declare(
         self,
@@ -88,10 +96,16 @@ class QueueDeclarations:
             "semantics": int(semantics),
         }
 
+        if declaration.exclusive:
+            self._holders.add(holder)
+
         def declared(value: Any, refusal: Refusal | None) -> None:
             if refusal is not None:
                 answer(None, refusal)
             else:
+                if declaration.exclusive and holder not in self._holders:
+                    # Its connection was closed meanwhile, and nobody else may use it.
+                    broker.catalog.submit("delete_queue", {"id": value["id"]}, _ignore, broker.now)
                 self.churn.created += 1
                 answer(QueueRef(value["name"], value["partition"], value["id"], vhost), None)
 
@@ -141,6 +155,10 @@ class QueueDeclarations:
         kind = ResourceKind.QUORUM_QUEUE if quorum else ResourceKind.CLASSIC_QUEUE
         applied = self._broker.catalog.state.policies.applied(vhost, kind, declaration.name)
         return arguments_with(declaration.arguments, applied.definition)
+
+
+def _ignore(value: object, refusal: object) -> None:
+    """The next start of this node removes what a lost command did not."""
 
 
 def reachable(broker: Broker, queue: QueueRef) -> QueueRef:
