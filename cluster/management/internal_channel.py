@@ -42,11 +42,13 @@ class InternalChannel:
         self._requests = Requests(port, self)
         self._answer: asyncio.Future[Any] | None = None
         self._held: list[Got] = []
+        self._keeping = self._closed = False
         self._unconfirmed: set[int] = set()
         self._rejected: set[int] = set()
 
     def close(self) -> None:
-        """What was got and not settled goes back."""
+        """What was got and not settled goes back, and so does what is still to come."""
+        self._closed = True
         for got in self._held:
             self._port.give_back(got.consumer, [(got.sequence, got.sequence)], True)
         self._held.clear()
@@ -60,10 +62,16 @@ class InternalChannel:
 
     async def get(self, queue: str, no_ack: bool) -> Got | None:
         """One message, held until it is settled unless `no_ack`. Raises Refusal and ApiError."""
+        self._keeping = not no_ack
         got: Got | None = await self.call(methods.BasicGet(queue, no_ack=no_ack))
-        if got is not None and not no_ack:
-            self._held.append(got)
         return got
+
+    def _hold(self, got: Got) -> None:
+        """Not later: whoever asked may have stopped waiting."""
+        if self._closed:
+            self._port.give_back(got.consumer, [(got.sequence, got.sequence)], False)
+        else:
+            self._held.append(got)
 
     async def get_more(self, queue: str, count: int) -> list[Got]:
         """Up to so many messages at once, held, of a queue that `get` has checked the rights for.
@@ -79,7 +87,7 @@ class InternalChannel:
             left -= 1
             if got is not None:
                 found.append(got)
-                self._held.append(got)
+                self._hold(got)
             if refusal is not None:
                 self._refuse(refusal)
             elif not left:
@@ -185,6 +193,8 @@ class InternalChannel:
         self._refuse(error)
 
     def deliver_get(self, channel: int, got: Got) -> None:
+        if self._keeping:
+            self._hold(got)
         self._set(got)
 
     def get_empty(self, channel: int) -> None:

@@ -1,0 +1,78 @@
+"""What comes for a request of the management API that waits for it no more goes back to its queue."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from cluster.management.internal_channel import InternalChannel
+from node.frontend.permissions import Scope
+from node.frontend.ports import Entry, Got, QueueRef
+from tests.cluster.recorders import run_of
+
+GET_LINK = 20
+
+
+class Rights:
+    """Everybody may do everything."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: None
+
+
+class LateBroker:
+    """Answers a basic.get when it is told to."""
+
+    permissions = Rights()
+
+    def __init__(self) -> None:
+        self.answers: list[Callable[[Got | None, None], None]] = []
+        self.given_back: list[tuple[int, list[tuple[int, int]], bool]] = []
+
+    def enter(self, *_: Any) -> Entry:
+        return Entry(Scope("guest", "/"), 1)
+
+    def queue(self, vhost: str, name: str, holder: int) -> QueueRef:
+        return QueueRef(name, 1, 1, vhost)
+
+    def get(self, queue: QueueRef, no_ack: bool, answer: Callable[[Got | None, None], None]) -> None:
+        self.answers.append(answer)
+
+    def give_back(self, consumer: int, ranges: list[tuple[int, int]], failed: bool) -> None:
+        self.given_back.append((consumer, ranges, failed))
+
+    def release_holder(self, holder: int, released: Callable[[], None]) -> None:
+        released()
+
+
+ASKED: dict[str, Callable[[InternalChannel], Awaitable[Any]]] = {
+    "one": lambda channel: channel.get("q", False),
+    "several": lambda channel: channel.get_more("q", 2),
+}
+
+
+@pytest.mark.requirement("F7")
+@pytest.mark.parametrize("asked", ASKED)
+def test_a_message_that_comes_when_nobody_waits_for_it_goes_back(asked: str) -> None:
+    async def given_up() -> LateBroker:
+        broker: Any = LateBroker()
+        channel = InternalChannel(broker, "guest", "/")
+        request = asyncio.ensure_future(ASKED[asked](channel))
+        await asyncio.sleep(0)
+        request.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await request
+        channel.close()
+        for sequence, answer in enumerate(broker.answers, 1):
+            answer(Got(GET_LINK, run_of(1), sequence, False, 0), None)
+        found: LateBroker = broker
+        return found
+
+    broker = asyncio.run(given_up())
+    assert len(broker.answers) == (1 if asked == "one" else 2)
+    assert broker.given_back == [
+        (GET_LINK, [(sequence, sequence)], False) for sequence in range(1, len(broker.answers) + 1)
+    ]
