@@ -252,8 +252,10 @@ class Participation:
 
     def retry(self) -> None:
         """See to the transactions of front ends that are not there."""
+        gone = self._context.transit.gone
         for key, prepared in list(self._open.items()):
-            if key not in self._asked and self._is_away(key):
+            # What was asked of one that is gone by now will not be answered.
+            if self._is_away(key) and (key not in self._asked or gone(prepared.coordinator)):
                 self._ask_outcome(key, prepared.coordinator)
         for key, decided in list(self._owner.machine.transactions.decided.items()):
             if self._is_away(key):

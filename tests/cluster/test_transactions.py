@@ -209,3 +209,28 @@ def test_a_queue_that_is_gone_when_the_commit_comes_gets_nothing(bank: Bank) -> 
     bank.client.commit()
     assert bank.other.bodies("replicated") == [b"b"]
     assert bank.at_rest()
+
+
+def test_what_waits_for_an_outcome_that_died_with_memory_is_let_go() -> None:
+    """The coordinator is frozen when it is asked, and its process never says anything again."""
+    site = Site("n1", "n2", "n3", "n4")
+    for node, queue in (("n2", "a"), ("n3", "b")):
+        site.client(node).declare(queue, durable=False)
+    client = site.client("n4", transactional=True)
+    state = site.nodes["n3"].broker.catalog.state
+    coordinator, participant = (state.queues["/", queue].partition for queue in ("a", "b"))
+    assert coordinator < participant
+    site.nodes["n2"].pause()
+    for queue in ("a", "b"):
+        client.publish(queue, b"m")
+    client.send(m.TxCommit())
+    prepared = site.nodes["n3"].broker.owners[participant].machine.transactions.prepared
+    site.until(lambda: prepared)
+    site.nodes["n4"].stop(power=False)
+    site.run(1.5)
+    site.nodes["n2"].stop(power=False)
+    site.run(0.5)
+    site.nodes["n2"].start()
+    site.until(lambda: coordinator not in state.partitions)
+    site.until(lambda: not prepared)
+    assert site.client("n3").depth("b") == 0
