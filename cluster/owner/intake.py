@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from cluster.links.transfers import FIRST_TRANSIT_ID
 from cluster.owner.backoff import let_rest
@@ -68,8 +68,8 @@ def take_batch(
                 owner.next_sequence += operation.count
             messages += operation.count
             owner.published += operation.count
-        elif type(operation) in _TAKERS:
-            part = _TAKERS[type(operation)](owner, front_end, operation)
+        elif type(operation) in TAKERS:
+            part = TAKERS[type(operation)](owner, front_end, operation)
             if part is not None:
                 taking.keep(part)
                 if type(operation) is Return:
@@ -290,8 +290,9 @@ def take_return(owner: PartitionOwner, front_end: int, operation: Return) -> byt
     return spent + returned or None
 
 
-_TAKERS: dict[type, Callable[[PartitionOwner, int, Any], bytes | None]] = {
+TAKERS: Final[dict[type, Callable[[PartitionOwner, int, Any], bytes | None]]] = {
     Settle: take_settle,
     Discard: discard,
     Return: take_return,
 }
+"""What an owner does with settlements at once; each returns what the log must hear of, None for nothing."""

@@ -12,8 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from cluster.owner.duplicates import duplicates
-from cluster.owner.giving_up import discard
-from cluster.owner.intake import Taking, take_return, take_settle
+from cluster.owner.intake import TAKERS, Taking, take_return
 from cluster.owner.refusing import await_arrival, may_leave_out, refusals
 from node.engine.limits import refuses
 from node.engine.operation_format import (
@@ -160,7 +159,7 @@ class Participation:
             self._owner.proposal.committed.append(partial(self._deciding.discard, key))
 
     def _settle(self, taking: Taking, front_end: int, settlement: Settlement) -> None:
-        part = _TAKERS[type(settlement)](self._owner, front_end, settlement)
+        part = TAKERS[type(settlement)](self._owner, front_end, settlement)
         if part is not None:
             taking.keep(part)
             if type(settlement) is Return:
@@ -207,7 +206,7 @@ class Participation:
                 self._owner.arrived(queue, first, last)
         for settlement in _settlements(prepared.settled):
             if committed and type(settlement) is not Return:
-                part = _TAKERS[type(settlement)](self._owner, TRANSACTION, settlement)
+                part = TAKERS[type(settlement)](self._owner, TRANSACTION, settlement)
                 found += [] if part is None else [part]
             else:
                 found += self._give_back(settlement)
@@ -327,10 +326,3 @@ def _encoded(settlement: Settlement) -> bytes:
             return encode_discard(queue, ranges)
         case Return(queue, ranges, failed):
             return encode_return(queue, ranges, failed)
-
-
-_TAKERS: Final[dict[type, Callable[[PartitionOwner, int, Any], bytes | None]]] = {
-    Settle: take_settle,
-    Discard: discard,
-    Return: take_return,
-}
