@@ -128,15 +128,21 @@ def test_a_get_that_finds_nothing_is_counted() -> None:
     assert (queue.owner.tally.got_empty, queue.owner.tally.got_no_ack) == (2, 0)
 
 
-@pytest.mark.requirement("A17", "A18")
-def test_more_messages_than_one_turn_hands_out_reach_all_who_have_credit_for_them() -> None:
+@pytest.mark.requirement("A17", "A18", "A24")
+@pytest.mark.parametrize("arguments", [{}, {"max_length": 10}, {"message_ttl": 0}])
+def test_more_messages_than_one_turn_hands_out_reach_all_who_have_credit_for_them(
+    arguments: dict[str, int],
+) -> None:
     """Consumers that settle nothing before they have all of their prefetch."""
     site = Site("n1")
     publisher = site.client("n1")
-    publisher.declare("q")
+    publisher.declare("q", **arguments)
     consumers = [site.client("n1") for _ in range(4)]
     for consumer in consumers:
         consumer.consume("q", prefetch=1500)
-    publisher.confirms(publisher.publish("q", *[b"m"] * 6000))
+    publisher.publish("q", *[b"m"] * 6000)
+    # Asked right behind the publishes: consumers come first.
+    assert publisher.get("q") is None
+    assert publisher.depth("q") == 0
     site.run(1.0)
     assert [len(consumer.deliveries) for consumer in consumers] == [1500] * 4
