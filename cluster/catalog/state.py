@@ -190,7 +190,7 @@ class CatalogState:
             for name in {binding.destination.name for binding in vhost.exchanges.bindings()}:
                 local = parse_local_queue_name(name)
                 if local is not None and local[0] == front_end:
-                    self._unbind_queue(vhost, name)
+                    vhost.remove_queue(name)
         self._recent.pop(front_end, None)
         partition = self.table.transient(front_end)
         if partition is not None:
@@ -252,19 +252,11 @@ class CatalogState:
     ) -> None:
         host = self.vhost(vhost)
         binding = Binding.of(source, Destination(DestinationKind(kind), destination), key, arguments)
-        host.exchanges.unbind(binding)
-        host.arguments.pop(binding, None)
+        host.unbind(binding)
 
     def _forget_local_queue(self, vhost: str, name: str) -> None:
         """A server-named queue that was bound is gone."""
-        self._unbind_queue(self.vhost(vhost), name)
-
-    def _unbind_queue(self, vhost: VirtualHost, name: str) -> None:
-        """Bindings die with their queue (0-9-1 §3.1.10)."""
-        destination = Destination(DestinationKind.QUEUE, name)
-        for binding in vhost.exchanges.bindings(destination=destination):
-            vhost.arguments.pop(binding, None)
-        vhost.exchanges.remove_queue(name)
+        self.vhost(vhost).remove_queue(name)
 
     # -- queues ---------------------------------------------------------------------------------
 
@@ -345,7 +337,7 @@ class CatalogState:
         del self.queues_by_id[queue.id]
         self._queue_counts[queue.vhost] -= 1
         self.table.queues[queue.partition] -= 1
-        self._unbind_queue(self.vhosts[queue.vhost], queue.name)
+        self.vhosts[queue.vhost].remove_queue(queue.name)
         self._observer.queue_removed(queue)
 
     # -- snapshots ------------------------------------------------------------------------------

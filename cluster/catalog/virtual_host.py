@@ -24,10 +24,22 @@ class VirtualHost:
         """Raises what `Exchanges.delete` raises."""
         ends = Destination(DestinationKind.EXCHANGE, name)
         bindings = self.exchanges.bindings(name) + self.exchanges.bindings(destination=ends)
-        if len(self.exchanges.delete(name, if_unused)) > 1:
-            # Auto-delete exchanges went with it, with bindings of their own.
+        self._forget(bindings, self.exchanges.delete(name, if_unused)[1:])
+
+    def unbind(self, binding: Binding) -> None:
+        """Raises what `Exchanges.unbind` raises."""
+        self._forget([binding], self.exchanges.unbind(binding))
+
+    def remove_queue(self, name: str) -> None:
+        """Bindings die with their queue (§3.1.10)."""
+        bindings = self.exchanges.bindings(destination=Destination(DestinationKind.QUEUE, name))
+        self._forget(bindings, self.exchanges.remove_queue(name))
+
+    def _forget(self, bindings: list[Binding], auto_deleted: list[str]) -> None:
+        """The bindings are gone, and with exchanges that went with them others."""
+        if auto_deleted:
             left = set(self.exchanges.bindings())
-            bindings += [binding for binding in self.arguments if binding not in left]
+            bindings = [*bindings, *(binding for binding in self.arguments if binding not in left)]
         for binding in bindings:
             self.arguments.pop(binding, None)
 

@@ -167,6 +167,27 @@ def test_bindings_die_with_their_queue() -> None:
     assert catalog.do("delete_queue", id=made["id"]) is False
 
 
+@pytest.mark.requirement("A14", "A15")
+@pytest.mark.parametrize("end", ["unbind", "delete_queue", "delete_exchange"])
+def test_nothing_is_kept_of_bindings_that_go_with_an_auto_delete_exchange(end: str) -> None:
+    catalog = Catalog()
+    made = catalog.do("declare_queue", **queue())
+    for name in ("first", "second"):
+        exchange = {"name": name, "kind": "direct", "auto_delete": True}
+        catalog.do("declare_exchange", vhost="/", exchange=exchange)
+    catalog.do("bind", **{**binding("amq.direct", "first"), "kind": "exchange"})
+    catalog.do("bind", **{**binding("first", "second"), "kind": "exchange"})
+    catalog.do("bind", **binding("second", "q"))
+    ends: dict[str, dict[str, Any]] = {
+        "unbind": binding("second", "q"),
+        "delete_queue": {"id": made["id"]},
+        "delete_exchange": {"vhost": "/", "name": "second", "if_unused": False},
+    }
+    catalog.do(end, **ends[end])
+    host = catalog.state.vhosts["/"]
+    assert (host.exchanges.bindings(), host.arguments) == ([], {})
+
+
 def test_a_restarted_node_has_lost_what_was_in_its_memory() -> None:
     catalog = Catalog()
     catalog.do("declare_queue", **queue("durable"))
