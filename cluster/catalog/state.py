@@ -227,8 +227,10 @@ class CatalogState:
         self._observer.vhost_removed(vhost)
 
     def _declare_exchange(self, vhost: str, exchange: dict[str, Any]) -> None:
-        self.vhost(vhost).exchanges.declare(exchange_from_plain(exchange))
-        set_alternates(self, vhost)
+        made = exchange_from_plain(exchange)
+        self.vhost(vhost).exchanges.declare(made)
+        if self.policies.alternate(vhost, made.name) is not None:
+            set_alternates(self, vhost)
 
     def _policies_changed(self, vhost: str) -> None:
         set_alternates(self, vhost)
