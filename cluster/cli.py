@@ -14,7 +14,7 @@ import click
 from cluster.program import INTERRUPTED, begin
 
 COMMANDS: Final = {
-    "up": "run",
+    "up": "up",
     "node": "run",
     "status": "status",
     "publish": "messages",
@@ -64,7 +64,3 @@ class _Commands(click.Group):
 @click.version_option(package_name="quorate", message="quorate %(version)s")
 def main() -> None:
     """A message broker cluster: any AMQP client, queues replicated by Raft."""
-
-
-if __name__ == "__main__":
-    main(prog_name="quorate")

@@ -12,7 +12,7 @@ from chaos.targets.brokers import Spot, fetch, fetch_json
 from chaos.targets.target import shell
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-QUORATE: Final = (sys.executable, "-m", "cluster.cli")
+QUORATE: Final = (sys.executable, "-m", "cluster")
 _ENVIRONMENT: Final = {
     name: value
     for name, value in (os.environ | {"PYTHONPATH": str(ROOT)}).items()

@@ -1,11 +1,10 @@
-"""`quorate up` and `quorate node`: running nodes."""
+"""Running nodes: `quorate node`, and what `quorate up` does."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
-import sys
 import threading
 import tomllib
 from collections.abc import Iterator
@@ -35,39 +34,17 @@ def _explained() -> Iterator[None]:
         raise CommandError(str(error)) from error
 
 
-@click.command()
-@click.option("--nodes", default=3, show_default=True, type=click.IntRange(1, 99), help="How many nodes.")
-@click.option(
-    "--data",
-    default=Path("data"),
-    show_default=True,
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Directory of their journals and logs.",
-)
-@click.option(
-    "--base-port", default=5672, show_default=True, type=int, help="AMQP port of n1; n2 has the next."
-)
-@click.option(
-    "--http-port", default=15672, show_default=True, type=int, help="HTTP port of n1; n2 has the next."
-)
-@click.option("--no-restart", is_flag=True, help="Leave a node that ended alone.")
-@click.option(
-    "--config",
-    "config_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="TOML file with a [cluster] table: settings for all nodes.",
-)
 @_explained()
-def up(
-    nodes: int, data: Path, base_port: int, http_port: int, no_restart: bool, config_file: Path | None
-) -> None:
-    """Run a cluster on this machine until Ctrl-C, which stops its nodes; then the exit code is 0."""
+def run_cluster(
+    nodes: int, data: Path, base_port: int, http_port: int, restart: bool, config_file: Path | None
+) -> int:
+    """Run nodes until Ctrl-C; the exit code. `config_file`: see `quorate up --help`."""
     settings = _cluster_settings(config_file) if config_file is not None else {}
     planned = plan(nodes, data, base_port, http_port, settings)
     prepare(planned)
     supervisor = Supervisor(
         planned,
-        restart=not no_restart,
+        restart=restart,
         report=lambda line: click.echo(line, err=True),
         on_all_ready=lambda pids: click.echo(_welcome(planned, pids)),
     )
@@ -76,7 +53,7 @@ def up(
         click.echo(f"Starting {nodes} nodes, data in {data.absolute()}")
         code = runner.run(supervisor.run())
     click.echo("All nodes have stopped." if code == 0 else "Stopped after a failure.", err=code != 0)
-    sys.exit(code)
+    return code
 
 
 def _cluster_settings(path: Path) -> dict[str, Any]:

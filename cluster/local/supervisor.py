@@ -6,16 +6,14 @@ import asyncio
 import contextlib
 import os
 import signal
-import sys
 import time
-from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import aiohttp
 
+from cluster.local.forked_process import ForkedProcess, run_node
 from cluster.local.layout import LocalNode
-from cluster.process.data_directory import PRIVATE_FILE
 
 CONFIG_EXIT = 2
 """Exit code of a node whose configuration is wrong: starting it again would not help."""
@@ -25,55 +23,59 @@ STOP_GRACE_S = 10.0
 FAILED_STARTS = 5
 """A node that ends this many times without having been ready is given up."""
 READY_POLL_S = 0.1
+REAPING_S = 1.0
+"""How long the exit code of a process that has ended may take to be told."""
 WAITING_REPORT_S = 10.0
 LONGEST_PAUSE_S = 5.0
 
 Report = Callable[[str], None]
+Start = Callable[[LocalNode], ForkedProcess]
 
 
 class Child:
     """One node: its process now, and how its starts went."""
 
-    def __init__(self, node: LocalNode, command: Sequence[str]) -> None:
+    def __init__(self, node: LocalNode) -> None:
         self.node = node
-        self.process: Process | None = None
+        self.process: ForkedProcess | None = None
         self.ready = False
-        self.starts = 0
         self.failed_starts = 0
-        self._command = command
-
-    async def start(self) -> Process:
-        self.ready = False
-        self.starts += 1
-        log = _open_log(self.node.log_file)
-        try:
-            # A session of its own keeps a terminal's SIGINT from the nodes: the supervisor stops them
-            # in order. The pipe to standard input tells them when the supervisor has gone.
-            self.process = await asyncio.create_subprocess_exec(
-                *self._command, stdin=PIPE, stdout=log, stderr=log, start_new_session=True
-            )
-        finally:
-            os.close(log)
-        return self.process
 
     def signal(self, number: signal.Signals) -> None:
-        if self.process is not None and self.process.returncode is None:
-            # `Process.send_signal` looks first whether the process has ended, and takes its exit code away
-            # from the event loop, which then warns that it knows none.
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.process.pid, number)
+        if self.process is not None:
+            self.process.send(number)
+
+    async def wait(self) -> None:
+        """Returns when the process has ended."""
+        assert self.process is not None
+        loop, over = asyncio.get_running_loop(), asyncio.Event()
+        if self.process.exit_code() is None:
+            loop.add_reader(self.process.sentinel, over.set)
+            try:
+                await over.wait()
+            finally:
+                loop.remove_reader(self.process.sentinel)
 
     def ended(self) -> int:
         """Count the end of the process; returns its exit code, negative for a signal."""
         assert self.process is not None
-        assert self.process.returncode is not None
         self.failed_starts = 0 if self.ready else self.failed_starts + 1
         self.ready = False
-        return self.process.returncode
+        return self.process.wait(REAPING_S)
 
     def pause(self) -> float:
         """Seconds to wait before the next start: none after a run that had been ready."""
         return min(0.2 * 2**self.failed_starts, LONGEST_PAUSE_S) if self.failed_starts else 0.0
+
+
+def node_arguments(node: LocalNode) -> list[str]:
+    """What is said to `quorate` for a supervised node."""
+    return ["node", "--config", str(node.file), "--supervised"]
+
+
+def start_node(node: LocalNode) -> ForkedProcess:
+    """Start the process of a supervised node."""
+    return ForkedProcess(run_node, node_arguments(node), node.log_file)
 
 
 class Supervisor:
@@ -86,12 +88,13 @@ class Supervisor:
         restart: bool,
         report: Report,
         on_all_ready: Callable[[dict[str, int]], None],
-        command: Callable[[LocalNode], Sequence[str]] | None = None,
+        start: Start = start_node,
         stop_grace_s: float = STOP_GRACE_S,
     ) -> None:
-        """`on_all_ready` gets the process ids by name, once. `command` starts a node's process."""
-        make = command or node_command
-        self.children = [Child(node, make(node)) for node in nodes]
+        """`on_all_ready` gets the process ids by name, once. `start` starts a node's process."""
+        self.children = [Child(node) for node in nodes]
+        self._start = start
+        self._starting = asyncio.Lock()
         self._restart = restart
         self._report = report
         self._on_all_ready = on_all_ready
@@ -140,7 +143,7 @@ class Supervisor:
         done, _ = await asyncio.wait((everything,), timeout=self._stop_grace_s)
         if not done:
             for child in self.children:
-                if child.process is not None and child.process.returncode is None:
+                if child.process is not None and child.process.exit_code() is None:
                     self._report(f"{child.node.name} did not stop within {self._stop_grace_s:g} s: killed")
                 child.signal(signal.SIGKILL)
         await everything
@@ -148,11 +151,13 @@ class Supervisor:
 
     async def _keep_running(self, child: Child) -> None:
         while not self._stopping.is_set():
-            process = await child.start()
+            async with self._starting:
+                # In a thread, as the first waits until the code of nodes is imported.
+                child.process = await asyncio.to_thread(self._start, child.node)
             if self._stopping.is_set():
                 child.signal(signal.SIGTERM)
             watch = asyncio.create_task(self._watch_ready(child))
-            await process.wait()
+            await child.wait()
             watch.cancel()
             await asyncio.gather(watch, return_exceptions=True)
             was_ready = child.ready
@@ -220,21 +225,6 @@ async def _reasons(session: aiohttp.ClientSession, url: str) -> list[str] | None
             return [str(reason) for reason in (await response.json())["reasons"]]
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError, KeyError) as error:
         return [f"{url} does not answer ({error or type(error).__name__})"]
-
-
-def node_command(node: LocalNode) -> list[str]:
-    """The command line of a supervised node."""
-    return [sys.executable, "-m", "cluster.cli", *node_arguments(node)]
-
-
-def node_arguments(node: LocalNode) -> list[str]:
-    """What is said to `quorate` for it."""
-    return ["node", "--config", str(node.file), "--supervised"]
-
-
-def _open_log(path: Path) -> int:
-    """For what a node says before it opens the file itself."""
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, PRIVATE_FILE)
 
 
 def _tail(path: Path, lines: int = 8) -> list[str]:

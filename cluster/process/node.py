@@ -12,6 +12,8 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 import uvloop
@@ -79,6 +81,9 @@ def run(config: NodeConfig, *, restores_users: bool = False) -> None:
     `restores_users`: put the users of the configuration into the catalog, whatever is there.
     """
     start_logging(config.name, config.log_level, log_file(config.log))
+    with suppress(OSError):
+        # What ps(1) and top(1) call this process; its command line may be that of what forked it.
+        Path("/proc/self/comm").write_text(f"quorate {config.name}", encoding="utf-8")
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     if config.time_slice_us and not ask_for_time_slice(config.time_slice_us):
         EventLog("node").warning("time_slice_refused", microseconds=config.time_slice_us)

@@ -20,7 +20,7 @@ NODES = ("q-0=q-0.nodes", "q-1=q-1.nodes")
 def found(directory: Path, *nodes: str) -> None:
     command = directory / "bin" / "quorate"
     command.parent.mkdir(exist_ok=True)
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m cluster.cli "$@"\n', encoding="utf-8")
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m cluster "$@"\n', encoding="utf-8")
     command.chmod(0o755)
     given = directory / "given"
     given.write_text("wonder land\nnot this\n", encoding="utf-8")

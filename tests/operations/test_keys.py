@@ -48,7 +48,7 @@ def write_nodes(data: Path, secrets: dict[str, CurveKeys]) -> dict[str, NodeConf
 
 @contextmanager
 def running(file: Path) -> Iterator[None]:
-    command = [sys.executable, "-m", "cluster.cli", "node", "--config", str(file)]
+    command = [sys.executable, "-m", "cluster", "node", "--config", str(file)]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
         try:
             yield

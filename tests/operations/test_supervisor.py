@@ -5,19 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from cluster.local.forked_process import ForkedProcess
 from cluster.local.layout import LocalNode, prepare
-from cluster.local.supervisor import Child, Supervisor
+from cluster.local.supervisor import Supervisor
+from tests.operations import fake_node
 from tests.operations.test_local_cluster import free_plan
-
-FAKE = Path(__file__).with_name("fake_node.py")
 
 
 class Cluster:
@@ -34,13 +32,14 @@ class Cluster:
             restart=restart,
             report=self.said.append,
             on_all_ready=self.pids.update,
-            command=self.command,
+            start=self.start,
             stop_grace_s=0.5,
         )
 
-    def command(self, node: LocalNode) -> list[str]:
+    def start(self, node: LocalNode) -> ForkedProcess:
         behaviour = self.behaviours.get(node.name, "ready")
-        return [sys.executable, str(FAKE), str(node.config.listen.http.port), behaviour]
+        arguments = [str(node.config.listen.http.port), behaviour]
+        return ForkedProcess(fake_node.run, arguments, node.log_file)
 
     def pid(self, name: str) -> int:
         """The process id of a node's process now."""
@@ -145,9 +144,7 @@ def test_a_node_that_fails_later_leaves_the_others_alone(tmp_path: Path) -> None
         cluster = Cluster(tmp_path)
         running = asyncio.create_task(cluster.supervisor.run())
         await cluster.until(lambda: bool(cluster.pids))
-        broken = cluster.supervisor.children[1]
         cluster.behaviours["n2"] = "misconfigured"
-        broken._command = cluster.command(broken.node)
         os.kill(cluster.pids["n2"], signal.SIGKILL)
         await cluster.until(lambda: cluster.heard("it stays down, the others go on"))
         assert alive(cluster.pids["n1"])
@@ -215,15 +212,15 @@ def test_stopping_while_the_processes_are_being_started(
 ) -> None:
     """The signal comes when the first process is there, and the supervisor does not know it yet."""
     pids: list[int] = []
-    start = asyncio.create_subprocess_exec
+    start = Cluster.start
 
-    async def interrupted(*command: str, **options: object) -> asyncio.subprocess.Process:
-        os.kill(os.getpid(), signal.SIGINT)
-        process = await start(*command, **options)  # type: ignore[arg-type]
+    def interrupted(cluster: Cluster, node: LocalNode) -> ForkedProcess:
+        process = start(cluster, node)
         pids.append(process.pid)
+        os.kill(os.getpid(), signal.SIGINT)
         return process
 
-    monkeypatch.setattr(asyncio, "create_subprocess_exec", interrupted)
+    monkeypatch.setattr(Cluster, "start", interrupted)
     cluster = Cluster(tmp_path, 1)
     with asyncio.Runner() as runner:
         cluster.supervisor.heed_signals(runner.get_loop())
@@ -233,32 +230,11 @@ def test_stopping_while_the_processes_are_being_started(
 
 
 @pytest.mark.requirement("F1")
-def test_a_signal_to_a_node_that_has_just_ended_leaves_its_exit_code_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Else asyncio warns of an unknown child process, and calls it 255."""
-    may_look = threading.Event()
-    look = os.waitpid
-
-    def late(pid: int, options: int) -> tuple[int, int]:
-        may_look.wait()
-        return look(pid, options)
-
-    monkeypatch.setattr(os, "waitpid", late)
-    (node,) = free_plan(1, tmp_path)
-    prepare([node])
-
-    async def body() -> None:
-        child = Child(node, [sys.executable, str(FAKE), "0", "deaf"])
-        process = await child.start()
-        os.kill(process.pid, signal.SIGKILL)
-        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        child.signal(signal.SIGTERM)
-        may_look.set()
-        assert await process.wait() == -signal.SIGKILL
-
-    asyncio.run(body())
-    assert caplog.records == []
+def test_a_signal_to_a_process_that_has_ended_means_nothing(tmp_path: Path) -> None:
+    process = ForkedProcess(fake_node.run, ["0", "failing"], tmp_path / "log")
+    assert process.wait(15) == 1
+    process.send(signal.SIGKILL)
+    assert process.exit_code() == 1
 
 
 def test_why_a_node_is_not_ready_is_reported_now_and_then(tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]

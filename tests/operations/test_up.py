@@ -46,7 +46,7 @@ def up(data: Path, nodes: int, *options: str) -> Iterator[Up]:
     """`quorate up` on free ports, with its output on one pipe; killed at the end if need be."""
     listen = free_plan(nodes, data)[0].config.listen
     base, http = listen.amqp.port, listen.http.port
-    command = [sys.executable, "-m", "cluster.cli", "up", "--nodes", str(nodes), "--data", str(data)]
+    command = [sys.executable, "-m", "cluster", "up", "--nodes", str(nodes), "--data", str(data)]
     command += ["--base-port", str(base), "--http-port", str(http), *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         # Reading its output would wait for ever if it hung.

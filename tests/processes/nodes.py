@@ -21,9 +21,9 @@ from cluster.config.addresses import Address
 from cluster.config.models import parse
 from cluster.config.tables import ConfigError
 from cluster.config.toml_text import Table, toml_text
+from cluster.local.forked_process import ForkedProcess, run_node
 from cluster.local.layout import PEER_OFFSET, LocalNode, PortInUseError, is_free, plan, prepare
 from cluster.local.supervisor import node_arguments
-from tests.processes.forked import ForkedNode
 
 START_S = 30.0
 """A node that is not ready after this time will never be."""
@@ -62,7 +62,7 @@ class Node:
 
     def __init__(self, local: LocalNode) -> None:
         self.local = local
-        self.process: ForkedNode | None = None
+        self.process: ForkedProcess | None = None
 
     @property
     def name(self) -> str:
@@ -102,7 +102,7 @@ class Node:
         self.local = LocalNode(parse(text, self.name), self.local.file, text)
 
     def start(self, *options: str) -> None:
-        self.process = ForkedNode([*node_arguments(self.local), *options], self.local.log_file)
+        self.process = ForkedProcess(run_node, [*node_arguments(self.local), *options], self.local.log_file)
 
     def kill(self) -> None:
         """SIGKILL; returns when the process is gone."""

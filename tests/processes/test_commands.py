@@ -14,7 +14,7 @@ from tests.processes.nodes import Cluster
 
 def quorate(*arguments: str, input: str | None = None) -> subprocess.CompletedProcess[str]:
     """Run a command as a user would."""
-    command = [sys.executable, "-m", "cluster.cli", *arguments]
+    command = [sys.executable, "-m", "cluster", *arguments]
     return subprocess.run(command, input=input, capture_output=True, text=True, timeout=60)
 
 

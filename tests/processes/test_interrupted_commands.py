@@ -28,7 +28,7 @@ Interrupt = Callable[[Cluster, list[str]], None]
 
 
 def begin(cluster: Cluster, words: list[str]) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "cluster.cli", *words, "--url", cluster[0].http]
+    command = [sys.executable, "-m", "cluster", *words, "--url", cluster[0].http]
     return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
 
 
