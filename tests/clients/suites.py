@@ -100,6 +100,10 @@ AIO_PIKA_MAY_FAIL: Final = {
 # The test of the context's provider, which has its name from TLS too, connects to nothing.
 AIORMQ_WITHOUT_TLS: Final = "not amqps and not ssl_verification and (provider or not ssl_context)"
 
+AIORMQ_MAY_FAIL: Final = {
+    "test_channel::test_confirm_multiple": "gives ten confirms 0.2 s: too few on a busy machine"
+}
+
 SUITES: Final = (
     Suite("amqpstorm", None, ("--pyargs", "amqpstorm.tests.functional", "-k", "not management and not ssl")),
     Suite("pika", "pika", ("tests/acceptance",)),
@@ -107,6 +111,6 @@ SUITES: Final = (
     Suite("kombu", "kombu", ("-E", "py-amqp", "t/integration/test_py_amqp.py")),
     # Of TLS: the nodes here have no port for it.
     Suite("py-amqp", "py-amqp", ("-E", "rabbitmq", "t/integration/test_rmq.py", "-k", "not tls")),
-    Suite("aiormq", "aiormq", ("-p", "no:asyncio", "tests", "-k", AIORMQ_WITHOUT_TLS)),
+    Suite("aiormq", "aiormq", ("-p", "no:asyncio", "tests", "-k", AIORMQ_WITHOUT_TLS), AIORMQ_MAY_FAIL),
     Suite("aio-pika", "aio-pika", ("-p", "no:asyncio", "tests", "-k", "not amqps"), AIO_PIKA_MAY_FAIL),
 )
