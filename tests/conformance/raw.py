@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import struct
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from pika import amqp_object, frame, spec
@@ -16,6 +17,9 @@ from cluster.config.addresses import Address
 
 PATIENCE_S = 20.0
 """For what has to come; nothing here waits for what must not."""
+
+STUCK_S = 0.5
+"""How long a node takes nothing where it is held not to read any more."""
 
 HEADER = b"AMQP\x00\x00\x09\x01"
 
@@ -87,6 +91,15 @@ class RawClient:
 
     def send(self, *parts: bytes | tuple[int, amqp_object.Method]) -> None:
         self._socket.sendall(b"".join(one if isinstance(one, bytes) else method(*one) for one in parts))
+
+    def send_what_fits(self, octets: bytes) -> None:
+        """Send until everything is sent, or the node takes no more."""
+        rest = memoryview(octets)
+        self._socket.settimeout(STUCK_S)
+        with suppress(TimeoutError):
+            while rest:
+                rest = rest[self._socket.send(rest) :]
+        self._socket.settimeout(PATIENCE_S)
 
     def end(self) -> None:
         """Close this side of the socket, after Close-Ok: the node closes the other."""

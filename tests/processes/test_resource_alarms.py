@@ -67,7 +67,7 @@ def test_a_publisher_that_is_held_back_and_gone_is_not_kept(own_cluster: Cluster
     publisher = RawClient(node.amqp).open(1, heartbeat=1)
     publisher.send(publish(1, "q", b"first"))
     publisher.until(spec.Connection.Blocked, 0)
-    publisher.send(publish(1, "q", bytes(8 * MIB))[: 5 * MIB])
+    publisher.send_what_fits(publish(1, "q", bytes(16 * MIB)))
     until(lambda: node.metrics()["quorate_connections"] == 1, "it is connected")
     publisher.vanish()
     until(lambda: node.metrics()["quorate_connections"] == 0, "it is gone", 10.0)
