@@ -227,10 +227,11 @@ class CatalogState:
         self._observer.vhost_removed(vhost)
 
     def _declare_exchange(self, vhost: str, exchange: dict[str, Any]) -> None:
-        made = exchange_from_plain(exchange)
-        self.vhost(vhost).exchanges.declare(made)
-        if self.policies.alternate(vhost, made.name) is not None:
-            set_alternates(self, vhost)
+        made, exchanges = exchange_from_plain(exchange), self.vhost(vhost).exchanges
+        exchanges.declare(made)
+        alternate = self.policies.alternate(vhost, made.name)
+        if alternate is not None:
+            exchanges.set_policy_alternate(made.name, alternate)
 
     def _policies_changed(self, vhost: str) -> None:
         set_alternates(self, vhost)

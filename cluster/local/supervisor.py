@@ -23,8 +23,6 @@ STOP_GRACE_S = 10.0
 FAILED_STARTS = 5
 """A node that ends this many times without having been ready is given up."""
 READY_POLL_S = 0.1
-REAPING_S = 1.0
-"""How long the exit code of a process that has ended may take to be told."""
 WAITING_REPORT_S = 10.0
 LONGEST_PAUSE_S = 5.0
 
@@ -58,10 +56,11 @@ class Child:
 
     def ended(self) -> int:
         """Count the end of the process; returns its exit code, negative for a signal."""
-        assert self.process is not None
+        code = None if self.process is None else self.process.exit_code()
+        assert code is not None
         self.failed_starts = 0 if self.ready else self.failed_starts + 1
         self.ready = False
-        return self.process.wait(REAPING_S)
+        return code
 
     def pause(self) -> float:
         """Seconds to wait before the next start: none after a run that had been ready."""

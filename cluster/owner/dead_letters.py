@@ -149,7 +149,9 @@ class DeadLetters:
 
     def move(self) -> None:
         """Put some of what waits into the next entry, unless the last of that is not committed yet."""
-        for number in () if self._moving else list(self._waiting):
+        if self._moving:
+            return
+        for number in list(self._waiting):
             if number not in self._owner.machine.queues:
                 # Gone, and its messages with it.
                 del self._waiting[number]
@@ -269,7 +271,7 @@ class DeadLetters:
             part
             for one in transfer.ranges
             for dead in self._dead_runs(transfer.queue, *one, undertaker)
-            for part in encode_publish(dead.run, transfer.targets)
+            for part in encode_publish(dead.run, transfer.targets, buried=True)
         ]
         return b"".join(parts)
 

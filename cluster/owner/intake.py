@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from cluster.links.transfers import FIRST_TRANSIT_ID
 from cluster.owner.backoff import let_rest
 from cluster.owner.decisions import Annotations, decide
 from cluster.owner.duplicates import duplicates
@@ -57,7 +56,7 @@ def take_batch(
     first = owner.next_sequence
     operations = list(read_operations(data))
     rewriting = any(_is_rewritten(owner, operation, data) for operation in operations)
-    taking = Taking(owner, data, tried, [] if rewriting else None, front_end >= FIRST_TRANSIT_ID)
+    taking = Taking(owner, data, tried, [] if rewriting else None)
     watched, messages = owner.watched, 0
     for operation in operations:
         if type(operation) is Publish:
@@ -85,15 +84,13 @@ class Taking:
     """Takes the publishes of a batch that may be soft, or about which something is to be decided.
 
     `kept` is what goes into the log instead of the batch as it came, None while it may stay as it is;
-    `logged`, whether that is anything. `refused` counts messages from the batch's first. `buried`: the
-    messages are dead letters.
+    `logged`, whether that is anything. `refused` counts messages from the batch's first.
     """
 
     owner: PartitionOwner
     data: bytes
     tried: bool
     kept: list[Buffer] | None
-    buried: bool = False
     logged: bool = False
     softened: list[SoftPublish] = field(default_factory=list)
     refused: RangeSet = field(default_factory=RangeSet)
@@ -131,7 +128,7 @@ class Taking:
             if operation.position:
                 self.keep(memoryview(self.data)[: operation.position])
         run = read_run(self.data, operation.position)
-        self.take(run, operation.queues, index, buried=self.buried or operation.buried)
+        self.take(run, operation.queues, index, buried=operation.buried)
 
     def take(self, run: Run, queues: tuple[int, ...], index: int, *, buried: bool = False) -> None:
         """A run whose first message is the batch's message number `index`; `buried`: of dead letters."""

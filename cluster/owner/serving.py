@@ -280,15 +280,15 @@ def serve(owner: PartitionOwner, serving: Serving) -> None:
             after_serving(owner, number, queue)
         # To consumers with credit messages went when they came, and what was too much has gone: a basic.get
         # that was sent behind publishes finds what they have left (0-9-1 §4.7).
-        if not (queue.blocked or queue.unfinished) and serving.admit_gets(queue, number):
+        if queue.served and serving.admit_gets(queue, number):
             _hand_out(owner, serving, number, queue, outgoing)
             for front_end, request in serving.refused(queue, number):
                 owner.reception.answer(front_end, request, None)
             serving.hold_gets(queue, number)
+        if queue.served:
+            _tell(serving, number)
         if queue.blocked:
             owner.await_mark(number)
-        elif not queue.unfinished:
-            _tell(serving, number)
         if queue.unfinished:
             owner.serve_again(number)
     owner.send(outgoing)

@@ -46,15 +46,13 @@ def _tell_activity(owner: PartitionOwner, consumers: Iterable[Consumer]) -> None
 
 def after_serving(owner: PartitionOwner, number: int, queue: QueueOwner) -> None:
     """What consumers have left in the queue may be too much, or may not wait."""
-    # Behind a mark that is on its way to the log, or what is good for one turn, consumers may be waiting.
-    served = not (queue.blocked or queue.unfinished)
     if queue.lifetimes:
-        if served:
+        if queue.served:
             give_up(owner, number, queue, queue.lifetimes.passed_by(queue.ready), Reason.EXPIRED)
         owner.alarms.set(number, queue.lifetimes.wake)
     if queue.scheduled:
         owner.alarms.set(number, queue.scheduled.wake)
-    if served:
+    if queue.served:
         _trim(owner, number, queue)
 
 

@@ -97,6 +97,14 @@ class QueueOwner(Places):
         """Whether something of what is ready is for the consumer."""
         return self._front_for(consumer, 1) is not None or bool(self.awaited) or self.unfinished
 
+    @property
+    def served(self) -> bool:
+        """Whether the last `dispatch` gave out all that consumers have credit for, as far as there is room.
+
+        Else some may be waiting for a mark that is on its way to the log, or for the next turn.
+        """
+        return not (self.blocked or self.unfinished)
+
     # -- who gets what --------------------------------------------------------------------------
 
     def dispatch(self, budget: int, fit: Fit | None = None) -> list[Grant]:

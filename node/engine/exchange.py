@@ -192,6 +192,12 @@ class Exchanges:
             self._policy_alternates = alternates
             self._changed()
 
+    def set_policy_alternate(self, name: str, alternate: str) -> None:
+        """As `set_policy_alternates`, of one exchange."""
+        if self._policy_alternates.get(name) != alternate:
+            self._policy_alternates[name] = alternate
+            self._changed()
+
     def _alternate(self, name: str) -> str | None:
         own = self._exchanges[name].alternate
         return self._policy_alternates.get(name) if own is None else own

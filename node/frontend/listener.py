@@ -284,6 +284,8 @@ class Client(asyncio.Protocol):
         transport.write(output)
 
     def _close(self, transport: asyncio.Transport) -> None:
+        if transport.is_closing():
+            return
         transport.close()
         if transport.get_write_buffer_size():
             self._listener.linger(self)

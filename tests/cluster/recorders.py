@@ -10,6 +10,13 @@ from node.numbers import Numbers
 from node.runs import Run
 
 
+class Silence:
+    """Answers nothing to whatever it is asked."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: None
+
+
 class RecordedOwner:
     """`OwnerPort` that notes every call as (name, arguments without front end)."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from cluster.links.latencies import Latencies
@@ -21,18 +19,12 @@ from node.engine.operation_format import (
 )
 from node.engine.operations import OWNER, Semantics
 from node.engine.settings import QueueSettings
+from tests.cluster.recorders import Silence
 from tests.cluster.test_serving import NoEntries
 from tests.engine.building import uniform_run
 
 QUEUE = 5
 PRIORITY = QueueSettings(max_priority=9)
-
-
-class Silence:
-    """Answers nothing to whatever it is asked."""
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *_: None
 
 
 class Node(Silence):
@@ -154,6 +146,18 @@ def taken_over(node: Recording) -> PartitionOwner:
     return owner
 
 
+def greeted(node: Recording, *consumers: ConsumerTerms) -> PartitionOwner:
+    """As `taken_over`. The front end has greeted, has the message, and waits to be taken notice of.
+
+    Something else is on its way to the log: the greeting waits for it, and what comes next goes with it.
+    """
+    owner = taken_over(node)
+    owner.reception.hello(FRONT_END, 1, "n1", list(consumers), 1)
+    owner.operation(encode_mark(QUEUE, 10))
+    owner.reception.held(FRONT_END, 1, {QUEUE: [(1, 1)]}, {})
+    return owner
+
+
 def apply_all(node: Recording, owner: PartitionOwner, index: int) -> None:
     """Commit what the owner has for its log, from this index on."""
     while owner.propose() and node.entries:
@@ -164,11 +168,7 @@ def apply_all(node: Recording, owner: PartitionOwner, index: int) -> None:
 @pytest.mark.requirement("A22")
 def test_what_is_given_back_behind_a_greeting_is_leased_to_nobody() -> None:
     node = Recording()
-    owner = taken_over(node)
-    owner.reception.hello(FRONT_END, 1, "n1", [], 1)
-    # Something else is on its way to the log: the greeting waits for it, and what comes next goes with it.
-    owner.operation(encode_mark(QUEUE, 10))
-    owner.reception.held(FRONT_END, 1, {QUEUE: [(1, 1)]}, {})
+    owner = greeted(node)
     owner.reception.operations(FRONT_END, 1, 2, encode_return(QUEUE, [(1, 1)], True))
     assert owner.propose()
     owner.apply(4, node.entries.pop(), 0.2)
@@ -181,11 +181,7 @@ def test_what_is_given_back_behind_a_greeting_is_leased_to_nobody() -> None:
 def test_credit_that_comes_behind_a_greeting_counts() -> None:
     """A consumer that has one message at a time settles the one that it had, and would get no other."""
     node = Recording()
-    owner = taken_over(node)
-    terms = ConsumerTerms(CONSUMER, QUEUE, 1, 1, no_ack=False, exclusive=False, priority=0)
-    owner.reception.hello(FRONT_END, 1, "n1", [terms], 1)
-    owner.operation(encode_mark(QUEUE, 10))
-    owner.reception.held(FRONT_END, 1, {QUEUE: [(1, 1)]}, {})
+    owner = greeted(node, ConsumerTerms(CONSUMER, QUEUE, 1, 1, no_ack=False, exclusive=False, priority=0))
     owner.reception.operations(FRONT_END, 1, 2, encode_settle(QUEUE, [(1, 1)]))
     owner.reception.credit(FRONT_END, 1, [(CONSUMER, 2)])
     apply_all(node, owner, 4)
@@ -196,11 +192,7 @@ def test_credit_that_comes_behind_a_greeting_counts() -> None:
 @pytest.mark.requirement("A17")
 def test_a_consumer_that_is_cancelled_behind_a_greeting_is_gone() -> None:
     node = Recording()
-    owner = taken_over(node)
-    terms = ConsumerTerms(CONSUMER, QUEUE, 1, 1, no_ack=False, exclusive=True, priority=0)
-    owner.reception.hello(FRONT_END, 1, "n1", [terms], 1)
-    owner.operation(encode_mark(QUEUE, 10))
-    owner.reception.held(FRONT_END, 1, {QUEUE: [(1, 1)]}, {})
+    owner = greeted(node, ConsumerTerms(CONSUMER, QUEUE, 1, 1, no_ack=False, exclusive=True, priority=0))
     owner.reception.detach(FRONT_END, 1, CONSUMER)
     apply_all(node, owner, 4)
     assert owner.queues[QUEUE].consumers.count == 0

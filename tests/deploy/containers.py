@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import urllib.request
 from collections.abc import Sequence
@@ -14,23 +13,18 @@ from typing import Final
 
 import pika
 
+from chaos.targets.ports import free_ports
 from tests.processes.nodes import until
 from tests.structure.tree import ROOT
 
 PROJECT: Final = "quorate-test"
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 NODES: Final = ("n1", "n2", "n3")
 FOURTH: Final = "n4"
 """That of deploy/n4.yml."""
 
-_ports: Final = {name: (_free_port(), _free_port()) for name in (*NODES, FOURTH)}
+_ports: Final = {name: free_ports(2) for name in (*NODES, FOURTH)}
 """On loopback, AMQP and HTTP."""
 
 _PUBLISHED: Final = {
@@ -39,7 +33,7 @@ _PUBLISHED: Final = {
     for protocol, port in zip(("AMQP", "HTTP"), ports, strict=True)
 }
 
-PROMETHEUS: Final = f"127.0.0.1:{_free_port()}"
+PROMETHEUS: Final = f"127.0.0.1:{free_ports(1)[0]}"
 """Where the Prometheus of the compose file is published."""
 
 _PUBLISHED["PROMETHEUS_PORT"] = PROMETHEUS.rpartition(":")[2]

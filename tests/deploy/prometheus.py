@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import subprocess
 import urllib.error
 import urllib.parse
@@ -13,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
+from chaos.targets.ports import free_ports
 from tests.structure.tree import ROOT
 
 RULES: Final = ROOT / "deploy" / "prometheus"
@@ -41,9 +41,7 @@ class Prometheus:
 
     def __init__(self, nodes: Iterable[str], directory: Path) -> None:
         """`nodes`: addresses of their HTTP ports."""
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{probe.getsockname()[1]}"
+        self.address = f"127.0.0.1:{free_ports(1)[0]}"
         text = (RULES / "prometheus.yml").read_text(encoding="utf-8")
         text = re.sub(r"targets: \[.*\]", f"targets: [{', '.join(nodes)}]", text)
         (directory / "prometheus.yml").write_text(re.sub(r"_interval: \d+s", "_interval: 1s", text))

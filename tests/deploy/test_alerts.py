@@ -31,6 +31,8 @@ RATE: Final = 20.0
 
 PATIENCE_S: Final = 300.0
 STOPPED_S: Final = 0.4
+"""How long a node stands still at a time: that is the fault itself, nothing is waited for by it."""
+
 SLOW: Final = Fsync(delay_s=0.4)
 PERSISTENT: Final = pika.BasicProperties(delivery_mode=2)
 

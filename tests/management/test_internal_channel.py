@@ -11,24 +11,18 @@ import pytest
 from cluster.management.internal_channel import InternalChannel
 from node.frontend.permissions import Scope
 from node.frontend.ports import Entry, Got, QueueRef
-from tests.cluster.recorders import run_of
+from tests.cluster.recorders import Silence, run_of
 
 GET_LINK = 20
-
-
-class Rights:
-    """Everybody may do everything."""
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *_: None
 
 
 class LateBroker:
     """Answers a basic.get when it is told to."""
 
-    permissions = Rights()
+    permissions = Silence()
 
     def __init__(self) -> None:
+        self.asked = asyncio.Event()
         self.answers: list[Callable[[Got | None, None], None]] = []
         self.given_back: list[tuple[int, list[tuple[int, int]], bool]] = []
 
@@ -40,6 +34,7 @@ class LateBroker:
 
     def get(self, queue: QueueRef, no_ack: bool, answer: Callable[[Got | None, None], None]) -> None:
         self.answers.append(answer)
+        self.asked.set()
 
     def give_back(self, consumer: int, ranges: list[tuple[int, int]], failed: bool) -> None:
         self.given_back.append((consumer, ranges, failed))
@@ -61,7 +56,7 @@ def test_a_message_that_comes_when_nobody_waits_for_it_goes_back(asked: str) -> 
         broker: Any = LateBroker()
         channel = InternalChannel(broker, "guest", "/")
         request = asyncio.ensure_future(ASKED[asked](channel))
-        await asyncio.sleep(0)
+        await broker.asked.wait()
         request.cancel()
         with pytest.raises(asyncio.CancelledError):
             await request
