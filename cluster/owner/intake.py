@@ -7,7 +7,7 @@ transient message in a durable queue touches neither disk nor other nodes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from cluster.owner.backoff import let_rest
@@ -56,7 +56,7 @@ def take_batch(
     first = owner.next_sequence
     operations = list(read_operations(data))
     rewriting = any(_is_rewritten(owner, operation, data) for operation in operations)
-    taking = Taking(owner, data, tried, [] if rewriting else None)
+    taking = Taking(owner, data, tried=tried, kept=[] if rewriting else None)
     watched, messages = owner.watched, 0
     for operation in operations:
         if type(operation) is Publish:
@@ -79,7 +79,6 @@ def take_batch(
     return not taking.finish(front_end, number, first)
 
 
-@dataclass(slots=True)
 class Taking:
     """Takes the publishes of a batch that may be soft, or about which something is to be decided.
 
@@ -87,15 +86,18 @@ class Taking:
     `logged`, whether that is anything. `refused` counts messages from the batch's first.
     """
 
-    owner: PartitionOwner
-    data: bytes
-    tried: bool
-    kept: list[Buffer] | None
-    logged: bool = False
-    softened: list[SoftPublish] = field(default_factory=list)
-    refused: RangeSet = field(default_factory=RangeSet)
-    returned: list[int] = field(default_factory=list)
-    """The queues that something is given back to."""
+    __slots__ = ("data", "kept", "logged", "owner", "refused", "returned", "softened", "tried")
+
+    def __init__(self, owner: PartitionOwner, data: bytes, *, tried: bool, kept: list[Buffer] | None) -> None:
+        self.owner = owner
+        self.data = data
+        self.tried = tried
+        self.kept = kept
+        self.logged = False
+        self.softened: list[SoftPublish] = []
+        self.refused = RangeSet()
+        self.returned: list[int] = []
+        """The queues that something is given back to."""
 
     def keep(self, *parts: Buffer) -> None:
         """An operation that has its place in the log."""
@@ -195,7 +197,7 @@ def publish_own(
     owner: PartitionOwner, runs: Sequence[tuple[Run, tuple[int, ...]]], operations: Sequence[bytes]
 ) -> None:
     """Publish runs of the owner's own, and put operations behind them. Nobody hears of what is refused."""
-    taking = Taking(owner, b"", False, [])
+    taking = Taking(owner, b"", tried=False, kept=[])
     first = owner.next_sequence
     for run, queues in runs:
         owner.awaiting_marks.update(queues)

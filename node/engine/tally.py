@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from node.engine.operations import Reason
 
@@ -41,8 +41,8 @@ class Tally:
 
     def add(self, other: Tally) -> None:
         """Take over the counts of a queue that is gone."""
-        for name in self.__slots__:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for one in fields(self):
+            setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
 
     def gave_up(self, reason: Reason, count: int, *, dead_letters: bool) -> None:
         """The queue gives up `count` messages, which are dead letters or gone."""

@@ -93,6 +93,9 @@ def decode_hard_state(commit: int, term: int, payload: bytes) -> HardState:
     return HardState(term, payload[1:].decode() if payload else None, commit)
 
 
+SNAPSHOT_HEAD = struct.Struct("<QQII")
+
+
 @dataclass(frozen=True, slots=True)
 class SnapshotBody:
     """Payload of a SNAPSHOT record.
@@ -102,8 +105,6 @@ class SnapshotBody:
     `live` holds first and last index, in turn, of the ranges up to the snapshot that stay readable.
     """
 
-    HEAD = struct.Struct("<QQII")
-
     last_index: int
     installation: int
     live: array[int]
@@ -112,14 +113,14 @@ class SnapshotBody:
 
     def encode(self) -> tuple[bytes, ...]:
         membership = self.membership.encode()
-        head = self.HEAD.pack(self.last_index, self.installation, len(self.live), len(membership))
+        head = SNAPSHOT_HEAD.pack(self.last_index, self.installation, len(self.live), len(membership))
         return head, struct.pack(f"<{len(self.live)}Q", *self.live), membership, self.data
 
     @classmethod
     def decode(cls, payload: bytes) -> SnapshotBody:
-        last_index, installation, count, length = cls.HEAD.unpack_from(payload)
-        ranges_end = cls.HEAD.size + 8 * count
-        live = array("Q", struct.unpack_from(f"<{count}Q", payload, cls.HEAD.size))
+        last_index, installation, count, length = SNAPSHOT_HEAD.unpack_from(payload)
+        ranges_end = SNAPSHOT_HEAD.size + 8 * count
+        live = array("Q", struct.unpack_from(f"<{count}Q", payload, SNAPSHOT_HEAD.size))
         data_start = ranges_end + length
         membership = Membership.decode(payload[ranges_end:data_start])
         return cls(last_index, installation, live, membership, payload[data_start:])

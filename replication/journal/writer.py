@@ -47,8 +47,8 @@ class JournalWriter:
         self._batches: SimpleQueue[WriteBatch | None] = SimpleQueue()
         self._busy = False
         self._held: WriteBatch | None = None
-        self._thread = Thread(target=self._run, name="journal", daemon=True)
-        self._thread.start()
+        self._worker = Thread(target=self._run, name="journal", daemon=True)
+        self._worker.start()
 
     @property
     def busy(self) -> bool:
@@ -81,7 +81,7 @@ class JournalWriter:
             self._batches.put(self._held)
             self._held = None
         self._batches.put(None)
-        self._thread.join()
+        self._worker.join()
 
     def _run(self) -> None:
         while (batch := self._batches.get()) is not None:

@@ -15,7 +15,6 @@ the socket's buffer is full.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Final
 
@@ -33,31 +32,52 @@ HOLD_S: Final = 0.2
 """How long a delivery may wait for a prefetch that consumers share, before it goes back to its queue."""
 
 
-@dataclass(slots=True, eq=False)
 class ChannelConsumer:
     """A consumer of a channel, and its cumulative counts of messages."""
 
-    number: int
-    tag: str
-    channel: int
-    deliveries: ChannelDeliveries
-    no_ack: bool
-    prefetch: int
-    received: int = 0
-    """Given by the shell, whether sent or held."""
-    settled: int = 0
-    taken: int = 0
-    """Received before the last `take_output`."""
-    announced: int = 0
-    octets: int = 0
-    ended: bool = False
-    """Cancelled, or gone with its channel: its limit interests nobody."""
-    returnable: bool = True
-    """What it cannot be sent may go back to its queue, which has not removed it yet."""
-    octet_limit: int = 0
-    octets_in_flight: int = 0
-    awaited_octets: int = 0
-    """The size of a message that did not fit: less room than that is none."""
+    __slots__ = (
+        "announced",
+        "awaited_octets",
+        "channel",
+        "deliveries",
+        "ended",
+        "no_ack",
+        "number",
+        "octet_limit",
+        "octets",
+        "octets_in_flight",
+        "prefetch",
+        "received",
+        "returnable",
+        "settled",
+        "tag",
+        "taken",
+    )
+
+    def __init__(
+        self, number: int, tag: str, deliveries: ChannelDeliveries, *, no_ack: bool, returnable: bool
+    ) -> None:
+        self.number = number
+        self.tag = tag
+        self.channel = deliveries.channel
+        self.deliveries = deliveries
+        self.no_ack = no_ack
+        self.returnable = returnable
+        """What it cannot be sent may go back to its queue, which has not removed it yet."""
+        self.prefetch = deliveries.consumer_prefetch
+        self.received = 0
+        """Given by the shell, whether sent or held."""
+        self.settled = 0
+        self.taken = 0
+        """Received before the last `take_output`."""
+        self.announced = 0
+        self.octets = 0
+        self.ended = False
+        """Cancelled, or gone with its channel: its limit interests nobody."""
+        self.octet_limit = deliveries.consumer_octets
+        self.octets_in_flight = 0
+        self.awaited_octets = 0
+        """The size of a message that did not fit: less room than that is none."""
 
 
 class Credits:

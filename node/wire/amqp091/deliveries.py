@@ -37,7 +37,7 @@ class ChannelDeliveries:
     """
 
     __slots__ = (
-        "_channel", "_credits", "_flowing", "_frame_max", "_held", "_in_flight", "_next_tag", "_outbox",
+        "_credits", "_flowing", "_frame_max", "_held", "_in_flight", "_next_tag", "_outbox", "channel",
         "consumer_octets", "consumer_prefetch", "consumers", "got", "octets", "prefetch", "redelivered",
         "returned", "sent_no_ack", "transaction", "unsettled",
     )  # fmt: skip
@@ -53,7 +53,7 @@ class ChannelDeliveries:
         # Counted for whoever looks. What needs no acknowledgement is not in `got`; what was acknowledged is
         # what was sent and neither that, nor unsettled, nor returned.
         self.got = self.redelivered = self.returned = self.sent_no_ack = 0
-        self._channel = channel
+        self.channel = channel
         self._frame_max = frame_max
         self._outbox = outbox
         self._credits = credits
@@ -65,10 +65,7 @@ class ChannelDeliveries:
     # -- consumers ------------------------------------------------------------------------------
 
     def add_consumer(self, tag: str, number: int, no_ack: bool, returnable: bool) -> ChannelConsumer:
-        consumer = ChannelConsumer(
-            number, tag, self._channel, self, no_ack, self.consumer_prefetch,
-            returnable=returnable and not no_ack, octet_limit=self.consumer_octets,
-        )  # fmt: skip
+        consumer = ChannelConsumer(number, tag, self, no_ack=no_ack, returnable=returnable and not no_ack)
         self.consumers[tag] = consumer
         self._credits.touch(consumer)
         return consumer
@@ -135,7 +132,7 @@ class ChannelDeliveries:
     ) -> None:
         """The message that basic.get asked for; `waiting` more are in the queue."""
         method = BasicGetOk(self._next_tag, redelivered, run.exchange, run.routing_key, waiting)
-        self._outbox.write(encode_contents(self._channel, method, run, self._frame_max))
+        self._outbox.write(encode_contents(self.channel, method, run, self._frame_max))
         self.redelivered += redelivered
         if no_ack:
             self.sent_no_ack += 1
@@ -195,7 +192,7 @@ class ChannelDeliveries:
         tag = self._next_tag
         self._next_tag = tag + run.count
         self._outbox.write(
-            encode_deliveries(self._channel, consumer.tag, tag, redelivered, run, self._frame_max)
+            encode_deliveries(self.channel, consumer.tag, tag, redelivered, run, self._frame_max)
         )
         if redelivered:
             self.redelivered += run.count
@@ -230,7 +227,7 @@ class ChannelDeliveries:
     def _give_back(self, held: HeldDelivery) -> None:
         """Only to queues that still have them: others removed them before they were delivered."""
         if held.consumer.returnable:
-            self._outbox.settle(Disposition.UNSENT, self._channel, held.consumer.number, held.numbers)
+            self._outbox.settle(Disposition.UNSENT, self.channel, held.consumer.number, held.numbers)
             # It is unsettled no more, and credit counts all that came.
             held.consumer.settled += held.run.count
 
@@ -274,7 +271,7 @@ class ChannelDeliveries:
         self._release()
 
     def _settle(self, disposition: Disposition, taken: Taken) -> None:
-        self._outbox.settle(disposition, self._channel, taken.link, taken.numbers)
+        self._outbox.settle(disposition, self.channel, taken.link, taken.numbers)
         self._count(disposition, taken)
 
     def _count(self, disposition: Disposition, taken: Taken) -> None:

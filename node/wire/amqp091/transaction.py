@@ -13,7 +13,6 @@ Messages are routed when they are published, as in RabbitMQ, so what is wrong wi
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from node.numbers import Range, merged, ranges_of
@@ -28,16 +27,18 @@ if TYPE_CHECKING:
     from node.wire.amqp091.limits import ConnectionLimits
 
 
-@dataclass(slots=True)
 class TransactionLoad:
     """What the open transactions of a connection hold back, in octets of content and in operations.
 
     Publishes that are alike and follow each other count as one operation, and so do settlements.
     """
 
-    limits: ConnectionLimits
-    octets: int = 0
-    operations: int = 0
+    __slots__ = ("limits", "octets", "operations")
+
+    def __init__(self, limits: ConnectionLimits) -> None:
+        self.limits = limits
+        self.octets = 0
+        self.operations = 0
 
     def check(self) -> None:
         """Raises ResourceExhaustedError (506): the client demands more than may be held back for it."""
