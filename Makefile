@@ -16,8 +16,12 @@ CONSOLE_READY := .venv-console/.quorate-ready
 CLIENTS := .venv-clients/bin
 CLIENTS_READY := .venv-clients/.quorate-ready
 CHECKOUTS ?=
+COMPILED := build/compiled
+COMPILED_READY := build/.quorate-compiled
+# What is run so takes quorate's packages from where they were compiled, and all else from the tree.
+AS_COMPILED := PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/$(COMPILED):$(CURDIR)
 
-.PHONY: help up test test-watch test-compose test-console chaos test-chaos proof clients check format types sim bench conformance ratchet lock clean
+.PHONY: help up test test-compiled compiled wheel test-watch test-compose test-console chaos test-chaos proof clients check format types sim bench conformance ratchet lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -27,6 +31,14 @@ up: $(READY) ## three nodes on loopback, data in ./data (ARGS="--nodes 1 …" ad
 
 test: $(READY) ## every test but those of `make check`, the long simulations and proofs (ARGS="-k word …" adds options)
 	$(BIN)/python -m pytest -q --ignore=tests/structure $(ARGS)
+
+compiled: $(COMPILED_READY) ## quorate as it is shipped, what meets messages compiled to C, in build/compiled (needs a C compiler; minutes)
+
+wheel: $(READY) ## the same as a wheel, in build/wheel
+	QUORATE_COMPILE=1 $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel .
+
+test-compiled: $(COMPILED_READY) ## the tests of `make test` on compiled code (ARGS="tests/raft …" chooses some)
+	$(AS_COMPILED) $(BIN)/python -m pytest -q --compiled -o pythonpath=$(COMPILED) --ignore=tests/structure $(ARGS)
 
 proof: $(READY) ## kill and freeze real nodes under load, for minutes; prints the pauses (ARGS="-k killing …" adds options)
 	$(BIN)/python -m pytest -q -s -m proof tests/processes $(ARGS)
@@ -62,8 +74,8 @@ format: $(READY) ## put the sources into the project's format
 sim: $(READY) ## the deterministic simulator over SEEDS=… seeds
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(ARGS)
 
-bench: $(BENCH_READY) ## measure ours and, where installed, RabbitMQ (ARGS="--rounds 1 --rows … " adds options)
-	$(BIN)/python -m bench $(ARGS)
+bench: $(BENCH_READY) $(COMPILED_READY) ## measure ours, compiled, and, where installed, RabbitMQ (ARGS="--rounds 1 --rows … " adds options)
+	$(AS_COMPILED) $(BIN)/python -m bench $(ARGS)
 
 conformance: $(READY) ## write docs/conformance.md from the tests' requirement marks
 	$(BIN)/python -m scripts.conformance
@@ -84,6 +96,11 @@ $(READY): requirements.txt pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(COMPILED_READY): $(READY) setup.py $(shell find cluster node replication -name '*.py')
+	rm -rf build/lib* build/temp* $(COMPILED)
+	QUORATE_COMPILE=1 $(BIN)/python setup.py --quiet build --build-lib $(COMPILED)
 	@touch $@
 
 $(BENCH_READY): $(READY) requirements-bench.txt

@@ -12,6 +12,7 @@ from typing import Any
 
 from bench.rounds import Plan, Results
 from bench.rows import Figure, Goal
+from node.engine import partition
 
 OURS = "quorate"
 PEER = "RabbitMQ"
@@ -93,7 +94,7 @@ def text(plan: Plan, found: Sequence[Line], problems: Sequence[str]) -> str:
         "",
         f"medians of {plan.rounds} rounds of {plan.seconds:g} s; {plan.waiting:,} waiting messages",
         f"{about['cpus']} × {about['processor']}, {about['memory_gib']} GiB, "
-        f"{about['kernel']}, Python {about['python']}",
+        f"{about['kernel']}, Python {about['python']}, quorate {about['build']}",
         *(f"PROBLEM {problem}" for problem in problems),
     ]
     return "\n".join(table + footer) + "\n"
@@ -129,4 +130,5 @@ def machine() -> dict[str, str | int]:
         "memory_gib": round(pages / 2**30),
         "kernel": platform.release(),
         "python": platform.python_version(),
+        "build": "as sources" if partition.__file__.endswith(".py") else "compiled",
     }

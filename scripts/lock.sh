@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Writes, from pyproject.toml: requirements.txt (running and testing), requirements-bench.txt,
 # requirements-clients.txt and requirements-console.txt (what `make bench`, `make clients` and
-# `make test-console` add) and requirements-node.txt (what a node needs, and
-# what installs it): exact versions with the hashes of every file a supported platform may fetch.
+# `make test-console` add), requirements-node.txt (what a node needs) and requirements-build.txt (what
+# builds its wheel): exact versions with the hashes of every file a supported platform may fetch.
 # uv resolves for all platforms and Python versions at once; it lives in a throw-away environment.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -18,4 +18,5 @@ compile pyproject.toml --extra traces --group test --output-file requirements.tx
 for more in bench clients console; do
   compile --group "$more" --constraint requirements.txt --output-file "requirements-$more.txt"
 done
-compile pyproject.toml --extra traces --group build --constraint requirements.txt --output-file requirements-node.txt
+compile --group build --constraint requirements.txt --output-file requirements-build.txt
+compile pyproject.toml --extra traces --constraint requirements.txt --output-file requirements-node.txt

@@ -5,12 +5,30 @@ from pathlib import Path
 
 import pytest
 
+from node.engine import partition
 from tests.clients import rabbitmqadmin
+
+COMPILED = not partition.__file__.endswith(".py")
+"""Whether the code under test is the one that `make compiled` built."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite-scenarios", action="store_true", help="write scenario transcripts anew")
     parser.addoption("--rewrite-pictures", action="store_true", help="take docs/img/console-*.png anew")
+    parser.addoption("--compiled", action="store_true", help="refuse to test anything but what was compiled")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--compiled") and not COMPILED:
+        raise pytest.UsageError(f"{partition.__file__} is not compiled: run `make test-compiled`")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Compiled code calls compiled code directly: what a test puts in the place of a method is not called."""
+    if COMPILED:
+        left_out = [item for item in items if item.get_closest_marker("interpreted")]
+        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=left_out)
 
 
 def pytest_report_header() -> list[str]:

@@ -322,7 +322,7 @@ class PartitionAgainstModel(RuleBasedStateMachine):
             assert contents(self.entries[index], number, number) == {number: content}
 
 
-TestPartitionAgainstModel = PartitionAgainstModel.TestCase
+TestPartitionAgainstModel = pytest.mark.interpreted(PartitionAgainstModel.TestCase)
 TestPartitionAgainstModel.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 
 

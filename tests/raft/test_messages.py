@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import get_args
+from typing import get_args, get_type_hints
 
 import msgpack
 import pytest
@@ -41,8 +41,9 @@ def messages(draw: st.DrawFn) -> Message:
         names = st.frozensets(NAMES)
         membership = Membership(draw(names), draw(names), draw(names))
         return SnapshotRequest(*head, Snapshot(draw(NUMBERS), draw(NUMBERS), membership, draw(st.binary())))
-    types = {"int": NUMBERS, "bool": st.booleans(), "bytes": st.binary(max_size=20)}
-    rest = [draw(types[str(field.type)]) for field in dataclasses.fields(kind)[3:]]
+    types = {int: NUMBERS, bool: st.booleans(), bytes: st.binary(max_size=20)}
+    hints = get_type_hints(kind)
+    rest = [draw(types[hints[field.name]]) for field in dataclasses.fields(kind)[3:]]
     message: Message = kind(*head, *rest)
     return message
 

@@ -18,6 +18,7 @@ def test_scenario(path: Path, check_transcript: Callable[[Path, Callable[[str], 
     check_transcript(path, replay)
 
 
+@pytest.mark.interpreted
 def test_figure_8_shows_a_commit_counted_in_an_old_term(monkeypatch: pytest.MonkeyPatch) -> None:
     """§5.4.2: the transcript would not stand if copies of older terms' entries were counted."""
 

@@ -83,6 +83,7 @@ def test_the_checker_finds_an_acknowledgement_before_the_sync(monkeypatch: pytes
     first_violation(20)
 
 
+@pytest.mark.interpreted
 def test_the_checker_finds_a_membership_that_skips_the_joint_phase(monkeypatch: pytest.MonkeyPatch) -> None:
     """Thesis §4.3: with several voters changed at once, old and new majorities need not meet."""
     joint = MembershipChange.applied_to
@@ -94,6 +95,7 @@ def test_the_checker_finds_a_membership_that_skips_the_joint_phase(monkeypatch: 
     first_violation(300, Faults(incident_every_s=0.15, incidents="change change partition campaign"))
 
 
+@pytest.mark.interpreted
 def test_the_checker_finds_a_vote_of_a_node_that_lost_its_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figure 2, persistent state: who lost it must not take part as if it had it."""
     monkeypatch.setattr(ReplicaState, "regain_vote", lambda self: setattr(self, "may_vote", True))

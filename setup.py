@@ -1,0 +1,64 @@
+"""What pyproject.toml cannot say: which modules mypyc compiles, and when.
+
+With QUORATE_COMPILE=1 in the environment the packages are built with the modules on the way of a message
+compiled to C (docs/decisions/0013-compiled.md); it takes a C compiler and some minutes. Without, they are
+built as they are.
+"""
+
+import os
+from pathlib import Path
+
+from setuptools import setup
+
+COMPILED = (
+    "replication",
+    "node",
+    "cluster/owner",
+    "cluster/links",
+    "cluster/front_end",
+    "cluster/broker.py",
+    "cluster/process/node.py",
+)
+"""Packages and modules on the way of a message."""
+
+INTERPRETED = {
+    "node/frontend/listener.py": "derives from asyncio's classes, which a compiled class cannot",
+    "node/frontend/permissions.py": "is held by weak references, which compiled classes have not",
+    "node/frontend/tls_port.py": "derives from asyncio's classes",
+    "node/wire/amqp091/fields.py": "derives from int",
+    "node/wire/amqp091/methods.py": "generated, and most of it never meets a message",
+    "node/wire/amqp091/primitives.py": "has the base class of what methods.py has",
+    "replication/journal/errors.py": "derives from OSError",
+    "replication/transport/acceptor.py": "derives from OSError",
+}
+"""Modules among them that stay as they are, and why."""
+
+OPTIONS = (
+    "--config-file=",
+    "--cache-dir=build/mypy_cache",
+    "--no-site-packages",
+    "--ignore-missing-imports",
+    "--follow-imports=silent",
+)
+"""Types of other packages count for nothing, so that a build is the same wherever it is made."""
+
+
+def sources() -> list[str]:
+    """The modules to compile."""
+    found: list[Path] = []
+    for root in map(Path, COMPILED):
+        found += root.rglob("*.py") if root.is_dir() else [root]
+    return sorted(str(path) for path in found if path.name != "__init__.py" and str(path) not in INTERPRETED)
+
+
+if os.environ.get("QUORATE_COMPILE") == "1":
+    from mypyc.build import mypycify
+
+    # -O1: half the time of -O3 and smaller, which counts for more where the processor waits for its caches.
+    setup(
+        ext_modules=mypycify(
+            [*OPTIONS, *sources()], opt_level="1", debug_level="0", multi_file=True, group_name="quorate"
+        )
+    )
+else:
+    setup()

@@ -1,0 +1,66 @@
+"""What setup.py has compiled: that it is there, and that it can be."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+import pytest
+
+from tests.structure.tree import ROOT
+
+
+def literals() -> dict[str, Any]:
+    """The plain values that setup.py defines."""
+    values = {}
+    for node in ast.parse((ROOT / "setup.py").read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            values[node.targets[0].id] = ast.literal_eval(node.value)
+    return values
+
+
+SETUP = literals()
+ROOTS = [ROOT / name for name in SETUP["COMPILED"]]
+MODULES = sorted(path for root in ROOTS for path in (root.rglob("*.py") if root.is_dir() else [root]))
+
+
+def for_the_checker_alone(module: ast.Module) -> set[str]:
+    """The names that are imported where TYPE_CHECKING is true."""
+    guarded = [
+        node for node in module.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    ]
+    return {
+        name.asname or name.name
+        for block in guarded
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for name in node.names
+    }
+
+
+def is_dataclass(node: ast.ClassDef) -> bool:
+    return any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list)
+
+
+def looked_up(annotation: ast.expr) -> str:
+    """The part of an annotation that is looked up: what is in a container, or one of several, is not."""
+    return ast.unparse(annotation.value if isinstance(annotation, ast.Subscript) else annotation)
+
+
+def test_what_stays_interpreted_is_among_the_rest() -> None:
+    assert {ROOT / name for name in SETUP["INTERPRETED"]} < set(MODULES)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_types_of_fields_are_there_when_the_class_is_made(path: Any) -> None:
+    """Compiled, a dataclass looks the types of its fields up, and the process dies of one that is missing."""
+    module = ast.parse(path.read_text(encoding="utf-8"))
+    missing = for_the_checker_alone(module)
+    fields = [
+        field
+        for node in module.body
+        if isinstance(node, ast.ClassDef) and is_dataclass(node)
+        for field in node.body
+        if isinstance(field, ast.AnnAssign)
+    ]
+    assert not [ast.unparse(field) for field in fields if looked_up(field.annotation) in missing]
