@@ -16,6 +16,7 @@ COMPILED = (
     "cluster/owner",
     "cluster/links",
     "cluster/front_end",
+    "cluster/traces",
     "cluster/broker.py",
     "cluster/process/node.py",
 )

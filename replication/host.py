@@ -15,7 +15,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Final, Protocol
 
 from replication.group import Group, Machine, PendingSnapshot
 from replication.journal import Durations, Journal
@@ -63,7 +63,7 @@ class Writer(Protocol):
 class Host:
     """All Raft groups of a node. Not thread-safe: everything runs on the event loop's thread."""
 
-    SNAPSHOT_PATIENCE_S = 10.0
+    SNAPSHOT_PATIENCE_S: Final = 10.0
     """How long a follower that answers but lags may delay the cutting of the leader's log."""
 
     def __init__(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 
 class TransientLog:
     """Holds the bytes of entries that still have live messages (see `cluster.owner.contents.EntrySource`)."""
 
-    COLLECT_EVERY = 256
+    COLLECT_EVERY: Final = 256
     """Entries between two collections of dead ones."""
 
     def __init__(self) -> None:

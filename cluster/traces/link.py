@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from cluster.links.confirmation import Confirmation
+from cluster.links.latencies import Latencies
 from cluster.links.link import PartitionLink
 from cluster.links.ports import GET_LINK_NO_ACK, Delivery, Ranges
 from cluster.traces.context import TraceContext, counted, stretches_in
@@ -20,9 +22,17 @@ MOST_LEASED: Final = 10_000
 class TracedLink(PartitionLink):
     """Records the spans publish, deliver and settle. Publishes in transactions have none."""
 
-    def __init__(self, spans: Spans, *arguments: Any) -> None:
-        """`arguments` are those of `PartitionLink`."""
-        super().__init__(*arguments)
+    def __init__(
+        self,
+        spans: Spans,
+        partition: int,
+        front_end: int,
+        node: str,
+        mark_dirty: Callable[[PartitionLink], None],
+        mark_waiting: Callable[[PartitionLink], None],
+        latencies: Latencies,
+    ) -> None:
+        super().__init__(partition, front_end, node, mark_dirty, mark_waiting, latencies)
         self._spans = spans
         self._traced: dict[int, dict[int, TraceContext]] = {}
         """Leased messages by queue and number."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from cluster.owner.contents import EntrySource
+from cluster.owner.context import OwnerContext
 from cluster.owner.partition import PartitionOwner
 from cluster.traces.context import counted_in_entry
 from cluster.traces.spans import REPLICATE, Attributes, Spans
@@ -12,9 +12,10 @@ from cluster.traces.spans import REPLICATE, Attributes, Spans
 class TracedOwner(PartitionOwner):
     """Records the span replicate; of a partition on one node it is the time of the disk alone."""
 
-    def __init__(self, spans: Spans, *arguments: Any, **options: Any) -> None:
-        """`arguments` and `options` are those of `PartitionOwner`."""
-        super().__init__(*arguments, **options)
+    def __init__(
+        self, spans: Spans, partition: int, context: OwnerContext, source: EntrySource, *, durable: bool
+    ) -> None:
+        super().__init__(partition, context, source, durable=durable)
         self._spans = spans
         self._proposed: dict[int, int] = {}
         """When entries were proposed that are not committed yet, by index."""

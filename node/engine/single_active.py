@@ -11,7 +11,7 @@ as numbers that grow from owner to owner. Nobody becomes active before all have 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from node.engine.consumers import Consumer, Consumers, ExclusiveConsumerError
 from node.engine.ranges import Range, RangeSet
@@ -40,11 +40,26 @@ class SingleActiveConsumers(Consumers):
 
     # -- who is there ---------------------------------------------------------------------------
 
-    def attach(self, front_end: int, number: int, **terms: Any) -> Consumer:
+    def attach(
+        self,
+        front_end: int,
+        number: int,
+        *,
+        priority: int = 0,
+        no_ack: bool = False,
+        exclusive: bool = False,
+        counted: bool = True,
+        sent: int = 0,
+        joined: int = 0,
+        activated: int = 0,
+    ) -> Consumer:
         """Also raises ExclusiveConsumerError for any exclusive consumer: there may always be others."""
-        if terms.get("exclusive"):
+        if exclusive:
             raise ExclusiveConsumerError("a queue with a single active consumer has no exclusive one")
-        made = super().attach(front_end, number, **terms)
+        made = super().attach(
+            front_end, number, priority=priority, no_ack=no_ack, counted=counted,
+            sent=sent, joined=joined, activated=activated,
+        )  # fmt: skip
         if made.counted:
             made.active = False
             made.joined = made.joined or self._number()

@@ -23,6 +23,8 @@ from tests.cluster.recorders import Silence
 from tests.cluster.test_serving import NoEntries
 from tests.engine.building import uniform_run
 
+pytestmark = pytest.mark.interpreted
+
 QUEUE = 5
 PRIORITY = QueueSettings(max_priority=9)
 

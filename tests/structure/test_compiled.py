@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,20 +48,57 @@ def looked_up(annotation: ast.expr) -> str:
     return ast.unparse(annotation.value if isinstance(annotation, ast.Subscript) else annotation)
 
 
+def classes(path: Path) -> list[ast.ClassDef]:
+    return [
+        node
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef)
+        and not {"Enum", "IntEnum", "IntFlag", "StrEnum"} & set(map(ast.unparse, node.bases))
+    ]
+
+
 def test_what_stays_interpreted_is_among_the_rest() -> None:
     assert {ROOT / name for name in SETUP["INTERPRETED"]} < set(MODULES)
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_the_types_of_fields_are_there_when_the_class_is_made(path: Any) -> None:
+def test_the_types_of_fields_are_there_when_the_class_is_made(path: Path) -> None:
     """Compiled, a dataclass looks the types of its fields up, and the process dies of one that is missing."""
     module = ast.parse(path.read_text(encoding="utf-8"))
     missing = for_the_checker_alone(module)
     fields = [
         field
-        for node in module.body
-        if isinstance(node, ast.ClassDef) and is_dataclass(node)
+        for node in classes(path)
+        if is_dataclass(node)
         for field in node.body
         if isinstance(field, ast.AnnAssign)
     ]
     assert not [ast.unparse(field) for field in fields if looked_up(field.annotation) in missing]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_constants_of_classes_are_final(path: Path) -> None:
+    """Compiled, any other value of a class is the default of its objects, and the class itself has none."""
+    constants = [
+        f"{node.name}: {ast.unparse(line)}"
+        for node in classes(path)
+        for line in node.body
+        if isinstance(line, ast.Assign) and ast.unparse(line.targets[0]).isupper()
+    ]
+    assert not constants
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_arguments_of_inherited_methods_are_named(path: Path) -> None:
+    """Compiled, what `super().method(*some, **others)` gives to the method is a tuple and a dictionary."""
+    calls = [
+        node
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("super().")
+    ]
+    assert not [
+        ast.unparse(call)
+        for call in calls
+        if any(isinstance(one, ast.Starred) for one in call.args)
+        or any(one.arg is None for one in call.keywords)
+    ]
