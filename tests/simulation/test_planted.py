@@ -19,6 +19,7 @@ SHOWN_BY = {
 """Seeds that showed them, tried first; a change of what a seed does only makes the search longer."""
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("bug", sorted(BUGS))
 def test_a_planted_bug_is_found(bug: str) -> None:
     for seed in (SHOWN_BY[bug], *range(LIMIT)):
