@@ -83,8 +83,7 @@ class Consumers:
         """
         if (front_end, number) in self._by_key:
             raise ValueError(f"front end {front_end} has a consumer {number}")
-        if counted and self.count and (exclusive or self._exclusive):
-            raise ExclusiveConsumerError("the queue has an exclusive consumer, or others than this one")
+        self._admit(counted=counted, exclusive=exclusive)
         made = Consumer(
             front_end, number, priority, no_ack, exclusive, counted, sent, sent,
             joined=joined, activated=activated,
@@ -97,7 +96,16 @@ class Consumers:
         self.acking += not no_ack
         self.count += counted
         self._exclusive |= exclusive
+        self._added(made)
         return made
+
+    def _admit(self, *, counted: bool, exclusive: bool) -> None:
+        """Raises ExclusiveConsumerError where the consumer cannot be one beside those that there are."""
+        if counted and self.count and (exclusive or self._exclusive):
+            raise ExclusiveConsumerError("the queue has an exclusive consumer, or others than this one")
+
+    def _added(self, made: Consumer) -> None:
+        """A consumer has come: for queues that give each a part."""
 
     def detach(self, front_end: int, number: int) -> None:
         """Remove a consumer, if it is there; its leases stay with the front end."""

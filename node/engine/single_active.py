@@ -40,31 +40,16 @@ class SingleActiveConsumers(Consumers):
 
     # -- who is there ---------------------------------------------------------------------------
 
-    def attach(
-        self,
-        front_end: int,
-        number: int,
-        *,
-        priority: int = 0,
-        no_ack: bool = False,
-        exclusive: bool = False,
-        counted: bool = True,
-        sent: int = 0,
-        joined: int = 0,
-        activated: int = 0,
-    ) -> Consumer:
+    def _admit(self, *, counted: bool, exclusive: bool) -> None:
         """Also raises ExclusiveConsumerError for any exclusive consumer: there may always be others."""
         if exclusive:
             raise ExclusiveConsumerError("a queue with a single active consumer has no exclusive one")
-        made = super().attach(
-            front_end, number, priority=priority, no_ack=no_ack, counted=counted,
-            sent=sent, joined=joined, activated=activated,
-        )  # fmt: skip
+
+    def _added(self, made: Consumer) -> None:
         if made.counted:
             made.active = False
             made.joined = made.joined or self._number()
             self._news[made] = None
-        return made
 
     def detach(self, front_end: int, number: int) -> None:
         gone = self.get(front_end, number)
