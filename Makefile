@@ -8,6 +8,8 @@ SECONDS ?= 60
 ARGS ?=
 # Tests start hundreds of nodes: compiling their sources at each start would be a third of the time that it takes.
 unexport PYTHONDONTWRITEBYTECODE
+# No test of these takes a tenth of that, on a slow machine either: one that does waits for something that never comes.
+NO_HANG := --timeout=300
 BIN := .venv/bin
 READY := .venv/.quorate-ready
 BENCH_READY := .venv/.quorate-bench-ready
@@ -30,7 +32,7 @@ up: $(READY) ## three nodes on loopback, data in ./data (ARGS="--nodes 1 …" ad
 	$(BIN)/quorate up --data data $(ARGS)
 
 test: $(READY) ## every test but those of `make check`, the long simulations and proofs (ARGS="-k word …" adds options)
-	$(BIN)/python -m pytest -q --ignore=tests/structure $(ARGS)
+	$(BIN)/python -m pytest -q $(NO_HANG) --ignore=tests/structure $(ARGS)
 
 compiled: $(COMPILED_READY) ## quorate as it is shipped, what meets messages compiled to C, in build/compiled (needs a C compiler; minutes)
 
@@ -38,7 +40,7 @@ wheel: $(READY) ## the same as a wheel, in build/wheel
 	QUORATE_COMPILE=1 $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel .
 
 test-compiled: $(COMPILED_READY) ## the tests of `make test` on compiled code (ARGS="tests/raft …" chooses some)
-	$(AS_COMPILED) $(BIN)/python -m pytest -q --compiled -o pythonpath=$(COMPILED) --ignore=tests/structure $(ARGS)
+	$(AS_COMPILED) $(BIN)/python -m pytest -q $(NO_HANG) --compiled -o pythonpath=$(COMPILED) --ignore=tests/structure $(ARGS)
 
 proof: $(READY) ## kill and freeze real nodes under load, for minutes; prints the pauses (ARGS="-k killing …" adds options)
 	$(BIN)/python -m pytest -q -s -m proof tests/processes $(ARGS)
@@ -65,7 +67,7 @@ check: $(READY) ## style, types, structure of the tree, the snippets of the docu
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q tests/structure
+	$(BIN)/python -m pytest -q $(NO_HANG) tests/structure
 
 format: $(READY) ## put the sources into the project's format
 	$(BIN)/ruff check --fix .

@@ -14,7 +14,6 @@ from typing import Any, Final
 import msgpack
 
 from cluster.catalog.admission import TAG as ADMISSION_TAG
-from cluster.catalog.definitions import PartitionKind
 from cluster.catalog.effective import settings_of
 from cluster.catalog.partitions import Partitions
 from cluster.catalog.replica import CATALOG, Catalog
@@ -32,6 +31,7 @@ from cluster.links.protocol import (
     receive_for_front_end,
     receive_for_owner,
 )
+from cluster.links.sole_replicas import SoleReplicas
 from cluster.links.transfers import FIRST_TRANSIT_ID
 from cluster.links.transit import Transit
 from cluster.links.turns import LinkTurns
@@ -129,7 +129,7 @@ class Broker:
         self.standing = Standing(self)
         self.mover = Mover(self)
         self.catalog = Catalog(self.node, self.front_end, self.host, send, self.partitions)
-        self.lost_memory, self.uptime = LostMemory(self), Uptime(self)
+        self.lost_memory, self.sole_replicas, self.uptime = LostMemory(self), SoleReplicas(self), Uptime(self)
 
     def start(self, writer: Writer) -> None:
         """Open the catalog; the partitions follow as the catalog tells of them."""
@@ -192,12 +192,10 @@ class Broker:
         self.transit.peer_down(peer)
         self.mover.peer_down(peer)
         for link in self.links.values():
-            definition = self.catalog.state.partitions.get(link.partition)
             if link.owner_node == peer:
                 link.owner_lost()
                 self._announced.pop(link.partition, None)
-            if definition is not None and definition.hosts == {peer}:
-                link.sole_replica_lost(kept=definition.kind is PartitionKind.REPLICATED)
+        self.sole_replicas.node_lost(peer)
         self.wanted()
 
     def peer_gap(self, peer: str, now: float) -> None:
@@ -364,6 +362,7 @@ class Broker:
             if now - since < FRONT_END_GRACE_S:
                 continue
             del self.down_since[peer]
+            self.sole_replicas.node_given_up(peer)
             definition = self.catalog.state.nodes.get(peer)
             if definition is not None and definition.front_end:
                 for owner in self.owners.values():

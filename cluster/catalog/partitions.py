@@ -42,6 +42,7 @@ class Partitions(Observer):
             self._close(partition.id)
         elif partition.id not in self.owners:
             self._open(partition)
+        self._broker.sole_replicas.placed(partition)
         self._broker.wanted()
 
     def partition_changed(self, partition: PartitionDefinition) -> None:

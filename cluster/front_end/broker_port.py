@@ -16,8 +16,8 @@ from cluster.front_end.local_queues import LocalQueues
 from cluster.front_end.queue_declarations import QueueDeclarations, home_node_down, reachable
 from cluster.front_end.routes import Routes, Targets
 from cluster.links.confirmation import Confirmation
-from cluster.links.link import UNREACHABLE, PartitionLink
-from cluster.links.ports import ACCESS_REFUSED, FIRST_CONSUMER, NOT_FOUND, Delivery
+from cluster.links.link import PartitionLink
+from cluster.links.ports import ACCESS_REFUSED, FIRST_CONSUMER, NOT_FOUND, UNREACHABLE, Delivery
 from cluster.links.state import LinkConsumer
 from node.engine.errors import AccessRefusedError, NotFoundError, PreconditionFailedError, Refusal
 from node.engine.exchange import Exchange

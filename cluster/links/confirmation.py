@@ -22,6 +22,9 @@ class Awaiting(Protocol):
         `offset` is the number of the first message that came behind the last of this one's in the batch.
         """
 
+    def given_up(self, offset: int) -> bool:
+        """Nobody will say for long whether the batch is committed; whether this one waits no more."""
+
 
 @dataclass(slots=True)
 class Vote:
@@ -36,6 +39,10 @@ class Vote:
 
     def committed(self) -> None:
         self.answer(self.taken)
+
+    def given_up(self, offset: int) -> bool:
+        # It may be prepared, or decided: no other answer is true than the one that comes when the node does.
+        return False
 
 
 @dataclass(slots=True)
@@ -56,6 +63,12 @@ class Confirmation:
             if low <= high:
                 self.refusals = self.refusals or RangeSet()
                 self.refusals.add(self.first + low - start, self.first + high - start)
+
+    def given_up(self, offset: int) -> bool:
+        # A refusal promises nothing (the extension "publisher confirms"): the message may be there or not.
+        self.refused(offset, [(offset - (self.last - self.first + 1), offset - 1)])
+        self.committed()
+        return True
 
     def committed(self) -> None:
         self.waiting -= 1

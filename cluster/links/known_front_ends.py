@@ -42,6 +42,10 @@ class KnownFrontEnds:
         if front_end == self._broker.front_end:
             return True
         node = self._node_of(front_end)
+        return node is not None and self.node_alive(node)
+
+    def node_alive(self, node: str) -> bool:
+        """Whether there is a connection to another node, or was until just now."""
         return node in self._broker.connected or node in self._broker.down_since
 
     def dead(self, front_end: int) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from cluster.links.confirmation import Awaiting, Confirmation, Vote
 from cluster.links.latencies import Latencies
-from cluster.links.ports import GET_LINK, NOT_FOUND, Delivery, OwnerPort, Ranges
+from cluster.links.ports import GET_LINK, NOT_FOUND, UNREACHABLE, Delivery, OwnerPort, Ranges
 from cluster.links.state import LinkConsumer, OperationBatch, PendingRequest
 from node.engine.operation_format import encode_discard, encode_publish, encode_return, encode_settle
 from node.engine.range_map import RangeMap
@@ -30,9 +30,6 @@ WINDOW_BYTES = 16 * 1024 * 1024
 SETTLED_AT_ONCE: Final = 256
 """Settled messages that are worth an operation batch of their own. Fewer wait for something to ride
 with, a few milliseconds at most: nobody is answered for settling, and an entry costs three disks."""
-
-UNREACHABLE: Final = [404, "the node that holds the queue is down"]
-"""The answer to requests for a queue on one node that is not there."""
 
 
 class PartitionLink:
@@ -186,8 +183,7 @@ class PartitionLink:
 
     def owner_lost(self) -> None:
         """There is no owner, as far as this node knows: keep everything until there is one."""
-        self.owner = None
-        self.owner_node = None
+        self.owner = self.owner_node = None
 
     def sole_replica_lost(self, *, kept: bool) -> None:
         """The only node that has the partition is down: nobody can answer until it is back.
@@ -196,11 +192,16 @@ class PartitionLink:
         partition is on that node's disk, not in its memory.
         """
         self.owner_lost()
-        self.unreachable = True
-        self.lost = not kept
+        self.unreachable, self.lost = True, not kept
         requests, self._requests = self._requests, {}
         for request in requests.values():
             request.answer(UNREACHABLE, None)
+
+    def give_up(self) -> None:
+        """The only replica stays away: publishers are not left waiting for what it alone can say."""
+        self._take_batch()
+        for batch in self.unacknowledged:
+            batch.give_up()
 
     def resync(self) -> None:
         """Begin a new epoch: consumers, then unacknowledged operations, then the leases still held.
@@ -235,8 +236,7 @@ class PartitionLink:
         """The partition is gone for good with the memory that held it: nothing is waited for."""
         self.owner_lost()
         self._take_batch()
-        if self.unacknowledged:
-            self._committed(self.unacknowledged[-1].number)
+        self._committed(self._number)
         requests, self._requests = self._requests, {}
         for request in requests.values():
             request.answer(NOT_FOUND, None)

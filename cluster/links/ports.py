@@ -30,6 +30,9 @@ NOT_FOUND: Final = [404, "the queue was deleted"]
 ACCESS_REFUSED: Final = [403, "the queue is in exclusive use"]
 """What an owner answers instead of a value: a 0-9-1 reply code and what is wrong."""
 
+UNREACHABLE: Final = [404, "the node that holds the queue is down"]
+"""The answer to requests for a queue on one node that is not there."""
+
 
 @dataclass(frozen=True, slots=True)
 class ConsumerTerms:

@@ -69,6 +69,14 @@ class OperationBatch:
         for one in self.awaiting:
             one.committed()
 
+    def give_up(self) -> None:
+        """Answer those who need not know what becomes of it. It is kept all the same."""
+        waiting = zip(self.awaiting, self.offsets, strict=True)
+        kept = [(one, offset) for one, offset in waiting if not one.given_up(offset)]
+        self.awaiting = [one for one, _ in kept]
+        self.offsets = [offset for _, offset in kept]
+        self.confirms = 0
+
 
 @dataclass(slots=True)
 class PendingRequest:

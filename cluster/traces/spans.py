@@ -50,5 +50,9 @@ class UntilCommit:
     def refused(self, offset: int, messages: Ranges) -> None:
         """What queues do not take is committed as well, for whoever published it."""
 
+    def given_up(self, offset: int) -> bool:
+        # The spans tell of the commit, whenever that comes.
+        return False
+
     def committed(self) -> None:
         self.spans.add(self.name, self.counts, self.since, self.attributes)

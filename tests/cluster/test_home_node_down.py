@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from cluster.broker import FRONT_END_GRACE_S
 from node.wire.amqp091 import methods as m
 from tests.site import ChannelClosedError, Client, Site
 
@@ -49,6 +50,55 @@ def test_a_client_is_told_that_the_node_of_a_queue_is_down(client: Client, asked
 def test_a_queue_whose_node_is_down_can_be_unbound(client: Client) -> None:
     client.call(m.QueueUnbind("q", "amq.direct", "key"), m.QueueUnbindOk)
     assert client.node.broker.catalog.state.vhosts["/"].exchanges.bindings("amq.direct") == []
+
+
+@pytest.mark.requirement("A23")
+def test_what_was_on_its_way_to_a_node_that_died_is_answered_and_not_doubled() -> None:
+    site = Site("n1", "n2", "n3")
+    owner, client = site.client("n3"), site.client("n1")
+    owner.declare("q", queue_type="classic")
+    owner.declare("replicated")
+    for queue in ("q", "replicated"):
+        owner.bind(queue, "amq.fanout")
+    site.nodes["n3"].stop(power=True)
+    assert client.confirms(client.publish("", b"on its way", exchange="amq.fanout")) == [False]
+    assert client.confirms(client.publish("", b"too late", exchange="amq.fanout")) == [False]
+    assert client.bodies("replicated") == [b"on its way", b"too late"]
+    site.nodes["n3"].start()
+    site.until(lambda: site.nodes["n3"].ready)
+    assert client.confirms(client.publish("", b"again", exchange="amq.fanout")) == [True]
+    assert client.bodies("q") == [b"on its way", b"again"]
+
+
+@pytest.mark.requirement("A21", "A23")
+def test_a_node_that_is_back_at_once_confirms_what_was_on_its_way() -> None:
+    site = Site("n1", "n2", "n3")
+    owner, client = site.client("n3"), site.client("n1")
+    owner.declare("q", queue_type="classic")
+    mend = site.network.cut([("n1", "n3"), ("n3", "n1")])
+    broker = site.nodes["n1"].broker
+    tags = client.publish("q", b"on its way")
+    site.until(lambda: "n3" not in broker.connected)
+    site.run(FRONT_END_GRACE_S / 2)
+    mend()
+    assert client.confirms(tags) == [True]
+    assert client.bodies("q") == [b"on its way"]
+
+
+@pytest.mark.requirement("A17", "A23")
+def test_a_node_that_starts_meanwhile_knows_that_another_is_down() -> None:
+    site = Site("n1", "n2", "n3")
+    site.client("n3").declare("q", queue_type="classic")
+    site.nodes["n3"].stop(power=False)
+    site.nodes["n1"].stop(power=False)
+    site.nodes["n1"].start()
+    site.until(lambda: site.nodes["n1"].ready)
+    client = site.client("n1")
+    assert client.confirms(client.publish("q", b"")) == [False]
+    for ask in ASKED.values():
+        with pytest.raises(ChannelClosedError, match=DOWN):
+            ask(client)
+        client.open_channel()
 
 
 @pytest.mark.requirement("A23")

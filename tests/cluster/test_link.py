@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from cluster.links.confirmation import Confirmation
+from cluster.links.confirmation import Confirmation, Vote
 from cluster.links.latencies import Latencies
-from cluster.links.link import SETTLED_AT_ONCE, UNREACHABLE, WINDOW_BYTES, PartitionLink
-from cluster.links.ports import GET_LINK, NOT_FOUND, Delivery
+from cluster.links.link import SETTLED_AT_ONCE, WINDOW_BYTES, PartitionLink
+from cluster.links.ports import GET_LINK, NOT_FOUND, UNREACHABLE, Delivery
 from cluster.links.protocol import (
     RemoteFrontEnd,
     RemoteOwner,
@@ -277,6 +277,31 @@ def test_a_queue_whose_only_node_is_down_is_not_waited_for() -> None:
     assert linked.link.unreachable and linked.link.lost
     linked.link.owner_elected("n2", 3, back)
     assert not linked.link.unreachable and not linked.link.lost
+
+
+@pytest.mark.requirement("A23")
+def test_publishers_do_not_wait_for_a_node_that_stays_away_and_transactions_do() -> None:
+    linked, other = Linked(), Linked()
+    votes: list[bool] = []
+    wide = Confirmation(linked.session, 1, 3, 4, 2)
+    linked.publish(1)
+    linked.link.publish(run_of(2), [QUEUE], wide)
+    linked.link.transact(b"", [], Vote(votes.append))
+    other.link.publish(run_of(2), [QUEUE], wide)
+    other.link.flush()
+    linked.link.sole_replica_lost(kept=True)
+    assert linked.session.rejected == []
+    linked.link.give_up()
+    assert linked.session.rejected == [(1, 1, 2)]
+    other.link.acknowledged(other.epoch, 1)
+    assert linked.session.rejected == [(1, 1, 2), (1, 3, 4)]
+    back = RecordedOwner()
+    linked.link.owner_elected("n2", 2, back)
+    assert [number for _, number, _ in back.named("operations")] == [1, 2]
+    assert votes == []
+    linked.link.acknowledged(linked.epoch + 1, 2)
+    assert votes == [True]
+    assert linked.session.rejected == [(1, 1, 2), (1, 3, 4)] and linked.session.confirmed == []
 
 
 def test_a_partition_that_died_with_its_memory_is_waited_for_no_more() -> None:

@@ -141,6 +141,11 @@ class Publisher(Session):
             self.outstanding -= last - first + 1
             self.history.confirm(self.id, first, last)
 
+    def reject(self, channel: int, first: int, last: int) -> None:
+        if self.alive:
+            self.outstanding -= last - first + 1
+            self.history.reject(self.id, first, last)
+
 
 class Consumer(Session):
     """Consumes one queue and settles, returns, discards or keeps what it gets."""

@@ -69,6 +69,8 @@ class Message:
     persistent: bool
     time: float
     confirmed: bool = False
+    rejected: bool = False
+    """Whether its publisher was told that nobody knows what became of it."""
     receipts: dict[str, list[Receipt]] = field(default_factory=dict)
     transaction: Transaction | None = None
 
@@ -157,10 +159,21 @@ class History:
     def confirm(self, publisher: int, first: int, last: int) -> None:
         """The broker takes responsibility for a range of messages."""
         for message in self.messages[publisher][first - 1 : last]:
-            if message.confirmed:
-                raise Violation(f"{message} is confirmed twice")
+            self._check_unanswered(message)
             message.confirmed = True
             self.confirmed += 1
+
+    def reject(self, publisher: int, first: int, last: int) -> None:
+        """The broker does not: where one node that was away for a while has a queue alone."""
+        for message in self.messages[publisher][first - 1 : last]:
+            self._check_unanswered(message)
+            if all(len(self.queues[name].replicas) > 1 for name in message.queues):
+                raise Violation(f"{message} is rejected by queues with several replicas")
+            message.rejected = True
+
+    def _check_unanswered(self, message: Message) -> None:
+        if message.confirmed or message.rejected:
+            raise Violation(f"{message} is answered twice")
 
     # -- consumers ------------------------------------------------------------------------------
 
