@@ -23,10 +23,12 @@ COMPILED_READY := build/.quorate-compiled
 # What is run so takes quorate's packages from where they were compiled, and all else from the tree.
 AS_COMPILED := PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/$(COMPILED):$(CURDIR)
 
-.PHONY: help up test test-compiled compiled wheel test-watch test-compose test-console chaos test-chaos proof clients check format types sim bench conformance ratchet lock clean
+.PHONY: help environment up test test-compiled compiled wheel test-watch test-compose test-console chaos test-chaos proof clients check format types sim bench conformance ratchet lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+
+environment: $(READY) ## the virtual environment alone, which each of the others makes as well
 
 up: $(READY) ## three nodes on loopback, data in ./data (ARGS="--nodes 1 …" adds options)
 	$(BIN)/quorate up --data data $(ARGS)

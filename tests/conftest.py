@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from node.engine import partition
@@ -10,6 +11,17 @@ from tests.clients import rabbitmqadmin
 
 COMPILED = not partition.__file__.endswith(".py")
 """Whether the code under test is the one that `make compiled` built."""
+
+
+# How long an example takes says something about the machine. In CI, Hypothesis' own profile also has every
+# run try the same ones.
+hypothesis.settings.register_profile(
+    "quorate",
+    parent=hypothesis.settings(),
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("quorate")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -227,7 +227,7 @@ class ProgramsUnderKills(Programs):
 )
 def test_programs_do_what_the_model_says(machine: type[Programs], examples: int, steps: int) -> None:
     limits = settings(
-        max_examples=examples, stateful_step_count=steps, deadline=None, derandomize=True,
+        max_examples=examples, stateful_step_count=steps, derandomize=True,
         suppress_health_check=list(HealthCheck), print_blob=True,
     )  # fmt: skip
     run_state_machine_as_test(machine, settings=limits)

@@ -165,7 +165,7 @@ class ByGroupAgainstList(RuleBasedStateMachine):
 
 
 TestByGroupAgainstList = pytest.mark.requirement("X3")(ByGroupAgainstList.TestCase)
-TestByGroupAgainstList.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestByGroupAgainstList.settings = settings(max_examples=150, stateful_step_count=40)
 
 
 @pytest.mark.requirement("X3")

@@ -91,7 +91,7 @@ class ByPriorityAgainstList(RuleBasedStateMachine):
 
 
 TestByPriorityAgainstList = pytest.mark.requirement("A20")(ByPriorityAgainstList.TestCase)
-TestByPriorityAgainstList.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
+TestByPriorityAgainstList.settings = settings(max_examples=200, stateful_step_count=30)
 
 
 def test_messages_alike_stay_one_range() -> None:

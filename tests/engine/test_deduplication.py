@@ -65,7 +65,7 @@ class WindowAgainstDict(RuleBasedStateMachine):
 
 
 TestWindowAgainstDict = pytest.mark.requirement("X2")(WindowAgainstDict.TestCase)
-TestWindowAgainstDict.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
+TestWindowAgainstDict.settings = settings(max_examples=200, stateful_step_count=30)
 
 
 def test_what_is_out_of_the_window_costs_nothing() -> None:

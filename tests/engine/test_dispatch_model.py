@@ -361,7 +361,7 @@ class GroupOwnerAgainstModel(OwnerAgainstModel):
     settings = QueueSettings(group_by="key")
 
 
-RUNS_OF_MODEL = settings(max_examples=60, stateful_step_count=40, deadline=None)
+RUNS_OF_MODEL = settings(max_examples=60, stateful_step_count=40)
 
 TestOwnerAgainstModel = OwnerAgainstModel.TestCase
 TestOwnerAgainstModel.settings = RUNS_OF_MODEL

@@ -161,4 +161,4 @@ def matches(kind: ExchangeKind, binding: Binding, key: str, headers: Mapping[str
 
 
 TestRoutesAgainstSearch = RoutesAgainstSearch.TestCase
-TestRoutesAgainstSearch.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
+TestRoutesAgainstSearch.settings = settings(max_examples=50, stateful_step_count=30)

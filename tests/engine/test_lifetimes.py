@@ -91,7 +91,7 @@ class LifetimesAgainstModel(RuleBasedStateMachine):
 
 
 TestLifetimesAgainstModel = pytest.mark.requirement("A24", "D5")(LifetimesAgainstModel.TestCase)
-TestLifetimesAgainstModel.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestLifetimesAgainstModel.settings = settings(max_examples=100, stateful_step_count=40)
 
 
 def test_what_many_settled_messages_leave_behind_is_nothing() -> None:

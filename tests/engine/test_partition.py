@@ -323,7 +323,7 @@ class PartitionAgainstModel(RuleBasedStateMachine):
 
 
 TestPartitionAgainstModel = pytest.mark.interpreted(PartitionAgainstModel.TestCase)
-TestPartitionAgainstModel.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestPartitionAgainstModel.settings = settings(max_examples=60, stateful_step_count=30)
 
 
 def test_a_message_is_alive_while_any_queue_needs_it() -> None:

@@ -108,7 +108,7 @@ class RangeSetAgainstSet(RuleBasedStateMachine):
 
 
 TestRangeSetAgainstSet = RangeSetAgainstSet.TestCase
-TestRangeSetAgainstSet.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestRangeSetAgainstSet.settings = settings(max_examples=60, stateful_step_count=40)
 
 
 def test_the_whole_domain_fits() -> None:

@@ -68,7 +68,7 @@ class ScheduleAgainstDict(RuleBasedStateMachine):
 
 
 TestScheduleAgainstDict = pytest.mark.requirement("X1")(ScheduleAgainstDict.TestCase)
-TestScheduleAgainstDict.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
+TestScheduleAgainstDict.settings = settings(max_examples=200, stateful_step_count=30)
 
 
 def test_a_schedule_of_nothing_sleeps() -> None:

@@ -98,9 +98,7 @@ class JournalMachine(RuleBasedStateMachine):
             self.modelled.check()
 
 
-JournalMachine.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, derandomize=True
-)
+JournalMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, derandomize=True)
 
 
 TestJournalMachine = pytest.mark.requirement("F4")(JournalMachine.TestCase)

@@ -60,7 +60,7 @@ def check_move(one: PartitionView, move: Move) -> None:
 
 
 @pytest.mark.requirement("F2")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(clusters())
 def test_it_ends(view: ClusterView) -> None:
     end, count = carried_out(view)
@@ -70,7 +70,7 @@ def test_it_ends(view: ClusterView) -> None:
 
 
 @pytest.mark.requirement("F2")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(clusters())
 def test_it_ends_with_even_shares(view: ClusterView) -> None:
     end, _ = carried_out(ClusterView(view.nodes, view.partitions, spreading=True))
@@ -87,7 +87,7 @@ def test_it_ends_with_even_shares(view: ClusterView) -> None:
 
 
 @pytest.mark.requirement("F2")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(clusters())
 def test_nothing_is_left_on_nodes_that_go(view: ClusterView) -> None:
     end, _ = carried_out(view)

@@ -52,7 +52,7 @@ def situations(draw: st.DrawFn) -> tuple[Move, GroupView]:
 
 
 @pytest.mark.requirement("F2")
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(situations())
 def test_from_wherever_a_dead_leader_stopped_the_move_ends(situation: tuple[Move, GroupView]) -> None:
     move, shown = situation

@@ -101,14 +101,14 @@ def normal(found: list[e.Effect]) -> list[Any]:
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_cutting_the_input_anywhere_changes_nothing(data: st.DataObject) -> None:
     octets = data.draw(streams())
     assert run([octets]) == run(data.draw(cuts(octets)))
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_the_fast_path_agrees_with_the_frame_by_frame_path(data: st.DataObject) -> None:
     octets = data.draw(streams())
     fast = run([octets])
@@ -120,7 +120,7 @@ def test_the_fast_path_agrees_with_the_frame_by_frame_path(data: st.DataObject) 
 
 
 @given(st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_output_is_always_well_formed(data: st.DataObject) -> None:
     octets = data.draw(streams())
     _, output = run(data.draw(cuts(octets)))

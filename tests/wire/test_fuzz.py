@@ -56,7 +56,7 @@ def drive(pieces: list[bytes], *, agreeable: bool) -> Client:
 
 @pytest.mark.requirement("A3", "A4")
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_octets_at_any_point_of_the_handshake(data: st.DataObject) -> None:
     begun = b"".join(HANDSHAKE[: data.draw(st.integers(0, len(HANDSHAKE)))])
     octets = begun + data.draw(st.binary(max_size=60))
@@ -65,7 +65,7 @@ def test_any_octets_at_any_point_of_the_handshake(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_octets_that_were_changed_on_the_way(data: st.DataObject) -> None:
     octets = bytearray(b"".join(HANDSHAKE) + data.draw(streams()))
     for _ in range(data.draw(st.integers(1, 4))):
@@ -231,4 +231,4 @@ class _Refused(Exception):
 
 
 TestAccounting = Accounting.TestCase
-TestAccounting.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestAccounting.settings = settings(max_examples=150, stateful_step_count=40)
