@@ -85,7 +85,7 @@ def test_a_cluster_is_started_used_and_stopped(tmp_path: Path) -> None:
         status = fetch(cluster.http[1] + "/api/status")
         assert [node["name"] for node in status["nodes"]] == ["n1", "n2", "n3"]
         (queue,) = status["queues"]
-        assert (queue["name"], queue["owner"]) == ("hello", "n1")
+        assert queue["name"] == "hello" and queue["owner"] in cluster.pids()
 
         killed = cluster.pids()["n2"]
         os.kill(killed, signal.SIGKILL)
