@@ -38,13 +38,17 @@ class SoleReplicas:
         """The node has not come back, or not come at all, within the time that it is given."""
         for partition in self._only_on(node):
             self._lost(partition)
-            if partition.kind is PartitionKind.REPLICATED:
-                # What was in memory is gone: the queues are, soon, and with them what waits for them.
-                self._broker.link(partition.id).give_up()
+            link = self._broker.link(partition.id)
+            # What was in memory is gone: the queues are, soon, and with them what waits for them.
+            if link.unreachable and partition.kind is PartitionKind.REPLICATED:
+                link.give_up()
 
     def _only_on(self, node: str) -> list[PartitionDefinition]:
         partitions = self._broker.catalog.state.partitions.values()
         return [partition for partition in partitions if partition.hosts == {node}]
 
     def _lost(self, partition: PartitionDefinition) -> None:
-        self._broker.link(partition.id).sole_replica_lost(kept=partition.kind is PartitionKind.REPLICATED)
+        link = self._broker.link(partition.id)
+        # One that has announced itself meanwhile is there, and is not announced a second time.
+        if link.owner is None:
+            link.sole_replica_lost(kept=partition.kind is PartitionKind.REPLICATED)

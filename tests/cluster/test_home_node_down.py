@@ -85,6 +85,19 @@ def test_a_node_that_is_back_at_once_confirms_what_was_on_its_way() -> None:
     assert client.bodies("q") == [b"on its way"]
 
 
+@pytest.mark.requirement("A21", "A23")
+def test_a_node_that_is_heard_and_does_not_hear_is_there_again_when_it_does() -> None:
+    site = Site("n1", "n2", "n3")
+    owner, client = site.client("n3"), site.client("n1")
+    owner.declare("q", queue_type="classic")
+    mend = site.network.cut([("n1", "n3")])
+    site.run(10 * FRONT_END_GRACE_S)
+    mend()
+    site.run(FRONT_END_GRACE_S)
+    assert client.confirms(client.publish("q", b"there")) == [True]
+    assert client.bodies("q") == [b"there"]
+
+
 @pytest.mark.requirement("A17", "A23")
 def test_a_node_that_starts_meanwhile_knows_that_another_is_down() -> None:
     site = Site("n1", "n2", "n3")
