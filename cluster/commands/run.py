@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import threading
@@ -123,7 +124,14 @@ def node(config_file: Path, restore_users: bool, supervised: bool) -> None:
     try:
         run(config, restores_users=restore_users)
     except (JournalError, OSError) as error:
-        raise CommandError(f"node {config.name}: {error}") from error
+        raise CommandError(f"node {config.name}: {error}{_remedy(error)}") from error
+
+
+def _remedy(error: JournalError | OSError) -> str:
+    """What to do about it, where the error does not say so itself."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return ". Free space there and start the node again: it goes on with what it had."
+    return ""
 
 
 def _stop_with_supervisor() -> None:

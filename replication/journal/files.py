@@ -126,9 +126,9 @@ class DirectoryFiles:
         descriptor = os.open(name, flags, 0o600, dir_fd=self._directory)
         try:
             os.posix_fallocate(descriptor, 0, size)
-        except OSError:
+        except OSError as error:
             os.close(descriptor)
-            raise
+            raise OSError(error.errno, error.strerror, str(self.path / name)) from error
         return DirectoryFile(descriptor)
 
     def open(self, name: str) -> DirectoryFile:

@@ -44,6 +44,13 @@ def test_files_read_back(tmp_path: Path) -> None:
     files.close()
 
 
+def test_a_file_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    files = DirectoryFiles(tmp_path)
+    with pytest.raises(OSError, match=f"'{tmp_path}/a'"):
+        files.create("a", 1 << 62)
+    files.close()
+
+
 def test_a_short_write_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = os.pwritev
     monkeypatch.setattr(

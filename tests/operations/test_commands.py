@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +19,7 @@ from cluster.cli import main
 from cluster.commands.broker import parameters
 from cluster.commands.errors import WrongUsageError
 from cluster.config.tables import ConfigError, read_secret
+from cluster.local.layout import plan
 from replication.transport import CurveKeys
 from tests.operations.test_http import free_address
 
@@ -168,6 +171,29 @@ def test_a_node_says_what_is_wrong_with_its_configuration(tmp_path: Path) -> Non
     result = quorate("node", "--config", str(file))
     assert result.exit_code == 2
     assert f"Error: {file}: node.data_dir: missing" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (errno.ENOSPC, "No space left on device: '/data/n1/1.log'. Free space there and start the node"),
+        (errno.EIO, "Input/output error: '/data/n1/1.log'\n"),
+    ],
+)
+def test_a_node_says_where_its_disk_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, said: str
+) -> None:
+    def run(*_arguments: object, **_options: object) -> None:
+        raise OSError(number, os.strerror(number), "/data/n1/1.log")
+
+    monkeypatch.setattr("cluster.process.node.run", run)
+    (local,) = plan(1, tmp_path, 5672, 15672, {})
+    local.file.parent.mkdir()
+    local.file.write_text(local.text)
+    local.file.chmod(0o600)
+    result = quorate("node", "--config", str(local.file))
+    assert result.exit_code == 1
+    assert f"node n1: [Errno {number}] {said}" in result.stderr
 
 
 @pytest.mark.parametrize(
