@@ -1,5 +1,8 @@
 """Options and fixtures of the whole test suite."""
 
+import shutil
+import signal
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +15,11 @@ from tests.clients import rabbitmqadmin
 COMPILED = not partition.__file__.endswith(".py")
 """Whether the code under test is the one that `make compiled` built."""
 
+ROOM_OCTETS = 4 << 30
+"""What `make test` may have on disk at a time: 3.1 GB were measured, of which one test has 2.8."""
+
+# What is started in the background may have been told to ignore it, and so would all that the tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes says something about the machine. In CI, Hypothesis' own profile also has every
 # run try the same ones.
@@ -48,6 +56,17 @@ def pytest_report_header() -> list[str]:
     if rabbitmqadmin.source() is not None:
         return []
     return [f"left out: tests/clients/test_rabbitmqadmin.py (no RabbitMQ below {rabbitmqadmin.INSTALLED})"]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
+    """A full disk shows itself as errors of many tests that have nothing to do with it."""
+    directory = tempfile.gettempdir()
+    free = shutil.disk_usage(directory).free
+    if exitstatus != pytest.ExitCode.OK and free < ROOM_OCTETS:
+        terminalreporter.write_line(
+            f"{directory} has only {free >> 20} MiB free, and the tests take up to {ROOM_OCTETS >> 20}: "
+            "free space there, or set TMPDIR"
+        )
 
 
 @pytest.fixture

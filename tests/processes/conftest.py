@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -34,15 +35,20 @@ def cluster(shared_cluster: Cluster, request: pytest.FixtureRequest) -> Iterator
 def own_cluster(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[Cluster]:
-    """Three nodes for one test, which may do with them what it likes.
+    """Three nodes for one test, which may do with them what it likes. Their disks are kept if it failed.
 
     `@pytest.mark.settings({…})` gives keys of the table `[cluster]`.
     """
     mark = request.node.get_closest_marker("settings")
     settings = mark.args[0] if mark is not None else {}
-    cluster = request.node.stash[CLUSTER] = Cluster(tmp_path_factory.mktemp("own"), settings)
+    directory = tmp_path_factory.mktemp("own")
+    cluster = request.node.stash[CLUSTER] = Cluster(directory, settings)
     with cluster.running():
         yield cluster
+    if not request.node.stash.get(FAILED, False):
+        # 200 MB and more: all of them together would need more room than many machines have.
+        del request.node.stash[CLUSTER]
+        shutil.rmtree(directory)
 
 
 def channels(cluster: Cluster) -> Iterator[Connect]:
@@ -77,6 +83,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 CLUSTER = pytest.StashKey[Cluster]()
+FAILED = pytest.StashKey[bool]()
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -85,4 +92,5 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     cluster = item.stash.get(CLUSTER, None)
     report = outcome.get_result()
     if report.failed and cluster is not None:
+        item.stash[FAILED] = True
         report.sections.append(("logs of the nodes", cluster.logs()))
