@@ -356,7 +356,15 @@ class Client:
         return str(answer.consumer_tag)
 
     def get(self, queue: str, *, no_ack: bool = True) -> Delivery | None:
-        answer = self.call(m.BasicGet(queue, no_ack), m.BasicGetOk, m.BasicGetEmpty)
+        self.ask(queue, no_ack=no_ack)
+        return self.got()
+
+    def ask(self, queue: str, *, no_ack: bool = True) -> None:
+        """A basic.get, whose answer `got` gives."""
+        self.send(m.BasicGet(queue, no_ack))
+
+    def got(self) -> Delivery | None:
+        answer = self._await(m.BasicGetOk, m.BasicGetEmpty)
         return self._got if isinstance(answer, m.BasicGetOk) else None
 
     def drain(self, queue: str) -> list[Delivery]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import accumulate, islice, repeat, takewhile
@@ -48,6 +48,8 @@ class Serving:
         self._dirty: dict[int, None] = {}
         # Requests that wait, by queue, and by front end and link.
         self._gets: dict[int, dict[ConsumerKey, deque[int]]] = {}
+        # Messages of a queue on their way to those who wait, as their removal is not committed yet.
+        self._granted: Counter[tuple[int, ConsumerKey]] = Counter()
         self._counts: dict[int, list[Callable[[], None]]] = {}
         self._crowded: set[int] = set()
         self._leaving: dict[ConsumerKey, deque[Handout]] = {}
@@ -56,6 +58,7 @@ class Serving:
         self._dirty.clear()
         self._crowded.clear()
         self._gets.clear()
+        self._granted.clear()
         self._counts.clear()
         self._leaving.clear()
 
@@ -116,12 +119,13 @@ class Serving:
         self.mark(queue)
 
     def admit_gets(self, owner: QueueOwner, queue: int) -> bool:
-        """Let those who wait have messages; whether there are any."""
+        """Let those who wait, and for whom none is on its way, have messages; whether there are any."""
         found = False
         for key, waiting in self._gets.get(queue, {}).items():
-            consumer = owner.consumers.get(*key) if waiting else None
+            wanted = len(waiting) - self._granted[queue, key]
+            consumer = owner.consumers.get(*key) if wanted > 0 else None
             if consumer is not None:
-                owner.consumers.credit(*key, consumer.sent + len(waiting))
+                owner.consumers.credit(*key, consumer.sent + wanted)
                 found = True
         return found
 
@@ -139,22 +143,27 @@ class Serving:
                 del of_queue[key]
 
     def served(self, queue: int, grant: Grant) -> list[int]:
-        """The requests that a grant to a get link answers; fewer if the front end has asked anew since.
+        """The requests that a grant to a get link answers; fewer if the front end is gone since.
 
         What was removed for a request that is gone goes with it, as on any way to an at-most-once
         consumer that breaks.
         """
-        waiting = self._gets.get(queue, {}).get((grant.front_end, grant.consumer)) or deque()
+        key = (grant.front_end, grant.consumer)
+        self._granted[queue, key] -= grant.messages
+        if not self._granted[queue, key]:
+            del self._granted[queue, key]
+        waiting = self._gets.get(queue, {}).get(key) or deque()
         return [waiting.popleft() for _ in range(min(len(waiting), grant.messages))]
 
     def refused(self, owner: QueueOwner, queue: int, *, gone: bool = False) -> list[tuple[int, int]]:
         """The (front end, request) pairs of gets for which the queue has nothing, or is `gone`."""
         found: list[tuple[int, int]] = []
         for key, waiting in self._gets.get(queue, {}).items():
-            if waiting and (gone or owner.drain(*key)):
-                found.extend((key[0], request) for request in waiting)
-                owner.tally.got_empty += len(waiting)
-                waiting.clear()
+            served = 0 if gone else self._granted[queue, key]
+            if len(waiting) > served and (gone or owner.drain(*key)):
+                refused = [waiting.pop() for _ in range(len(waiting) - served)]
+                found.extend((key[0], request) for request in reversed(refused))
+                owner.tally.got_empty += len(refused)
         if gone:
             self._gets.pop(queue, None)
         return found
@@ -202,6 +211,8 @@ class Serving:
                 for ranges, run in self._runs(owner, grant)
             ]
             handouts.append(Handout(grant, queue, deliveries))
+            if grant.consumer < FIRST_CONSUMER:
+                self._granted[queue, (grant.front_end, grant.consumer)] += grant.messages
         return handouts
 
     def _runs(self, owner: QueueOwner, grant: Grant) -> list[tuple[list[Range], Run]]:

@@ -11,7 +11,7 @@ from tests.simulation.membership import ChangingCluster
 from tests.simulation.node import SimulatedNode
 from tests.simulation.world import World
 
-FAULTLESS_EVERY = 20
+FAULTLESS_EVERY = 10
 """Every so many seeds one without any faults, in which the strictest promises hold."""
 
 
