@@ -12,6 +12,7 @@ from node.wire.amqp091.codec import HEARTBEAT, encode_frame, encode_method
 from node.wire.amqp091.fields import encode_table
 from node.wire.amqp091.limits import ConnectionLimits
 from node.wire.amqp091.primitives import encode_shortstr
+from node.wire.amqp091.publish_path import FEW
 from tests.wire.client import PERSISTENT, Client, content, header, opened, publish, split
 
 
@@ -43,6 +44,15 @@ def test_identical_publishes_become_one_uniform_run() -> None:
     assert (run.count, run.stride, run.lengths) == (500, len(one), None)
     assert run.largest_frame == 256 + 8
     assert list(run.contents()) == [content(1, b"x" * 256, PERSISTENT)] * 500
+
+
+@pytest.mark.parametrize("behind", [b"", publish(1, b"x" * 256)[:-1], publish(1, b"x" * 256, key="k")])
+def test_a_run_ends_where_messages_are_identical_no_more(behind: bytes) -> None:
+    """However many they are: few are compared one by one, many by their columns."""
+    one = publish(1, b"x" * 256)
+    for count in range(1, 3 * FEW):
+        run = published(opened(1).send(one * count + behind))[0].run
+        assert (run.count, run.stride) == (count, len(one))
 
 
 def test_varied_bodies_become_one_run_with_lengths() -> None:
