@@ -256,7 +256,7 @@ class Cluster:
         """Transactions whose outcome some partition does not know."""
         return [
             f"{node.name}, partition {owner.partition}: {key}"
-            for node in self.nodes.values()
+            for node in self.members()
             for owner in node.broker.owners.values()
             for key in (*owner.machine.transactions.prepared, *owner.machine.transactions.decided)
         ]
