@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import accumulate, islice, repeat, takewhile
@@ -48,17 +48,14 @@ class Serving:
         self._dirty: dict[int, None] = {}
         # Requests that wait, by queue, and by front end and link.
         self._gets: dict[int, dict[ConsumerKey, deque[int]]] = {}
-        # Messages of a queue on their way to those who wait, as their removal is not committed yet.
-        self._granted: Counter[tuple[int, ConsumerKey]] = Counter()
         self._counts: dict[int, list[Callable[[], None]]] = {}
         self._crowded: set[int] = set()
-        self._leaving: dict[ConsumerKey, deque[Handout]] = {}
+        self._leaving: dict[tuple[int, ConsumerKey], deque[Handout]] = {}
 
     def clear(self) -> None:
         self._dirty.clear()
         self._crowded.clear()
         self._gets.clear()
-        self._granted.clear()
         self._counts.clear()
         self._leaving.clear()
 
@@ -88,7 +85,7 @@ class Serving:
         queue in the order of publication (0-9-1 §4.7), whatever the delivery mode.
         """
         grant = handout.grant
-        key = (grant.front_end, grant.consumer)
+        key = handout.queue, (grant.front_end, grant.consumer)
         if grant.soft and key not in self._leaving:
             return False
         self._leaving.setdefault(key, deque()).append(handout)
@@ -96,7 +93,7 @@ class Serving:
 
     def released(self, handout: Handout) -> list[Handout]:
         """What may leave now that this handout's removal is committed, itself first."""
-        key = (handout.grant.front_end, handout.grant.consumer)
+        key = handout.queue, (handout.grant.front_end, handout.grant.consumer)
         leaving = self._leaving.get(key)
         if not leaving or leaving[0] is not handout:
             return [handout]
@@ -106,6 +103,10 @@ class Serving:
         if not leaving:
             del self._leaving[key]
         return found
+
+    def _on_the_way(self, queue: int, key: ConsumerKey) -> int:
+        """How many messages of a queue are held back for a consumer."""
+        return sum(one.grant.messages for one in self._leaving.get((queue, key), ()))
 
     # -- basic.get ------------------------------------------------------------------------------
 
@@ -122,7 +123,7 @@ class Serving:
         """Let those who wait, and for whom none is on its way, have messages; whether there are any."""
         found = False
         for key, waiting in self._gets.get(queue, {}).items():
-            wanted = len(waiting) - self._granted[queue, key]
+            wanted = len(waiting) - self._on_the_way(queue, key)
             consumer = owner.consumers.get(*key) if wanted > 0 else None
             if consumer is not None:
                 owner.consumers.credit(*key, consumer.sent + wanted)
@@ -143,23 +144,19 @@ class Serving:
                 del of_queue[key]
 
     def served(self, queue: int, grant: Grant) -> list[int]:
-        """The requests that a grant to a get link answers; fewer if the front end is gone since.
+        """The requests that a grant to a get link answers; fewer if the front end was lost since.
 
         What was removed for a request that is gone goes with it, as on any way to an at-most-once
         consumer that breaks.
         """
-        key = (grant.front_end, grant.consumer)
-        self._granted[queue, key] -= grant.messages
-        if not self._granted[queue, key]:
-            del self._granted[queue, key]
-        waiting = self._gets.get(queue, {}).get(key) or deque()
+        waiting = self._gets.get(queue, {}).get((grant.front_end, grant.consumer)) or deque()
         return [waiting.popleft() for _ in range(min(len(waiting), grant.messages))]
 
     def refused(self, owner: QueueOwner, queue: int, *, gone: bool = False) -> list[tuple[int, int]]:
         """The (front end, request) pairs of gets for which the queue has nothing, or is `gone`."""
         found: list[tuple[int, int]] = []
         for key, waiting in self._gets.get(queue, {}).items():
-            served = 0 if gone else self._granted[queue, key]
+            served = 0 if gone else self._on_the_way(queue, key)
             if len(waiting) > served and (gone or owner.drain(*key)):
                 refused = [waiting.pop() for _ in range(len(waiting) - served)]
                 found.extend((key[0], request) for request in reversed(refused))
@@ -211,8 +208,6 @@ class Serving:
                 for ranges, run in self._runs(owner, grant)
             ]
             handouts.append(Handout(grant, queue, deliveries))
-            if grant.consumer < FIRST_CONSUMER:
-                self._granted[queue, (grant.front_end, grant.consumer)] += grant.messages
         return handouts
 
     def _runs(self, owner: QueueOwner, grant: Grant) -> list[tuple[list[Range], Run]]:
