@@ -75,8 +75,8 @@ format: $(READY) ## put the sources into the project's format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-sim: $(READY) ## the deterministic simulator over SEEDS=… seeds
-	$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(ARGS)
+sim: $(READY) ## the deterministic simulator over SEEDS=… seeds, on all cores; members come and go in a quarter of them
+	$(BIN)/python -m tests.simulation --mixed --seeds $(SEEDS) $(ARGS)
 
 bench: $(BENCH_READY) $(COMPILED_READY) ## measure ours, compiled, and, where installed, RabbitMQ (ARGS="--rounds 1 --rows … " adds options)
 	$(AS_COMPILED) $(BIN)/python -m bench $(ARGS)

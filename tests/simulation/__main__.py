@@ -1,14 +1,18 @@
-"""`python -m tests.simulation --seeds N`: many seeds, or one again."""
+"""`python -m tests.simulation --seeds N`: many seeds on all cores, or one again."""
 
 from __future__ import annotations
 
 import sys
-import time
 
 import click
 
 from tests.simulation.planted import BUGS, planted
+from tests.simulation.processes import Task, Verdict, cores, verdicts
+from tests.simulation.progress import Progress
 from tests.simulation.runs import SeedFailure, run_seed
+
+MEMBERS_EVERY = 4
+"""With `--mixed`, of every so many blocks of ten seeds one has members that come and go."""
 
 
 @click.command()
@@ -18,7 +22,9 @@ from tests.simulation.runs import SeedFailure, run_seed
 @click.option("--bug", type=click.Choice(sorted(BUGS)), help="Plant a bug, to see it found.")
 @click.option("--elections", is_flag=True, help="Let nothing but elections go wrong, over and over.")
 @click.option("--members", is_flag=True, help="Let nodes join and leave meanwhile.")
+@click.option("--mixed", is_flag=True, help="Let nodes join and leave in a quarter of the seeds.")
 @click.option("--keep-going", is_flag=True, help="Do not stop at the first failure.")
+@click.option("--processes", type=click.IntRange(1), default=cores, help="By default one for each core.")
 def main(
     seeds: int,
     first: int,
@@ -26,35 +32,55 @@ def main(
     bug: str | None,
     elections: bool,
     members: bool,
+    mixed: bool,
     keep_going: bool,
+    processes: int,
 ) -> None:
     """Run simulated clusters under faults and check what their clients saw."""
     if seed is not None:
-        seeds, first = 1, seed
-    failed = 0
-    began = time.perf_counter()
-    with (
-        planted(bug) as node_type,
-        click.progressbar(range(first, first + seeds), label="seeds", show_pos=True, file=sys.stderr) as bar,
-    ):
-        for number in bar:
-            try:
-                cluster = run_seed(number, node_type, bug, elections, members)
-            except SeedFailure as failure:
-                failed += 1
-                click.echo(f"\n{failure}\n")
-                if not keep_going:
-                    break
-            else:
-                if seed is not None:
-                    click.echo("\n".join(cluster.world.trace))
-                    history = cluster.history
-                    click.echo(
-                        f"{history.confirmed} confirmed, {history.delivered} delivered, "
-                        f"{history.redelivered} of them again; {cluster.world.steps} steps"
-                    )
-    click.echo(f"{failed} failed of up to {seeds} seeds in {time.perf_counter() - began:.1f} s")
-    sys.exit(1 if failed else 0)
+        sys.exit(show(Task(seed, bug, elections, members)))
+
+    def task(number: int) -> Task:
+        some = mixed and number // 10 % MEMBERS_EVERY == MEMBERS_EVERY - 1
+        return Task(number, bug, elections, members or some)
+
+    numbers = range(first, first + seeds)
+    sys.exit(run([task(number) for number in numbers], min(processes, seeds), keep_going))
+
+
+def show(task: Task) -> int:
+    """Run one seed, and print what happened; the exit status."""
+    try:
+        with planted(task.bug) as node_type:
+            cluster = run_seed(task.seed, node_type, task.bug, task.elections, task.members)
+    except SeedFailure as failure:
+        click.echo(str(failure))
+        return 1
+    history = cluster.history
+    click.echo("\n".join(cluster.world.trace))
+    click.echo(
+        f"{history.confirmed} confirmed, {history.delivered} delivered, "
+        f"{history.redelivered} of them again; {cluster.world.steps} steps"
+    )
+    return 0
+
+
+def run(tasks: list[Task], processes: int, keep_going: bool) -> int:
+    """Run many seeds, and print the reports of those that failed; the exit status."""
+    failed: list[Verdict] = []
+    progress = Progress(len(tasks), sys.stderr)
+    for verdict in verdicts(tasks, processes):
+        progress.count(verdict.report is not None)
+        if verdict.report is not None:
+            failed.append(verdict)
+            click.echo(f"\n{verdict.report}\n")
+            if not keep_going:
+                break
+    click.echo(f"{len(failed)} failed of {progress.done} seeds in {progress.seconds:.1f} s")
+    if failed:
+        failed.sort(key=lambda verdict: verdict.task.seed)
+        click.echo("failed: " + ", ".join(str(verdict.task) for verdict in failed))
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from multiprocessing import get_context
 
 import pytest
 
-from tests.simulation.runs import SeedFailure, run_seed
+from tests.simulation.processes import Task, judge
 
 BLOCKS, SEEDS_A_BLOCK = 20, 10
 
@@ -19,12 +19,11 @@ Outcome = tuple[int, int] | str
 def run_block(block: int) -> Outcome:
     confirmed = redelivered = 0
     for seed in range(block * SEEDS_A_BLOCK, (block + 1) * SEEDS_A_BLOCK):
-        try:
-            history = run_seed(seed).history
-        except SeedFailure as failure:
-            return str(failure)
-        confirmed += history.confirmed
-        redelivered += history.redelivered
+        verdict = judge(Task(seed))
+        if verdict.report is not None:
+            return verdict.report
+        confirmed += verdict.confirmed
+        redelivered += verdict.redelivered
     return confirmed, redelivered
 
 

@@ -1,0 +1,73 @@
+"""Many seeds on all cores: the verdict on a seed depends on the seed alone, and a broken promise is told."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from tests.simulation.__main__ import main
+from tests.simulation.processes import Task, judge, verdicts
+from tests.simulation.progress import Progress
+from tests.simulation.test_planted import SHOWN_BY
+
+OF_ONE_SEED = """
+from tests.simulation.processes import Task, judge
+print(judge(Task({seed}, members={members})))
+"""
+
+
+@pytest.mark.parametrize("members", [False, True])
+def test_a_seed_ends_alike_in_every_process(members: bool) -> None:
+    """Neither what ran before in a process nor how the process hashes strings has a part in it."""
+    task = Task(3, members=members)
+    known = judge(task)
+    assert known.confirmed > 0
+    judge(Task(4))
+    assert judge(task) == known
+    for hashes in ("1", "2"):
+        ended = subprocess.run(
+            [sys.executable, "-c", OF_ONE_SEED.format(seed=task.seed, members=members)],
+            env={**os.environ, "PYTHONHASHSEED": hashes}, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert ended.stdout == f"{known}\n"
+
+
+def test_all_seeds_are_run_on_several_processes() -> None:
+    tasks = [Task(seed) for seed in range(5)]
+    found = {verdict.task.seed: verdict for verdict in verdicts(tasks, processes=2)}
+    assert sorted(found) == [0, 1, 2, 3, 4]
+    assert found[3] == judge(Task(3))
+
+
+@pytest.mark.interpreted
+def test_a_broken_promise_ends_the_run_and_is_told() -> None:
+    bug, seed = "outcome before decision", SHOWN_BY["outcome before decision"]
+    arguments = ["--bug", bug, "--first", str(seed), "--seeds", "400", "--processes", "2"]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 1
+    assert f"replay: python -m tests.simulation --seed {seed} --bug '{bug}'" in result.stdout
+    assert "400 seeds" not in result.stdout, "nothing was to be run any more"
+
+
+def test_a_quarter_of_mixed_seeds_has_members_that_come_and_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Task] = []
+    monkeypatch.setattr(
+        "tests.simulation.__main__.verdicts", lambda tasks, processes: told.extend(tasks) or ()
+    )
+    result = CliRunner().invoke(main, ["--mixed", "--seeds", "80"])
+    assert result.exit_code == 0
+    assert [task.seed for task in told if task.members] == [*range(30, 40), *range(70, 80)]
+
+
+def test_progress_is_told_where_no_terminal_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(0, 1000, 40))
+    monkeypatch.setattr("time.perf_counter", lambda: float(next(clock)))
+    out = io.StringIO()
+    progress = Progress(10, out)
+    progress.count(failed=True)
+    assert out.getvalue().startswith("1 of 10 seeds, 1 failed, ")
