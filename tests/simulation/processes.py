@@ -60,7 +60,7 @@ def cores() -> int:
 
 
 def verdicts(tasks: Iterable[Task], processes: int) -> Iterator[Verdict]:
-    """Of each task, in the order in which they end. A caller that stops asking waits for what is under way."""
+    """Of each task, in the order in which they end. The generator's end waits for what is under way."""
     if processes == 1:
         yield from map(judge, tasks)
         return
