@@ -137,6 +137,9 @@ class Wire:
     def negotiation_failed(self, reason: str) -> None:
         raise AssertionError(reason)
 
+    def session_failed(self, error: Exception) -> None:
+        raise error
+
 
 @dataclass(frozen=True, slots=True)
 class Delivery:

@@ -202,6 +202,14 @@ EVENTS: Final = (
         "See `reason`.",
     ),
     Event(
+        "Q309",
+        "session_failed",
+        "A client's connection was closed because of an exception that quorate did not expect. What the "
+        "client held went back; other clients are not concerned.",
+        "A defect of quorate, which something in what the client sent has shown.",
+        "Report it with the traceback.",
+    ),
+    Event(
         "Q401",
         "management_failed",
         "A request to the management API failed with 500.",

@@ -34,19 +34,19 @@ class SessionConsumers:
         return sum(len(one.numbers) for one in self._by_channel.values())
 
     def started(self, channel: int, consumer: int) -> None:
-        """The channel has a further consumer: forget those that have ended and have left nothing to settle.
+        """The channel is about to have a further consumer. It may have any number, one after the other.
 
-        A channel may have any number of them one after the other.
+        Those that have ended and have left nothing to settle are forgotten.
         """
         mine = self._by_channel.setdefault(channel, ChannelConsumers())
-        mine.numbers.add(consumer)
-        if len(mine.numbers) > mine.look_at:
+        if len(mine.numbers) >= mine.look_at:
             used = [one.deliveries.in_use() for one in self._channels() if one.number == channel]
             ended = mine.numbers.difference(*used)
             mine.numbers -= ended
             mine.look_at = max(KEPT, 2 * len(mine.numbers))
             for number in ended:
                 self._port.forget(number)
+        mine.numbers.add(consumer)
 
     def channel_closed(self, channel: int, unsettled: Unsettled) -> None:
         """What its consumers have not settled goes back to the queues."""

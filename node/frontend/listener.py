@@ -38,6 +38,7 @@ NO_END: Final[End] = ("", 0)
 
 class Log(Protocol):
     def info(self, event: str, **fields: object) -> None: ...
+    def error(self, event: str, error: BaseException | None = None, **fields: object) -> None: ...
 
 
 class Listener:
@@ -319,6 +320,10 @@ class Client(asyncio.Protocol):
     def negotiation_failed(self, reason: str) -> None:
         self.log("negotiation_failed", {"reason": reason})
         self._listener.failed(self.remote)
+
+    def session_failed(self, error: Exception) -> None:
+        self._listener.log.error("session_failed", error, connection=self.number, remote=self.remote)
+        self.abort()
 
     def force_close(self, reason: str) -> None:
         """Close the connection by force (320), telling the client why; it has a while to agree."""

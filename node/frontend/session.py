@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
-from node.engine.content import properties_in, read_headers_property
-from node.engine.copies import may_have_copies, read_copies, without_blind_copies
 from node.engine.errors import Refusal
-from node.engine.rewriting import with_properties
 from node.frontend.authentication import Authentication
 from node.frontend.consumers import SessionConsumers
+from node.frontend.containment import Containment
+from node.frontend.effect_loop import EffectLoop
 from node.frontend.permissions import NOWHERE
-from node.frontend.ports import BrokerPort, Got, Route
+from node.frontend.ports import BrokerPort, Got
+from node.frontend.publishes import Publishes
 from node.frontend.requests import Caller, Requests
 from node.frontend.traffic import Traffic
 from node.frontend.transactions import Transactions
@@ -52,6 +52,9 @@ class Transport(Protocol):
     def negotiation_failed(self, reason: str) -> None:
         """To be logged, and counted against the address that the client is at."""
 
+    def session_failed(self, error: Exception) -> None:
+        """A defect ended the session: to be logged. The socket is to be closed, without a word."""
+
 
 class Session:
     """See the module's docstring; implements `node.frontend.ports.Subscriber`."""
@@ -60,24 +63,23 @@ class Session:
         self, port: BrokerPort, transport: Transport, limits: ConnectionLimits, clock: Callable[[], float]
     ) -> None:
         self.connection = Connection(limits, clock())
-        self.scope = NOWHERE
-        self.holder, self.closed = 0, False
+        self.scope, self.holder, self.closed = NOWHERE, 0, False
         self.traffic = Traffic()
-        self._port = port
-        self._transport = transport
-        self._clock = clock
+        self._port, self._transport, self._clock = port, transport, clock
         self._requests = Requests(port, self)
         self._transactions = Transactions(port, self)
         authentication = Authentication(port, transport, self)
         self._consumers = SessionConsumers(port, lambda: self.connection.channels)
+        self._contained = Containment(self)
         self._held_back: list[bytes] = []
         # Channels whose publishes have filled a link.
         self._held: set[int] = set()
-        self._blocked = self._full = self._releasing = False
+        self._blocked = self._full = self._releasing = self._gone = self._failing = False
         self._channels_known = 0
-        self._handlers: dict[type[effects.Effect], Callable[[Any], None]] = {
-            effects.Publish: self._publish,
-            effects.HoldPublish: self._publish,
+        publishes = Publishes(port, self, self._transactions)
+        handlers: dict[type[effects.Effect], Callable[[Any], None]] = {
+            effects.Publish: publishes.publish,
+            effects.HoldPublish: publishes.publish,
             effects.Commit: self._transactions.commit,
             effects.Rollback: self._transactions.roll_back,
             effects.Settle: self._settle,
@@ -95,6 +97,7 @@ class Session:
             effects.CloseSocket: self._close_socket,
             effects.Log: self._log,
         }
+        self._effects = EffectLoop(handlers, self.connection.take_effects, self._contained)
 
     @property
     def user(self) -> str:
@@ -115,6 +118,10 @@ class Session:
 
     def receive(self, data: bytes) -> None:
         """Octets from the client."""
+        with self._contained:
+            self._receive(data)
+
+    def _receive(self, data: bytes) -> None:
         if self._blocked:
             self._held_back.append(data)
             return
@@ -138,72 +145,50 @@ class Session:
 
     def tick(self) -> None:
         """Run timers that are due: heartbeats, time-outs."""
-        if self.connection.next_deadline() <= self._clock():
-            self._carry_out(self.connection.tick(self._clock()))
-
-    def lost(self) -> None:
-        """The socket is gone."""
-        self._carry_out(self.connection.disconnected())
+        with self._contained:
+            if self.connection.next_deadline() <= self._clock():
+                self._carry_out(self.connection.tick(self._clock()))
 
     def force_close(self, reason: str) -> None:
         """Close the connection from this side (320); without a word where it is not open yet."""
-        self.connection.close(ConnectionForcedError(reason))
-        self.answered()
+        with self._contained:
+            self.connection.close(ConnectionForcedError(reason))
+            self.answered()
 
     def take_output(self) -> bytes:
-        if self._releasing:
-            return b""
-        output = self.connection.take_output()
-        wanted = self.connection.take_effects()
-        if wanted:
-            self._carry_out(wanted)
+        """What is to be written now; nothing before other clients see what the end of the connection does."""
+        output = b""
+        with self._contained:
+            if not self._releasing:
+                output = self.connection.take_output()
+                wanted = self.connection.take_effects()
+                if wanted:
+                    self._carry_out(wanted)
         return output
 
     def _carry_out(self, wanted: list[effects.Effect]) -> None:
-        handlers = self._handlers
-        while wanted:
-            for effect in wanted:
-                handlers[type(effect)](effect)
-            wanted = self.connection.take_effects()
+        if not self._effects.carry_out(wanted):
+            return
+        if self._gone:
+            self._end([])
         self._transport.wanted()
+        if self._full and not self.connection.paused:
+            self._full = False
+            if not self._blocked:
+                self._transport.resume_reading()
 
     def alarm(self, reason: str | None) -> None:
         """The cluster is short of memory or disk, or, with None, of nothing any more."""
-        self.connection.alarm(reason)
-        self.answered()
+        with self._contained:
+            self.connection.alarm(reason)
+            self.answered()
 
     # -- publishing -----------------------------------------------------------------------------
 
-    def _publish(self, effect: effects.Publish) -> None:
-        run = effect.run
-        try:
-            if may_have_copies(run) or self._port.needs_headers(self.scope, run.exchange):
-                self._publish_one_by_one(effect)
-                return
-            route = self._port.route(self.scope, run.exchange, run.routing_key)
-        except Refusal as refusal:
-            self.connection.fail_publish(effect.channel, refusal)
-            return
-        self._publish_along(effect, run, route, effect.first_tag)
-
-    def _publish_along(self, effect: effects.Publish, run: Run, route: Route, first_tag: int) -> None:
-        if type(effect) is effects.HoldPublish:
-            self._transactions.hold(effect.channel, run, route, effect.mandatory)
-            return
-        traffic, count = self.traffic, run.count
-        traffic.published += count
-        if first_tag > 0:
-            traffic.confirmable += count
-        route.flow.published += count
-        if route:
-            if not self._port.publish(self, effect.channel, run, route, first_tag):
-                self._held.add(effect.channel)
-                self.connection.hold(effect.channel)
-            return
-        self.unroutable(effect.channel, run, effect.mandatory)
-        if first_tag:
-            # A message that no queue takes is confirmed at once: nothing more will happen to it.
-            self.confirm(effect.channel, first_tag, first_tag + run.count - 1)
+    def hold(self, channel: int) -> None:
+        """What the channel has published fills a link: it publishes no more before `unblocked`."""
+        self._held.add(channel)
+        self.connection.hold(channel)
 
     def unroutable(self, channel: int, run: Run, mandatory: bool) -> None:
         """No queue takes the messages."""
@@ -212,20 +197,6 @@ class Session:
             self.connection.return_unroutable(channel, run, NO_ROUTE, "NO_ROUTE")
         else:
             self.traffic.dropped += run.count
-
-    def _publish_one_by_one(self, effect: effects.Publish) -> None:
-        """Messages with headers of their own have routes of their own."""
-        run = effect.run
-        by_headers = self._port.needs_headers(self.scope, run.exchange)
-        for first, count, properties in properties_in(run):
-            headers = read_headers_property(properties) if by_headers else None
-            copies = read_copies(properties)
-            route = self._port.route(self.scope, run.exchange, run.routing_key, headers, copies.keys)
-            tag = effect.first_tag + first if effect.first_tag else 0
-            piece = run.slice(first, count)
-            if copies.blind:
-                piece = with_properties(piece, without_blind_copies)
-            self._publish_along(effect, piece, route, tag)
 
     # -- settling -------------------------------------------------------------------------------
 
@@ -255,42 +226,45 @@ class Session:
         self._requests.carry_out(caller, effect.method)
 
     def reply(self, channel: int, method: Method) -> None:
-        if not self.closed:
-            self.connection.reply(channel, method)
-            self.answered()
+        with self._contained:
+            if not self.closed:
+                self.connection.reply(channel, method)
+                self.answered()
 
     def fail(self, channel: int, error: Refusal) -> None:
-        if not self.closed:
-            self.connection.fail(channel, error)
-            self.answered()
+        with self._contained:
+            if not self.closed:
+                self.connection.fail(channel, error)
+                self.answered()
 
     def consume_ok(self, channel: int, tag: str, consumer: int, returnable: bool, reply_to: str) -> None:
         if self.closed:
             self._consumers.came_late(consumer)
             return
-        self.connection.consume_ok(channel, tag, consumer, returnable, reply_to)
         self._consumers.started(channel, consumer)
-        self.answered()
+        with self._contained:
+            self.connection.consume_ok(channel, tag, consumer, returnable, reply_to)
+            self.answered()
 
     def deliver_get(self, channel: int, got: Got) -> None:
         if self.closed:
             self._port.give_back(got.consumer, [(got.sequence, got.sequence)], False)
             return
-        self.connection.deliver_get(channel, got.run, got.sequence, got.redelivered, got.ready, got.consumer)
-        self.answered()
+        with self._contained:
+            self.connection.deliver_get(
+                channel, got.run, got.sequence, got.redelivered, got.ready, got.consumer
+            )
+            self.answered()
 
     def get_empty(self, channel: int) -> None:
-        if not self.closed:
-            self.connection.get_empty(channel)
-            self.answered()
+        with self._contained:
+            if not self.closed:
+                self.connection.get_empty(channel)
+                self.answered()
 
     def answered(self) -> None:
         """An answer lets parked frames of its channel go on."""
         self._carry_out(self.connection.take_effects())
-        if self._full and not self.connection.paused:
-            self._full = False
-            if not self._blocked:
-                self._transport.resume_reading()
 
     def _channels_opened(self) -> None:
         self._channels_known = self.connection.channels_opened
@@ -306,12 +280,37 @@ class Session:
 
     # -- the end --------------------------------------------------------------------------------
 
+    def lost(self) -> None:
+        """The socket is gone."""
+        self._gone = True
+        wanted: list[effects.Effect] = []
+        with self._contained:
+            wanted = self.connection.disconnected()
+        with self._contained:
+            self._carry_out(wanted)
+
+    def failed(self, error: Exception) -> None:
+        """A defect was met: this session ends, and no other. It gives back what it had."""
+        self._transport.session_failed(error)
+        self._effects.failed = True
+        if not self._failing:
+            self._failing = True
+            self.lost()
+            self._failing = False
+
     def _channel_closed(self, effect: effects.ChannelClosed) -> None:
         self._consumers.channel_closed(effect.channel, effect.unsettled)
 
     def _connection_closed(self, effect: effects.ConnectionClosed) -> None:
+        self._end(effect.unsettled)
+
+    def _end(self, unsettled: effects.Unsettled) -> None:
+        """Whatever ended the connection: what it had goes back, once."""
+        if self.closed:
+            return
         self.closed = True
-        self._consumers.connection_closed(effect.unsettled)
+        self._held_back.clear()
+        self._consumers.connection_closed(unsettled)
         if self.holder:
             # Clients take it that exclusive queues are gone when they read Close-Ok (§4.5).
             self._releasing = True
@@ -346,27 +345,35 @@ class Session:
     # -- what the broker says (Subscriber) ------------------------------------------------------
 
     def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool) -> None:
-        self.connection.deliver(consumer, run, numbers, redelivered)
-        self._transport.wanted()
+        with self._contained:
+            self.connection.deliver(consumer, run, numbers, redelivered)
+            self._transport.wanted()
 
     def confirm(self, channel: int, first: int, last: int) -> None:
-        if not self.closed:
-            self.traffic.confirmed += last - first + 1
-            self.connection.confirm(channel, first, last)
-            self._transport.wanted()
+        with self._contained:
+            if not self.closed:
+                self.traffic.confirmed += last - first + 1
+                self.connection.confirm(channel, first, last)
+                self._transport.wanted()
 
     def reject(self, channel: int, first: int, last: int) -> None:
-        if not self.closed:
-            self.connection.nack(channel, first, last)
-            self._transport.wanted()
+        with self._contained:
+            if not self.closed:
+                self.connection.nack(channel, first, last)
+                self._transport.wanted()
 
     def consumer_cancelled(self, consumer: int) -> None:
-        if not self.closed:
-            self.connection.cancel_consumer(consumer)
-            self.answered()
+        with self._contained:
+            if not self.closed:
+                self.connection.cancel_consumer(consumer)
+                self.answered()
 
     def unblocked(self) -> None:
         """Publishers may go on: take what was held back, then read on."""
+        with self._contained:
+            self._unblocked()
+
+    def _unblocked(self) -> None:
         self._blocked = False
         held, self._held = sorted(self._held), set()
         for channel in held:
@@ -374,6 +381,6 @@ class Session:
         if held:
             self.answered()
         while self._held_back and not self._blocked:
-            self.receive(self._held_back.pop(0))
+            self._receive(self._held_back.pop(0))
         if not self._blocked and not self._full and not self.closed:
             self._transport.resume_reading()

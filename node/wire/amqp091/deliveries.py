@@ -131,15 +131,17 @@ class ChannelDeliveries:
         self, run: Run, sequence: int, redelivered: bool, waiting: int, link: int, no_ack: bool
     ) -> None:
         """The message that basic.get asked for; `waiting` more are in the queue."""
-        method = BasicGetOk(self._next_tag, redelivered, run.exchange, run.routing_key, waiting)
-        self._outbox.write(encode_contents(self.channel, method, run, self._frame_max))
+        tag = self._next_tag
+        self._next_tag = tag + 1
         self.redelivered += redelivered
         if no_ack:
             self.sent_no_ack += 1
         else:
             self.got += 1
-            self.unsettled.append(self._next_tag, link, range(sequence, sequence + 1), None)
-        self._next_tag += 1
+            # Before it is encoded: whatever happens then, it goes back with the channel.
+            self.unsettled.append(tag, link, range(sequence, sequence + 1), None)
+        method = BasicGetOk(tag, redelivered, run.exchange, run.routing_key, waiting)
+        self._outbox.write(encode_contents(self.channel, method, run, self._frame_max))
 
     def set_flow(self, active: bool) -> None:
         """Channel.Flow from the client."""
@@ -191,9 +193,6 @@ class ChannelDeliveries:
     def _send(self, consumer: ChannelConsumer, run: Run, numbers: Numbers, redelivered: bool) -> None:
         tag = self._next_tag
         self._next_tag = tag + run.count
-        self._outbox.write(
-            encode_deliveries(self.channel, consumer.tag, tag, redelivered, run, self._frame_max)
-        )
         if redelivered:
             self.redelivered += run.count
         if consumer.no_ack:
@@ -203,6 +202,10 @@ class ChannelDeliveries:
             self.unsettled.append(tag, consumer.number, numbers, consumer)
             if self.octets is not None:
                 self.octets.sent(consumer, run, numbers)
+        # Last: whatever happens then, they are known as unsettled, and go back with the channel.
+        self._outbox.write(
+            encode_deliveries(self.channel, consumer.tag, tag, redelivered, run, self._frame_max)
+        )
 
     def _release(self) -> None:
         """Send what is held, as far as it may be sent now."""

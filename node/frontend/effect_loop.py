@@ -1,0 +1,66 @@
+"""Carries out the effects of a connection in one loop, however many requests a client has pipelined."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from node.frontend.containment import Containment
+from node.wire.amqp091 import effects
+
+GIVING_BACK: Final = frozenset(
+    (
+        effects.Settle,
+        effects.Return,
+        effects.Redeliver,
+        effects.Discard,
+        effects.Rollback,
+        effects.ChannelClosed,
+        effects.ConnectionClosed,
+    )
+)
+"""Effects by which something leaves a session: they are carried out for one that has failed, too."""
+
+
+class EffectLoop:
+    """The effects that are due, in their order. `more` has those that carrying these out has led to."""
+
+    def __init__(
+        self,
+        handlers: Mapping[type[effects.Effect], Callable[[Any], None]],
+        more: Callable[[], list[effects.Effect]],
+        contained: Containment,
+    ) -> None:
+        self.running = False
+        self.failed = False
+        """From now on only what gives back is carried out, each by itself: one may fail like another."""
+        self._handlers = handlers
+        self._more = more
+        self._contained = contained
+        self._due: deque[effects.Effect] = deque()
+
+    def carry_out(self, wanted: list[effects.Effect]) -> bool:
+        """Carry out all there is; False where that is going on already, further up the stack.
+
+        A request that is answered at once calls back from within. If its answer's effects were carried out
+        there, a client could have the stack end by what it sends. After an exception what is due stays due.
+        """
+        due = self._due
+        due.extend(wanted)
+        if self.running:
+            return False
+        self.running = True
+        try:
+            while due:
+                effect = due.popleft()
+                if not self.failed:
+                    self._handlers[type(effect)](effect)
+                elif type(effect) in GIVING_BACK:
+                    with self._contained:
+                        self._handlers[type(effect)](effect)
+                if not due:
+                    due.extend(self._more())
+        finally:
+            self.running = False
+        return True
