@@ -185,12 +185,12 @@ class Client:
         self._tick()
         properties: dict[str, Any] = {"capabilities": dict(CLIENT_CAPABILITIES)}
         self._send(PROTOCOL_HEADER)
-        self._await(m.ConnectionStart)
+        self.answer(m.ConnectionStart)
         self._send(encode_method(0, m.ConnectionStartOk(properties, "PLAIN", b"\0guest\0guest")))
-        self._await(m.ConnectionTune)
+        self.answer(m.ConnectionTune)
         self._send(encode_method(0, m.ConnectionTuneOk(0, 0, 0)))
         self._send(encode_method(0, m.ConnectionOpen("/")))
-        self._await(m.ConnectionOpenOk)
+        self.answer(m.ConnectionOpenOk)
         self.open_channel()
 
     # -- octets ---------------------------------------------------------------------------------
@@ -249,7 +249,8 @@ class Client:
             self._answers.append(method)
             self._got = delivery
 
-    def _await(self, *kinds: type[Method]) -> Any:
+    def answer(self, *kinds: type[Method]) -> Any:
+        """Wait for the answer to what was sent. Raises ChannelClosedError."""
         self.site.until(lambda: self._answers)
         answer = self._answers.pop(0)
         if isinstance(answer, m.ChannelClose | m.ConnectionClose):
@@ -266,7 +267,7 @@ class Client:
     def call(self, method: Method, *kinds: type[Method]) -> Any:
         """A method and its answer. Raises ChannelClosedError."""
         self.send(method)
-        return self._await(*kinds)
+        return self.answer(*kinds)
 
     # -- what clients do ------------------------------------------------------------------------
 
@@ -367,7 +368,7 @@ class Client:
         self.send(m.BasicGet(queue, no_ack))
 
     def got(self) -> Delivery | None:
-        answer = self._await(m.BasicGetOk, m.BasicGetEmpty)
+        answer = self.answer(m.BasicGetOk, m.BasicGetEmpty)
         return self._got if isinstance(answer, m.BasicGetOk) else None
 
     def drain(self, queue: str) -> list[Delivery]:

@@ -36,27 +36,42 @@ NO_EPOCH: Final = 0
 
 
 @dataclass(slots=True)
+class Taken:
+    """What an owner has decided about the operation batches of a front end, since it became owner.
+
+    It outlives greetings and outages of the front end. A batch in an entry that is proposed and not committed
+    comes again when its front end does; decided a second time, its messages would be expected for ever, its
+    transaction refused that is about to commit, its dead letters buried twice.
+
+    `epoch` is the highest that the front end has greeted with; `accepted` the highest batch that was taken,
+    whether it is committed or not. `refused` has what of batches without a place in the log was refused.
+    """
+
+    epoch: int = 0
+    accepted: int = 0
+    refused: Refusals = field(default_factory=Refusals)
+
+
+@dataclass(slots=True)
 class FrontEndState:
-    """A front end that has greeted this owner.
+    """A front end that has greeted this owner, and can be reached.
 
     `next_number` is the operation batch that must come next in this epoch (0: any, it is the
-    first); `accepted` the highest that this owner has taken, whether committed or not; `tried` the
-    highest that may have reached an owner before this epoch; `told` the highest of which the front end
-    knows that it is committed. `refused` has what of batches without a place in the log was refused, `held`
-    the leases that it has told of and that are not taken over yet, by queue. `consumers` are the queues of
-    its consumers by their numbers; `returning` those that it has greeted with and that are not back yet.
+    first); `tried` the highest that may have reached an owner before this epoch; `told` the highest of which
+    the front end knows that it is committed. `held` has the leases that it has told of and that are not taken
+    over yet, by queue. `consumers` are the queues of its consumers by their numbers; `returning` those that
+    it has greeted with and that are not back yet.
     """
 
     front_end: int
     epoch: int
     port: FrontEndPort
     returning: dict[int, ConsumerTerms]
+    taken: Taken
     next_number: int = 0
-    accepted: int = 0
     tried: int = 0
     told: int = 0
     consumers: dict[int, int] = field(default_factory=dict)
-    refused: Refusals = field(default_factory=Refusals)
     held: dict[int, RangeSet] = field(default_factory=dict)
 
 

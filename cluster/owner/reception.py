@@ -12,9 +12,9 @@ from cluster.links.ports import ACCESS_REFUSED, NOT_FOUND, ConsumerTerms, Delive
 from cluster.owner.context import OwnerContext
 from cluster.owner.failures import return_leased
 from cluster.owner.intake import take_batch
-from cluster.owner.proposal import HOLD_S, NO_EPOCH, FrontEndState
-from cluster.owner.requests import count, purge
-from cluster.owner.serving import Serving, regrant
+from cluster.owner.proposal import HOLD_S, NO_EPOCH, FrontEndState, Taken
+from cluster.owner.requests import Requests
+from cluster.owner.serving import Serving
 from cluster.owner.upkeep import find_left_behind, left_behind
 from node.engine.consumers import ExclusiveConsumerError
 from node.engine.operation_format import encode_attach, encode_forget, encode_refuse
@@ -30,7 +30,10 @@ class Reception:
     def __init__(self, owner: PartitionOwner, context: OwnerContext, serving: Serving) -> None:
         self._owner = owner
         self._context, self._serving = context, serving
+        self._requests = Requests(owner, serving, self)
         self._front_ends: dict[int, FrontEndState] = {}
+        self._taken: dict[int, Taken] = {}
+        """Of all front ends that have greeted and may greet again."""
         self._returning: Counter[int] = Counter()
         """How many batches with messages for a queue to take back are not applied yet."""
         self._expected: set[int] = set()
@@ -39,14 +42,15 @@ class Reception:
 
     def clear(self) -> None:
         """The owner leads no more: whoever leads next is greeted anew."""
-        self._front_ends = {}
+        self._front_ends, self._taken = {}, {}
+        self._requests.clear()
         self._expected.clear()
         self._postponed.clear()
         self._returning.clear()
 
     def known(self) -> set[int]:
-        """The front ends that have greeted."""
-        return set(self._front_ends)
+        """The front ends that have greeted, also those that are out of reach by now."""
+        return set(self._taken)
 
     def current(self, front_end: int) -> FrontEndState | None:
         """What is known of a front end that has greeted."""
@@ -55,6 +59,10 @@ class Reception:
     def _state(self, front_end: int, epoch: int) -> FrontEndState | None:
         state = self._front_ends.get(front_end)
         return state if state is not None and state.epoch == epoch and self._owner.active else None
+
+    def greeted(self, front_end: int, epoch: int) -> bool:
+        """Whether this is the front end's present epoch."""
+        return self._state(front_end, epoch) is not None
 
     # -- greetings ------------------------------------------------------------------------------
 
@@ -76,14 +84,21 @@ class Reception:
         self, front_end: int, epoch: int, node: str, consumers: list[ConsumerTerms], tried: int
     ) -> None:
         port = self._context.front_ends.port(self._owner.partition, front_end, node)
-        known = self._front_ends.get(front_end)
-        if not self._owner.active or port is None or (known is not None and epoch < known.epoch):
+        if not self._owner.active or port is None:
             return
-        returning = {terms.consumer: terms for terms in consumers}
-        state = self._front_ends[front_end] = FrontEndState(front_end, epoch, port, returning, tried=tried)
-        if known is not None:
-            state.accepted, state.refused = known.accepted, known.refused
+        taken = self._taken.setdefault(front_end, Taken())
+        if epoch < taken.epoch:
+            return
+        taken.epoch = epoch
+        returning = {terms.consumer: self._with_coming(front_end, terms) for terms in consumers}
+        state = FrontEndState(front_end, epoch, port, returning, taken, tried=tried)
+        self._front_ends[front_end] = state
         self._detach_all(state)
+
+    def _with_coming(self, front_end: int, terms: ConsumerTerms) -> ConsumerTerms:
+        """What is being removed for a consumer whose front end greets is sent later, and uses its credit."""
+        coming = self._serving.on_the_way(terms.queue, (front_end, terms.consumer))
+        return replace(terms, delivered=terms.delivered + coming) if coming else terms
 
     def lost_words(self, front_end: int) -> None:
         """Something that the front end said is lost: what it says next counts only in a new greeting.
@@ -137,7 +152,7 @@ class Reception:
         for consumer, terms in list(state.returning.items()):
             rejoin = partial(self._rejoin, front_end, epoch, consumer)
             if terms.queue in self._owner.queues:
-                self._when_attached(terms.queue, front_end, rejoin, consuming=True)
+                self.when_attached(terms.queue, front_end, rejoin, consuming=True)
             else:
                 rejoin()
         self._owner.after_proposed(partial(self._all_back, front_end, epoch))
@@ -154,7 +169,10 @@ class Reception:
             self._context.owner_dirty(self._owner)
 
     def front_end_lost(self, front_end: int) -> None:
-        """A front end cannot be reached: what its consumers had goes back to the queues."""
+        """A front end cannot be reached: what its consumers had goes back to the queues.
+
+        What was taken from it stays known: the front end may come back before that is committed.
+        """
         if not self._owner.active:
             return
         self._front_ends.pop(front_end, None)
@@ -186,6 +204,7 @@ class Reception:
         """
         if self._owner.active:
             self.front_end_lost(front_end)
+            self._taken.pop(front_end, None)
             self._owner.operation(encode_forget(front_end))
 
     # -- operations -----------------------------------------------------------------------------
@@ -201,8 +220,9 @@ class Reception:
             # The oldest that the front end does not know to be committed.
             state.told = number - 1
         state.next_number = number + 1
-        known = number <= max(self._owner.machine.number_of(front_end), state.accepted)
-        state.accepted = max(state.accepted, number)
+        taken = state.taken
+        known = number <= max(self._owner.machine.number_of(front_end), taken.accepted)
+        taken.accepted = max(taken.accepted, number)
         if known or take_batch(self._owner, front_end, number, data, tried=number <= state.tried):
             self._owner.after_proposed(partial(self.acknowledge, front_end, number))
         self._context.owner_dirty(self._owner)
@@ -212,7 +232,7 @@ class Reception:
         if state is None:
             return
         refused = self._owner.machine.refusals.between(front_end, state.told, number)
-        refused += state.refused.between(front_end, state.told, number)
+        refused += state.taken.refused.between(front_end, state.told, number)
         state.told = max(state.told, number)
         if refused:
             state.port.acknowledged(state.epoch, number, refused)
@@ -223,11 +243,11 @@ class Reception:
         """Queues do not take these messages of a batch, counted from 0; the front end hears it with the
         batch's commit.
         """
-        state = self._front_ends.get(front_end)
+        taken = self._taken.get(front_end)
         if logged:
             self._owner.proposal.add_decision(encode_refuse(front_end, number, messages))
-        elif state is not None:
-            state.refused.add(front_end, number, messages)
+        elif taken is not None:
+            taken.refused.add(front_end, number, messages)
 
     # -- consumers ------------------------------------------------------------------------------
 
@@ -243,7 +263,7 @@ class Reception:
             if state is not None:
                 self.answer(front_end, request, self._join(state, terms))
 
-        self._when_attached(terms.queue, front_end, join, consuming=True)
+        self.when_attached(terms.queue, front_end, join, consuming=True)
 
     def _join(self, state: FrontEndState, terms: ConsumerTerms) -> list[Any] | None:
         """Add a consumer whose front end is known to all replicas; what is wrong with it, if anything."""
@@ -271,7 +291,7 @@ class Reception:
         if state is not None and terms is not None and self._join(state, terms) is not None:
             state.port.consumer_cancelled(epoch, consumer)
 
-    def _when_attached(
+    def when_attached(
         self, queue: int, front_end: int, callback: Callable[[], None], *, consuming: bool = False
     ) -> None:
         """Call back once the log says that the front end may hold leases of the queue.
@@ -345,42 +365,8 @@ class Reception:
     # -- requests -------------------------------------------------------------------------------
 
     def request(self, front_end: int, epoch: int, request: int, name: str, arguments: list[Any]) -> None:
-        answer = partial(self.answer, front_end, request)
-        if self._state(front_end, epoch) is None or self._owner.participation.asked(name, arguments, answer):
-            return
-        queue = arguments[0]
-        # A client asks for the count when it declares the queue.
-        self._owner.used(queue)
-        if name == "count":
-            counting = partial(count, self._owner, queue, answer)
-            self._owner.after_proposed(lambda: self._serving.when_served(queue, counting))
-        elif name == "purge":
-            self._owner.after_proposed(partial(purge, self._owner, queue, answer))
-        elif name == "redeliver":
-            # Once the messages are in the queue again, and before anybody else is served.
-            self._owner.after_proposed(partial(self._redeliver, front_end, request, *arguments))
-        else:
-            get = partial(self._get, front_end, epoch, request, queue, arguments[1])
-            self._when_attached(queue, front_end, get)
-        self._context.owner_dirty(self._owner)
-
-    def _redeliver(
-        self, front_end: int, request: int, queue: int, consumer: int, first: int, last: int
-    ) -> None:
-        owner = self._owner.queues.get(queue)
-        if owner is not None:
-            regrant(self._owner, self._serving, queue, (front_end, consumer), (first, last))
-        self.answer(front_end, request, None)
-
-    def _get(self, front_end: int, epoch: int, request: int, queue: int, no_ack: bool) -> None:
-        owner = self._owner.queues.get(queue)
-        if self._state(front_end, epoch) is None:
-            # It has greeted again since, and asked again.
-            return
-        if owner is None:
-            self.answer(front_end, request, NOT_FOUND)
-        else:
-            self._serving.ask(owner, queue, front_end, request, no_ack)
+        if self.greeted(front_end, epoch):
+            self._requests.take(front_end, epoch, request, name, arguments)
             self._context.owner_dirty(self._owner)
 
     def answer(self, front_end: int, request: int, value: Any, delivery: Delivery | None = None) -> None:

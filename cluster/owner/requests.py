@@ -1,30 +1,93 @@
-"""What an owner does when a front end asks about a queue, or to empty it."""
+"""What front ends ask of a partition's owner about a queue, and what it does then. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cluster.links.ports import NOT_FOUND
+from cluster.owner.serving import Serving, regrant
 from node.engine.operation_format import encode_purge
 
 if TYPE_CHECKING:
     from cluster.owner.partition import PartitionOwner
+    from cluster.owner.reception import Reception
+
+Answer = Callable[[Any], None]
 
 
-def purge(owner: PartitionOwner, number: int, answer: Callable[[Any], None]) -> None:
-    """Empty a queue; answers how many messages that were once they are gone for good."""
-    queue = owner.queues.get(number)
-    if queue is None:
-        answer(NOT_FOUND)
-        return
-    purged = queue.purge()
-    if purged.durable:
-        owner.operation(encode_purge(number, purged.durable))
-    owner.after_proposed(lambda: answer(purged.count))
+class Requests:
+    """A front end that greets anew asks again, under the same number, what it has no answer to."""
+
+    def __init__(self, owner: PartitionOwner, serving: Serving, reception: Reception) -> None:
+        self._owner, self._serving, self._reception = owner, serving, reception
+        self._purging: set[tuple[int, int]] = set()
+        """Front ends and numbers of purges that are not committed yet: each empties its queue once."""
+
+    def clear(self) -> None:
+        """The owner leads no more."""
+        self._purging.clear()
+
+    def take(self, front_end: int, epoch: int, request: int, name: str, arguments: list[Any]) -> None:
+        """A front end asks something in its present epoch."""
+        answer = partial(self._reception.answer, front_end, request)
+        if self._owner.participation.asked(name, arguments, answer):
+            return
+        queue = arguments[0]
+        # A client asks for the count when it declares the queue.
+        self._owner.used(queue)
+        if name == "count":
+            counting = partial(_count, self._owner, queue, answer)
+            self._owner.after_proposed(lambda: self._serving.when_served(queue, counting))
+        elif name == "purge":
+            if (front_end, request) not in self._purging:
+                self._purging.add((front_end, request))
+                self._owner.after_proposed(partial(self._purge, front_end, request, queue))
+        elif name == "redeliver":
+            # Once the messages are in the queue again, and before anybody else is served.
+            self._owner.after_proposed(partial(self._redeliver, front_end, request, *arguments))
+        else:
+            get = partial(self._get, front_end, epoch, request, queue, arguments[1])
+            self._reception.when_attached(queue, front_end, get)
+
+    def _purge(self, front_end: int, request: int, number: int) -> None:
+        """Empty a queue; answers how many messages that were once they are gone for good."""
+
+        def committed() -> None:
+            self._purging.discard((front_end, request))
+            self._reception.answer(front_end, request, answer)
+
+        answer: Any = NOT_FOUND
+        queue = self._owner.queues.get(number)
+        if queue is not None:
+            purged = queue.purge()
+            answer = purged.count
+            if purged.durable:
+                self._owner.operation(encode_purge(number, purged.durable))
+        self._owner.after_proposed(committed)
+
+    def _redeliver(
+        self, front_end: int, request: int, queue: int, consumer: int, first: int, last: int
+    ) -> None:
+        owner = self._owner.queues.get(queue)
+        if owner is not None:
+            regrant(self._owner, self._serving, queue, (front_end, consumer), (first, last))
+        self._reception.answer(front_end, request, None)
+
+    def _get(self, front_end: int, epoch: int, request: int, queue: int, no_ack: bool) -> None:
+        owner = self._owner.queues.get(queue)
+        if not self._reception.greeted(front_end, epoch):
+            # It has greeted again since, and asked again.
+            return
+        if owner is None:
+            self._reception.answer(front_end, request, NOT_FOUND)
+        else:
+            self._serving.ask(owner, queue, front_end, request, no_ack)
+            self._owner.wake()
 
 
-def count(owner: PartitionOwner, number: int, answer: Callable[[Any], None]) -> None:
+def _count(owner: PartitionOwner, number: int, answer: Answer) -> None:
     """Answers as `QueueCounts` has them."""
     queue = owner.queues.get(number)
     if queue is None:

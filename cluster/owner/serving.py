@@ -104,7 +104,7 @@ class Serving:
             del self._leaving[key]
         return found
 
-    def _on_the_way(self, queue: int, key: ConsumerKey) -> int:
+    def on_the_way(self, queue: int, key: ConsumerKey) -> int:
         """How many messages of a queue are held back for a consumer."""
         return sum(one.grant.messages for one in self._leaving.get((queue, key), ()))
 
@@ -123,7 +123,7 @@ class Serving:
         """Let those who wait, and for whom none is on its way, have messages; whether there are any."""
         found = False
         for key, waiting in self._gets.get(queue, {}).items():
-            wanted = len(waiting) - self._on_the_way(queue, key)
+            wanted = len(waiting) - self.on_the_way(queue, key)
             consumer = owner.consumers.get(*key) if wanted > 0 else None
             if consumer is not None:
                 owner.consumers.credit(*key, consumer.sent + wanted)
@@ -156,7 +156,7 @@ class Serving:
         """The (front end, request) pairs of gets for which the queue has nothing, or is `gone`."""
         found: list[tuple[int, int]] = []
         for key, waiting in self._gets.get(queue, {}).items():
-            served = 0 if gone else self._on_the_way(queue, key)
+            served = 0 if gone else self.on_the_way(queue, key)
             if len(waiting) > served and (gone or owner.drain(*key)):
                 refused = [waiting.pop() for _ in range(len(waiting) - served)]
                 found.extend((key[0], request) for request in reversed(refused))

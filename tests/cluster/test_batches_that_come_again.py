@@ -1,0 +1,173 @@
+"""What an owner has taken from a front end is decided once, however long the front end is out of reach.
+
+The owner's node proposes, one follower's disk stands still, and the other follower, whose front end has sent
+the batch, is cut off for longer than front ends are waited for: the entry is neither committed nor lost when
+the front end comes back and sends the batch again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from cluster.broker import FRONT_END_GRACE_S
+from cluster.owner.partition import PartitionOwner
+from node.wire.amqp091 import methods as m
+from tests.site import Client, Site
+
+NAMES = ("n1", "n2", "n3")
+STANDING_STILL_S = 6.0
+
+
+def owner_of(site: Site, queue: str) -> PartitionOwner:
+    """The owner of a queue, once there is one."""
+
+    def found() -> Iterator[PartitionOwner]:
+        for node in site.nodes.values():
+            definition = node.broker.catalog.state.queues.get(("/", queue)) if node.up else None
+            owner = node.broker.owners.get(definition.partition) if definition is not None else None
+            if owner is not None and owner.active:
+                yield owner
+
+    site.until(lambda: any(found()))
+    return next(found())
+
+
+def cut_off(site: Site, one: str, other: str) -> Callable[[], None]:
+    """Two nodes do not reach each other, and know; until the result is called."""
+    pairs = [(one, other), (other, one)]
+    mend = site.network.cut(pairs)
+    for pair in pairs:
+        site.network.break_connection(*pair)
+    return mend
+
+
+class Cornered:
+    """The owner on node `near` cannot commit: `far` is cut off, and the disk of `slow` stands still."""
+
+    def __init__(self) -> None:
+        self.site = Site(*NAMES)
+        self._mend_way_there: Callable[[], None] = lambda: None
+        self.admin = self.site.client("n1")
+
+    def own(self, queue: str) -> PartitionOwner:
+        """The owner of the queue, which is the one that may not commit."""
+        owner = self.owner = owner_of(self.site, queue)
+        nodes = self.site.nodes.values()
+        self.near = next(node for node in nodes if owner in node.broker.owners.values())
+        self.slow, self.far = (node for node in nodes if node is not self.near)
+        self.site.run(1.0)
+        return owner
+
+    def proposed(self) -> bool:
+        """Whether the owner has proposed what is not committed."""
+        group = self.near.broker.host.groups[self.owner.partition]
+        return group.raft.last_index > self.owner.machine.applied_index
+
+    def cut_off(self, act: Callable[[], object]) -> None:
+        """Have the far front end do something that its owner hears of, and is cut off for it."""
+        self.stall(act)
+        self.stay_away()
+        self.come_back()
+
+    def stall(self, act: Callable[[], object]) -> None:
+        """The owner hears what the far front end does, and cannot commit."""
+        self.slow.disk.sync_seconds = STANDING_STILL_S
+        self.site.run(0.01)
+        self._mend_way_there = self.site.network.cut([(self.near.name, self.far.name)])
+        act()
+        self.site.until(self.proposed)
+
+    def stay_away(self) -> None:
+        """The far front end cannot be reached, and is given up."""
+        self._mend_way_back = cut_off(self.site, self.near.name, self.far.name)
+        self.site.run(FRONT_END_GRACE_S + 0.4)
+        assert self.owner.active
+        assert self.owner.reception.current(self.far.front_end) is None
+
+    def come_back(self) -> None:
+        """It comes back while the disk still stands still: what it says is heard before any commit."""
+        self._mend_way_back()
+        self.site.run(0.06)
+        self._mend_way_there()
+        self.site.run(3.0)
+        self.slow.disk.sync_seconds = 0.0
+        self.site.run(STANDING_STILL_S + 6.0)
+
+    def client(self, **options: Any) -> Client:
+        """A client of the far node."""
+        return self.site.client(self.far.name, **options)
+
+
+@pytest.fixture
+def cornered() -> Cornered:
+    return Cornered()
+
+
+@pytest.mark.requirement("A19")
+def test_a_transaction_that_comes_again_is_whole(cornered: Cornered) -> None:
+    cornered.admin.declare("limited", max_length=3, overflow="reject-publish")
+    cornered.site.client("n3").declare("other", queue_type="classic")
+    cornered.own("limited")
+    client = cornered.client(transactional=True)
+    client.publish("limited", b"x", b"y", b"z")
+    client.publish("other", b"o")
+    cornered.cut_off(lambda: client.send(m.TxCommit()))
+    client.answer(m.TxCommitOk)
+    assert (cornered.admin.bodies("limited"), cornered.admin.bodies("other")) == ([b"x", b"y", b"z"], [b"o"])
+
+
+def test_a_queue_expects_what_comes_again_once(cornered: Cornered) -> None:
+    cornered.admin.declare("limited", max_length=3, overflow="reject-publish")
+    owner = cornered.own("limited")
+    client = cornered.client()
+    cornered.cut_off(lambda: client.publish("limited", b"x", b"y"))
+    assert cornered.admin.bodies("limited") == [b"x", b"y"]
+    assert owner.upcoming == {}
+    assert cornered.admin.confirms(cornered.admin.publish("limited", b"1", b"2", b"3", b"4")) == [
+        True
+    ] * 3 + [False]
+
+
+@pytest.mark.requirement("A24")
+def test_a_dead_letter_that_is_rejected_again_is_buried_once(cornered: Cornered) -> None:
+    cornered.admin.declare("grave", queue_type="classic")
+    cornered.admin.declare("source", dead_letter_exchange="", dead_letter_routing_key="grave")
+    cornered.own("source")
+    cornered.admin.confirms(cornered.admin.publish("source", b"a"))
+    client = cornered.client()
+    client.consume("source")
+    cornered.site.until(lambda: client.deliveries)
+    cornered.cut_off(lambda: client.reject(client.deliveries[0], requeue=False))
+    assert cornered.admin.bodies("grave") == [b"a"]
+    assert cornered.admin.bodies("source") == []
+
+
+@pytest.mark.requirement("D2")
+def test_what_is_removed_for_a_consumer_that_comes_back_uses_its_credit(cornered: Cornered) -> None:
+    cornered.admin.declare("events", semantics="at-most-once")
+    cornered.own("events")
+    cornered.admin.confirms(cornered.admin.publish("events", b"a", b"b", b"c"))
+    client = cornered.client()
+    client.consume("events", prefetch=1)
+    cornered.site.until(lambda: client.deliveries)
+    cornered.cut_off(lambda: client.ack(client.deliveries[0]))
+    assert [one.body for one in client.deliveries] == [b"a", b"b"]
+    client.ack(client.deliveries[1])
+    cornered.site.until(lambda: len(client.deliveries) == 3)
+
+
+def test_a_queue_is_emptied_once_by_one_purge(cornered: Cornered) -> None:
+    cornered.admin.declare("q")
+    cornered.own("q")
+    cornered.admin.confirms(cornered.admin.publish("q", b"a", b"b"))
+    client, other = cornered.client(), cornered.site.client(cornered.near.name)
+    cornered.stall(lambda: client.send(m.QueuePurge("q")))
+    later = other.publish("q", b"c")
+    cornered.stay_away()
+    cornered.come_back()
+    assert client.answer(m.QueuePurgeOk).message_count == 2
+    assert other.confirms(later) == [True]
+    assert cornered.admin.bodies("q") == [b"c"]
