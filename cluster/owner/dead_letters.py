@@ -41,6 +41,9 @@ TRANSFERS_UNDER_WAY: Final = 64
 """Operation batches on their way to one partition, from which on queues wait that have sent some there."""
 
 
+NONE: Final = RangeSet()
+
+
 class SoftDeath(NamedTuple):
     """Messages of a queue, from number `first` on, that are in no log."""
 
@@ -59,6 +62,8 @@ class DeadLetters:
         self._transit = transit
         # What is dead, as the log knows, and neither moved nor on its way.
         self._waiting: dict[int, RangeSet] = {}
+        # What is on its way, or about to be as far as this owner has proposed.
+        self._leaving: dict[int, RangeSet] = {}
         self._links: dict[int, TransferLink] = {}
         self._numbers: dict[int, int] = {}
         # The partitions that a queue's dead letters have set out for.
@@ -69,8 +74,8 @@ class DeadLetters:
     def clear(self) -> None:
         """This node owns the partition no more."""
         self._transit.close(self._owner.partition)
-        self._waiting, self._links, self._numbers, self._toward, self._soft = {}, {}, {}, {}, []
-        self._moving = False
+        self._waiting, self._leaving, self._links, self._numbers = {}, {}, {}, {}
+        self._toward, self._soft, self._moving = {}, [], False
 
     def take_over(self) -> None:
         """A new owner: what is dead waits, and what former owners have sent is sent again."""
@@ -78,32 +83,41 @@ class DeadLetters:
         for number, state in machine.queues.items():
             dead = state.annotations.get(Aspect.DEATH)
             if dead is not None:
-                waiting = dead.coverage()
-                waiting.remove_all(machine.transfers.of(number).ranges())
-                self._wait(number, waiting.ranges())
+                self._leaving[number] = machine.transfers.of(number)
+                self._wait(number, list(dead.coverage().ranges()))
         for partition in machine.transfers.partitions():
             self.link(partition).resume(machine.transfers.to(partition))
         self.move()
 
     def died(self, number: int, ranges: Ranges) -> None:
-        """Messages of a queue are dead, and the log knows."""
-        self._wait(number, ranges)
+        """Messages of a queue are dead, and the log knows, perhaps not for the first time: who had lost a
+        lease may settle nevertheless, while the next one's settlement is not committed.
+        """
+        state = self._owner.machine.queues.get(number)
+        deaths = None if state is None else state.annotations.get(Aspect.DEATH)
+        if deaths is not None:
+            self._wait(number, [span[:2] for part in ranges for span in deaths.spans(*part)])
         self.move()
 
-    def _wait(self, number: int, ranges: Iterable[Range]) -> None:
-        self._waiting.setdefault(number, RangeSet()).update(ranges)
+    def _wait(self, number: int, dead: list[Range]) -> None:
+        """Let dead messages of a queue wait, those of them that are not on their way."""
+        waiting, leaving = RangeSet(dead), self._leaving.get(number, NONE)
+        for part in dead if leaving else ():
+            waiting.remove_all(leaving.intersection(*part))
+        if waiting:
+            self._waiting.setdefault(number, RangeSet()).update(waiting.ranges())
 
     def retry(self) -> None:
         """The catalog may show what was not known, and partitions may be gone."""
         transfers = self._owner.machine.transfers
         for partition in transfers.partitions():
             if self._transit.gone(partition):
-                last = transfers.last_number(partition)
-                self._owner.operation(encode_transferred(partition, last))
+                self._end(partition, transfers.last_number(partition))
                 self._links.pop(partition, None)
                 self._transit.close(self._owner.partition, partition)
-        for number in self._toward.keys() - self._owner.machine.queues.keys():
-            del self._toward[number]
+        for kept in (self._toward, self._leaving):
+            for number in kept.keys() - self._owner.machine.queues.keys():
+                del kept[number]
         for link in self._links.values():
             if link.stalled:
                 link.resync()
@@ -197,8 +211,9 @@ class DeadLetters:
                 operations.append(encode_remove(number, reason, parts))
         if operations:
             self._moving = True
+            self._leaving.setdefault(number, RangeSet()).update([(dead.first, dead.last) for dead in some])
             self._owner.publish(publishes, operations)
-            self._owner.proposal.committed.append(partial(self._moved, begun))
+            self._owner.proposal.committed.append(partial(self._moved, number, removed, begun))
         return bool(operations)
 
     def _some(self, number: int, undertaker: Undertaker) -> list[DeadRun]:
@@ -230,9 +245,10 @@ class DeadLetters:
             self._toward.setdefault(number, set()).add(partition)
         return begun
 
-    def _moved(self, begun: list[tuple[int, Transfer]]) -> None:
+    def _moved(self, number: int, removed: RangeSet, begun: list[tuple[int, Transfer]]) -> None:
         """What was moved within the partition is committed, and so is where the rest is to go."""
         self._moving = False
+        self._left(number, removed.ranges())
         for partition, transfer in begun:
             self.link(partition).send(transfer)
         self.move()
@@ -276,8 +292,29 @@ class DeadLetters:
         return b"".join(parts)
 
     def _arrived(self, partition: int, number: int) -> None:
-        self._owner.operation(encode_transferred(partition, number))
+        self._end(partition, number)
         self.move()
+
+    def _end(self, partition: int, number: int) -> None:
+        """All transfers to a partition up to this number are where they belong, or nowhere any more."""
+        ended = [one for one in self._owner.machine.transfers.to(partition) if one.number <= number]
+        self._owner.operation(encode_transferred(partition, number))
+        self._owner.proposal.committed.append(partial(self._ended, ended))
+
+    def _ended(self, transfers: list[Transfer]) -> None:
+        for transfer in transfers:
+            self._left(transfer.queue, transfer.ranges)
+
+    def _left(self, number: int, ranges: Iterable[Range]) -> None:
+        """Dead messages of a queue are gone, except for those that are on their way elsewhere, too."""
+        leaving, state = self._leaving.get(number), self._owner.machine.queues.get(number)
+        if leaving is None or state is None:
+            return
+        for part in ranges:
+            leaving.remove(*part)
+            leaving.update(state.alive.intersection(*part))
+        if not leaving:
+            del self._leaving[number]
 
 
 def by_partition(dead: DeadRun) -> dict[int, tuple[int, ...]]:

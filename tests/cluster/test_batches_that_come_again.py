@@ -145,6 +145,28 @@ def test_a_dead_letter_that_is_rejected_again_is_buried_once(cornered: Cornered)
     assert cornered.admin.bodies("source") == []
 
 
+@pytest.mark.requirement("A24")
+def test_a_dead_letter_that_two_consumers_reject_is_buried_once(cornered: Cornered) -> None:
+    """One has lost its lease and rejects nevertheless, before the other one's rejection is committed."""
+    cornered.admin.declare("grave", queue_type="classic")
+    cornered.admin.declare("source", dead_letter_exchange="", dead_letter_routing_key="grave")
+    cornered.own("source")
+    cornered.admin.confirms(cornered.admin.publish("source", b"a"))
+    client = cornered.client()
+    client.consume("source")
+    cornered.site.until(lambda: client.deliveries)
+    other = cornered.site.client(cornered.near.name)
+    other.consume("source")
+    cornered.stay_away()
+    cornered.site.until(lambda: other.deliveries)
+    cornered.slow.disk.sync_seconds = STANDING_STILL_S
+    client.reject(client.deliveries[0], requeue=False)
+    other.reject(other.deliveries[0], requeue=False)
+    cornered.come_back()
+    assert cornered.admin.bodies("grave") == [b"a"]
+    assert cornered.admin.bodies("source") == []
+
+
 @pytest.mark.requirement("D2")
 def test_what_is_removed_for_a_consumer_that_comes_back_uses_its_credit(cornered: Cornered) -> None:
     cornered.admin.declare("events", semantics="at-most-once")
