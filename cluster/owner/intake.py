@@ -221,10 +221,10 @@ class SoftPublish:
         def enqueue() -> None:
             for number in self.queues:
                 queue = owner.queues.get(number)
+                owner.arrived(number, self.first, self.first + self.run.count - 1)
                 if queue is not None and not (self.tried and queue.state.semantics is Semantics.AT_MOST_ONCE):
                     queue.add_soft(self.first, self.run, self.notes.get(number, {}))
                     owner.mark(number)
-                    owner.arrived(number, self.first, self.first + self.run.count - 1)
 
         return enqueue
 

@@ -193,3 +193,21 @@ def test_a_queue_is_emptied_once_by_one_purge(cornered: Cornered) -> None:
     assert client.answer(m.QueuePurgeOk).message_count == 2
     assert other.confirms(later) == [True]
     assert cornered.admin.bodies("q") == [b"c"]
+
+
+@pytest.mark.requirement("D2")
+def test_a_queue_does_not_expect_what_it_takes_no_second_time() -> None:
+    """A transient message that may have reached a former owner comes to no at-most-once queue again."""
+    site = Site(*NAMES)
+    admin, client = site.client("n2"), site.client("n3")
+    site.client("n1").declare("events", semantics="at-most-once", max_length=2, overflow="reject-publish")
+    site.run(1.0)
+    owner = owner_of(site, "events")
+    site.network.cut([("n1", "n3")])
+    client.publish("events", b"a", delivery_mode=1)
+    site.until(lambda: owner.queues and len(next(iter(owner.queues.values())).ready) == 1)
+    site.nodes["n1"].stop(power=True)
+    site.run(5.0)
+    assert admin.bodies("events") == []
+    assert admin.confirms(admin.publish("events", b"1", b"2", b"3")) == [True, True, False]
+    assert admin.bodies("events") == [b"1", b"2"]
