@@ -245,7 +245,9 @@ class Participation:
         """The coordinator says what became of a transaction."""
         self._asked.discard(key)
         for operation in self._conclude(key, committed):
-            self._owner.operation(operation)
+            # Behind the front end's batches: the same entry may be the one that prepares the transaction.
+            self._owner.proposal.add_decision(operation)
+        self._owner.wake()
 
     # -- front ends that are not there ----------------------------------------------------------
 

@@ -1,0 +1,48 @@
+"""A participant of a transaction whose front end is not there finds out by itself how it ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from node.engine.operation_format import encode_publish
+from node.engine.operations import TransactionKey
+from node.engine.transaction_format import encode_prepare
+from tests.cluster.recorders import Silence
+from tests.cluster.test_taking_over import FRONT_END, QUEUE, FrontEnds, Recording, taken_over
+from tests.engine.building import uniform_run
+
+pytestmark = [pytest.mark.interpreted, pytest.mark.requirement("A19")]
+
+KEY, COORDINATOR = TransactionKey(FRONT_END, 1), 77
+
+
+class NoCoordinator(Silence):
+    """`Transit` of a node that knows that the coordinator is gone: nothing was ever decided there."""
+
+    def gone(self, partition: int) -> bool:
+        return partition == COORDINATOR
+
+
+class OutOfReach(FrontEnds):
+    """The front end cannot be reached, but may come back."""
+
+    def alive(self, front_end: int) -> bool:
+        return False
+
+
+def test_what_ends_in_the_entry_that_prepares_it_is_undone() -> None:
+    """While the disk stands still, all that happens goes into the next entry."""
+    node = Recording()
+    owner = taken_over(node)
+    owner.reception.hello(FRONT_END, 1, "n1", [], 1)
+    prepare = encode_prepare(KEY.number, COORDINATOR, encode_publish(uniform_run(2), [QUEUE]))
+    owner.reception.operations(FRONT_END, 1, 2, b"".join(prepare))
+    node.front_ends, node.transit = OutOfReach(), NoCoordinator()
+    owner.reception.front_end_lost(FRONT_END)
+    owner.tick(10.0)
+    assert owner.propose()
+    (entry,) = node.entries
+    owner.apply(4, entry, 10.0)
+    assert owner.machine.transactions.prepared == {}
+    state = owner.machine.queues[QUEUE]
+    assert (list(state.alive.ranges()), list(state.withheld.ranges())) == ([(1, 1)], [])
