@@ -10,7 +10,6 @@ from replication.raft import Role
 from tests.simulation.cluster import NAMES, QUEUES, Cluster, Shape
 from tests.simulation.network import NetworkFaults
 from tests.simulation.node import NodeSettings, SimulatedNode
-from tests.simulation.outages import TOLERATED_S
 
 Incident = Callable[["Faults"], None]
 
@@ -114,11 +113,18 @@ class Faults:
 
     def freeze(self) -> None:
         """SIGSTOP and, later, SIGCONT."""
+        self._stand_still(SimulatedNode.pause)
+
+    def suspend(self) -> None:
+        """A whole machine stands still, and its clock with it if that counts only the time it runs."""
+        self._stand_still(SimulatedNode.suspend)
+
+    def _stand_still(self, stop: Callable[[SimulatedNode], None]) -> None:
         node = self.some_node()
         if node is None:
             return
         end = self.cluster.outages.begin([node.name])
-        node.pause()
+        stop(node)
 
         def resume() -> None:
             end()
@@ -126,14 +132,11 @@ class Faults:
 
         self.for_a_while(0.05, 2.5, resume)
 
-    def jump(self) -> None:
-        """A clock jumps; the others seem to have been silent for so long."""
+    def step(self) -> None:
+        """The time of day is set on a node, as after a server of time was wrong."""
         node = self.some_node()
         if node is not None:
-            seconds = self.chance.choice((0.1, 0.5, 1.5, 5.0))
-            if seconds >= TOLERATED_S:
-                self.cluster.outages.seem_long(NAMES)
-            node.jump(seconds)
+            node.step(self.chance.choice((-3600.0, -5.0, -0.5, 0.5, 5.0, 3600.0)))
 
     def lie_in_ambush(self) -> None:
         """A leader is lost, and what happens in the elections that follow is hit where it hurts."""
@@ -237,6 +240,10 @@ class Faults:
         self.world.note(f"cut: {text}")
         end = self.cluster.outages.begin(dict.fromkeys(name for pair in pairs for name in pair))
         mend = self.cluster.network.cut(pairs)
+        if self.chance.random() < 0.5:
+            self.world.note(f"reset: {text}")
+            for pair in pairs:
+                self.cluster.network.break_connection(*pair)
 
         def mended() -> None:
             self.world.note(f"mended: {text}")
@@ -262,7 +269,8 @@ INCIDENTS: dict[str, Incident] = {
     "blackout": Faults.cut_all_power,
     "lost disk": Faults.lose_disk,
     "freeze": Faults.freeze,
-    "jump": Faults.jump,
+    "suspension": Faults.suspend,
+    "time of day": Faults.step,
     "ambush": Faults.lie_in_ambush,
     "slow disk": Faults.slow_disk,
     "failing disk": Faults.fail_disk,
@@ -283,6 +291,7 @@ def shape_of(chance: random.Random, faultless: bool) -> Shape:
         cache_bytes=chance.choice((1 << 10, 64 << 10)),
         max_append_bytes=chance.choice((1, 1 << 20)),
         election_timeout_s=chance.choice((0.25, 0.6)),
+        drift=chance.choice((0.0, 0.01, 0.05)),
     )
     network = NetworkFaults()
     if not faultless:

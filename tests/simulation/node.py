@@ -18,6 +18,7 @@ from node.engine.errors import Refusal
 from replication.journal import Journal, JournalConfig
 from replication.journal.errors import JournalError
 from replication.raft import Entry, RaftConfig
+from tests.simulation.clock import Clock
 from tests.simulation.disk import PowerLost, SimulatedDisk
 from tests.simulation.network import Network, Transport
 from tests.simulation.world import Action, Violation, World
@@ -30,13 +31,17 @@ EPOCH_MS = 1_800_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class NodeSettings:
-    """Sizes in octets, small so that snapshots and segments come and go within seconds."""
+    """Sizes in octets, small so that snapshots and segments come and go within seconds.
+
+    drift: how much faster or slower than the true time a node's clock may run, as a fraction.
+    """
 
     snapshot_bytes: int = 24 << 10
     segment_bytes: int = 16 << 10
     cache_bytes: int = 16 << 10
     max_append_bytes: int = 1 << 20
     election_timeout_s: float = 0.6
+    drift: float = 0.0
 
 
 class SimulatedWriter:
@@ -80,6 +85,8 @@ class SimulatedNode:
     """
 
     writer_type = SimulatedWriter
+    counts_suspension = True
+    """Whether the clock that the process reads goes on while the machine is suspended."""
 
     def __init__(
         self, name: str, members: tuple[str, ...], world: World, network: Network, settings: NodeSettings
@@ -101,7 +108,9 @@ class SimulatedNode:
         self._network = network
         self._settings = settings
         self._random = world.chance(f"node {name}")
-        self._offset = self._random.uniform(0.0, 1000.0)
+        self._clock = Clock(
+            world, world.chance(f"clock {name}"), settings.drift, counts_suspension=self.counts_suspension
+        )
         self._wall_offset_ms = world.chance(f"time of day {name}").randint(-20, 20)
         self._missed: list[Action] = []
         self._turning = False
@@ -109,8 +118,8 @@ class SimulatedNode:
     # -- the process ----------------------------------------------------------------------------
 
     def clock(self) -> float:
-        """The machine's monotonic clock."""
-        return self.world.now + self._offset
+        """The machine's clock that never goes back."""
+        return self._clock.read()
 
     def wall_ms(self) -> int:
         """The machine's time of day, which is not quite that of the others."""
@@ -122,6 +131,7 @@ class SimulatedNode:
             return
         self.life += 1
         self.up, self.paused, self.ready = True, False, False
+        self._clock.resume()
         self._missed, self._turning = [], False
         self.world.note(f"{self.name} starts, life {self.life}")
         settings = self._settings
@@ -253,6 +263,7 @@ class SimulatedNode:
             return
         self.world.note(f"{self.name} wakes up")
         self.paused = False
+        self._clock.resume()
         missed, self._missed = self._missed, []
         if missed and self._random.random() < 0.5:
             # The timers may run before the sockets are read, or after.
@@ -260,10 +271,15 @@ class SimulatedNode:
         for action in missed:
             self.input(action)
 
-    def jump(self, seconds: float) -> None:
-        """Put the clock forward, as after the suspension of a virtual machine."""
-        self.world.note(f"{self.name}'s clock jumps by {seconds:.2f} s")
-        self._offset += seconds
+    def suspend(self) -> None:
+        """Stop the whole machine: its processes, and the clocks that count only the time it runs."""
+        self.pause()
+        self._clock.suspend()
+
+    def step(self, seconds: float) -> None:
+        """Set the time of day, forward or back; no other clock knows of that."""
+        self.world.note(f"{self.name}'s time of day is set by {seconds:+.1f} s")
+        self._wall_offset_ms += int(seconds * 1000)
 
     # -- the event loop -------------------------------------------------------------------------
 
@@ -275,7 +291,7 @@ class SimulatedNode:
             if self.life == life:
                 self.input(action)
 
-        self.world.after(delay, due)
+        self.world.after(self._clock.true_time(delay), due)
 
     def input(self, action: Action) -> None:
         """Do something on the event loop, when it runs."""

@@ -38,11 +38,6 @@ class Outages:
 
         return end
 
-    def seem_long(self, nodes: Iterable[str]) -> None:
-        """For a clock that jumped, everybody's latest silence was a long one."""
-        now = self._clock()
-        self._all += [Outage(node, now - FRONT_END_GRACE_S, now) for node in nodes]
-
     def during(self, node: str, since: float) -> bool:
         """Whether the node was out of reach for long, at some time since then."""
         now = self._clock()
