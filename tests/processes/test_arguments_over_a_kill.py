@@ -1,0 +1,358 @@
+"""What queues were asked for holds when the node that owns them is killed: pika, on three real nodes.
+
+The clients are on the two nodes that do not own the queue on trial. The third, its owner, is killed in
+the middle.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pika
+import pytest
+from pika.adapters.blocking_connection import BlockingChannel
+from pika.exceptions import ChannelClosedByBroker, NackError
+
+from tests.processes.conftest import channels
+from tests.processes.nodes import Cluster, until
+
+Connect = Callable[..., BlockingChannel]
+Got = tuple[bytes, pika.BasicProperties]
+
+
+@pytest.fixture(scope="module")
+def killed_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three nodes for this file alone."""
+    cluster = Cluster(tmp_path_factory.mktemp("killed"))
+    with cluster.running():
+        yield cluster
+
+
+@pytest.fixture
+def connect(killed_cluster: Cluster) -> Iterator[Connect]:
+    yield from channels(killed_cluster)
+
+
+class Trial:
+    """One queue, from its declaration to what its next owner does. `clients` are on the two nodes that
+    do not own the queue at first.
+    """
+
+    def __init__(self, cluster: Cluster, connect: Connect, queue: str) -> None:
+        self.queue = queue
+        self.owner = cluster[0]
+        self.clients: list[BlockingChannel] = []
+        self._cluster = cluster
+        self._connect = connect
+
+    def declare(self, **arguments: Any) -> None:
+        """`x_max_length=3` is the argument `x-max-length`."""
+        self.declare_other(self.queue, **arguments)
+        self.owner = self._cluster.owner(self.queue)
+        places = [place for place, node in enumerate(self._cluster.nodes) if node is not self.owner]
+        self.clients = [self._connect(place) for place in places]
+        self.clients[0].confirm_delivery()
+
+    def declare_other(self, queue: str, **arguments: Any) -> None:
+        """A queue beside the one that is on trial."""
+        connection = self.owner.connect()
+        table = {name.replace("_", "-"): value for name, value in arguments.items()}
+        connection.channel().queue_declare(queue, durable=True, arguments=table)
+        connection.close()
+
+    def publish(self, body: bytes, **properties: Any) -> None:
+        """Returns once the message is confirmed. Raises NackError."""
+        persistent = pika.BasicProperties(delivery_mode=2, **properties)
+        self.clients[0].basic_publish("", self.queue, body, persistent)
+
+    @contextmanager
+    def owner_killed(self) -> Iterator[None]:
+        """Another node owns the queue within; the killed node is there again afterwards."""
+        self.owner.kill()
+        try:
+            until(self._owned_elsewhere, f"{self.queue} has another owner")
+            yield
+        finally:
+            self.owner.start()
+            self._cluster.wait_ready()
+
+    def _owned_elsewhere(self) -> bool:
+        row = self._cluster.queue(self.queue)
+        return row is not None and row["owner"] != self.owner.name
+
+    def take(self, count: int, queue: str = "") -> list[Got]:
+        """So many messages in the order in which they are delivered, acknowledged one by one."""
+        return [self._one(queue or self.queue) for _ in range(count)]
+
+    def _one(self, queue: str) -> Got:
+        def got() -> Got | None:
+            method, properties, body = self.clients[1].basic_get(queue)
+            if method is None:
+                return None
+            self.clients[1].basic_ack(method.delivery_tag)
+            return body, properties
+
+        return until(got, f"a message in {queue}")
+
+    def is_empty(self, queue: str = "") -> bool:
+        return self.clients[1].basic_get(queue or self.queue)[0] is None
+
+
+@pytest.fixture
+def trial(killed_cluster: Cluster, connect: Connect, name: str) -> Trial:
+    return Trial(killed_cluster, connect, name)
+
+
+def bodies(found: list[Got]) -> list[bytes]:
+    return [body for body, _ in found]
+
+
+# -- X1: delays ---------------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("X1")
+def test_a_delayed_message_is_neither_early_nor_lost(trial: Trial) -> None:
+    trial.declare()
+    published = time.monotonic()
+    trial.publish(b"later", headers={"x-delay": 2500})
+    trial.publish(b"now")
+    with trial.owner_killed():
+        assert bodies(trial.take(1)) == [b"now"]
+        assert trial.is_empty() or time.monotonic() - published >= 2.5
+        assert bodies(trial.take(1)) == [b"later"]
+        assert time.monotonic() - published >= 2.5
+
+
+@pytest.mark.requirement("X1")
+def test_a_message_that_was_nacked_rests_with_the_next_owner(trial: Trial) -> None:
+    trial.declare(x_redelivery_backoff={"initial": 2500})
+    trial.publish(b"hard")
+    method, _, _ = trial.clients[1].basic_get(trial.queue)
+    assert method is not None
+    refused = time.monotonic()
+    trial.clients[1].basic_nack(method.delivery_tag, requeue=True)
+    # The answer to a later request tells that the owner has the nack.
+    trial.clients[1].queue_declare(trial.queue, passive=True)
+    with trial.owner_killed():
+        ((body, properties),) = trial.take(1)
+        assert time.monotonic() - refused >= 2.5
+        assert body == b"hard" and properties.headers["x-delivery-count"] == 1
+
+
+# -- X2: deduplication --------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("X2")
+def test_the_next_owner_knows_the_ids_that_the_killed_one_had_seen(trial: Trial) -> None:
+    trial.declare(x_deduplication_window=60_000)
+    for number in range(20):
+        trial.publish(b"%d" % number, message_id=str(number))
+    with trial.owner_killed():
+        for number in range(40):
+            trial.publish(b"%d" % number, message_id=str(number))
+        assert bodies(trial.take(40)) == [b"%d" % number for number in range(40)]
+        assert trial.is_empty()
+
+
+# -- X3: order by key ---------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("X3")
+def test_each_key_is_consumed_in_order_by_one_consumer_at_a_time(trial: Trial) -> None:
+    """Two consumers on two nodes; the owner goes when some messages are leased and some are settled."""
+    trial.declare(x_group_by="customer")
+    keys, each = [f"c{number}" for number in range(6)], 20
+    for number in range(each):
+        for key in keys:
+            trial.publish(b"%d" % number, headers={"customer": key})
+    seen: dict[str, list[tuple[int, int]]] = {key: [] for key in keys}
+    unsettled: dict[int, list[tuple[str, int]]] = {0: [], 1: []}
+    consumers = dict(enumerate(trial.clients))
+
+    def deliver(place: int) -> Callable[..., None]:
+        def delivered(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            key = properties.headers["customer"]
+            elsewhere = unsettled[1 - place]
+            assert key not in [held for held, _ in elsewhere], "a key is with two consumers at once"
+            unsettled[place].append((key, method.delivery_tag))
+            seen[key].append((int(body), place))
+
+        return delivered
+
+    def work() -> None:
+        """Both consumers get what comes, and settle half of what they hold."""
+        for place, channel in consumers.items():
+            channel.connection.process_data_events(0.01)
+            held = unsettled[place]
+            for _ in range((len(held) + 1) // 2):
+                channel.basic_ack(held.pop(0)[1])
+
+    for place, channel in consumers.items():
+        channel.basic_qos(prefetch_count=4)
+        channel.basic_consume(trial.queue, deliver(place))
+    while min(map(len, seen.values())) < 3:
+        work()
+    with trial.owner_killed():
+        until(lambda: work() or all(len(found) >= each for found in seen.values()), "all messages")
+    for found in seen.values():
+        assert [number for number, _ in found] == list(range(each)), "in order, and none twice"
+    assert {place for found in seen.values() for _, place in found} == {0, 1}
+
+
+# -- A20: priorities ----------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("A20")
+def test_higher_priorities_still_come_first(trial: Trial) -> None:
+    trial.declare(x_max_priority=5)
+    for number in range(24):
+        trial.publish(b"%d" % number, priority=number % 6)
+    with trial.owner_killed():
+        for number in range(24, 36):
+            trial.publish(b"%d" % number, priority=number % 6)
+        expected = sorted(range(36), key=lambda number: (-(number % 6), number))
+        assert bodies(trial.take(36)) == [b"%d" % number for number in expected]
+
+
+@pytest.mark.requirement("A20", "A24")
+def test_the_lowest_priority_is_dropped_first(trial: Trial) -> None:
+    trial.declare(x_max_priority=5, x_max_length=4)
+    for number in range(6):
+        trial.publish(b"%d" % number, priority=number)
+    with trial.owner_killed():
+        trial.publish(b"high", priority=5)
+        trial.publish(b"lowest", priority=0)
+        assert bodies(trial.take(4)) == [b"5", b"high", b"4", b"3"]
+        assert trial.is_empty()
+
+
+# -- A24: arguments of queues -------------------------------------------------------------------
+
+
+@pytest.mark.requirement("A24")
+@pytest.mark.parametrize("of_the_queue", [True, False], ids=["x-message-ttl", "expiration"])
+def test_messages_expire_and_are_dead_letters(trial: Trial, of_the_queue: bool) -> None:
+    grave = trial.queue + "-grave"
+    trial.declare_other(grave)
+    ttl = {"x_message_ttl": 2000} if of_the_queue else {}
+    trial.declare(x_dead_letter_exchange="", x_dead_letter_routing_key=grave, **ttl)
+    published = time.monotonic()
+    trial.publish(b"old", expiration=None if of_the_queue else "2000")
+    with trial.owner_killed():
+        ((body, properties),) = trial.take(1, grave)
+        assert time.monotonic() - published >= 2.0
+        (death,) = properties.headers["x-death"]
+        assert (body, death["reason"], death["queue"], death["count"]) == (b"old", "expired", trial.queue, 1)
+        assert trial.is_empty() and trial.is_empty(grave)
+
+
+@pytest.mark.requirement("A24")
+def test_a_queue_that_nobody_uses_goes(killed_cluster: Cluster, trial: Trial) -> None:
+    trial.declare(x_expires=1500)
+    with trial.owner_killed():
+        until(lambda: killed_cluster.queue(trial.queue) is None, "the queue is gone")
+        with pytest.raises(ChannelClosedByBroker) as closed:
+            trial.clients[1].queue_declare(trial.queue, passive=True)
+        assert closed.value.reply_code == 404
+
+
+@pytest.mark.requirement("A24")
+@pytest.mark.parametrize("limit", [{"x_max_length": 3}, {"x_max_length_bytes": 30}], ids=str)
+def test_the_oldest_are_dropped(trial: Trial, limit: dict[str, int]) -> None:
+    trial.declare(**limit)
+    for number in range(5):
+        trial.publish(b"%010d" % number)
+    with trial.owner_killed():
+        trial.publish(b"%010d" % 5)
+        assert bodies(trial.take(3)) == [b"%010d" % number for number in (3, 4, 5)]
+        assert trial.is_empty()
+
+
+@pytest.mark.requirement("A24")
+@pytest.mark.parametrize("overflow", ["reject-publish", "reject-publish-dlx"])
+def test_a_full_queue_refuses(trial: Trial, overflow: str) -> None:
+    grave = trial.queue + "-grave"
+    trial.declare_other(grave)
+    trial.declare(
+        x_max_length=3, x_overflow=overflow, x_dead_letter_exchange="", x_dead_letter_routing_key=grave
+    )
+    for number in range(3):
+        trial.publish(b"%d" % number)
+    with trial.owner_killed():
+        with pytest.raises(NackError):
+            trial.publish(b"too much")
+        assert bodies(trial.take(1)) == [b"0"]
+        trial.publish(b"fits")
+        assert bodies(trial.take(3)) == [b"1", b"2", b"fits"]
+        if overflow == "reject-publish-dlx":
+            assert bodies(trial.take(1, grave)) == [b"too much"]
+        assert trial.is_empty(grave)
+
+
+@pytest.mark.requirement("A24")
+def test_failed_deliveries_are_counted_over_owners(trial: Trial) -> None:
+    grave = trial.queue + "-grave"
+    trial.declare_other(grave)
+    trial.declare(x_delivery_limit=2, x_dead_letter_exchange="", x_dead_letter_routing_key=grave)
+    trial.publish(b"hard")
+
+    def fail() -> int:
+        got = until(lambda: (found := trial.clients[1].basic_get(trial.queue))[0] and found, "the message")
+        trial.clients[1].basic_nack(got[0].delivery_tag, requeue=True)
+        return int((got[1].headers or {}).get("x-delivery-count", 0))
+
+    assert fail() == 0
+    trial.clients[1].queue_declare(trial.queue, passive=True)
+    with trial.owner_killed():
+        assert [fail(), fail()] == [1, 2]
+        ((body, properties),) = trial.take(1, grave)
+        assert body == b"hard" and properties.headers["x-death"][0]["reason"] == "delivery_limit"
+        assert trial.is_empty()
+
+
+@pytest.mark.requirement("A24")
+def test_a_living_consumer_stays_the_single_active_one(trial: Trial) -> None:
+    trial.declare(x_single_active_consumer=True)
+    found: dict[int, list[bytes]] = {0: [], 1: []}
+    for place, channel in {1: trial.clients[1], 0: trial.clients[0]}.items():
+
+        def delivered(channel: Any, method: Any, properties: Any, body: bytes, place: int = place) -> None:
+            found[place].append(body)
+            channel.basic_ack(method.delivery_tag)
+
+        channel.basic_consume(trial.queue, delivered, consumer_tag=str(place))
+
+    def work() -> None:
+        for channel in (trial.clients[0], trial.clients[1]):
+            channel.connection.process_data_events(0.01)
+
+    trial.publish(b"before")
+    until(lambda: work() or found[1], "the first consumer has a message")
+    with trial.owner_killed():
+        trial.publish(b"after")
+        until(lambda: work() or len(found[1]) == 2, "the same consumer has the next one")
+        trial.clients[1].basic_cancel("1")
+        trial.publish(b"next")
+        until(lambda: work() or found[0], "the other consumer takes over")
+    assert found == {1: [b"before", b"after"], 0: [b"next"]}
+
+
+@pytest.mark.requirement("A24")
+def test_where_a_queue_is_and_on_how_many_nodes(trial: Trial) -> None:
+    """A replica is all that a queue of one has: it waits for its node. A queue of three goes on."""
+    single, classic = trial.queue + "-single", trial.queue + "-classic"
+    trial.declare(x_queue_type="quorum", x_quorum_initial_group_size=3, x_queue_leader_locator="client-local")
+    trial.declare_other(single, x_queue_type="quorum", x_quorum_initial_group_size=1)
+    trial.declare_other(classic, x_queue_type="classic")
+    for queue in (trial.queue, single, classic):
+        trial.clients[0].basic_publish("", queue, queue.encode(), pika.BasicProperties(delivery_mode=2))
+    with trial.owner_killed():
+        assert bodies(trial.take(1)) == [trial.queue.encode()]
+        with pytest.raises(ChannelClosedByBroker) as closed:
+            trial.clients[1].connection.channel().queue_declare(classic, passive=True)
+        assert closed.value.reply_code == 404
+    assert bodies(trial.take(1, single)) == [single.encode()]
+    assert bodies(trial.take(1, classic)) == [classic.encode()]
