@@ -9,7 +9,7 @@ from types import TracebackType
 from bench.brokers import Address, BrokerError
 
 _FRAME = struct.Struct(">BHI")
-_METHOD = 1
+METHOD = 1
 _HEADER = 2
 _BODY = 3
 _HEARTBEAT = 8
@@ -67,7 +67,7 @@ class RawClient:
         properties = struct.pack(">H", _REPLY_TO_FLAG) + short(reply_to) if reply_to else b"\0\0"
         header = struct.pack(">HHQ", 60, 0, len(body)) + properties
         method = struct.pack(">HHH", 60, 40, 0) + short("") + short(key) + b"\0"
-        frames = (_frame(_METHOD, 1, method), _frame(_HEADER, 1, header), _frame(_BODY, 1, body))
+        frames = (frame(METHOD, 1, method), frame(_HEADER, 1, header), frame(_BODY, 1, body))
         self._socket.sendall(b"".join(frames))
 
     def next_delivery(self) -> tuple[str, bytes]:
@@ -83,7 +83,7 @@ class RawClient:
         """Read until the method comes; its arguments."""
         while True:
             kind, payload = self._frame()
-            if kind == _METHOD:
+            if kind == METHOD:
                 found: Ids = struct.unpack_from(">HH", payload)
                 if found == ids:
                     return payload
@@ -91,7 +91,7 @@ class RawClient:
                     raise BrokerError(f"closed by the broker: {payload[7 : 7 + payload[6]].decode()}")
 
     def _call(self, ids: Ids, arguments: bytes, channel: int = 0) -> None:
-        self._socket.sendall(_frame(_METHOD, channel, struct.pack(">HH", *ids) + arguments))
+        self._socket.sendall(frame(METHOD, channel, struct.pack(">HH", *ids) + arguments))
 
     def _frame(self) -> tuple[int, bytes]:
         """The next frame's type and payload, heartbeats left out."""
@@ -123,5 +123,5 @@ def _table(fields: bytes = b"") -> bytes:
     return long(fields)
 
 
-def _frame(kind: int, channel: int, payload: bytes) -> bytes:
+def frame(kind: int, channel: int, payload: bytes) -> bytes:
     return _FRAME.pack(kind, channel, len(payload)) + payload + _END

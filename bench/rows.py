@@ -19,6 +19,7 @@ from bench.measures import (
     restart,
     throughput,
 )
+from bench.reconnecting import reconnect
 
 
 class Goal(Enum):
@@ -162,5 +163,19 @@ ROWS: tuple[Row, ...] = (
             Figure("the same: p99", "p99", "ms", Goal.TIMES_PEER_OR_LESS, 1),
         ),
         round_trips,
+    ),
+    Row(
+        "reconnect",
+        (
+            Figure(
+                "1,000 clients of a killed node: back on the others",
+                "seconds",
+                "s",
+                Goal.TIMES_PEER_OR_LESS,
+                1,
+            ),
+        ),
+        reconnect,
+        fresh=True,
     ),
 )

@@ -7,9 +7,10 @@ is decided follows RabbitMQ's access control table; `Refusal`s carry its texts.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from cluster.access.passwords import Remembered, parse_hash
+from cluster.access.password_checks import Hasher, PasswordChecks
+from cluster.access.passwords import parse_hash
 from cluster.access.patterns import Pattern, compiled, expanded, mistake_in, permits
 from cluster.access.records import ADMINISTRATOR
 from cluster.access.state import AccessState
@@ -28,19 +29,6 @@ Answer = Callable[[Any, Refusal | None], None]
 Submit = Callable[[str, dict[str, Any], Answer], None]
 
 
-class Hasher(Protocol):
-    """Hashes off the event loop. Both answer later, in the thread of the event loop."""
-
-    def hash(self, password: str, answer: Callable[[str], None]) -> None:
-        """A new hash of a password."""
-
-    def compare(self, stored: str | None, password: str, origin: str, answer: Callable[[bool], None]) -> None:
-        """Whether the hash is the password's; None takes as long as any hash, and is nobody's.
-
-        Those who ask from different origins take turns.
-        """
-
-
 class Access:
     """See the module's docstring. `loopback_users` may only log in from this machine."""
 
@@ -51,7 +39,7 @@ class Access:
         self._submit = submit
         self._hasher = hasher
         self._loopback_users = frozenset(loopback_users)
-        self._remembered = Remembered()
+        self._checks = PasswordChecks(hasher)
         self._decided: dict[tuple[str, str, Right, str], bool] = {}
         self._topics: dict[tuple[str, str, str, Right], Pattern | None] = {}
         self._version = -1
@@ -66,20 +54,20 @@ class Access:
         known = self.state.users.get(user)
         stored = known.password_hash if known is not None else None
 
-        def compared(good: bool) -> None:
+        def checked(right: bool | None) -> None:
             current = self.state.users.get(user)
-            if not good or current is None or current.password_hash != stored:
+            if right is None:
+                answer(None, f"user '{user}' - too many passwords wait to be checked")
+            elif not right or current is None or current.password_hash != stored:
                 answer(None, f"user '{user}' - invalid credentials")
-                return
-            self._remembered.remember(user, current.password_hash, password)
-            self.admit(user, remote, answer)
+            else:
+                self.admit(user, remote, answer)
 
-        if stored and self._remembered.knows(user, stored, password):
-            self.admit(user, remote, answer)
-        elif not password:
-            answer(None, f"user '{user}' attempted to log in with a blank password")
+        self._forget_outdated()
+        if password:
+            self._checks.check(user, stored or None, password, origin_of(remote), checked)
         else:
-            self._hasher.compare(stored or None, password, origin_of(remote), compared)
+            answer(None, f"user '{user}' attempted to log in with a blank password")
 
     def admit(self, user: str, remote: str, answer: Authenticated) -> None:
         """Let a user in whose identity is proved otherwise: by a certificate, or just now by password."""
@@ -139,6 +127,7 @@ class Access:
             self._version = self.state.version
             self._decided.clear()
             self._topics.clear()
+            self._checks.remembered.forget_changed(self.state.users)
 
     def check_exchange(self, user: str, vhost: str, right: Right, name: str) -> None:
         """Raises AccessRefusedError."""
@@ -231,7 +220,6 @@ class Access:
 
     def delete_user(self, user: str, answer: Answer) -> None:
         """Delete a user with all permissions; the user's connections are closed."""
-        self._remembered.forget(user)
         self._submit("delete_user", {"user": user}, answer)
 
     def set_permissions(

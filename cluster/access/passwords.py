@@ -150,29 +150,3 @@ def exported_hash(text: str) -> tuple[str, str]:
         return SCRYPT if text else "rabbit_password_hashing_sha256", text
     algorithm, _, encoded = text.partition("$")
     return algorithm, encoded
-
-
-class Remembered:
-    """Passwords that were right before, so that a thousand clients that reconnect cost no thousand hashes.
-
-    A password is kept as an HMAC under a key of this process, and only counts for the hash that it was
-    compared with: once the user has another, it is forgotten.
-    """
-
-    def __init__(self) -> None:
-        self._key = os.urandom(32)
-        self._known: dict[str, tuple[str, bytes]] = {}
-
-    def knows(self, user: str, stored: str, password: str) -> bool:
-        """Whether the password was right before. False says nothing."""
-        known = self._known.get(user)
-        return known is not None and known[0] == stored and hmac.compare_digest(known[1], self._tag(password))
-
-    def remember(self, user: str, stored: str, password: str) -> None:
-        self._known[user] = (stored, self._tag(password))
-
-    def forget(self, user: str) -> None:
-        self._known.pop(user, None)
-
-    def _tag(self, password: str) -> bytes:
-        return hmac.digest(self._key, password.encode("utf-8", "surrogateescape"), "sha256")

@@ -43,14 +43,19 @@ class Hashing:
     def hash(self, password: str, answer: Callable[[str], None]) -> None:
         self.waiting.append(lambda: answer(str(PasswordHash.of(password))))
 
-    def compare(self, stored: str | None, password: str, origin: str, answer: Callable[[bool], None]) -> None:
-        self.compared += 1
-        self.waiting.append(lambda: answer(stored is not None and parse_hash(stored).matches(password)))
+    def compare(
+        self, stored: str | None, password: str, origin: str, user: str, answer: Callable[[bool], None]
+    ) -> Callable[[], None]:
+        def compare() -> None:
+            self.compared += 1
+            answer(stored is not None and parse_hash(stored).matches(password))
+
+        self.waiting.append(compare)
+        return lambda: self.waiting.remove(compare) if compare in self.waiting else None
 
     def work(self) -> None:
-        waiting, self.waiting = self.waiting, []
-        for one in waiting:
-            one()
+        while self.waiting:
+            self.waiting.pop(0)()
 
 
 class Desk:

@@ -10,29 +10,48 @@ from hypothesis import strategies as st
 
 from cluster.access import hashing
 from cluster.access.hashing import HashingThreads, Turns
+from cluster.access.password_checks import PasswordChecks
 from cluster.access.passwords import PasswordHash
 
 HASH = str(PasswordHash.of("wonder"))
 
 
-@given(st.lists(st.sampled_from("abc")))
-def test_everything_gets_its_turn_and_nobody_two_before_another(origins: list[str]) -> None:
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("xy"))))
+def test_everything_gets_its_turn_and_nobody_two_before_another(asked: list[tuple[str, str]]) -> None:
     turns = Turns()
-    for number, origin in enumerate(origins):
-        turns.add(origin, (number, origin))
+    for number, (origin, name) in enumerate(asked):
+        turns.add(origin, name, (number, origin, name))
     taken = []
     while (work := turns.take()) is not None:
         taken.append(work)
-    assert sorted(taken) == list(enumerate(origins))
+    assert sorted(taken) == [(number, *one) for number, one in enumerate(asked)]
+    fair([origin for _, origin, _ in taken])
     for origin in "abc":
-        assert [one for one in taken if one[1] == origin] == [
-            (number, one) for number, one in enumerate(origins) if one == origin
-        ]
-    for place, (_, origin) in enumerate(taken):
-        later = [one for _, one in taken[place + 1 :]]
-        if origin in later:
-            between = later[: later.index(origin)]
-            assert set(later) - {origin} <= set(between), "an origin came twice while another waited"
+        fair([name for _, at, name in taken if at == origin])
+        for name in "xy":
+            numbers = [number for number, *one in taken if one == [origin, name]]
+            assert numbers == sorted(numbers)
+
+
+def fair(taken: list[str]) -> None:
+    """None comes twice while another waits."""
+    for place, one in enumerate(taken):
+        later = taken[place + 1 :]
+        if one in later:
+            between = later[: later.index(one)]
+            assert set(later) - {one} <= set(between), "one came twice while another waited"
+
+
+def test_what_is_taken_back_has_no_turn() -> None:
+    turns = Turns()
+    for work in (1, 2, 3):
+        turns.add("a", "x", work)
+    turns.add("b", "x", 4)
+    turns.remove("a", "x", 1)
+    turns.remove("a", "x", 3)
+    turns.remove("a", "x", 3)
+    turns.remove("b", "x", 4)
+    assert [turns.take(), turns.take()] == [2, None]
 
 
 def test_the_event_loop_goes_on_while_passwords_are_hashed() -> None:
@@ -53,9 +72,9 @@ def test_the_event_loop_goes_on_while_passwords_are_hashed() -> None:
                 done.set_result(None)
 
         for _ in range(6):
-            hasher.compare(None, "x", "flood", lambda good: answered("flood", good))
-        hasher.compare(HASH, "wonder", "calm", lambda good: answered("calm", good))
-        hasher.compare(HASH, "wrong", "calm", lambda good: answered("calm", good))
+            hasher.compare(None, "x", "flood", "u", lambda good: answered("flood", good))
+        hasher.compare(HASH, "wonder", "calm", "u", lambda good: answered("calm", good))
+        hasher.compare(HASH, "wrong", "calm", "u", lambda good: answered("calm", good))
         hasher.hash("new", lambda made: answered("", PasswordHash.parse(made).matches("new")))
         while not done.done():
             turned += 1
@@ -66,9 +85,6 @@ def test_the_event_loop_goes_on_while_passwords_are_hashed() -> None:
     assert threads == {threading.current_thread().name}
     assert [good for origin, good in answers if origin == "calm"] == [True, False]
     assert [good for origin, good in answers if origin != "calm"].count(True) == 1
-    # Two of the flood were being hashed when the others came, one more is before each, and so is one beside.
-    assert "calm" in [origin for origin, _ in answers[:6]]
-    assert answers[-1][0] == "flood"
     assert turned > 20, "the loop stood still"
     assert hashing.THREADS == 2
 
@@ -78,9 +94,40 @@ def test_what_waits_when_the_node_stops_is_not_answered() -> None:
         answers: list[bool] = []
         hasher = HashingThreads(asyncio.get_running_loop())
         for _ in range(5):
-            hasher.compare(None, "x", "a", answers.append)
+            hasher.compare(None, "x", "a", "u", answers.append)
         hasher.close()
         await asyncio.sleep(0.5)
         return answers
 
     assert len(asyncio.run(work())) <= hashing.THREADS
+
+
+def test_wrong_passwords_do_not_starve_right_ones() -> None:
+    """A flood at the same address, under many names: the right one waits for two hashes, and next time for
+    none; a thousand of its clients wait for the same."""
+    order: list[str] = []
+
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        hasher = HashingThreads(loop)
+        checks = PasswordChecks(hasher)
+        done = loop.create_future()
+
+        def right(answer: bool | None) -> None:
+            assert answer
+            order.append("right")
+            if order.count("right") == 1000:
+                done.set_result(None)
+
+        for number in range(200):
+            checks.check("mallory", None, f"x{number}", "127.0.0.1", lambda _: order.append("wrong"))
+        for _ in range(1000):
+            checks.check("alice", HASH, "wonder", "127.0.0.1", right)
+        await done
+        # Three in turn, and few more where the thread that has the right one stands still.
+        assert order.count("wrong") < 50
+        checks.check("alice", HASH, "wonder", "10.0.0.1", lambda answer: order.append(f"again {answer}"))
+        assert order[-1] == "again True", "not even a turn of the event loop"
+        hasher.close()
+
+    asyncio.run(work())

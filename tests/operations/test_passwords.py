@@ -8,7 +8,6 @@ import pytest
 from cluster.access.passwords import (
     SCRYPT,
     PasswordHash,
-    Remembered,
     exported_hash,
     imported_hash,
     parse_hash,
@@ -58,18 +57,6 @@ def test_what_is_no_hash_is_refused_without_showing_it(text: str) -> None:
     with pytest.raises(ValueError) as refusal:
         PasswordHash.parse(text)
     assert not text or text not in str(refusal.value)
-
-
-def test_a_password_is_remembered_for_the_hash_that_it_was_compared_with() -> None:
-    remembered = Remembered()
-    assert not remembered.knows("alice", "hash", "wonder")
-    remembered.remember("alice", "hash", "wonder")
-    assert remembered.knows("alice", "hash", "wonder")
-    assert not remembered.knows("alice", "hash", "wrong")
-    assert not remembered.knows("alice", "another", "wonder")
-    assert not remembered.knows("bob", "hash", "wonder")
-    remembered.forget("alice")
-    assert not remembered.knows("alice", "hash", "wonder")
 
 
 @pytest.mark.parametrize(
