@@ -10,18 +10,25 @@ from tests.simulation.world import World
 class Clock:
     """Seconds since some moment of the past, as CLOCK_BOOTTIME tells them, or CLOCK_MONOTONIC.
 
-    drift: how much faster or slower than the true time it may run, as a fraction; it often does so by as
-    much as it may. counts_suspension: it goes on while the machine is suspended, as CLOCK_BOOTTIME does.
+    zero: what it shows at first. drift: how much faster or slower than the true time it may run, as a
+    fraction; it often does so by as much as it may. counts_suspension: it goes on while the machine is
+    suspended, as CLOCK_BOOTTIME does.
     """
 
     def __init__(
-        self, world: World, chance: random.Random, drift: float, *, counts_suspension: bool = True
+        self,
+        world: World,
+        chance: random.Random,
+        zero: float,
+        drift: float,
+        *,
+        counts_suspension: bool = True,
     ) -> None:
         self.rate = 1.0 + drift * chance.choice((-1.0, 1.0, chance.uniform(-1.0, 1.0)))
         self.counts_suspension = counts_suspension
         self._world = world
         self._seen = world.now
-        self._shown = chance.uniform(0.0, 1000.0)
+        self._shown = zero
         self._suspended = False
 
     def read(self) -> float:

@@ -109,7 +109,11 @@ class SimulatedNode:
         self._settings = settings
         self._random = world.chance(f"node {name}")
         self._clock = Clock(
-            world, world.chance(f"clock {name}"), settings.drift, counts_suspension=self.counts_suspension
+            world,
+            world.chance(f"clock {name}"),
+            self._random.uniform(0.0, 1000.0),
+            settings.drift,
+            counts_suspension=self.counts_suspension,
         )
         self._wall_offset_ms = world.chance(f"time of day {name}").randint(-20, 20)
         self._missed: list[Action] = []
