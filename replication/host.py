@@ -98,7 +98,7 @@ class Host:
         """From the proposal of an entry here until it was applied here."""
 
     def withhold_votes(self) -> None:
-        """This node lost its disk: no group may count on its votes before it has caught up."""
+        """This node lost its disk: no group that is opened may count on its vote before it has caught up."""
         self._withheld = True
 
     @property
@@ -121,7 +121,8 @@ class Host:
         """Start this node's replica from its journal; `notices`: `RaftConfig.commit_notices`.
 
         An empty `membership`: the replica joins a group that exists. It may have been one before, and
-        have forgotten its votes when it was removed.
+        have forgotten its votes when it was removed. That it joins is staged before anything that it
+        receives: a restart while it catches up must not take its log for whole.
         """
         log = self._journal.log(partition)
         snapshot = log.snapshot()
@@ -130,8 +131,9 @@ class Host:
         # A group of one has nobody to get anything back from: what its disk had is gone.
         alone = membership.members == {self.node}
         joins = not membership.members and log.last_index() == 0
-        may_vote = self._config.may_vote and not joins and not (self._withheld and not alone)
-        config = replace(self._config, partition=partition, may_vote=may_vote, commit_notices=notices)
+        if joins or (self._withheld and not alone):
+            log.set_hard_state(replace(log.hard_state(), joining=True))
+        config = replace(self._config, partition=partition, commit_notices=notices)
         raft = Raft(config, log, membership, now, self._random)
         group = Group(partition, raft, log, machine)
         self.groups[partition] = group
@@ -139,12 +141,12 @@ class Host:
         return group
 
     def close(self, partition: int) -> None:
-        """Stop the replica and forget its log."""
+        """Stop the replica, if it runs, and forget its log."""
         if self.groups.pop(partition, None) is not None:
             self._dirty.pop(partition, None)
             self._forget_senders(partition, None)
             self._receivers.pop(partition, None)
-            self._journal.drop(partition)
+        self._journal.drop(partition)
 
     # -- inputs ---------------------------------------------------------------------------------
 
@@ -191,7 +193,7 @@ class Host:
 
     @property
     def whole(self) -> bool:
-        """Whether every group of this node has back what a lost disk had held."""
+        """Whether every group that is open here has back what a lost disk had held."""
         return all(group.raft.may_vote for group in self.groups.values())
 
     @property

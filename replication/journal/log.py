@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from replication.journal.reader import EntryReader
-from replication.journal.records import U64, RecordKind, SnapshotBody, encode_vote
+from replication.journal.records import U64, RecordKind, SnapshotBody, encode_hard_state
 from replication.journal.stage import Place, Stage
 from replication.journal.table import EntryTable, closed_ranges
 from replication.raft.errors import CompactedError
@@ -49,7 +50,7 @@ class PartitionLog:
         self._snapshot = snapshot
         self._snapshot_index = snapshot.index if snapshot is not None else 0
         commit = min(hard_state.commit, self.last_index())
-        self._hard_state = HardState(hard_state.term, hard_state.vote, commit)
+        self._hard_state = replace(hard_state, commit=commit)
         behind = table.row_from(self._snapshot_index + 1)
         self._live = closed_ranges(table.indexes, behind)
         self.bytes_since_snapshot = sum(table.lengths[behind:])
@@ -176,12 +177,12 @@ class PartitionLog:
         stage.staged.ends[partition] = (entries[-1].index, entries[-1].term)
 
     def set_hard_state(self, hard_state: HardState) -> None:
-        """Stage term and vote; a new commit index alone waits for a batch that is written anyway.
+        """Stage term, vote and whether the replica joins; a new commit index alone waits for another batch.
 
         The commit index only shortens recovery: the leader tells it again.
         """
         old, self._hard_state = self._hard_state, hard_state
-        if (old.term, old.vote) != (hard_state.term, hard_state.vote):
+        if replace(old, commit=hard_state.commit) != hard_state:
             self.stage_hard_state()
         elif old.commit != hard_state.commit:
             self._stage.deferred[self.partition] = self.stage_hard_state
@@ -256,7 +257,7 @@ class PartitionLog:
         """Stage the current hard state, in place of the record that holds it now."""
         state = self._hard_state
         old = self.hard_state_place
-        payload = (encode_vote(state.vote),)
+        payload = (encode_hard_state(state),)
         self.hard_state_place = self._add(RecordKind.HARD_STATE, state.commit, state.term, payload)
         self._stage.deferred.pop(self.partition, None)
         if old is not None:

@@ -9,12 +9,15 @@ an earlier sync had made durable.
 | kind | index | term | payload |
 |---|---|---|---|
 | ENTRY | entry's | entry's | entry data; everything from `index` on before it is superseded |
-| HARD_STATE | commit index | current term | vote: empty for none, else 0x01 and the name in UTF-8 |
+| HARD_STATE | commit index | current term | empty, or flags (u8) and the name in UTF-8 that was voted for |
 | SNAPSHOT | snapshot's | snapshot's | see `SnapshotBody` |
 | KEPT | entry's | entry's | u64 last index of the log then, entry data: an entry copied forward |
 | RECEIVED | entry's | entry's | u64 number of the installation, entry data: comes to life with its SNAPSHOT |
 | DROP | 0 | 0 | u32 number of the segment in which the partition was dropped |
 | SEAL | 0 | 0 | empty: the last record of a segment that has a successor |
+
+The flags of a HARD_STATE are `VOTED` and `JOINING`. A release that knows no flags takes a replica without a
+vote that is joining for one that voted for a node without a name: in that term it votes for nobody.
 
 All integers are little-endian.
 """
@@ -83,14 +86,23 @@ def encode_segment_header(number: int) -> bytes:
     return head + CRC.pack(zlib.crc32(head))
 
 
-def encode_vote(vote: str | None) -> bytes:
-    """Payload of a HARD_STATE record."""
-    return b"" if vote is None else b"\x01" + vote.encode()
+VOTED = 0x01
+"""A vote was given in the current term; the name follows."""
+JOINING = 0x02
+"""See `HardState.joining`."""
+
+
+def encode_hard_state(state: HardState) -> bytes:
+    """Payload of a HARD_STATE record; term and commit index are in its header."""
+    flags = (VOTED if state.vote is not None else 0) | (JOINING if state.joining else 0)
+    return bytes((flags,)) + (state.vote or "").encode() if flags else b""
 
 
 def decode_hard_state(commit: int, term: int, payload: bytes) -> HardState:
-    """Inverse of `encode_vote`, with the other fields from the record's header."""
-    return HardState(term, payload[1:].decode() if payload else None, commit)
+    """Inverse of `encode_hard_state`, with the other fields from the record's header."""
+    flags = payload[0] if payload else 0
+    vote = payload[1:].decode() if flags & VOTED else None
+    return HardState(term, vote, commit, bool(flags & JOINING))
 
 
 SNAPSHOT_HEAD = struct.Struct("<QQII")

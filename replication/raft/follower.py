@@ -29,13 +29,12 @@ class Follower:
         """AppendEntries of figure 2, receiver's rules 2 to 5."""
         state = self._state
         state.heard_leader(request.sender, now)
-        if not state.may_vote:
-            state.leader_commit = max(state.leader_commit, request.commit)
         log = state.log
         prev = request.prev_index
         entries = request.entries
         if prev < log.commit and not entries:
             # What is committed here is in every leader's log.
+            self._fits(request)
             self._acknowledge(log.commit)
             return
         if prev != log.last_index or request.prev_term != log.last_term:
@@ -43,6 +42,7 @@ class Follower:
                 self._reject(request)
                 return
             entries = self._new_entries(entries)
+        self._fits(request)
         last = prev + len(request.entries)
         if entries:
             log.extend(entries)
@@ -53,6 +53,11 @@ class Follower:
             # Rule 5. Beyond the last new entry the logs may still differ.
             log.commit = max(log.commit, min(request.commit, last))
         self._acknowledge(max(last, log.commit))
+
+    def _fits(self, request: AppendRequest) -> None:
+        """The leader knows how far this log goes; see `ReplicaState.regain_vote`."""
+        if not self._state.may_vote and self._state.leader_commit is None:
+            self._state.leader_commit = request.commit
 
     def _new_entries(self, entries: list[Entry]) -> list[Entry]:
         """Those that the log lacks, after dropping what conflicts with them (rules 3 and 4).

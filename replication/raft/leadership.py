@@ -217,15 +217,15 @@ class Leadership:
         if progress.state is FollowerState.PROBE:
             progress.probe_sent = False
             self.flush_wanted |= progress.lacks(self._state.log.last_index)
-        elif progress.state is FollowerState.REPLICATE and progress.inflight:
-            self._ask_after_inflight(response.sender, progress)
+        elif progress.state is FollowerState.REPLICATE and progress.quiet(self._reads.round):
+            self._ask(response.sender, progress)
         if response.round > progress.round:
             progress.round = response.round
             progress.promised = self._round_sent.get(response.round, -math.inf)
             self._confirm_reads()
 
-    def _ask_after_inflight(self, peer: str, progress: Progress) -> None:
-        """The end of what was sent may be lost with nothing behind it that would show the gap."""
+    def _ask(self, peer: str, progress: Progress) -> None:
+        """Whether the logs match: see `Progress.quiet`."""
         try:
             self._send_append(peer, progress, progress.next - 1, [])
         except CompactedError:
@@ -282,7 +282,7 @@ class Leadership:
         for entry in entries:
             size += len(entry.data) + ENTRY_OVERHEAD
         progress.sent(prev + len(entries), size)
-        progress.commit_sent = log.commit
+        progress.commit_sent, progress.append_round = log.commit, self._reads.round
 
     def _send_snapshot(self, peer: str, progress: Progress) -> None:
         state = self._state

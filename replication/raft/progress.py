@@ -5,6 +5,10 @@ from __future__ import annotations
 import math
 from collections import deque
 from enum import Enum
+from typing import Final
+
+QUIET_ROUNDS: Final = 10
+"""After so many heartbeats without an append a follower is sent an empty one."""
 
 
 class FollowerState(Enum):
@@ -26,9 +30,11 @@ class Progress:
     `contact`: when the follower last answered. `round`: the last heartbeat round it answered.
     `promised`: when that heartbeat was sent; for an election time-out from then on it gives no vote.
     `commit_sent`: the highest commit index that it was told. `voter`: it has a vote, it is no mere learner.
+    `append_round`: the heartbeat round in which the last append was sent to it.
     """
 
     __slots__ = (
+        "append_round",
         "commit_sent",
         "contact",
         "inflight",
@@ -51,6 +57,7 @@ class Progress:
         self.promised = -math.inf
         self.round = 0
         self.commit_sent = 0
+        self.append_round = 0
         self.snapshot_index = 0
         self.probe_sent = False
         self.voter = False
@@ -114,6 +121,15 @@ class Progress:
         if self.state is FollowerState.REPLICATE:
             return self.inflight_bytes >= max_inflight_bytes
         return self.state is FollowerState.SNAPSHOT or self.probe_sent
+
+    def quiet(self, round: int) -> bool:
+        """Whether an empty append is due, in this heartbeat round, although there is nothing to send.
+
+        The end of what was sent may be lost, with nothing behind it that would show the gap. And a replica
+        that is joining gets its vote only with an append (`ReplicaState.regain_vote`): after a snapshot,
+        while nobody proposes anything, this is the first.
+        """
+        return bool(self.inflight) or round - self.append_round >= QUIET_ROUNDS
 
     def sent(self, last_index: int, size: int) -> None:
         """An append that ends with entry `last_index` was sent; it counts for `size` octets."""

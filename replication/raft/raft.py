@@ -67,7 +67,7 @@ class Raft:
         self._state = state
         self._follower = Follower(state)
         self._election = Election(state)
-        self._saved = HardState(state.term, state.vote, state.log.commit)
+        self._saved = HardState(state.term, state.vote, state.log.commit, not state.may_vote)
         follower, election = self._follower, self._election
         self._any_role: dict[type[Any], Callable[[Any, float], None]] = {
             AppendRequest: follower.on_append_request,
@@ -265,6 +265,7 @@ class Raft:
             or (state.leadership is not None and state.leadership.flush_wanted)
             or state.term != saved.term
             or state.vote != saved.vote
+            or state.may_vote is saved.joining
             or state.reads
             or log.pending_snapshot is not None
         )
@@ -282,11 +283,12 @@ class Raft:
         snapshot, log.pending_snapshot = log.pending_snapshot, None
         entries = log.take_tail()
         saved = self._saved
-        changed = state.term != saved.term or state.vote != saved.vote
+        joining = not state.may_vote
+        changed = state.term != saved.term or state.vote != saved.vote or joining is not saved.joining
         hard_state = None
         # The commit index alone is not worth a record: it travels with the next entries.
         if changed or ((entries or snapshot is not None) and log.commit != saved.commit):
-            hard_state = self._saved = HardState(state.term, state.vote, log.commit)
+            hard_state = self._saved = HardState(state.term, state.vote, log.commit, joining)
         messages, state.messages = state.messages, []
         after_sync, state.messages_after_sync = state.messages_after_sync, []
         reads, state.reads = state.reads, []
@@ -329,7 +331,7 @@ class Raft:
 
     @property
     def may_vote(self) -> bool:
-        """False while this node has not yet got back what it lost with its disk."""
+        """False while this replica has not got back what it may have forgotten (`HardState.joining`)."""
         return self._state.may_vote
 
     @property

@@ -24,7 +24,8 @@ class ReplicaState:
     """Term, vote, role, log, membership, timers and the messages to be sent.
 
     `leadership` is set exactly while `role` is LEADER. `contact` is when the leader was last heard.
-    `leader_commit` is the leader's commit index, kept only while `may_vote` is False.
+    `may_vote` is False while the replica is joining (`HardState.joining`); then `leader_commit` is the
+    leader's commit index in the first append of the term that fitted, or None before it.
     `ack` is the index to acknowledge to the leader with the next Ready, or None.
     """
 
@@ -63,13 +64,13 @@ class ReplicaState:
     ) -> None:
         self.config = config
         self.node = config.node
-        self.may_vote = config.may_vote
         self.random = random
         self.log = RaftLog(storage)
         self.members = MembershipHistory(config.node, storage, membership)
         hard_state = storage.hard_state()
         self.term = hard_state.term
         self.vote = hard_state.vote
+        self.may_vote = not hard_state.joining
         if self.log.last_term > self.term:
             # A crash between the records of one Ready. No vote of that term can have left this node.
             self.term = self.log.last_term
@@ -78,7 +79,7 @@ class ReplicaState:
         self.leader: str | None = None
         self.leadership: Leadership | None = None
         self.ack: int | None = None
-        self.leader_commit = 0
+        self.leader_commit: int | None = None
         self.messages: list[Message] = []
         self.messages_after_sync: list[Message] = []
         self.reads: list[ReadState] = []
@@ -95,20 +96,21 @@ class ReplicaState:
         return self.members.is_voter and self.may_vote
 
     def regain_vote(self) -> None:
-        """Let a node that lost its disk vote again, once what it forgot can do no harm any more.
+        """Let a replica that is joining vote again, once what it forgot can do no harm any more.
 
-        What the leader committed before it sent the first append that fitted, which is after it learned
-        that this node's acknowledgements are void, is durable here. As that ends with an entry of the
-        leader's own term, so is everything that was ever committed with those acknowledgements. Its vote
-        in this term counts as given to the leader. A candidate to whom it gave a vote that it forgot has
-        had time to give up.
+        An entry of the leader's own term is committed and durable here, and so is everything before it: all
+        that earlier leaders committed. What this leader committed with acknowledgements that this node
+        forgot, it had committed when it sent the first append that fitted, which is after it learned that
+        they are void: that is durable here as well. The vote of this term counts as given to the leader. A
+        candidate to whom this node gave a vote that it forgot has had time to give up.
         """
         log = self.log
-        if self.may_vote or self.leader is None or not self.leader_commit:
+        if self.may_vote or self.leader is None or self.leader_commit is None:
             return
         if self.contact < self._vote_after:
             return
-        if min(log.durable, log.commit) >= self.leader_commit and log.matches(self.leader_commit, self.term):
+        safe = min(log.durable, log.commit)
+        if safe >= self.leader_commit and log.matches(safe, self.term):
             self.may_vote = True
             self.vote = self.leader
             self.election_at = max(self.election_at, self.contact + self._timeout)
@@ -145,10 +147,10 @@ class ReplicaState:
         """Follow `leader`, or nobody yet, in `term`, which is this node's or a newer one."""
         was = self.role
         self.become(Role.FOLLOWER)
-        self.leader_commit = 0
         if term > self.term:
             self.term = term
             self.vote = None
+            self.leader_commit = None
             # An acknowledgement means something only to the leader of the term it was given in.
             self.ack = None
         self.leadership = None

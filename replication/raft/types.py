@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol
 
@@ -39,11 +39,16 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class HardState:
-    """What must survive a crash (figure 2, "persistent state"). `commit` is a hint that shortens recovery."""
+    """What must survive a crash (figure 2, "persistent state"). `commit` is a hint that shortens recovery.
+
+    joining: this replica may have forgotten a vote, or an entry that it acknowledged, since its disk was lost
+    or its log was dropped. It gives no vote and does not campaign until it has what it may have forgotten.
+    """
 
     term: int = 0
     vote: str | None = None
     commit: int = 0
+    joining: bool = False
 
 
 _MEMBERSHIP_VERSION = 1
@@ -199,9 +204,6 @@ class RaftConfig:
     acknowledged. max_committed_bytes: entries to apply in one Ready. One entry may exceed each.
     commit_notices: whether followers are told of each commit at once. Without, they learn of it from
     the next append or heartbeat, which is enough where nobody asks followers for what is committed.
-    may_vote: False for a node that lost its disk. It gives no vote and does not campaign, since it
-    may have forgotten a vote or an entry which it acknowledged, until an entry of a leader's own
-    term is committed and durable here.
     """
 
     node: str
@@ -213,4 +215,3 @@ class RaftConfig:
     max_inflight_bytes: int = 8 << 20
     max_committed_bytes: int = 4 << 20
     commit_notices: bool = True
-    may_vote: bool = field(default=True)

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from replication.journal import Journal, JournalConfig
-from replication.journal.records import FIRST_RECORD, encode_segment_header
+from replication.journal.records import (
+    FIRST_RECORD,
+    decode_hard_state,
+    encode_hard_state,
+    encode_segment_header,
+)
 from replication.raft.types import HardState
 from tests.journal.steps import commit, entry, snapshot
 from tests.simulation.disk import SimulatedDisk
@@ -36,6 +43,17 @@ def test_the_format_is_what_it_was() -> None:
     assert encode_segment_header(1).hex() == HEADER
     assert content.startswith(encode_segment_header(1))
     assert content[FIRST_RECORD:].rstrip(b"\0").hex() == RECORDS
+
+
+@pytest.mark.parametrize("vote", [None, "a"])
+@pytest.mark.parametrize("joining", [False, True])
+def test_a_hard_state_says_whether_the_replica_is_joining(vote: str | None, joining: bool) -> None:
+    """The first release reads the vote, or one for a node without a name: then it votes for nobody."""
+    state = HardState(3, vote, 1, joining)
+    payload = encode_hard_state(state)
+    assert decode_hard_state(1, 3, payload) == state
+    read_by_the_first_release = payload[1:].decode() if payload else None
+    assert read_by_the_first_release == (vote if vote or not joining else "")
 
 
 def test_a_journal_of_the_first_release_opens() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TypeVar
 
 from replication.raft import (
@@ -59,9 +60,12 @@ class Replica:
         voters: str = "abc",
         learners: str = "",
         node: str = "a",
+        joining: bool = False,
         **settings: object,
     ) -> None:
         self.log = log if log is not None else MemoryLog()
+        if joining:
+            self.log.set_hard_state(replace(self.log.hard_state(), joining=True))
         self.now = 100.0
         membership = Membership(frozenset(voters), frozenset(), frozenset(learners))
         config = RaftConfig(node, **settings)  # type: ignore[arg-type]  # settings are its fields

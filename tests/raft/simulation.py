@@ -13,6 +13,7 @@ from functools import partial
 
 from replication.raft import (
     Entry,
+    HardState,
     Membership,
     MembershipChange,
     MembershipChangeError,
@@ -62,7 +63,6 @@ class SimulatedNode:
         self.disk = MemoryLog()
         self.up = False
         self.paused = False
-        self.rebuilding = False
         self.life = 0
         self.start()
 
@@ -86,7 +86,6 @@ class SimulatedNode:
             max_append_bytes=simulation.faults.append_bytes,
             max_inflight_bytes=600,
             max_committed_bytes=500,
-            may_vote=not self.rebuilding,
         )
         self.raft = Raft(config, self.log, self.initial, simulation.now, simulation.random.random)
         self.turn()
@@ -100,11 +99,16 @@ class SimulatedNode:
             self._write(operation)
 
     def lose_disk(self) -> None:
-        """Crash and come back with nothing; that this happened is known, until all is rebuilt."""
+        """Crash and come back with nothing but that this happened."""
         self.crash()
         self.disk = MemoryLog()
-        self.rebuilding = True
+        self.disk.set_hard_state(HardState(joining=True))
         self.simulation.checker.lost_disk(self.name)
+
+    @property
+    def rebuilding(self) -> bool:
+        """Whether its disk does not have back all that it lost."""
+        return self.disk.hard_state().joining
 
     def _write(self, operation: Operation) -> None:
         operation(self.disk)
@@ -123,7 +127,6 @@ class SimulatedNode:
         while self.raft.has_ready():
             self._carry_out(self.raft.ready())
         self._start_sync()
-        self.rebuilding = not self.raft.may_vote
         deadline = self.raft.next_deadline()
         if deadline < self.tick_at:
             self.tick_at = deadline

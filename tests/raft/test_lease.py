@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from replication.raft import Role
+from replication.raft import HardState, Membership, Role, Snapshot
 from replication.raft.messages import (
+    AppendRejection,
     AppendRequest,
     CommitNotice,
     HeartbeatRequest,
     PreVoteRequest,
     PreVoteResponse,
+    SnapshotRequest,
 )
+from replication.raft.progress import QUIET_ROUNDS
 from tests.raft.replica import Replica, entries, vote_request
 
 
 def test_a_node_that_lost_its_disk_gives_no_vote() -> None:
     """Figure 2, persistent state: it may have voted in this term, and acknowledged what it no longer has."""
-    replica = Replica(may_vote=False)
+    replica = Replica(joining=True)
     assert not vote_request(replica, "b", 2).granted
     replica.step(PreVoteRequest("b", "a", 3, 9, 9))
     assert not replica.take(PreVoteResponse)[0].granted
@@ -27,7 +30,7 @@ def test_a_node_that_lost_its_disk_gives_no_vote() -> None:
 
 def rebuilding(*terms: int, commit: int) -> Replica:
     """A node that lost its disk, to which a leader of term 3 sends entries of these terms."""
-    replica = Replica(may_vote=False)
+    replica = Replica(joining=True)
     replica.advance(2.5)
     replica.step(AppendRequest("b", "a", 3, 0, 0, commit, entries(*terms)))
     return replica
@@ -55,7 +58,7 @@ def test_a_node_that_lost_its_disk_may_lack_what_it_acknowledged(terms: tuple[in
 
 
 def test_a_node_that_lost_its_disk_waits_until_forgotten_candidates_gave_up() -> None:
-    replica = Replica(may_vote=False)
+    replica = Replica(joining=True)
     replica.step(AppendRequest("b", "a", 3, 0, 0, 1, entries(3)))
     replica.sync()
     replica.advance(1.9)
@@ -64,6 +67,85 @@ def test_a_node_that_lost_its_disk_waits_until_forgotten_candidates_gave_up() ->
     replica.advance(0.2)
     replica.step(HeartbeatRequest("b", "a", 3, 1, 3, 0), CommitNotice("b", "a", 3, 1))
     assert replica.raft.may_vote
+
+
+def test_a_replica_that_is_joining_keeps_what_it_knows_of_its_leader_when_the_connection_breaks() -> None:
+    """In an idle group the leader sends no other append: without the first one the vote would never come."""
+    replica = rebuilding(1, 1, 3, commit=3)
+    replica.sync()
+    replica.raft.peer_lost("b", replica.now)
+    replica.step(HeartbeatRequest("b", "a", 3, 3, 3, 1))
+    assert replica.raft.may_vote
+
+
+def test_a_replica_that_is_joining_needs_no_append_after_the_first_that_fitted() -> None:
+    """The entry of the leader's own term may be committed later, as the next heartbeat tells."""
+    replica = rebuilding(1, 1, 3, commit=2)
+    replica.sync()
+    assert not replica.raft.may_vote
+    replica.step(HeartbeatRequest("b", "a", 3, 3, 3, 1))
+    assert replica.raft.may_vote
+
+
+def test_a_commit_index_in_an_append_that_does_not_fit_is_not_all_that_was_committed() -> None:
+    """The leader still counts what this node acknowledged and forgot, and may commit more with it.
+
+    Here entries 4 and 5 are committed between that append and the leader's learning of the lost disk, after
+    which its snapshot of entry 3 arrives.
+    """
+    replica = Replica(joining=True)
+    replica.advance(2.5)
+    replica.step(AppendRequest("b", "a", 3, 5, 3, 3, []))
+    snapshot = Snapshot(3, 3, Membership(frozenset("abc")), b"")
+    replica.step(SnapshotRequest("b", "a", 3, snapshot))
+    replica.sync()
+    replica.step(HeartbeatRequest("b", "a", 3, 3, 3, 1))
+    assert not replica.raft.may_vote
+    replica.step(AppendRequest("b", "a", 3, 3, 3, 5, entries(3, 3, first=4)))
+    replica.sync()
+    replica.step(HeartbeatRequest("b", "a", 3, 5, 3, 2))
+    assert replica.raft.may_vote
+
+
+def test_a_replica_that_is_joining_is_still_joining_after_a_restart() -> None:
+    """With what it had got until then: whether it has everything again, only its leader can tell."""
+    replica = Replica(joining=True)
+    replica.step(AppendRequest("b", "a", 3, 0, 0, 0, entries(1, 1)))
+    replica.sync()
+    replica = Replica(replica.log)
+    assert replica.log.hard_state() == HardState(3, None, 0, joining=True)
+    assert not vote_request(replica, "c", 4).granted
+
+
+def test_a_vote_that_was_regained_is_kept_over_a_restart() -> None:
+    replica = rebuilding(1, 1, 3, commit=3)
+    replica.sync()
+    replica.step(HeartbeatRequest("b", "a", 3, 3, 3, 0))
+    assert replica.log.hard_state() == HardState(3, "b", 3)
+    assert vote_request(Replica(replica.log), "c", 4).granted
+
+
+def test_after_a_snapshot_an_idle_leader_sends_the_append_that_a_joining_replica_waits_for() -> None:
+    """Its answers to appends show no gap, for there is nothing behind the snapshot that it could lack."""
+    replica = Replica()
+    replica.lead()
+    replica.log.compact(replica.raft.last_index, Membership(frozenset("abc")), b"")
+    replica.raft.peer_lost("b", replica.now)
+    replica.step(AppendRejection("b", "a", replica.raft.term, 0, 0, 0, 0))
+    (request,) = replica.take(SnapshotRequest)
+    replica.raft.report_snapshot("b", True, replica.now)
+    replica.acknowledge("b", request.snapshot.index)
+    appends: list[AppendRequest] = []
+    for _ in range(2 * QUIET_ROUNDS):
+        replica.advance(0.1)
+        heartbeats = [one for one in replica.now_sent if isinstance(one, HeartbeatRequest)]
+        appends += [one for one in replica.take(AppendRequest) if one.to == "b"]
+        for peer in "bc":
+            replica.answer_heartbeat(peer, heartbeats[-1].round)
+        appends += [one for one in replica.take(AppendRequest) if one.to == "b"]
+    assert [append.prev_index for append in appends] == [request.snapshot.index] * len(appends)
+    assert {append.commit for append in appends} == {replica.raft.commit_index}
+    assert 1 <= len(appends) <= 3, "one in so many heartbeats"
 
 
 # The lease

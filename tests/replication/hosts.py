@@ -69,9 +69,19 @@ class ManualWriter:
 
 
 class HostedNode:
-    """One node with one partition. `sent` is what it sent, oldest first, as (to, parts)."""
+    """One node with one partition. `sent` is what it sent, oldest first, as (to, parts).
 
-    def __init__(self, name: str, disk: SimulatedDisk | None = None, snapshot_bytes: int = 1 << 30) -> None:
+    membership: what the partition's group began with; without anybody in it the replica joins the group.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        disk: SimulatedDisk | None = None,
+        snapshot_bytes: int = 1 << 30,
+        membership: Membership = MEMBERS,
+        withheld: bool = False,
+    ) -> None:
         self.name = name
         self.disk = disk if disk is not None else SimulatedDisk(random.Random(name))
         self.sent: deque[tuple[str, list[bytes]]] = deque()
@@ -82,7 +92,10 @@ class HostedNode:
             RaftConfig(name), self.journal, self._send, random.Random(name).random, snapshot_bytes
         )
         self.host.attach_writer(self.writer)
-        self.group: Group = self.host.open(PARTITION, MEMBERS, self.machine, 0.0)
+        self.membership = membership
+        if withheld:
+            self.host.withhold_votes()
+        self.group: Group = self.host.open(PARTITION, membership, self.machine, 0.0)
 
     def _send(self, peer: str, parts: Sequence[bytes | memoryview]) -> None:
         self.sent.append((peer, [bytes(part) for part in parts]))
@@ -97,7 +110,7 @@ class HostedNode:
     def restarted(self) -> HostedNode:
         """The node after a kill, which loses nothing that was written."""
         self.disk.kill_process()
-        return HostedNode(self.name, self.disk)
+        return HostedNode(self.name, self.disk, membership=self.membership)
 
 
 class Cluster:
