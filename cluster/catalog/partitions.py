@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from cluster.catalog.definitions import NodeDefinition, PartitionDefinition, PartitionKind, QueueDefinition
 from cluster.catalog.effective import settings_of
 from cluster.catalog.observer import Observer
+from cluster.catalog.replica import CATALOG
 from cluster.owner.configuring import configure
 from cluster.owner.partition import PartitionOwner
 from cluster.owner.replica import JournalEntries, Replica
@@ -28,9 +29,15 @@ class Partitions(Observer):
         self.transient: dict[int, TransientLog] = {}
         self.make_owner: Callable[..., PartitionOwner] = PartitionOwner
         """Of a partition that is kept on disk."""
-        self._deferred: set[int] = set()
+        self._deferred = set(journal.partitions()) - {CATALOG}
+        """Partitions whose replica here is opened, or dropped, once the catalog is known to be up to date."""
         self._broker = broker
         self._journal = journal
+
+    @property
+    def whole(self) -> bool:
+        """Whether this node has back what a lost disk had held, of every partition that the catalog has."""
+        return self._broker.host.whole and not self._deferred
 
     def partition_added(self, partition: PartitionDefinition) -> None:
         """The catalog has a partition that this node may be a replica of."""
@@ -51,7 +58,8 @@ class Partitions(Observer):
 
     def _open(self, partition: PartitionDefinition) -> None:
         log = self._journal.log(partition.id)
-        if log.last_index() == 0 and not self._broker.catalog_fresh():
+        blank = log.last_index() == 0
+        if blank and not self._broker.catalog_fresh():
             # A catalog that is behind tells of replicas that have moved since. One that has nothing here
             # could found the group anew, with others that are behind as well.
             self._deferred.add(partition.id)
@@ -61,34 +69,48 @@ class Partitions(Observer):
             partition.id, self._broker, JournalEntries(log), durable=True
         )
         replica = self.replicas[partition.id] = Replica(owner)
-        self._broker.open_group(partition.id, self._founders(partition), partition.replicas, replica)
+        self._broker.open_group(partition.id, self._founders(partition, blank), partition.replicas, replica)
 
-    def _founders(self, partition: PartitionDefinition) -> Membership:
+    def _founders(self, partition: PartitionDefinition, blank: bool) -> Membership:
         """What the group's log begins with; nothing for a replica that joins a group."""
         node = self._broker.node
         if node not in partition.replicas:
             return Membership()
-        if partition.replicas == (node,) and partition.move is None:
-            # Nobody else has anything of it: a disk that was lost begins anew.
-            return Membership(voters=frozenset((node,)))
+        if partition.replicas == (node,):
+            # Nobody else has anything of it: a disk that was lost begins anew. Only while it moves another
+            # node may have everything, and go on with it.
+            moved = blank and partition.move is not None
+            return Membership() if moved else Membership(voters=frozenset((node,)))
         return Membership(voters=frozenset(partition.founders))
 
     def _close(self, partition: int) -> None:
-        """The partition goes on without a replica on this node."""
+        """The partition goes on without a replica on this node.
+
+        A catalog that is behind may tell of replicas that have come back since: what this node has of them,
+        with the votes that it gave, stays until the catalog is known to be up to date.
+        """
+        if not self._broker.catalog_fresh():
+            self._deferred.add(partition)
+            return
         self._deferred.discard(partition)
         owner = self.owners.pop(partition, None)
-        if owner is None:
-            return
-        owner.following()
-        self.replicas.pop(partition, None)
+        if owner is not None:
+            owner.following()
+            self.replicas.pop(partition, None)
         self._broker.host.close(partition)
-        self._broker.owner_gone(partition)
+        if owner is not None:
+            self._broker.owner_gone(partition)
 
     def tick(self) -> None:
-        """Open what could not be opened while this node's catalog was behind."""
+        """Open and drop what could not be opened or dropped while this node's catalog was behind."""
         if self._deferred and self._broker.catalog_fresh():
+            partitions = self._broker.catalog.state.partitions
             for id in sorted(self._deferred):
-                self._open(self._broker.catalog.state.partitions[id])
+                if id in partitions:
+                    self.partition_added(partitions[id])
+                else:
+                    self._close(id)
+            self._deferred.clear()
 
     def members_changed(self) -> None:
         self._broker.members_changed()

@@ -69,9 +69,9 @@ class Joining:
 
     def end_rebuilding(self) -> None:
         """Once everything lost is back this node votes again, also after a restart."""
-        host = self._process.broker.host
-        if host.rebuilding and self._process.status.listening and host.whole:
-            host.rebuilt()
+        broker = self._process.broker
+        if broker.host.rebuilding and self._process.status.listening and broker.partitions.whole:
+            broker.host.rebuilt()
             self._rebuilding.unlink()
             self._process.log.info("rebuilt")
 

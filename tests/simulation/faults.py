@@ -101,7 +101,7 @@ class Faults:
             self.for_a_while(0.02, 1.5, partial(self._restart, node))
 
     def lose_disk(self) -> None:
-        """A node that hosts nothing alone loses its disk for good; never more than one in a run."""
+        """A node that hosts nothing alone loses its disk for good; no other one before it is rebuilt."""
         alone = {terms.replicas[0] for terms in QUEUES if len(terms.replicas) == 1}
         if any(node.lost_disk for node in self.cluster.nodes.values()):
             return

@@ -45,6 +45,15 @@ def draining(name: str) -> Wish:
     )
 
 
+def emptying(name: str) -> Wish:
+    """A node is to be emptied, and nothing else happens before it is."""
+    return Wish(
+        "drain_member",
+        {"name": name},
+        lambda state: not any(name in one.hosts for one in state.table.replicated()),
+    )
+
+
 def keeping(name: str) -> Wish:
     """It is not to be emptied after all."""
     return Wish("keep_member", {"name": name}, lambda state: state.nodes[name].state is MemberState.MEMBER)
@@ -77,12 +86,16 @@ class ChangingCluster(Cluster):
 
     def start(self) -> None:
         super().start()
-        self._wishes = wishes_of(self.world.chance("wishes"))
+        self._wishes = self.wishes()
         founders = {name: {"peers": name} for name in NAMES}
         self._wishes.insert(
             0, Wish("found_members", {"nodes": founders}, lambda state: state.members.founded)
         )
         self._wish()
+
+    def wishes(self) -> list[Wish]:
+        """What the administrator wants."""
+        return wishes_of(self.world.chance("wishes"))
 
     def _wish(self) -> None:
         """Say again, to any node, what did not come true: a node may be behind, but not ahead."""

@@ -81,7 +81,7 @@ class SimulatedNode:
     """A machine with a disk and, most of the time, a broker process on it.
 
     `life` counts the processes that have run; what belongs to an earlier one never happens.
-    `lost_disk`: it may have forgotten votes, and gives none any more.
+    `lost_disk`: it may have forgotten votes, and gives none before it has everything back.
     """
 
     writer_type = SimulatedWriter
@@ -155,7 +155,6 @@ class SimulatedNode:
             self.name,
             election_timeout_s=settings.election_timeout_s,
             max_append_bytes=settings.max_append_bytes,
-            may_vote=not self.lost_disk,
         )
         self.transport = Transport(self._network, self, self.front_end)
         self.broker = Broker(
@@ -165,6 +164,7 @@ class SimulatedNode:
                 self.members,
                 raft,
                 settings.snapshot_bytes,
+                rebuilding=self.lost_disk,
                 joins=self.name not in self.members,
             ),
             self.journal,
@@ -314,6 +314,10 @@ class SimulatedNode:
     def _turn(self) -> None:
         self._turning = False
         more = self.broker.turn(self.clock())
+        if self.lost_disk and self.ready and self.broker.partitions.whole:
+            self.world.note(f"{self.name} is rebuilt")
+            self.broker.host.rebuilt()
+            self.lost_disk = False
         self.transport.flush()
         self.after_turn(self)
         if more:

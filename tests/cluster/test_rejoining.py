@@ -1,0 +1,75 @@
+"""Replicas that leave a node and come back to it: what the node promised for them outlives its restarts."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.catalog.packing import pack
+from cluster.catalog.replica import CATALOG
+from cluster.membership.mover import VOTES_TAG
+from tests.simulation.cluster import Shape
+from tests.simulation.membership import ChangingCluster, Wish, adding, emptying, keeping
+from tests.simulation.node import NodeSettings, SimulatedNode
+from tests.site import Site
+
+
+class LeavingAndComingBack(ChangingCluster):
+    """Node n1 is emptied, and then gets its share again."""
+
+    def wishes(self) -> list[Wish]:
+        return [adding("n4"), emptying("n1"), keeping("n1")]
+
+
+def after_coming_back() -> tuple[ChangingCluster, SimulatedNode, int]:
+    """The cluster, n1, and a partition that left n1 and came back."""
+    settings = NodeSettings(snapshot_bytes=1 << 20)
+    cluster = LeavingAndComingBack(1, Shape(settings, publishers=1, consumers=5, faultless=True))
+    cluster.start()
+    cluster._until(cluster._unfulfilled, 120.0)
+    node = cluster.nodes["n1"]
+    back = [one.id for one in cluster._newest().table.replicated() if "n1" in one.replicas]
+    return cluster, node, back[0]
+
+
+def test_a_restart_with_an_old_catalog_keeps_replicas_that_came_back() -> None:
+    """The catalog's log tells of their leaving first: votes that were given since must not go with that."""
+    cluster, node, partition = after_coming_back()
+    before = node.journal.log(partition)
+    assert before.last_index() > 0
+    node.stop(power=False)
+    node.start()
+    cluster._wait(lambda: node.ready, "n1 does not come back")
+    after = node.journal.log(partition)
+    assert after.generation == before.generation, "the log was dropped"
+
+
+@pytest.mark.interpreted
+def test_a_node_is_whole_when_it_has_back_what_its_catalog_told_of_while_that_was_behind() -> None:
+    """Votes that were given for a partition which is not open yet would be forgotten with the lost disk."""
+    site = Site("n1", "n2", "n3")
+    site.client("n1").declare("orders", durable=True)
+    node = site.nodes["n3"]
+    node.stop(power=True)
+    node.disk.wipe()
+    node.lost_disk = True
+    node.start()
+    node.broker.catalog_fresh = lambda: False  # type: ignore[method-assign]
+    site.until(lambda: node.broker.catalog.state.partitions and node.broker.host.whole)
+    site.run(1.0)
+    assert node.lost_disk and not node.broker.partitions.whole
+    assert node.broker.host.groups.keys() == {CATALOG}
+    del node.broker.catalog_fresh
+    site.until(lambda: not node.lost_disk)
+    assert all(group.raft.may_vote for group in node.broker.host.groups.values())
+    assert node.broker.host.groups.keys() > {CATALOG}
+
+
+def test_that_a_learner_could_vote_is_forgotten_when_it_goes() -> None:
+    """When it comes back it has forgotten its votes, and must not become a voter on its earlier word."""
+    site = Site("n1", "n2", "n3")
+    site.client("n1").declare("orders", durable=True)
+    mover = site.nodes["n1"].broker.mover
+    mover.receive("n2", [VOTES_TAG, pack([1])])
+    assert mover._electors == {(1, "n2")}
+    site.run(0.2)
+    assert mover._electors == set()
