@@ -62,6 +62,7 @@ class Mover:
             return
         self._next = now + STEP_INTERVAL_S
         self._yielding.tick(now)
+        self._forget_electors()
         self._tell_leaders(now)
         broker = self._broker
         for partition in broker.catalog.state.partitions.values():
@@ -117,6 +118,15 @@ class Mover:
             self._yielding.receive(peer, parts)
             return
         self._electors |= {(partition, peer) for partition in unpack(parts[1])}
+
+    def _forget_electors(self) -> None:
+        """A replica that went, and is a learner again, has forgotten the votes that it could give."""
+        groups = self._broker.host.groups
+        self._electors = {
+            (partition, node)
+            for partition, node in self._electors
+            if partition in groups and node in groups[partition].raft.membership.learners
+        }
 
     def peer_down(self, peer: str) -> None:
         """A node that starts anew may have to wait for its votes again."""
