@@ -6,10 +6,16 @@ import random
 from collections.abc import Callable
 from functools import partial
 
+from cluster.broker import FRONT_END_GRACE_S
+from cluster.owner.proposal import BURY_INTERVAL_S
 from replication.raft import Role
 from tests.simulation.cluster import NAMES, QUEUES, Cluster, Shape
 from tests.simulation.network import NetworkFaults
 from tests.simulation.node import NodeSettings, SimulatedNode
+from tests.simulation.transactors import Transactor
+
+CORNERED_S = 4.0
+"""How long a sync takes of the follower whose disk stands still."""
 
 Incident = Callable[["Faults"], None]
 
@@ -188,9 +194,12 @@ class Faults:
 
     def slow_disk(self) -> None:
         """A disk takes long for each sync."""
-        disk = self.cluster.nodes[self.chance.choice(NAMES)].disk
-        disk.sync_seconds = self.chance.choice((0.005, 0.05, 0.3))
-        self.for_a_while(0.2, 2.0, lambda: setattr(disk, "sync_seconds", 0.0))
+        self._slow_down(self.chance.choice(NAMES), self.chance.choice((0.005, 0.05, 0.3)), (0.2, 2.0))
+
+    def _slow_down(self, name: str, sync_seconds: float, during_s: tuple[float, float]) -> None:
+        disk = self.cluster.nodes[name].disk
+        disk.sync_seconds = sync_seconds
+        self.for_a_while(*during_s, lambda: setattr(disk, "sync_seconds", 0.0))
 
     def fail_disk(self) -> None:
         """A sync fails: the node stops."""
@@ -235,22 +244,57 @@ class Faults:
         one, other = self.chance.sample(NAMES, 2)
         self._cut([(one, other), (other, one)])
 
+    def corner_owner(self) -> None:
+        """A leader may neither commit nor lose what it proposes: the disk of one follower stands still, and
+        the other one is cut off for longer than its front end is waited for, and is back before the disk.
+        """
+        leaders = [node for node in self.running() if leads_something(node)]
+        if not leaders:
+            return
+        leader = self.chance.choice(leaders).name
+        slow, far = self.chance.sample([name for name in NAMES if name != leader], 2)
+        self._slow_down(slow, CORNERED_S, (CORNERED_S, CORNERED_S))
+        away_s = FRONT_END_GRACE_S + self.chance.uniform(0.1, 0.5)
+        # The far one is heard for a little longer: what it says then is proposed, and comes to nobody else.
+        for delay, pair in ((0.0, (leader, far)), (self.chance.uniform(0.001, 0.01), (far, leader))):
+            self.world.after(delay, partial(self._sever, pair, away_s))
+
+    def strand_transactor(self) -> None:
+        """A client's node is cut off in the midst of a commit, until partitions ask each other for its
+        outcome, and is back.
+        """
+        committing = [one for one in self.cluster.sessions if isinstance(one, Transactor) and one.committing]
+        if committing:
+            name = self.chance.choice(committing).node.name
+            away_s = FRONT_END_GRACE_S + BURY_INTERVAL_S + self.chance.uniform(0.1, 0.5)
+            for other in NAMES:
+                if other != name:
+                    self._sever((name, other), away_s)
+                    self._sever((other, name), away_s)
+
+    def _sever(self, pair: tuple[str, str], seconds: float) -> None:
+        if not self._over:
+            self.for_a_while(seconds, seconds, self._interrupt([pair], reset=True))
+
     def _cut(self, pairs: list[tuple[str, str]]) -> None:
+        mend = self._interrupt(pairs, reset=self.chance.random() < 0.5)
+        self.for_a_while(0.05, self.chance.choice((0.5, 2.5, 7.0)), mend)
+
+    def _interrupt(self, pairs: list[tuple[str, str]], *, reset: bool) -> Callable[[], None]:
+        """Let nothing pass from the first to the second of each pair, until the result is called."""
         text = ", ".join(f"{sender}->{receiver}" for sender, receiver in pairs)
-        self.world.note(f"cut: {text}")
+        self.world.note(f"cut{' and reset' if reset else ''}: {text}")
         end = self.cluster.outages.begin(dict.fromkeys(name for pair in pairs for name in pair))
         mend = self.cluster.network.cut(pairs)
-        if self.chance.random() < 0.5:
-            self.world.note(f"reset: {text}")
-            for pair in pairs:
-                self.cluster.network.break_connection(*pair)
+        for pair in pairs if reset else ():
+            self.cluster.network.break_connection(*pair)
 
         def mended() -> None:
             self.world.note(f"mended: {text}")
             end()
             mend()
 
-        self.for_a_while(0.05, self.chance.choice((0.5, 2.5, 7.0)), mended)
+        return mended
 
     # -- clients --------------------------------------------------------------------------------
 
@@ -275,6 +319,8 @@ INCIDENTS: dict[str, Incident] = {
     "slow disk": Faults.slow_disk,
     "failing disk": Faults.fail_disk,
     "reset": Faults.reset,
+    "cornered owner": Faults.corner_owner,
+    "stranded transactor": Faults.strand_transactor,
     "halves": Faults.cut_in_halves,
     "isolated owner": Faults.isolate_owner,
     "one way": Faults.cut_one_way,

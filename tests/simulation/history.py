@@ -276,7 +276,15 @@ class History:
             if not message.confirmed:
                 continue
             for name in message.queues:
-                receipts = message.receipts.get(name)
-                if not (receipts and receipts[-1].done) and keeps(self.queues[name], message):
+                done = self._is_done(message.receipts.get(name, []))
+                if not done and keeps(self.queues[name], message):
                     found.append((name, message))
         return found
+
+    def _is_done(self, receipts: list[Receipt]) -> bool:
+        """Whether the last consumer is done with a message, or an earlier one that was given up: what that
+        has settled counts when it is back.
+        """
+        if receipts and receipts[-1].done:
+            return True
+        return any(receipt.done and self._circumstances.cut_off(receipt) for receipt in receipts)

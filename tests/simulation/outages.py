@@ -10,6 +10,9 @@ from cluster.broker import FRONT_END_GRACE_S
 TOLERATED_S = 0.9 * FRONT_END_GRACE_S
 """An interruption shorter than this is nobody's excuse; the rest allows for clocks and timers."""
 
+CONNECTING_S = 0.05
+"""How long nodes take, at most, to have a connection again."""
+
 
 @dataclass(slots=True)
 class Outage:
@@ -39,9 +42,18 @@ class Outages:
         return end
 
     def during(self, node: str, since: float) -> bool:
-        """Whether the node was out of reach for long, at some time since then."""
+        """Whether the node was out of reach for long, at some time since then.
+
+        Outages that overlap, or leave no time to connect between them, are one.
+        """
         now = self._clock()
-        return any(
-            outage.node == node and outage.end >= since and min(outage.end, now) - outage.start >= TOLERATED_S
-            for outage in self._all
-        )
+        start = end = float("-inf")
+        for outage in self._all:
+            if outage.node != node:
+                continue
+            if outage.start > end + CONNECTING_S:
+                start = outage.start
+            end = max(end, min(outage.end, now))
+            if end >= since and end - start >= TOLERATED_S:
+                return True
+        return False

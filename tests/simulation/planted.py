@@ -10,6 +10,9 @@ from unittest import mock
 
 from cluster.front_end.commits import Commit
 from cluster.links.confirmation import Vote
+from cluster.owner.intake import Taking
+from cluster.owner.participation import Participation
+from node.engine.operations import Decide, TransactionKey
 from node.engine.transaction_format import encode_decide
 from replication.journal.log import PartitionLog
 from replication.journal.table import EntryTable
@@ -58,6 +61,25 @@ def _early_outcome() -> AbstractContextManager[object]:
     return mock.patch.object(Commit, "_decide", hasty)
 
 
+def _forgotten_abandonment() -> AbstractContextManager[object]:
+    """Presumed abort: what the coordinator has told a participant is so from then on. Here a front end that
+    comes later may still have it decided otherwise.
+    """
+    intact = Participation._decide
+
+    def forgetful(
+        self: Participation, taking: Taking, key: TransactionKey, asked: Decide, index: int
+    ) -> None:
+        table = self._owner.machine.transactions
+        with (
+            mock.patch.object(table, "abandoned", set()),
+            mock.patch.object(self, "_abandoning", set()),
+        ):
+            intact(self, taking, key, asked, index)
+
+    return mock.patch.object(Participation, "_decide", forgetful)
+
+
 class HastyWriter(SimulatedWriter):
     """Says that a batch is on disk when it only begins to write it."""
 
@@ -77,6 +99,7 @@ BUGS: dict[str, tuple[type[SimulatedNode], Callable[[], AbstractContextManager[o
     "commit in an old term": (SimulatedNode, _old_term),
     "confirm before fsync": (HastyNode, nullcontext),
     "outcome before decision": (SimulatedNode, _early_outcome),
+    "decided after abandonment": (SimulatedNode, _forgotten_abandonment),
 }
 
 

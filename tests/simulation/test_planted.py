@@ -15,6 +15,7 @@ SHOWN_BY = {
     "commit in an old term": 9,
     "confirm before fsync": 137,
     "outcome before decision": 15,
+    "decided after abandonment": 11,
 }
 """Seeds that showed them, tried first; a change of what a seed does only makes the search longer."""
 
