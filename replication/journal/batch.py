@@ -18,6 +18,7 @@ from replication.journal.records import (
     RECORD_MARK,
     RECORD_VERSION,
     RecordKind,
+    tag_of,
 )
 from replication.journal.segments import Segment, SegmentPool
 from replication.journal.stage import Staged, StagedRecord
@@ -110,7 +111,9 @@ def _by_segment(records: list[StagedRecord]) -> Iterator[tuple[Segment, list[Sta
 def encode(segment: Segment, records: list[StagedRecord]) -> list[Buffer]:
     """The bytes of consecutive records of one segment; payloads are passed on, never copied."""
     seed = segment.seed
-    start = records[0].offset
+    start, last = records[0].offset, records[-1]
+    if last.is_mark:
+        last.index, last.term = tag_of(segment.key, segment.number, start, last.offset)
     buffers: list[Buffer] = []
     for record in records:
         body = RECORD_BODY.pack(

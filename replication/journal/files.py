@@ -58,6 +58,9 @@ class Files(Protocol):
     def sync_directory(self) -> None:
         """Return once all creations, renames and removals are on stable storage."""
 
+    def secret(self, length: int) -> bytes:
+        """So many octets that nobody can foresee."""
+
     def close(self) -> None:
         """Give the directory back to whoever opens it next."""
 
@@ -145,6 +148,9 @@ class DirectoryFiles:
 
     def sync_directory(self) -> None:
         os.fsync(self._directory)
+
+    def secret(self, length: int) -> bytes:
+        return os.urandom(length)
 
     def close(self) -> None:
         os.close(self._directory)

@@ -171,7 +171,7 @@ class Journal:
                 record.segment.sealed = True
                 touched.add(record.segment.number)
             elif record.kind == RecordKind.DROP:
-                recheck_drops = True
+                recheck_drops |= not record.is_mark
             else:
                 written(record.segment.number << 32 | record.offset)
         for number, (records, octets) in batch.staged.deaths.items():

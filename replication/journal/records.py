@@ -3,8 +3,8 @@
 A record is `RECORD` followed by its payload. Its CRC-32 covers everything behind itself and is
 seeded with the segment's number, so that in a recycled file the records of its earlier life never
 validate. `batch_start` is the offset, in the same segment, of the first record written together
-with this one: it tells a torn write, which may lose any part of the last batch, from damage to what
-an earlier sync had made durable.
+with this one. A *mark* ends each batch: it tells a torn write, which may lose any part of the last
+batch, from damage to what an earlier sync had made durable (docs/decisions/0022-marks-of-batches.md).
 
 | kind | index | term | payload |
 |---|---|---|---|
@@ -14,6 +14,7 @@ an earlier sync had made durable.
 | KEPT | entry's | entry's | u64 last index of the log then, entry data: an entry copied forward |
 | RECEIVED | entry's | entry's | u64 number of the installation, entry data: comes to life with its SNAPSHOT |
 | DROP | 0 | 0 | u32 number of the segment in which the partition was dropped |
+| DROP of `NO_PARTITION`: a mark | tag, first half | tag, second half | u32 0 |
 | SEAL | 0 | 0 | empty: the last record of a segment that has a successor |
 
 The flags of a HARD_STATE are `VOTED` and `JOINING`. A release that knows no flags takes a replica without a
@@ -29,6 +30,7 @@ import zlib
 from array import array
 from dataclasses import dataclass
 from enum import IntEnum
+from hashlib import blake2b
 
 from replication.raft.types import HardState, Membership, Snapshot
 
@@ -36,6 +38,9 @@ SEGMENT_MAGIC = b"quorate\n"
 SEGMENT_VERSION = 1
 SEGMENT_HEADER = struct.Struct("<8sHxxII")
 """Magic, format version, segment number, CRC-32 of what precedes it."""
+KEY_BYTES = 16
+SEGMENT_KEY = struct.Struct(f"<{KEY_BYTES}sI")
+"""Key of the segment's marks, CRC-32 of it, seeded like those of the records. Behind the header."""
 FIRST_RECORD = 512
 """Records begin in a disk sector of their own, so that no torn write touches the header."""
 
@@ -52,6 +57,16 @@ U64 = struct.Struct("<Q")
 U32 = struct.Struct("<I")
 MARK_BYTES = U64.size
 """What precedes the entry data in KEPT and RECEIVED."""
+
+
+NO_PARTITION = 0xFFFF_FFFF
+"""The partition of marks: for a release that knows no marks, one that was dropped and never had anything."""
+MARK_RECORD_BYTES = RECORD_BYTES + 4
+GUARD_BYTES = 6
+"""The end of each segment with a key. A release that knows no marks takes the guard for what is left of a
+record, and begins a new segment: in this one batches without a mark would look torn."""
+_MARKED = struct.Struct("<III")
+_TAG = struct.Struct("<QQ")
 
 
 class RecordKind(IntEnum):
@@ -84,6 +99,26 @@ def encode_segment_header(number: int) -> bytes:
     """The first octets of segment `number`."""
     head = SEGMENT_HEADER.pack(SEGMENT_MAGIC, SEGMENT_VERSION, number, 0)[: -CRC.size]
     return head + CRC.pack(zlib.crc32(head))
+
+
+def encode_segment_key(number: int, key: bytes) -> bytes:
+    """What follows the header of segment `number`."""
+    return SEGMENT_KEY.pack(key, zlib.crc32(key, seed_of(number)))
+
+
+def decode_segment_key(number: int, octets: bytes) -> bytes | None:
+    """Inverse of `encode_segment_key`; None for a segment of a release that knows no marks."""
+    if len(octets) < SEGMENT_KEY.size:
+        return None
+    key, crc = SEGMENT_KEY.unpack_from(octets)
+    return key if crc == zlib.crc32(key, seed_of(number)) else None
+
+
+def tag_of(key: bytes, segment: int, batch_start: int, offset: int) -> tuple[int, int]:
+    """The two halves of the tag of the mark at `offset`, which nobody can make without the segment's key."""
+    place = _MARKED.pack(segment, batch_start, offset)
+    first, second = _TAG.unpack(blake2b(place, key=key, digest_size=_TAG.size).digest())
+    return first, second
 
 
 VOTED = 0x01

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from replication.journal.batch import encode
 from replication.journal.errors import DamagedJournalError
 from replication.journal.files import File, Files
-from replication.journal.records import U32, RecordKind
+from replication.journal.records import NO_PARTITION, U32, RecordKind
 from replication.journal.replay import PartitionReplay
 from replication.journal.scan import Record, SegmentScan
 from replication.journal.segments import Segment, is_spare, segment_number
@@ -83,13 +83,14 @@ def _close_tail(file: File, segment: Segment, scan: SegmentScan, found: Recovere
     """Make the newest segment durable, and never write behind leftovers of a torn batch.
 
     What a killed process had written may be in the page cache only, although it is readable: it is
-    synced before anything follows it. And a record of the torn batch might come back to life once a
-    new one happens to end where it begins.
+    synced before anything follows it. A record of the torn batch might come back to life once a new one
+    happens to end where it begins. A segment of a release that knew no marks gets none.
     """
     file.sync_data()
     if not segment.sealed:
         scan.judge_tail()
-        if scan.tail.leftovers:
+        segment.key = scan.key or b""
+        if scan.tail.leftovers or scan.key is None:
             seal = StagedRecord(segment, segment.tail, RecordKind.SEAL, 0, 0, 0, 0, 0, (), 0)
             file.write_at(segment.tail, encode(segment, [seal]))
             file.sync_data()
@@ -116,7 +117,8 @@ class _Rebuild:
 
     def other(self, record: Record) -> None:
         if record.kind == RecordKind.DROP:
-            self._drop(record)
+            if record.partition != NO_PARTITION:
+                self._drop(record)
             return
         replay = self._replay(record.partition, record.generation)
         if replay is not None:

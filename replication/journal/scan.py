@@ -12,6 +12,7 @@ from replication.journal.files import File
 from replication.journal.records import (
     CRC,
     FIRST_RECORD,
+    NO_PARTITION,
     RECORD,
     RECORD_BYTES,
     RECORD_KINDS,
@@ -21,8 +22,10 @@ from replication.journal.records import (
     SEGMENT_MAGIC,
     SEGMENT_VERSION,
     RecordKind,
+    decode_segment_key,
     search_pattern,
     seed_of,
+    tag_of,
 )
 from replication.journal.segments import segment_name
 from replication.journal.stage import Place
@@ -72,12 +75,16 @@ class SegmentScan:
         self.name = segment_name(number)
         self.size = file.size()
         self.tail = Tail()
+        self.key: bytes | None = None
+        """Of the segment's marks; None where it was written by a release that knew none."""
         self._file = file
         self._seed = seed_of(number)
 
     def check_header(self) -> None:
         """Raises DamagedJournalError, or UnsupportedJournalError for a format of another release."""
-        head = self._file.read_at(0, SEGMENT_HEADER.size)
+        start = self._file.read_at(0, FIRST_RECORD)
+        head = start[: SEGMENT_HEADER.size]
+        self.key = decode_segment_key(self.number, start[SEGMENT_HEADER.size :])
         if len(head) == SEGMENT_HEADER.size:
             magic, version, number, crc = SEGMENT_HEADER.unpack(head)
             if magic == SEGMENT_MAGIC and crc == zlib.crc32(head[: -CRC.size]):
@@ -135,14 +142,15 @@ class SegmentScan:
         """Decide whether what stands behind the last valid record is a torn write or damage.
 
         A batch is written only after the one before it is durable. A torn write can therefore lose
-        any part of the last batch and nothing else: a valid record behind the gap must belong to a
-        batch that began before the gap. One that began behind it proves that the gap was durable
-        once, and raises DamagedJournalError.
+        any part of the last batch and nothing else. The mark of a batch that began behind the gap proves
+        that the gap was durable once, and raises DamagedJournalError. What looks like a record there may
+        be a part of a message; but a client that does not know the segment's key makes no mark, nor does
+        a mark count anywhere but in its place.
         """
         gap = self.tail.end
         for offset in self._candidates(gap):
             self.tail.leftovers = True
-            batch_start = self._validate(offset)
+            batch_start = self._proven(offset)
             if batch_start is not None and batch_start > gap:
                 raise DamagedJournalError(
                     self.name, gap, f"no valid record, but one of a later write at offset {offset}"
@@ -164,15 +172,18 @@ class SegmentScan:
             block = self._file.read_at(base, _BLOCK)
             found = block.find(pattern)
             while found >= 0:
-                if base + found - CRC.size >= start:
+                if start <= base + found - CRC.size <= self.size - RECORD_BYTES:
                     yield base + found - CRC.size
                 found = block.find(pattern, found + 1)
             if len(block) < len(pattern):
                 return
             base += len(block) - len(pattern) + 1
 
-    def _validate(self, offset: int) -> int | None:
-        """Batch start of the record at `offset`, or None if none validates there."""
+    def _proven(self, offset: int) -> int | None:
+        """Start of a batch that was written, as the record at `offset` proves; None if none does.
+
+        In a segment without a key each record that validates has to do.
+        """
         head = self._file.read_at(offset, RECORD_BYTES)
         if len(head) < RECORD_BYTES:
             return None
@@ -183,5 +194,9 @@ class SegmentScan:
         record = self._file.read_at(offset, length)
         if zlib.crc32(memoryview(record)[CRC.size :], self._seed) != fields[0]:
             return None
-        batch_start: int = fields[7]
-        return batch_start
+        kind, batch_start, partition, tag = fields[4], fields[7], fields[9], fields[10:12]
+        if self.key is not None:
+            is_mark = kind == RecordKind.DROP and partition == NO_PARTITION
+            if not is_mark or tag != tag_of(self.key, self.number, batch_start, offset):
+                return None
+        return int(batch_start)

@@ -5,7 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from replication.journal.files import File, Files
-from replication.journal.records import FIRST_RECORD, RECORD_BYTES, encode_segment_header, seed_of
+from replication.journal.records import (
+    FIRST_RECORD,
+    GUARD_BYTES,
+    KEY_BYTES,
+    MARK_RECORD_BYTES,
+    RECORD_BYTES,
+    encode_segment_header,
+    encode_segment_key,
+    search_pattern,
+    seed_of,
+)
+
+CLOSING_BYTES = MARK_RECORD_BYTES + RECORD_BYTES + GUARD_BYTES
+"""At the end of a segment: a mark, the SEAL and the guard."""
 
 _SEGMENT = ".segment"
 _SPARE = ".spare"
@@ -47,7 +60,8 @@ class Segment:
     still need from it, records that are only staged included. partitions: those that ever staged an
     entry here. worth: share of the live bytes that copying them forward would write again, as far as
     it is known (1.0 = all).
-    file: the writer's handle; only the code that runs in `WriteBatch.write` touches it.
+    file: the writer's handle; key: of the segment's marks. Only the code that runs in `WriteBatch.write`
+    touches them once the segment is in use.
     """
 
     number: int
@@ -60,6 +74,7 @@ class Segment:
     partitions: set[int] = field(default_factory=set)
     worth: float = 1.0
     file: File | None = None
+    key: bytes = b""
 
     @property
     def name(self) -> str:
@@ -70,8 +85,8 @@ class Segment:
         return seed_of(self.number)
 
     def room(self) -> int:
-        """Octets left for records when the SEAL is to follow them."""
-        return self.capacity - RECORD_BYTES - self.tail
+        """Octets left for records when a mark and the SEAL are to follow them."""
+        return self.capacity - CLOSING_BYTES - self.tail
 
 
 class SegmentPool:
@@ -112,7 +127,10 @@ class SegmentPool:
         else:
             name = new_name(segment.number)
             file = self._files.create(name, segment.capacity)
-        file.write_at(0, [encode_segment_header(segment.number)])
+        key = segment.key = self._files.secret(KEY_BYTES)
+        number = segment.number
+        file.write_at(0, [encode_segment_header(number), encode_segment_key(number, key)])
+        file.write_at(segment.capacity - GUARD_BYTES, [search_pattern(number)])
         file.sync_data()
         self._files.rename(name, segment.name)
         self._files.sync_directory()

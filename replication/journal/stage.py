@@ -11,11 +11,18 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from replication.journal.files import Buffer
-from replication.journal.records import FIRST_RECORD, RECORD_BYTES, RecordKind
-from replication.journal.segments import Segment
+from replication.journal.records import (
+    FIRST_RECORD,
+    MARK_RECORD_BYTES,
+    NO_PARTITION,
+    RECORD_BYTES,
+    U32,
+    RecordKind,
+)
+from replication.journal.segments import CLOSING_BYTES, Segment
 from replication.journal.table import EntryTable
 
-_MAX_RECORD = (1 << 32) - FIRST_RECORD - 2 * RECORD_BYTES
+_MAX_RECORD = (1 << 32) - FIRST_RECORD - CLOSING_BYTES - RECORD_BYTES
 """Offsets are 32 bits wide."""
 
 
@@ -46,6 +53,11 @@ class StagedRecord:
     term: int
     payload: Sequence[Buffer]
     length: int
+
+    @property
+    def is_mark(self) -> bool:
+        """Whether this ends a batch, and says nothing of any partition."""
+        return self.partition == NO_PARTITION and self.kind == RecordKind.DROP
 
     @property
     def end(self) -> int:
@@ -123,14 +135,23 @@ class Stage:
         for stage_hard_state in list(self.deferred.values()):
             stage_hard_state()
         taken, self.staged = self.staged, Staged()
+        if taken.records:
+            # What goes on in a new segment has a SEAL at the end of the old one, which needs no mark.
+            taken.records.append(self._mark())
         return taken
+
+    def _mark(self) -> StagedRecord:
+        segment = self.active
+        place, payload = segment.tail, (U32.pack(0),)
+        segment.tail += MARK_RECORD_BYTES
+        return StagedRecord(segment, place, RecordKind.DROP, 0, 0, NO_PARTITION, 0, 0, payload, U32.size)
 
     def _roll(self, size: int) -> Segment:
         """Seal the active segment and begin another, with room for a record of `size` octets."""
         if size > _MAX_RECORD:
             raise ValueError(f"a journal record has at most {_MAX_RECORD} octets, not {size}")
         old = self.active
-        capacity = max(self._segment_bytes, FIRST_RECORD + size + RECORD_BYTES)
+        capacity = max(self._segment_bytes, FIRST_RECORD + size + CLOSING_BYTES)
         if old.tail == FIRST_RECORD and old.file is None and not old.partitions:
             old.capacity = capacity
             return old

@@ -9,9 +9,19 @@ from __future__ import annotations
 
 import contextlib
 import random
+import zlib
 from dataclasses import dataclass, field
 
 from replication.journal import Journal, JournalConfig, WriteBatch
+from replication.journal.records import (
+    CRC,
+    RECORD_BODY,
+    RECORD_BYTES,
+    RECORD_MARK,
+    RECORD_VERSION,
+    RecordKind,
+    seed_of,
+)
 from replication.raft.types import Entry, EntryKind, HardState, Membership, Snapshot
 from tests.simulation.disk import PowerLost, SimulatedDisk
 
@@ -23,6 +33,13 @@ def rewrite(partition: int, entry: Entry) -> bytes | None:
     """Leave out what stands behind the bar."""
     needed, bar, rest = entry.data.partition(NEEDED_END)
     return needed + bar if rest else None
+
+
+def forged_record(segment: int, batch_start: int, partition: int = 0, kind: int = RecordKind.ENTRY) -> bytes:
+    """A record as anybody can make it who knows the format, with 4 octets of payload."""
+    body = RECORD_BODY.pack(RECORD_MARK, segment, RECORD_VERSION, kind, 0, 4, batch_start, 1, partition, 1, 1)
+    body += bytes(4)
+    return CRC.pack(zlib.crc32(body, seed_of(segment))) + body
 
 
 def needed(data: bytes) -> bytes:
@@ -283,8 +300,19 @@ class ModelledJournal:
         self.counter += 1
         head = b"%d:" % self.counter
         body = bytes([65 + self.counter % 26]) * size
+        if size >= RECORD_BYTES and self.chance.random() < 0.3:
+            body = self._looks_like_records(size)
         cut = self.chance.randint(0, size)
         return head + body[:cut] + NEEDED_END + body[cut:]
+
+    def _looks_like_records(self, size: int) -> bytes:
+        """A part of this journal as it is on disk, or what a client makes of what is known of the format."""
+        segment = self.journal._stage.active
+        if self.chance.random() < 0.5 and segment.name in self.disk.names():
+            content = self.disk.content(segment.name)
+            start = self.chance.randrange(len(content))
+            return content[start : start + size].ljust(size, b".")
+        return forged_record(segment.number, self.chance.randrange(1 << 32)).ljust(size, b".")
 
     def _stop(self, power: bool) -> None:
         if power:

@@ -9,9 +9,12 @@ import pytest
 from replication.journal import Journal, JournalConfig
 from replication.journal.records import (
     FIRST_RECORD,
+    KEY_BYTES,
+    SEGMENT_HEADER,
     decode_hard_state,
     encode_hard_state,
     encode_segment_header,
+    encode_segment_key,
 )
 from replication.raft.types import HardState
 from tests.journal.steps import commit, entry, snapshot
@@ -29,6 +32,11 @@ RECORDS = (
     "02000000000000000000000000000000020000000b00000001000000000000000100000000000000940193a161a162a16390"
     "907374617465"
 )
+SECRET = SimulatedDisk(random.Random(1)).secret(KEY_BYTES)
+MARK = (
+    "535a36fad14a0100000001060000040000000002000000000000ffffffff00000000349dcd81d8c4fe6ffab3cefcd9cbfc900000"
+)
+GUARD = bytes.fromhex("d14a01000000")
 
 
 def test_the_format_is_what_it_was() -> None:
@@ -42,7 +50,9 @@ def test_the_format_is_what_it_was() -> None:
     content = disk.content("0000000001.segment")
     assert encode_segment_header(1).hex() == HEADER
     assert content.startswith(encode_segment_header(1))
-    assert content[FIRST_RECORD:].rstrip(b"\0").hex() == RECORDS
+    assert content[FIRST_RECORD:].rstrip(b"\0").hex().startswith(RECORDS + MARK)
+    assert content.startswith(encode_segment_key(1, SECRET), SEGMENT_HEADER.size)
+    assert content.endswith(GUARD)
 
 
 @pytest.mark.parametrize("vote", [None, "a"])

@@ -11,7 +11,6 @@ import pytest
 from replication.journal import DamagedJournalError, Journal, JournalConfig, UnsupportedJournalError
 from replication.journal.records import (
     CRC,
-    FIRST_RECORD,
     RECORD_BODY,
     RECORD_BYTES,
     RECORD_MARK,
@@ -22,7 +21,7 @@ from replication.journal.records import (
 )
 from replication.journal.replay import PartitionReplay
 from replication.journal.scan import Record
-from replication.journal.segments import segment_number
+from replication.journal.segments import CLOSING_BYTES, segment_number
 from replication.journal.stage import Place
 from replication.raft.types import HardState
 from tests.journal.steps import MEMBERS, commit, entries, entry, snapshot
@@ -48,17 +47,19 @@ def disk() -> SimulatedDisk:
     return SimulatedDisk(random.Random(1))
 
 
-def written(disk: SimulatedDisk, *batches: tuple[int, int]) -> None:
+def written(disk: SimulatedDisk, *batches: tuple[int, int]) -> Journal:
     """A journal of partition 7 with one batch for each first and last index."""
     journal = opened(disk)
     for first, last in batches:
         journal.log(7).append(entries(first, last))
         commit(journal)
+    return journal
 
 
-def offset_of(index: int) -> int:
-    """Where the record of entry `index` is, if nothing but such entries was written."""
-    return FIRST_RECORD + (index - 1) * RECORD
+def offset_of(journal: Journal, index: int) -> int:
+    """Where the record of entry `index` is."""
+    table = journal.log(7).table
+    return table.offsets[table.find(index)]
 
 
 def test_an_empty_directory_is_a_fresh_journal(disk: SimulatedDisk) -> None:
@@ -108,15 +109,15 @@ def test_a_commit_index_alone_causes_no_write(disk: SimulatedDisk) -> None:
 @pytest.mark.parametrize("lost", [1, 2, 3])
 def test_a_torn_batch_is_cut_off_from_its_first_gap(disk: SimulatedDisk, lost: int) -> None:
     """A power loss may keep the end of a batch and lose its middle."""
-    written(disk, (1, 2), (3, 5))
-    disk.corrupt(FIRST, offset_of(2 + lost) + 20, 0xFF)
+    journal = written(disk, (1, 2), (3, 5))
+    disk.corrupt(FIRST, offset_of(journal, 2 + lost) + 20, 0xFF)
     assert reopened(disk).log(7).last_index() == 1 + lost
 
 
 def test_what_a_torn_batch_left_never_comes_back(disk: SimulatedDisk) -> None:
     """Entry 2 is lost and 3 and 4 are not: a new entry 2 of the same length must not revive them."""
-    written(disk, (1, 1), (2, 4))
-    disk.corrupt(FIRST, offset_of(2), 0xFF)
+    journal = written(disk, (1, 1), (2, 4))
+    disk.corrupt(FIRST, offset_of(journal, 2), 0xFF)
     journal = reopened(disk)
     journal.log(7).append(entries(2, 2, term=9))
     commit(journal)
@@ -151,21 +152,22 @@ def test_what_is_readable_after_a_kill_is_durable_after_recovery(disk: Simulated
 
 
 def test_damage_before_a_later_batch_is_refused(disk: SimulatedDisk) -> None:
-    written(disk, (1, 2), (3, 5), (6, 6))
-    disk.corrupt(FIRST, offset_of(4) + 55, 0x01)
+    journal = written(disk, (1, 2), (3, 5), (6, 6))
+    damaged = offset_of(journal, 4)
+    disk.corrupt(FIRST, damaged + 55, 0x01)
     with pytest.raises(DamagedJournalError) as caught:
         reopened(disk)
     assert caught.value.file == FIRST
-    assert caught.value.offset == offset_of(4)
+    assert caught.value.offset == damaged
     assert FIRST in str(caught.value)
-    assert str(offset_of(4)) in str(caught.value)
+    assert str(damaged) in str(caught.value)
     assert "remove its data directory" in str(caught.value)
 
 
 def test_damage_in_an_older_segment_is_refused(disk: SimulatedDisk) -> None:
     written(disk, *[(index, index) for index in range(1, 80)])
     assert len(disk.names()) > 1
-    disk.corrupt(FIRST, 4096 - RECORD, 0xFF)
+    disk.corrupt(FIRST, 4096 - 2 * RECORD - CLOSING_BYTES, 0xFF)
     with pytest.raises(DamagedJournalError, match=FIRST):
         reopened(disk)
 
@@ -213,15 +215,15 @@ def test_an_entry_that_changed_on_disk_is_not_served(disk: SimulatedDisk) -> Non
     journal = Journal.open(disk, JournalConfig(segment_bytes=4096, cache_bytes=0))
     journal.log(7).append(entries(1, 3))
     commit(journal)
-    disk.corrupt(FIRST, offset_of(2) + RECORD - 1, 0x01)
+    disk.corrupt(FIRST, offset_of(journal, 2) + RECORD - 1, 0x01)
     with pytest.raises(DamagedJournalError, match="entry 2"):
         journal.log(7).entry(2)
 
 
 def test_a_record_of_a_newer_release_is_not_skipped(disk: SimulatedDisk) -> None:
-    written(disk, (1, 1))
-    body = RECORD_BODY.pack(RECORD_MARK, 1, 2, 1, 0, 0, offset_of(2), 1, 7, 2, 1)
-    disk.open(FIRST).write_at(offset_of(2), [CRC.pack(zlib.crc32(body, seed_of(1))) + body])
+    end = written(disk, (1, 1))._stage.active.tail
+    body = RECORD_BODY.pack(RECORD_MARK, 1, 2, 1, 0, 0, end, 1, 7, 2, 1)
+    disk.open(FIRST).write_at(end, [CRC.pack(zlib.crc32(body, seed_of(1))) + body])
     with pytest.raises(UnsupportedJournalError, match="record version 2"):
         reopened(disk)
 

@@ -112,6 +112,7 @@ class SimulatedDisk:
         self.capacity: int | None = None
         self.sync_seconds = 0.0
         self.chance = chance
+        self._secrets = random.Random("secrets")
         self._cached: dict[str, Inode] = {}
         self._durable: dict[str, Inode] = {}
         self._pending: list[Change] = []
@@ -147,6 +148,9 @@ class SimulatedDisk:
         self._count_sync()
         self._durable = dict(self._cached)
         self._pending.clear()
+
+    def secret(self, length: int) -> bytes:
+        return self._secrets.randbytes(length)
 
     def close(self) -> None:
         """A process that ends gives everything back."""
