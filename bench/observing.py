@@ -36,6 +36,7 @@ from cluster.owner.arrivals import Arrivals
 from cluster.process.node import NodeProcess
 from cluster.traces.context import TraceContext, stretches_in
 from cluster.traces.export import OtlpSpans
+from cluster.watch.exposition import lines
 from node.engine.tally import Tally
 from node.runs import Run
 from node.wire.amqp091.codec import encode_frame
@@ -176,7 +177,7 @@ async def metrics(seconds: float, directory: Path) -> None:
                 f"{counted / not_counted:.4f} ({sum(map(len, windows.found.values()))} windows); "
                 f"counting is {100 * share:.2f} % of the loop's time"
             )
-        scrape = each_us(lambda: list(process.metrics.metrics()), 200) / 1000
+        scrape = each_us(lambda: list(lines(process.metrics.metrics())), 200) / 1000
         print(f"a scrape of /metrics takes the event loop {scrape:.2f} ms")
     finally:
         await process.stop()

@@ -57,6 +57,10 @@ class Quorate:
     def address(self, node: int) -> Address:
         return Address("127.0.0.1", self._base_port + node)
 
+    def http(self, node: int) -> Address:
+        """Where the node's HTTP port is."""
+        return Address("127.0.0.1", self._http_port + node)
+
     def pid(self, node: int) -> int:
         return int(self._node(node)["pid"])
 

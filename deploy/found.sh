@@ -1,6 +1,8 @@
 #!/bin/sh
 # Makes what a cluster needs to be founded, once: found.sh TEMPLATE DIRECTORY NAME=HOST …
-# Writes DIRECTORY/NAME/key and DIRECTORY/shared/{password,quorate.toml}. Run again it changes nothing.
+# Writes DIRECTORY/NAME/key for each node, DIRECTORY/shared/quorate.toml with hashes of passwords for all of them, and
+# the passwords themselves where no node looks: DIRECTORY/secret/password, that of the user "quorate", and
+# DIRECTORY/prometheus/password, made up for the user "prometheus", who may look on. Run again it changes nothing.
 # The password of the user "quorate" is the first line of the file PASSWORD_FILE (by default the secret that
 # compose gives), or made up where that is empty or absent. It is no argument of any command: others could see it.
 set -eu
@@ -12,7 +14,7 @@ if [ -e "$shared/quorate.toml" ]; then
     echo "$shared/quorate.toml is there: nothing to do"
     exit 0
 fi
-mkdir -p "$shared"
+mkdir -p "$shared" "$directory/secret" "$directory/prometheus"
 scratch=$shared/.quorate.toml
 cp "$template" "$scratch"
 for node in "$@"; do
@@ -35,15 +37,26 @@ if [ -s "$given" ]; then
 else
     password=$(python3 -c 'import secrets; print(secrets.token_urlsafe(24))')
 fi
+# user NAME FILE PASSWORD TAG: the password into the file, its hash into what the nodes read.
 # The shell's own printf: no process has the password among its arguments. The command asks twice.
-printf '%s\n' "$password" >"$shared/password"
-hash=$(printf '%s\n%s\n' "$password" "$password" | quorate hash-password 2>/dev/null)
-cat >>"$scratch" <<END
+user() {
+    printf '%s\n' "$3" >"$2"
+    hash=$(printf '%s\n%s\n' "$3" "$3" | quorate hash-password 2>/dev/null)
+    cat >>"$scratch" <<END
 
-[cluster.users.quorate]
+[cluster.users.$1]
 password_hash = '$hash'
+tags = ["$4"]
 END
+}
+user quorate "$directory/secret/password" "$password" administrator
+user prometheus "$directory/prometheus/password" \
+    "$(python3 -c 'import secrets; print(secrets.token_urlsafe(24))')" monitoring
 # In the image the nodes' account reads it; elsewhere there need be no such account.
-if [ "$(id -u)" = 0 ] && id quorate >/dev/null 2>&1; then chown -R quorate:quorate "$directory"; fi
+if [ "$(id -u)" = 0 ] && id quorate >/dev/null 2>&1; then
+    chown -R quorate:quorate "$directory"
+    # Prometheus' image runs as nobody.
+    chown -R 65534:65534 "$directory/prometheus"
+fi
 # Last: whoever finds this file finds everything.
 mv "$scratch" "$shared/quorate.toml"

@@ -4,7 +4,7 @@ set -eu
 what=$1 queue=$2
 shift 2
 speak() {
-    quorate "$what" --url "amqp://quorate@$host:5672/" --password-file /run/quorate/shared/password \
+    quorate "$what" --url "amqp://quorate@$host:5672/" --password-file /run/quorate/secret/password \
         --queue "$queue" --count 20000 "$@" || sleep 1
 }
 while true; do

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import urllib.request
 from collections.abc import Mapping, Sequence
@@ -55,15 +56,22 @@ class Broker(Protocol):
         """The node that owns each queue, of those that somebody owns now."""
 
 
-def fetch(url: str, seconds: float = 2.0) -> bytes | None:
+Login = tuple[str, str]
+"""A user and the password."""
+
+
+def fetch(url: str, seconds: float = 2.0, login: Login | None = None) -> bytes | None:
     """The answer if it is 200 and comes in time."""
+    asked = urllib.request.Request(url)
+    if login is not None:
+        asked.add_header("Authorization", "Basic " + base64.b64encode(":".join(login).encode()).decode())
     try:
-        with _direct.open(url, timeout=seconds) as response:
+        with _direct.open(asked, timeout=seconds) as response:
             return bytes(response.read()) if response.status == 200 else None
     except OSError:
         return None
 
 
-def fetch_json(url: str, seconds: float = 3.0) -> dict[str, Any] | None:
-    answer = fetch(url, seconds)
+def fetch_json(url: str, login: Login, seconds: float = 3.0) -> dict[str, Any] | None:
+    answer = fetch(url, seconds, login)
     return None if answer is None else dict(json.loads(answer))

@@ -69,8 +69,8 @@ class ComposeTarget(EquippedTarget):
         (self._directory / "override.json").write_text(json.dumps(override), encoding="utf-8")
         self._compose("up", "--detach", *self.nodes)
         until(lambda: all(map(self.ready, self.nodes)), "all containers are ready")
-        secret = "cat", "/run/quorate/shared/password"
-        self._password = self._compose("exec", "-T", self.nodes[0], *secret).strip()
+        secret = "--entrypoint", "cat", "founding", "/founding/secret/password"
+        self._password = self._compose("run", "--rm", "--no-deps", "-T", *secret).strip()
         self._plug()
 
     def stop(self) -> None:
@@ -90,7 +90,8 @@ class ComposeTarget(EquippedTarget):
         )
 
     def owners(self) -> dict[str, str]:
-        return owners_told(f"http://127.0.0.1:{http}" for _, http in self._ports.values())
+        urls = [f"http://127.0.0.1:{http}" for _, http in self._ports.values()]
+        return owners_told(urls, ("quorate", self._password))
 
     def ready(self, node: str) -> bool:
         return fetch(f"http://127.0.0.1:{self._ports[node][1]}/health/ready") is not None

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from chaos.targets.brokers import Spot, fetch, fetch_json
+from chaos.targets.brokers import Login, Spot, fetch, fetch_json
 from chaos.targets.target import shell
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -56,10 +56,10 @@ class Quorate:
         return owners_told(f"http://{spot.host}:{spot.http}" for spot in spots)
 
 
-def owners_told(urls: Iterable[str]) -> dict[str, str]:
+def owners_told(urls: Iterable[str], login: Login = ("guest", "guest")) -> dict[str, str]:
     """By the first node that answers; the owner of each queue."""
     for url in urls:
-        report = fetch_json(url + "/api/status")
+        report = fetch_json(url + "/api/status", login)
         if report is not None:
             return {row["name"]: row["owner"] for row in report["queues"]}
     return {}

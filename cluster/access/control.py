@@ -69,6 +69,12 @@ class Access:
         else:
             answer(None, f"user '{user}' attempted to log in with a blank password")
 
+    def recognises(self, user: str, password: str) -> bool:
+        """Whether `authenticate` answers at once, as the password was right before."""
+        self._forget_outdated()
+        known = self.state.users.get(user)
+        return known is not None and self._checks.recognises(user, known.password_hash, password)
+
     def admit(self, user: str, remote: str, answer: Authenticated) -> None:
         """Let a user in whose identity is proved otherwise: by a certificate, or just now by password."""
         known = self.state.users.get(user)

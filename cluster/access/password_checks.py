@@ -111,6 +111,11 @@ class PasswordChecks:
         """By origin."""
         self._total = 0
 
+    def recognises(self, user: str, stored: str, password: str) -> bool:
+        """Whether the password was right before."""
+        remembered = self.remembered
+        return bool(stored) and remembered.knows(user, remembered.digest(user, stored, password))
+
     def check(self, user: str, stored: str | None, password: str, origin: str, answer: Answer) -> None:
         """Answers at once where the password was right before, in a later turn where it must be hashed.
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import click
 
 from cluster.commands.errors import CommandError
-from cluster.commands.http import DEFAULT_URL, request
+from cluster.commands.http import ManagementClient, management_options
 from cluster.commands.tables import table
 
 _COLUMNS = {
@@ -19,21 +18,18 @@ _COLUMNS = {
 
 
 @click.command()
-@click.option("--url", default=DEFAULT_URL, show_default=True, help="HTTP address of any node.")
+@management_options
 @click.option("--json", "as_json", is_flag=True, help="Print the node's answer as JSON.")
-def status(url: str, as_json: bool) -> None:
-    """Show nodes, partitions with their owners, and queues with their depth."""
-    answer = fetch(url.rstrip("/") + "/api/status")
+def status(client: ManagementClient, as_json: bool) -> None:
+    """Show nodes, partitions with their owners, and queues with their depth.
+
+    The user needs the tag monitoring or administrator.
+    """
+    answer = client.get("status")
+    if not isinstance(answer, dict):
+        raise CommandError(f"{client.url} did not answer with a status: is this a node's HTTP port?")
     if as_json:
         click.echo(json.dumps(answer, indent=2))
         return
     for name, columns in _COLUMNS.items():
         click.echo(table(name, columns, answer.get(name, [])) + "\n")
-
-
-def fetch(url: str) -> dict[str, Any]:
-    """The JSON object at `url`; raises `CommandError`."""
-    answer = request(url)
-    if not isinstance(answer, dict):
-        raise CommandError(f"{url} did not answer with a status: is this a node's HTTP port?")
-    return answer

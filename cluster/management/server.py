@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
-import contextvars
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -14,6 +11,7 @@ from aiohttp import web
 from cluster.management.answers import to_json
 from cluster.management.call import Call
 from cluster.management.errors import ApiError, bad_request, no_such_object, not_authorised, refused
+from cluster.management.log_in import LogIn, LoginError
 from cluster.management.routing import Audience, Operation, Router
 from cluster.management.services import Services
 from cluster.management.writing import json_response, written
@@ -25,14 +23,8 @@ PREFIX: Final = "/api"
 MAX_BODY: Final = 32 * 1024 * 1024
 """Octets of a request's body: definitions of 100,000 queues, or a message of 24 MB in base64."""
 
-REALM: Final = 'Basic realm="quorate management"'
-
-
-class LoginError(ApiError):
-    """Nobody that this node knows; the client is asked to log in."""
-
-    def __init__(self) -> None:
-        super().__init__(401, "not_authorized", "Login failed")
+REALM: Final = 'Basic realm="RabbitMQ Management"'
+"""RabbitMQ's: clients and proxies tell by it whom they give a password to."""
 
 
 class ManagementServer:
@@ -41,6 +33,7 @@ class ManagementServer:
     def __init__(self, services: Services, operations: Iterable[Operation]) -> None:
         self._services = services
         self._router = Router(operations)
+        self._log_in = LogIn(services)
 
     def attach(self, app: web.Application) -> None:
         app.router.add_route("*", PREFIX, self._answer)
@@ -67,7 +60,7 @@ class ManagementServer:
             # A browser that has a password for this origin would send it along, whoever asks it to.
             raise ApiError(403, "forbidden", "changes are not taken from pages of other origins")
         found = self._router.find(request.raw_path.partition("?")[0].removeprefix(PREFIX))
-        identity = await self._identity(request)
+        identity = await self._log_in.identity(request)
         if found is None:
             raise no_such_object()
         operations, names = found
@@ -83,30 +76,15 @@ class ManagementServer:
 
     # -- who ------------------------------------------------------------------------------------
 
-    async def _identity(self, request: web.Request) -> Identity:
-        """Raises LoginError."""
-        user, password = _credentials(request.headers.get("Authorization", ""))
-        remote = request.remote or ""
-        if self._services.shut_out(remote):
-            raise ApiError(429, "too_many_requests", "too many failed logins; try again later")
-        answer: asyncio.Future[Identity | None] = asyncio.get_running_loop().create_future()
-
-        def authenticated(identity: Identity | None, reason: str) -> None:
-            if identity is None:
-                self._services.log.info("management_login_refused", remote=remote, reason=reason)
-                self._services.login_failed(remote)
-            if not answer.done():
-                answer.set_result(identity)
-
-        # The answer comes from where no request is known.
-        context = contextvars.copy_context()
-        self._services.access.authenticate(
-            user, password, remote, lambda *answered: context.run(authenticated, *answered)
-        )
-        identity = await answer
-        if identity is None:
-            raise LoginError
-        return identity
+    async def refusal(self, request: web.Request) -> web.Response | None:
+        """The answer to who may not see what belongs to all users; None for those who monitor."""
+        try:
+            identity = await self._log_in.identity(request)
+            if not Audience.MONITORING.allows(identity.tags):
+                raise not_authorised(Audience.MONITORING.refusal)
+        except ApiError as error:
+            return _failure(error)
+        return None
 
     def _check(self, operation: Operation, identity: Identity, names: dict[str, str]) -> None:
         """Raises ApiError."""
@@ -131,20 +109,6 @@ class ManagementServer:
             if len(body) > MAX_BODY:
                 raise bad_request("Exceeded HTTP request body size limit")
         return bytes(body)
-
-
-def _credentials(header: str) -> tuple[str, str]:
-    """User and password of basic authentication (RFC 7617). Raises LoginError."""
-    kind, _, encoded = header.partition(" ")
-    try:
-        if kind.lower() != "basic":
-            raise ValueError
-        user, colon, password = base64.b64decode(encoded.strip(), validate=True).decode().partition(":")
-        if not colon:
-            raise ValueError
-    except (binascii.Error, ValueError):
-        raise LoginError from None
-    return user, password
 
 
 def _failure(error: ApiError) -> web.Response:

@@ -158,8 +158,9 @@ class NodeProcess:
         self.status = NodeStatus(self)
         self.metrics = NodeMetrics(self)
         self.report = NodeReport(self)
-        parts = (management_of(self, version()).attach, Console().attach)
-        self.http = HttpServer(self.status, self.metrics, config.listen.http, parts)
+        management = management_of(self, version())
+        parts = (management.attach, Console().attach)
+        self.http = HttpServer(self.status, self.metrics, config.listen.http, management.refusal, parts)
 
     # -- parts ----------------------------------------------------------------------------------
 

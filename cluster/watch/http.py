@@ -7,25 +7,26 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 import logging
+import math
 import re
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, Final, Protocol
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-from prometheus_client.exposition import choose_encoder
-from prometheus_client.registry import Collector
+from prometheus_client.exposition import generate_latest
 
 from cluster.config.addresses import Address
 from cluster.process.logs import REQUEST
+from cluster.watch.exposition import CONTENT_TYPE, BusyError, Page, Pages, Piece, lines, rendered
 from cluster.watch.http_headers import protect
-from cluster.watch.metric import Metric
 from replication.transport import ListenError
 
 LINGERING_S = 2.0
@@ -43,6 +44,7 @@ PATHS = (
 
 
 REQUEST_ID: Final = "X-Request-Id"
+_NUMBER: Final = web.RequestKey("number", str)
 
 _ACCEPTABLE_ID: Final = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 
@@ -52,23 +54,24 @@ async def _identified(request: web.Request, handler: Handler) -> web.StreamRespo
     """Give the request the id that its client or a proxy chose, or one of ours: for logs and the answer."""
     given = request.headers.get(REQUEST_ID, "")
     number = given if _ACCEPTABLE_ID.fullmatch(given) else secrets.token_hex(8)
+    request[_NUMBER] = number
     token = REQUEST.set(number)
     try:
-        answer = await handler(request)
-    except web.HTTPException as refusal:
-        refusal.headers[REQUEST_ID] = number
-        raise
+        return await handler(request)
     finally:
         REQUEST.reset(token)
-    if not answer.prepared:
-        answer.headers[REQUEST_ID] = number
-    return answer
+
+
+async def _answer_with_id(request: web.Request, response: web.StreamResponse) -> None:
+    """Name the request in its answer, before that is sent."""
+    if _NUMBER in request:
+        response.headers[REQUEST_ID] = request[_NUMBER]
 
 
 class NodeView(Protocol):
     """What the HTTP server shows of a node."""
 
-    def status(self) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]:
+    def status(self) -> Mapping[str, Sequence[Any]] | Awaitable[Mapping[str, Sequence[Any]]]:
         """Cluster as this node sees it, as JSON values.
 
         `nodes`: name, pid, amqp, http, ready. `partitions`: id, owner, term, replicas, lag.
@@ -80,18 +83,18 @@ class NodeView(Protocol):
 
 
 class MetricsView(Protocol):
-    """What the HTTP server shows of a node to Prometheus."""
+    """What the HTTP server shows of a node to Prometheus. None among the metrics: the work may rest here."""
 
-    def metrics(self) -> Iterable[Metric]:
+    def metrics(self) -> Iterable[Piece]:
         """The current value of every metric of the node."""
 
-    def queue_metrics(self) -> Iterable[Metric]:
+    def queue_metrics(self) -> Iterable[Piece]:
         """The same of each of its queues, of which there may be very many."""
 
-    def object_metrics(self) -> Iterable[Metric]:
+    def object_metrics(self) -> Iterable[Piece]:
         """Of the node and each of its queues, channels and connections, as RabbitMQ names them."""
 
-    def detailed_metrics(self, families: Sequence[str], vhosts: Sequence[str]) -> Iterable[Metric]:
+    def detailed_metrics(self, families: Sequence[str], vhosts: Sequence[str]) -> Iterable[Piece]:
         """Those of RabbitMQ's families of metrics that are asked for; no virtual host: of all of them."""
 
 
@@ -101,41 +104,15 @@ def _blames_the_node(record: logging.LogRecord) -> bool:
     return not isinstance(error, HttpProcessingError | ConnectionError)
 
 
-Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
-
-
-class _ViewCollector(Collector):
-    def __init__(self, read: Callable[[], Iterable[Metric]]) -> None:
-        self._read = read
-
-    def collect(self) -> Iterator[Family]:
-        for metric in self._read():
-            if metric.kind == "histogram":
-                buckets = [(labels["le"], value) for labels, value in metric.samples]
-                yield HistogramMetricFamily(metric.name, metric.help, buckets=buckets, sum_value=metric.total)
-                continue
-            labels = list(metric.samples[0][0]) if metric.samples else []
-            kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
-            family = kind(metric.name, metric.help, labels=labels)
-            for values, value in metric.samples:
-                family.add_metric([values[label] for label in labels], value)
-            yield family
-
-    def describe(self) -> list[Family]:
-        """Nothing: without this the registry would collect once before the node runs."""
-        return []
-
-
-def _registry(read: Callable[[], Iterable[Metric]]) -> CollectorRegistry:
-    registry = CollectorRegistry()
-    registry.register(_ViewCollector(read))
-    return registry
+Guard = Callable[[web.Request], Awaitable[web.Response | None]]
+"""Answers a request of who may not see what belongs to all users; None: let it in."""
 
 
 class HttpServer:
     """Serves `PATHS` of one node.
 
-    `parts` add more to what is served.
+    `parts` add more to what is served. Who is not let in by `guard` sees health and what is
+    counted of the whole node.
     """
 
     def __init__(
@@ -143,19 +120,21 @@ class HttpServer:
         view: NodeView,
         metrics: MetricsView,
         address: Address,
+        guard: Guard,
         parts: Iterable[Callable[[web.Application], None]] = (),
     ) -> None:
         self._view = view
         self._parts = tuple(parts)
         self._address = address
         self._runner: web.AppRunner | None = None
+        self._guard = guard
         self._metrics_view = metrics
-        self._registry = _registry(metrics.metrics)
-        self._queue_registry = _registry(metrics.queue_metrics)
-        self._object_registry = _registry(metrics.object_metrics)
-        ProcessCollector(registry=self._registry)
-        PlatformCollector(registry=self._registry)
-        GCCollector(registry=self._registry)
+        self._open_pages = Pages()
+        self._guarded_pages = Pages()
+        self._process_registry = CollectorRegistry()
+        ProcessCollector(registry=self._process_registry)
+        PlatformCollector(registry=self._process_registry)
+        GCCollector(registry=self._process_registry)
 
     async def start(self) -> None:
         """Listen; raises `ListenError`."""
@@ -165,16 +144,17 @@ class HttpServer:
                 web.get("/", self._index),
                 web.get("/health/live", self._live),
                 web.get("/health/ready", self._ready),
-                web.get("/metrics", partial(self._metrics, self._registry)),
-                web.get("/metrics/queues", partial(self._metrics, self._queue_registry)),
-                web.get("/metrics/per-object", partial(self._metrics, self._object_registry)),
-                web.get("/metrics/detailed", self._detailed),
-                web.get("/api/status", self._status),
+                web.get("/metrics", self._metrics),
+                web.get("/metrics/queues", self._guarded(self._queue_metrics)),
+                web.get("/metrics/per-object", self._guarded(self._object_metrics)),
+                web.get("/metrics/detailed", self._guarded(self._detailed)),
+                web.get("/api/status", self._guarded(self._status)),
             ]
         )
         for attach in self._parts:
             attach(app)
         app.on_response_prepare.append(protect)
+        app.on_response_prepare.append(_answer_with_id)
         logger = logging.getLogger("quorate.http")
         logger.addFilter(_blames_the_node)
         runner = web.AppRunner(
@@ -211,21 +191,77 @@ class HttpServer:
         reasons = self._view.readiness()
         return web.json_response({"ready": not reasons, "reasons": reasons}, status=503 if reasons else 200)
 
-    async def _metrics(self, registry: CollectorRegistry, request: web.Request) -> web.Response:
-        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-        return web.Response(body=encode(registry), headers={"Content-Type": content_type})
+    def _guarded(self, handler: Handler) -> Handler:
+        async def answer(request: web.Request) -> web.StreamResponse:
+            refusal = await self._guard(request)
+            return await handler(request) if refusal is None else refusal
 
-    async def _detailed(self, request: web.Request) -> web.Response:
-        families, vhosts = (request.query.getall(name, []) for name in ("family", "vhost"))
-        view = self._metrics_view
-        return await self._metrics(_registry(lambda: view.detailed_metrics(families, vhosts)), request)
+        return answer
 
-    async def _status(self, _request: web.Request) -> web.Response:
-        status = self._view.status()
-        if inspect.isawaitable(status):
-            try:
+    async def _metrics(self, request: web.Request) -> web.StreamResponse:
+        def page() -> Awaitable[Page]:
+            of_process = generate_latest(self._process_registry).decode()
+            return rendered(chain(lines(self._metrics_view.metrics()), (of_process,)))
+
+        return await _shown(request, self._open_pages, "metrics", page)
+
+    async def _queue_metrics(self, request: web.Request) -> web.StreamResponse:
+        return await self._metrics_of(request, "queues", self._metrics_view.queue_metrics)
+
+    async def _object_metrics(self, request: web.Request) -> web.StreamResponse:
+        return await self._metrics_of(request, "objects", self._metrics_view.object_metrics)
+
+    async def _detailed(self, request: web.Request) -> web.StreamResponse:
+        families, vhosts = (tuple(sorted({*request.query.getall(name, [])})) for name in ("family", "vhost"))
+        read = partial(self._metrics_view.detailed_metrics, families, vhosts)
+        return await self._metrics_of(request, ("detailed", families, vhosts), read)
+
+    async def _metrics_of(
+        self, request: web.Request, key: Hashable, read: Callable[[], Iterable[Piece]]
+    ) -> web.StreamResponse:
+        return await _shown(request, self._guarded_pages, key, lambda: rendered(lines(read())))
+
+    async def _status(self, request: web.Request) -> web.StreamResponse:
+        async def page() -> Page:
+            status = self._view.status()
+            if inspect.isawaitable(status):
                 status = await asyncio.wait_for(status, STATUS_TIMEOUT_S)
-            except TimeoutError:
-                text = f"the other nodes did not answer within {STATUS_TIMEOUT_S:.0f} s"
-                return web.json_response({"error": text}, status=504)
-        return web.json_response(status)
+            return await rendered(_json_lines(status))
+
+        try:
+            return await _shown(request, self._guarded_pages, "status", page, "application/json")
+        except TimeoutError:
+            text = f"the other nodes did not answer within {STATUS_TIMEOUT_S:.0f} s"
+            return web.json_response({"error": text}, status=504)
+
+
+async def _shown(
+    request: web.Request,
+    pages: Pages,
+    key: Hashable,
+    render: Callable[[], Awaitable[Page]],
+    content_type: str = CONTENT_TYPE,
+) -> web.StreamResponse:
+    """Answer with a page, as fast as the client reads it."""
+    try:
+        page = await pages.page(key, render)
+    except BusyError as error:
+        headers = {"Retry-After": str(math.ceil(error.wait_s))}
+        return web.json_response({"error": str(error)}, status=503, headers=headers)
+    response = web.StreamResponse(headers={"Content-Type": content_type})
+    response.content_length = page.size
+    await response.prepare(request)
+    for piece in page.pieces if request.method != "HEAD" else ():
+        await response.write(piece)
+    await response.write_eof()
+    return response
+
+
+def _json_lines(status: Mapping[str, Sequence[Any]]) -> Iterator[str]:
+    """An object of lists, row by row."""
+    for number, (key, rows) in enumerate(status.items()):
+        yield f"{', ' if number else '{'}{json.dumps(key)}: ["
+        for place, row in enumerate(rows):
+            yield f"{', ' if place else ''}{json.dumps(row)}"
+        yield "]"
+    yield "}"

@@ -7,7 +7,8 @@ A question is `[TAG, msgpack [ASK, number, [name, argument]]]`, its answer
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final
 
 from cluster.catalog.packing import pack, unpack
@@ -21,6 +22,7 @@ TELL: Final = 2
 
 Send = Callable[[str, Sequence[bytes]], object]
 Answerer = Callable[[Any], Any]
+"""Takes the argument; returns the answer, or what to wait for until there is one."""
 
 
 class Inquiry:
@@ -34,15 +36,17 @@ class Inquiry:
         self._answerers: dict[str, Answerer] = {}
         self._asked: dict[int, asyncio.Future[Any]] = {}
         self._last_question = 0
+        self._answering: set[asyncio.Task[None]] = set()
 
     def answer(self, name: str, answerer: Answerer) -> None:
-        """Answer questions of this name with what `answerer(argument)` returns: plain values."""
+        """Answer questions of this name with what `answerer(argument)` gives: plain values."""
         self._answerers[name] = answerer
 
     async def ask(self, node: str, name: str, argument: Any = None) -> Any:
         """One node's answer, this one's included; None when it does not come in time."""
         if node == self._node:
-            return self._answerers[name](argument)
+            value = self._answerers[name](argument)
+            return await value if inspect.isawaitable(value) else value
         self._last_question += 1
         question = self._last_question
         answer = self._asked[question] = asyncio.get_running_loop().create_future()
@@ -67,8 +71,19 @@ class Inquiry:
             name, argument = value
             answerer = self._answerers.get(name)
             answer = None if answerer is None else answerer(argument)
-            self._send(peer, [TAG, pack([TELL, question, answer])])
+            if inspect.isawaitable(answer):
+                task = asyncio.ensure_future(self._tell_later(peer, question, answer))
+                self._answering.add(task)
+                task.add_done_callback(self._answering.discard)
+            else:
+                self._tell(peer, question, answer)
         else:
             future = self._asked.get(question)
             if future is not None and not future.done():
                 future.set_result(value)
+
+    async def _tell_later(self, peer: str, question: int, answer: Awaitable[Any]) -> None:
+        self._tell(peer, question, await answer)
+
+    def _tell(self, peer: str, question: int, answer: Any) -> None:
+        self._send(peer, [TAG, pack([TELL, question, answer])])

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from node.engine.tally import Tally
 from replication.journal import BOUNDS_S, Durations
 
-if TYPE_CHECKING:
-    from cluster.owner.partition import PartitionOwner
-
-
 Kind = Literal["counter", "gauge"]
+
+
+Labels = Mapping[str, str] | str
+"""A text is written out already, as `written` does it: what many samples have is written once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,17 +26,35 @@ class Metric:
     name: str
     kind: Literal["counter", "gauge", "histogram"]
     help: str
-    samples: Sequence[tuple[Mapping[str, str], float]]
-    """Of a histogram: the counts up to each bound `le`, the last of them for all."""
+    samples: Iterable[tuple[Labels, float]]
+    """Of a histogram: the counts up to each bound `le`, the last of them for all. They may be read only
+    once, and a few at a time: a sample's value is that of the moment."""
     total: float = 0.0
     """Of a histogram: the sum of all that was counted."""
 
 
-def series(
-    name: str, kind: Kind, help_: str, labels: Sequence[Mapping[str, str]], values: Iterable[float]
-) -> Metric:
-    """A sample for each set of labels; raises ValueError when there are more or fewer values."""
-    return Metric(name, kind, help_, list(zip(labels, map(float, values), strict=True)))
+def written(labels: Mapping[str, str]) -> str:
+    """Labels as they stand behind a metric's name."""
+    if not labels:
+        return ""
+    return "{" + ",".join(f'{name}="{_quoted(labels[name])}"' for name in sorted(labels)) + "}"
+
+
+def with_label(labels: str, name: str, value: str) -> str:
+    """Labels that are written out, and one more."""
+    return f'{labels[:-1]},{name}="{_quoted(value)}"}}'
+
+
+def _quoted(value: str) -> str:
+    if "\\" in value or '"' in value or "\n" in value:
+        value = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    # Names of clients may hold octets that are no UTF-8.
+    return value if value.isascii() else value.encode("utf-8", "replace").decode()
+
+
+def series(name: str, kind: Kind, help_: str, labels: Iterable[Labels], values: Iterable[float]) -> Metric:
+    """A sample for each set of labels."""
+    return Metric(name, kind, help_, zip(labels, map(float, values), strict=True))
 
 
 def gauge(name: str, help_: str, value: float) -> Metric:
@@ -55,12 +72,3 @@ def histogram(name: str, help_: str, durations: Durations) -> Metric:
         count += more
         samples.append(({"le": bound}, float(count)))
     return Metric(name, "histogram", help_, samples, total=durations.total)
-
-
-def tally_of(owner: PartitionOwner) -> Tally:
-    """What became of the messages of all queues that this owner has or had."""
-    total = Tally()
-    total.add(owner.past)
-    for queue in owner.queues.values():
-        total.add(queue.tally)
-    return total

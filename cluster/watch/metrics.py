@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
-from cluster.catalog.definitions import QueueDefinition
 from cluster.management import machine
-from cluster.watch.metric import Kind, Metric, counter, gauge, histogram, series, tally_of
+from cluster.watch.metric import Kind, Metric, counter, gauge, histogram, series, with_label, written
 from cluster.watch.rabbitmq import RabbitMQNames
 from cluster.watch.round_trips import RoundTrips
+from cluster.watch.sweep import Sweep, swept
 from node.engine.dispatch import QueueOwner
 from node.engine.operations import Reason
 from node.engine.tally import Tally
@@ -24,7 +24,6 @@ from replication.raft import Raft, Role
 from replication.transport import Peer
 
 if TYPE_CHECKING:
-    from cluster.owner.partition import PartitionOwner
     from cluster.process.node import NodeProcess
 
 TALLIES: Final[Mapping[str, str]] = {
@@ -47,8 +46,6 @@ GIVEN_UP: Final[Mapping[str, tuple[str, str]]] = {
 }
 """The fields of `Tally` that exist for each reason, by what their names begin with: name, meaning."""
 
-NO_LABELS: Final[Mapping[str, str]] = {}
-
 REASONS: Final = tuple(reason.name.lower() for reason in Reason)
 
 TRAFFIC: Final[Mapping[str, str]] = {
@@ -65,12 +62,18 @@ assert {*TALLIES, *(f"{kind}_{reason}" for kind in GIVEN_UP for reason in REASON
 assert TRAFFIC.keys() == {one.name for one in fields(Traffic)}
 
 
-DEPTHS: Final[Sequence[tuple[str, str, Callable[[QueueOwner], int]]]] = (
-    ("consumers", "Consumers.", lambda queue: queue.consumers.count),
-    ("messages_ready", "Messages waiting.", lambda queue: len(queue.ready) + len(queue.held)),
-    ("messages_leased", "Messages delivered and not settled.", lambda queue: queue.leased_count),
-    ("messages_scheduled", "Messages that are not due yet.", lambda queue: queue.scheduled_count),
+DEPTHS: Final[Sequence[tuple[str, str, Callable[[QueueOwner], int], str]]] = (
+    ("consumers", "Consumers.", lambda queue: queue.consumers.count, "consumers"),
+    ("messages_ready", "Messages waiting.", lambda queue: len(queue.ready) + len(queue.held), "ready"),
+    ("messages_leased", "Messages delivered and not settled.", lambda queue: queue.leased_count, "leased"),
+    (
+        "messages_scheduled",
+        "Messages that are not due yet.",
+        lambda queue: queue.scheduled_count,
+        "scheduled",
+    ),
 )
+"""Name, meaning, of a queue, field of `Depths`."""
 
 RAFT: Final[Sequence[tuple[str, str, Callable[[Raft], float]]]] = (
     ("term", "Current term.", lambda raft: raft.term),
@@ -115,50 +118,54 @@ class NodeMetrics:
         self._process = process
         self._rabbitmq = RabbitMQNames(process)
 
-    def metrics(self) -> Iterable[Metric]:
-        """Of the node and its partitions."""
-        own = self._clients, self._traffic, self._queues, self._raft, self._journal, self._peers, self._node
-        for part in (*own, self._rabbitmq.aggregated):
-            yield from part()
+    def metrics(self) -> Iterator[Metric | None]:
+        """Of the node and its partitions. None: the work may rest here."""
+        sweep = yield from swept(self._process)
+        for part in (self._clients, self._traffic, self._queues):
+            yield from part(sweep)
+        for piece in (self._raft, self._journal, self._peers, self._node):
+            yield None
+            yield from piece()
+        yield None
+        yield from self._rabbitmq.aggregated(sweep)
 
-    def object_metrics(self) -> Iterable[Metric]:
+    def object_metrics(self) -> Iterator[Metric | None]:
         """As RabbitMQ's `/metrics/per-object`."""
-        return self._rabbitmq.per_object()
+        sweep = yield from swept(self._process)
+        yield from self._rabbitmq.per_object(sweep)
 
-    def detailed_metrics(self, families: Sequence[str], vhosts: Sequence[str]) -> Iterable[Metric]:
+    def detailed_metrics(self, families: Sequence[str], vhosts: Sequence[str]) -> Iterator[Metric | None]:
         """As RabbitMQ's `/metrics/detailed`."""
-        return self._rabbitmq.detailed(families, vhosts)
+        sweep = yield from swept(self._process, vhosts)
+        yield from self._rabbitmq.detailed(sweep, families, vhosts)
 
-    def queue_metrics(self) -> Iterable[Metric]:
-        """Of each queue that this node owns, labelled by virtual host and name."""
-        named = [(queue.vhost, queue.name, owner) for queue, owner in self._owned()]
-        labels = [{"vhost": vhost, "queue": name} for vhost, name, _ in named]
-        for name, help_, read in DEPTHS:
-            values = [read(owner) for _, _, owner in named]
-            yield series(f"quorate_queue_{name}", "gauge", help_, labels, values)
-        tallies = [owner.tally for _, _, owner in named]
+    def queue_metrics(self) -> Iterator[Metric | None]:
+        """Of each queue of the catalog that this node owns, labelled by virtual host and name."""
+        sweep = yield from swept(self._process)
+        queues = sweep.declared
+        for name, help_, read, _ in DEPTHS:
+            samples = ((labels, float(read(queue))) for labels, queue in queues)
+            yield Metric(f"quorate_queue_{name}", "gauge", help_, samples)
         for field, help_ in TALLIES.items():
-            counts = [getattr(tally, field) for tally in tallies]
-            yield series(_queue_counter("quorate_queue", field), "counter", help_, labels, counts)
-        expired = map(_expired, tallies)
-        yield series("quorate_queue_messages_expired_total", "counter", EXPIRED, labels, expired)
+            samples = ((labels, float(getattr(queue.tally, field))) for labels, queue in queues)
+            yield Metric(_queue_counter("quorate_queue", field), "counter", help_, samples)
+        samples = ((labels, _expired(queue.tally)) for labels, queue in queues)
+        yield Metric("quorate_queue_messages_expired_total", "counter", EXPIRED, samples)
         for kind, (name, help_) in GIVEN_UP.items():
-            given_up = [
-                sample
-                for one, tally in zip(labels, tallies, strict=True)
-                for sample in _by_reason(tally, kind, one)
-            ]
-            yield Metric(f"quorate_queue_messages_{name}_total", "counter", help_, given_up)
+            samples = (
+                (with_label(labels, "reason", reason), float(getattr(queue.tally, f"{kind}_{reason}")))
+                for labels, queue in queues
+                for reason in REASONS
+            )
+            yield Metric(f"quorate_queue_messages_{name}_total", "counter", help_, samples)
 
     # -- clients --------------------------------------------------------------------------------
 
-    def _clients(self) -> Iterator[Metric]:
+    def _clients(self, sweep: Sweep) -> Iterator[Metric]:
         listener = self._process.listener
         gate = listener.gate
-        connections = [client.session.connection for client in listener.clients.values()]
-        channels = sum(len(connection.channels) for connection in connections)
-        yield gauge("quorate_connections", "Client connections.", len(connections))
-        yield gauge("quorate_channels", "Open channels of client connections.", channels)
+        yield gauge("quorate_connections", "Client connections.", sweep.connections)
+        yield gauge("quorate_channels", "Open channels of client connections.", sweep.channels)
         yield counter("quorate_connections_opened_total", "Client connections accepted.", listener.accepted)
         yield gauge(
             "quorate_connections_unauthenticated",
@@ -176,8 +183,8 @@ class NodeMetrics:
             gate.blocked,
         )
 
-    def _traffic(self) -> Iterator[Metric]:
-        total = self._process.listener.traffic()
+    def _traffic(self, sweep: Sweep) -> Iterator[Metric]:
+        total = sweep.traffic
         for field, help_ in TRAFFIC.items():
             yield counter(f"quorate_client_messages_{field}_total", help_, getattr(total, field))
         yield histogram(
@@ -189,20 +196,12 @@ class NodeMetrics:
 
     # -- queues ---------------------------------------------------------------------------------
 
-    def _owned(self) -> Iterator[tuple[QueueDefinition, QueueOwner]]:
-        broker = self._process.broker
-        for queue in broker.catalog.state.queues.values():
-            owner = broker.owners.get(queue.partition)
-            if owner is not None and owner.active and queue.id in owner.queues:
-                yield queue, owner.queues[queue.id]
-
-    def _queues(self) -> Iterator[Metric]:
-        owners = list(self._process.broker.owners.values())
-        queues = [queue for owner in owners if owner.active for queue in owner.queues.values()]
-        yield gauge("quorate_queues", "Queues owned by this node.", len(queues))
-        for name, help_, read in DEPTHS:
-            yield gauge(f"quorate_{name}", f"{help_} Of all queues of this node.", sum(map(read, queues)))
-        yield from self._fates(owners)
+    def _queues(self, sweep: Sweep) -> Iterator[Metric]:
+        yield gauge("quorate_queues", "Queues owned by this node.", sweep.owned.queues)
+        for name, help_, _, field in DEPTHS:
+            value = getattr(sweep.owned, field)
+            yield gauge(f"quorate_{name}", f"{help_} Of all queues of this node.", value)
+        yield from self._fates(sweep)
         yield histogram(
             "quorate_delivery_latency_seconds",
             "From the arrival of a message at the owner of its queue until it left for a consumer for the "
@@ -210,10 +209,8 @@ class NodeMetrics:
             self._process.broker.latencies.deliveries,
         )
 
-    def _fates(self, owners: Iterable[PartitionOwner]) -> Iterator[Metric]:
-        total = Tally()
-        for owner in owners:
-            total.add(tally_of(owner))
+    def _fates(self, sweep: Sweep) -> Iterator[Metric]:
+        total = sweep.tally()
         for field, help_ in TALLIES.items():
             yield counter(_queue_counter("quorate", field), help_, getattr(total, field))
         yield counter("quorate_messages_expired_total", EXPIRED, _expired(total))
@@ -330,10 +327,8 @@ def _expired(tally: Tally) -> float:
     return float(tally.dead_expired + tally.discarded_expired)
 
 
-def _by_reason(
-    tally: Tally, kind: str, labels: Mapping[str, str] = NO_LABELS
-) -> list[tuple[Mapping[str, str], float]]:
-    return [({**labels, "reason": reason}, float(getattr(tally, f"{kind}_{reason}"))) for reason in REASONS]
+def _by_reason(tally: Tally, kind: str) -> list[tuple[str, float]]:
+    return [(written({"reason": reason}), float(getattr(tally, f"{kind}_{reason}"))) for reason in REASONS]
 
 
 def _queue_counter(prefix: str, field: str) -> str:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 from cluster.management import machine
 from cluster.process.identity import DIALECT_VERSION, version
-from cluster.watch.metric import Metric, counter, gauge, series, tally_of
+from cluster.watch.metric import Metric, counter, gauge, series
 from cluster.watch.rabbitmq_objects import DETAILED, RabbitMQObjects
+from cluster.watch.sweep import Sweep
 from node.engine.operations import Reason
 from node.engine.tally import Tally
 
@@ -60,33 +61,38 @@ class RabbitMQNames:
 
     # -- endpoints ------------------------------------------------------------------------------
 
-    def aggregated(self) -> Iterator[Metric]:
+    def aggregated(self, sweep: Sweep) -> Iterator[Metric]:
         """`/metrics`: nothing is labelled with a queue, channel or connection."""
-        yield from self._whole_node("aggregated")
-        yield from self._depths()
+        yield from self._whole_node("aggregated", sweep)
+        yield from self._depths(sweep)
 
-    def per_object(self) -> Iterator[Metric]:
+    def per_object(self, sweep: Sweep) -> Iterator[Metric | None]:
         """`/metrics/per-object`."""
-        yield from self._whole_node("per-object")
+        yield from self._whole_node("per-object", sweep)
         for family in self._objects.always:
-            yield from family(PREFIX, ())
+            yield from family(PREFIX, sweep, ())
 
-    def detailed(self, families: Sequence[str], vhosts: Sequence[str]) -> Iterator[Metric]:
-        """`/metrics/detailed?family=…&vhost=…`; families that are not known here yield nothing."""
+    def detailed(
+        self, sweep: Sweep, families: Sequence[str], vhosts: Sequence[str]
+    ) -> Iterator[Metric | None]:
+        """`/metrics/detailed?family=…&vhost=…`; families that are not known here yield nothing.
+
+        `sweep` lists what is in the virtual hosts.
+        """
         yield from self._identity("detailed")
         for name in dict.fromkeys(families):
             family = self._objects.families.get(name)
             if family is not None and not (name == "queue_consumer_count" and "queue_metrics" in families):
-                yield from family(DETAILED, vhosts)
+                yield from family(DETAILED, sweep, vhosts)
 
-    def _whole_node(self, endpoint: str) -> Iterator[Metric]:
+    def _whole_node(self, endpoint: str, sweep: Sweep) -> Iterator[Metric]:
         yield from self._identity(endpoint)
-        yield from self._churn()
+        yield from self._churn(sweep)
         yield from self._machine()
-        yield from self._totals()
-        yield from self._traffic()
-        yield from self._deliveries()
-        yield from self._dead_letters()
+        yield from self._totals(sweep)
+        yield from self._traffic(sweep)
+        yield from self._deliveries(sweep)
+        yield from self._dead_letters(sweep)
         yield from self._raft()
 
     # -- who ------------------------------------------------------------------------------------
@@ -116,17 +122,16 @@ class RabbitMQNames:
 
     # -- node -----------------------------------------------------------------------------------
 
-    def _churn(self) -> Iterator[Metric]:
+    def _churn(self, sweep: Sweep) -> Iterator[Metric]:
         process = self._process
         listener = process.listener
-        connections = [client.session.connection for client in listener.clients.values()]
-        opened = listener.past_channels + sum(one.channels_opened for one in connections)
+        opened = sweep.channels_opened
         queues = process.front_end.churn
         for name, help_, value in (
             ("connections_opened", "Connections opened.", listener.accepted),
-            ("connections_closed", "Connections closed.", listener.accepted - len(connections)),
+            ("connections_closed", "Connections closed.", listener.accepted - sweep.connections),
             ("channels_opened", "Channels opened.", opened),
-            ("channels_closed", "Channels closed.", opened - sum(len(one.channels) for one in connections)),
+            ("channels_closed", "Channels closed.", opened - sweep.channels),
             ("queues_declared", "Queues declared by clients of this node.", queues.declared),
             ("queues_created", "Queues that clients of this node created.", queues.created),
             ("queues_deleted", "Queues that clients of this node deleted.", queues.deleted),
@@ -157,30 +162,31 @@ class RabbitMQNames:
         ):
             yield counter(f"{PREFIX}{name}_total", help_, value)
 
-    def _totals(self) -> Iterator[Metric]:
-        connections = [one.session.connection for one in self._process.listener.clients.values()]
-        channels = [channel for connection in connections for channel in connection.channels]
-        consumers = sum(len(channel.deliveries.consumers) for channel in channels)
-        publishers = sum(channel.published > 0 for channel in channels)
-        yield gauge(f"{PREFIX}connections", "Connections open.", len(connections))
-        yield gauge(f"{PREFIX}channels", "Channels open.", len(channels))
-        yield gauge(f"{PREFIX}consumers", "Consumers connected.", consumers)
-        yield gauge(f"{PREFIX}queues", "Queues that this node owns.", len(list(self._objects.owned())))
+    def _totals(self, sweep: Sweep) -> Iterator[Metric]:
+        yield gauge(f"{PREFIX}connections", "Connections open.", sweep.connections)
+        yield gauge(f"{PREFIX}channels", "Channels open.", sweep.channels)
+        yield gauge(f"{PREFIX}consumers", "Consumers connected.", sweep.consumers)
+        yield gauge(f"{PREFIX}queues", "Queues that this node owns.", sweep.listed.queues)
         for name, help_, value in (
-            ("publishers", "Channels that have published.", publishers),
-            ("consumers", "Consumers connected.", consumers),
+            ("publishers", "Channels that have published.", sweep.publishers),
+            ("consumers", "Consumers connected.", sweep.consumers),
         ):
             yield Metric(f"{PREFIX}global_{name}", "gauge", help_, [(PROTOCOL, float(value))])
 
-    def _depths(self) -> Iterator[Metric]:
-        for metric in (*self._objects.coarse(PREFIX, ()), *self._objects.consumer_counts(PREFIX, ())):
-            if metric.kind == "gauge":
-                yield gauge(metric.name, metric.help, sum(value for _, value in metric.samples))
+    def _depths(self, sweep: Sweep) -> Iterator[Metric]:
+        depths = sweep.listed
+        for name, help_, value in (
+            ("messages_ready", "Messages that wait for consumers.", depths.ready),
+            ("messages_unacked", "Messages delivered and not acknowledged.", depths.leased),
+            ("messages", "Messages ready and unacknowledged.", depths.ready + depths.leased),
+            ("consumers", "Consumers of the queue.", depths.consumers),
+        ):
+            yield gauge(f"{PREFIX}queue_{name}", help_, value)
 
     # -- messages -------------------------------------------------------------------------------
 
-    def _traffic(self) -> Iterator[Metric]:
-        total = self._process.listener.traffic()
+    def _traffic(self, sweep: Sweep) -> Iterator[Metric]:
+        total = sweep.traffic
         for name, (field, help_) in TRAFFIC.items():
             samples = [(PROTOCOL, float(getattr(total, field)))]
             yield Metric(f"{PREFIX}global_messages_{name}_total", "counter", help_, samples)
@@ -188,18 +194,8 @@ class RabbitMQNames:
         name, help_ = f"{PREFIX}global_messages_routed_total", "Messages routed to queues."
         yield Metric(name, "counter", help_, [(PROTOCOL, float(routed))])
 
-    def _tallies(self) -> dict[str, Tally]:
-        """What became of messages, by type of queue."""
-        totals = {QUORUM: Tally(), CLASSIC: Tally()}
-        broker = self._process.broker
-        for owner in broker.owners.values():
-            definition = broker.catalog.state.partitions.get(owner.partition)
-            replicated = definition is not None and len(definition.replicas) > 1
-            totals[QUORUM if replicated else CLASSIC].add(tally_of(owner))
-        return totals
-
-    def _deliveries(self) -> Iterator[Metric]:
-        totals = self._tallies()
+    def _deliveries(self, sweep: Sweep) -> Iterator[Metric]:
+        totals = _tallies(sweep)
         labels = [{**PROTOCOL, "queue_type": kind} for kind in totals]
         for name, (field, help_) in TALLIES.items():
             values = [getattr(tally, field) for tally in totals.values()]
@@ -208,9 +204,9 @@ class RabbitMQNames:
         help_ = "Messages delivered to clients."
         yield series(f"{PREFIX}global_messages_delivered_total", "counter", help_, labels, delivered)
 
-    def _dead_letters(self) -> Iterator[Metric]:
+    def _dead_letters(self, sweep: Sweep) -> Iterator[Metric]:
         """A queue with a dead-letter exchange moves its dead letters without loss, whatever it asked for."""
-        totals = self._tallies()
+        totals = _tallies(sweep)
         for reason in Reason:
             name = reason.name.lower()
             samples = []
@@ -238,3 +234,8 @@ class RabbitMQNames:
         yield gauge(f"{PREFIX}raft_commit_latency_seconds", "Mean time from proposal to commit.", mean)
         written = self._process.journal.counters.bytes_written
         yield counter(f"{PREFIX}raft_bytes_written_total", "Octets written to the journal.", written)
+
+
+def _tallies(sweep: Sweep) -> dict[str, Tally]:
+    """What became of messages, by type of queue."""
+    return {QUORUM: sweep.replicated.tally(), CLASSIC: sweep.local.tally()}

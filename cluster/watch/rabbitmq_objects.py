@@ -6,11 +6,13 @@ another prefix.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from cluster.management.client_rows import channel_counts, client_name, connection_octets, is_shown
-from cluster.watch.metric import Kind, Metric, series
+from cluster.management.client_rows import channel_counts, client_name, connection_octets
+from cluster.watch.metric import Kind, Metric, with_label, written
+from cluster.watch.sweep import STEP, Sweep
 from node.engine.dispatch import QueueOwner
 from node.engine.exchange import DEFAULT_EXCHANGE
 from node.frontend.listener import Client
@@ -22,8 +24,9 @@ if TYPE_CHECKING:
 DETAILED: Final = "rabbitmq_detailed_"
 CLUSTER: Final = "rabbitmq_cluster_"
 
-Family = Callable[[str, Sequence[str]], Iterator[Metric]]
-"""Takes the prefix of names and the virtual hosts that are asked for: none for all."""
+Family = Callable[[str, Sweep, Sequence[str]], Iterator[Metric | None]]
+"""Takes the prefix of names, what lists the queues and clients, and the virtual hosts that are asked for:
+none for all. None among the metrics: the work may rest."""
 
 DELIVERIES: Final[Mapping[str, tuple[str, str]]] = {
     "get_ack": ("got", "Messages taken with basic.get, to be acknowledged."),
@@ -62,127 +65,122 @@ class RabbitMQObjects:
 
     # -- queues ---------------------------------------------------------------------------------
 
-    def owned(self, vhosts: Sequence[str] = ()) -> Iterator[tuple[Mapping[str, str], QueueOwner]]:
-        """The queues that this node owns, with their labels."""
-        process = self._process
-        for owner in process.broker.owners.values():
-            for id, queue in owner.queues.items() if owner.active else ():
-                named = process.broker.transit.queue_name(id)
-                if named is not None and (not vhosts or named[0] in vhosts):
-                    yield {"vhost": named[0], "queue": named[1]}, queue
+    def coarse(self, prefix: str, sweep: Sweep, _: Sequence[str]) -> Iterator[Metric]:
+        for name, help_, read in _COARSE:
+            samples = ((labels, float(read(queue))) for labels, queue in sweep.queues)
+            yield Metric(f"{prefix}queue_{name}", "gauge", help_, samples)
 
-    def coarse(self, prefix: str, vhosts: Sequence[str]) -> Iterator[Metric]:
-        queues = list(self.owned(vhosts))
-        ready = [len(queue.ready) + len(queue.held) for _, queue in queues]
-        leased = [queue.leased_count for _, queue in queues]
-        for name, help_, values in (
-            ("messages_ready", "Messages that wait for consumers.", ready),
-            ("messages_unacked", "Messages delivered and not acknowledged.", leased),
-            ("messages", "Messages ready and unacknowledged.", map(sum, zip(ready, leased, strict=True))),
-        ):
-            yield series(f"{prefix}queue_{name}", "gauge", help_, [labels for labels, _ in queues], values)
+    def consumer_counts(self, prefix: str, sweep: Sweep, _: Sequence[str]) -> Iterator[Metric]:
+        samples = ((labels, float(queue.consumers.count)) for labels, queue in sweep.queues)
+        yield Metric(f"{prefix}queue_consumers", "gauge", "Consumers of the queue.", samples)
 
-    def consumer_counts(self, prefix: str, vhosts: Sequence[str]) -> Iterator[Metric]:
-        queues = list(self.owned(vhosts))
-        values = [queue.consumers.count for _, queue in queues]
-        labels = [labels for labels, _ in queues]
-        yield series(f"{prefix}queue_consumers", "gauge", "Consumers of the queue.", labels, values)
-
-    def queues(self, prefix: str, vhosts: Sequence[str]) -> Iterator[Metric]:
-        yield from self.consumer_counts(prefix, vhosts)
-        queues = list(self.owned(vhosts))
-        values = [queue.tally.published for _, queue in queues]
-        labels = [labels for labels, _ in queues]
+    def queues(self, prefix: str, sweep: Sweep, vhosts: Sequence[str]) -> Iterator[Metric]:
+        yield from self.consumer_counts(prefix, sweep, vhosts)
+        samples = ((labels, float(queue.tally.published)) for labels, queue in sweep.queues)
         help_ = "Messages published to the queue."
-        yield series(f"{prefix}queue_messages_published_total", "counter", help_, labels, values)
+        yield Metric(f"{prefix}queue_messages_published_total", "counter", help_, samples)
 
-    def deliveries(self, prefix: str, vhosts: Sequence[str]) -> Iterator[Metric]:
-        queues = list(self.owned(vhosts))
-        labels = [labels for labels, _ in queues]
+    def deliveries(self, prefix: str, sweep: Sweep, _: Sequence[str]) -> Iterator[Metric]:
         for name, (field, help_) in DELIVERIES.items():
-            values = [getattr(queue.tally, field) for _, queue in queues]
-            yield series(f"{prefix}queue_{name}_total", "counter", help_, labels, values)
+            samples = ((labels, float(getattr(queue.tally, field))) for labels, queue in sweep.queues)
+            yield Metric(f"{prefix}queue_{name}_total", "counter", help_, samples)
 
     # -- clients --------------------------------------------------------------------------------
 
-    def _clients(self, vhosts: Sequence[str]) -> list[Client]:
-        clients = self._process.listener.clients.values()
-        return [one for one in clients if is_shown(one) and (not vhosts or one.session.vhost in vhosts)]
-
-    def connections(self, prefix: str, vhosts: Sequence[str]) -> Iterator[Metric]:
-        clients = self._clients(vhosts)
-        labels = [_connection(client) for client in clients]
-        octets = [connection_octets(client) for client in clients]
+    def connections(self, prefix: str, sweep: Sweep, _: Sequence[str]) -> Iterator[Metric]:
         for name, help_, place in (
             ("incoming", "Octets received from the client.", 0),
             ("outgoing", "Octets sent to the client.", 1),
         ):
-            values = [one[place] for one in octets]
-            yield series(f"{prefix}connection_{name}_bytes_total", "counter", help_, labels, values)
+            samples = ((_connection(one), float(connection_octets(one)[place])) for one in sweep.clients)
+            yield Metric(f"{prefix}connection_{name}_bytes_total", "counter", help_, samples)
 
-    def connection_channels(self, prefix: str, vhosts: Sequence[str]) -> Iterator[Metric]:
-        clients = self._clients(vhosts)
-        values = [len(client.session.connection.channels) for client in clients]
-        labels = [_connection(client) for client in clients]
-        yield series(f"{prefix}connection_channels", "gauge", "Channels of the connection.", labels, values)
+    def connection_channels(self, prefix: str, sweep: Sweep, _: Sequence[str]) -> Iterator[Metric]:
+        samples = ((_connection(one), float(len(one.session.connection.channels))) for one in sweep.clients)
+        yield Metric(f"{prefix}connection_channels", "gauge", "Channels of the connection.", samples)
 
-    def channels(self, prefix: str, vhosts: Sequence[str]) -> Iterator[Metric]:
-        channels = [
-            ({"channel": f"{client_name(client)} ({channel.number})", **_connection(client)}, channel)
-            for client in self._clients(vhosts)
-            for channel in client.session.connection.channels
-        ]
-        labels = [labels for labels, _ in channels]
+    def channels(self, prefix: str, sweep: Sweep, _: Sequence[str]) -> Iterator[Metric | None]:
+        channels: list[tuple[str, Channel]] = []
+        for client in sweep.clients:
+            labels = _connection(client)
+            for channel in list(client.session.connection.channels):
+                name = f"{client_name(client)} ({channel.number})"
+                channels.append((with_label(labels, "channel", name), channel))
+            yield None
         for name, kind, help_, read in _CHANNEL:
-            values = [read(channel) for _, channel in channels]
-            yield series(f"{prefix}channel_{name}", kind, help_, labels, values)
+            samples = ((labels, float(read(channel))) for labels, channel in channels)
+            yield Metric(f"{prefix}channel_{name}", kind, help_, samples)
 
     # -- what is declared -----------------------------------------------------------------------
 
-    def exchanges(self, prefix: str, vhosts: Sequence[str]) -> Iterator[Metric]:
+    def exchanges(self, prefix: str, _: Sweep, vhosts: Sequence[str]) -> Iterator[Metric]:
         flows = [
-            ({"vhost": vhost, "exchange": name}, flow)
+            (vhost, name, flow)
             for (vhost, name), flow in self._process.front_end.flows.items()
             if not vhosts or vhost in vhosts
         ]
-        labels = [labels for labels, _ in flows]
-        values = [flow.published for _, flow in flows]
+        samples = (
+            (written({"vhost": vhost, "exchange": name}), float(flow.published))
+            for vhost, name, flow in flows
+        )
         help_ = "Messages published to the exchange."
-        yield series(f"{prefix}exchange_messages_published_total", "counter", help_, labels, values)
+        yield Metric(f"{prefix}exchange_messages_published_total", "counter", help_, samples)
 
     def _vhosts(self, vhosts: Sequence[str]) -> list[str]:
         return [name for name in self._process.broker.catalog.state.vhosts if not vhosts or name in vhosts]
 
-    def vhosts(self, _: str, vhosts: Sequence[str]) -> Iterator[Metric]:
-        samples = [({"vhost": name}, 1.0) for name in self._vhosts(vhosts)]
+    def vhosts(self, _: str, __: Sweep, vhosts: Sequence[str]) -> Iterator[Metric]:
+        samples = [(written({"vhost": name}), 1.0) for name in self._vhosts(vhosts)]
         yield Metric(f"{CLUSTER}vhost_status", "gauge", "1 while the virtual host can be used.", samples)
 
-    def exchange_names(self, _: str, vhosts: Sequence[str]) -> Iterator[Metric]:
-        labels = [labels for labels, _ in self._bindings(vhosts)]
-        yield series(
-            f"{CLUSTER}exchange_name", "gauge", "Exchanges that there are.", labels, [1] * len(labels)
-        )
+    def exchange_names(self, _: str, __: Sweep, vhosts: Sequence[str]) -> Iterator[Metric]:
+        samples = ((labels, 1.0) for labels, _, _ in self._exchanges(vhosts))
+        yield Metric(f"{CLUSTER}exchange_name", "gauge", "Exchanges that there are.", samples)
 
-    def exchange_bindings(self, _: str, vhosts: Sequence[str]) -> Iterator[Metric]:
-        found = list(self._bindings(vhosts))
-        labels, values = [labels for labels, _ in found], [count for _, count in found]
-        yield series(f"{CLUSTER}exchange_bindings", "gauge", "Bindings of the exchange.", labels, values)
-
-    def _bindings(self, vhosts: Sequence[str]) -> Iterator[tuple[Mapping[str, str], int]]:
+    def exchange_bindings(self, _: str, __: Sweep, vhosts: Sequence[str]) -> Iterator[Metric | None]:
         """Exchanges with how many bindings they are the source of."""
         state = self._process.broker.catalog.state
-        for name in self._vhosts(vhosts):
-            exchanges = state.vhosts[name].exchanges
-            queues = sum(queue.vhost == name for queue in state.queues.values())
-            for exchange in exchanges:
-                # Every queue is bound to the default exchange (0-9-1 §3.1.3.1).
-                default = exchange.name == DEFAULT_EXCHANGE
-                count = queues if default else sum(1 for _ in exchanges.bindings(exchange.name, None))
-                yield {"vhost": name, "exchange": exchange.name, "type": exchange.type}, count
+        queues: Counter[str] = Counter()
+        for number, queue in enumerate(list(state.queues.values())):
+            queues[queue.vhost] += 1
+            if number % STEP == 0:
+                yield None
+
+        def counted() -> Iterator[tuple[str, float]]:
+            for labels, vhost, name in self._exchanges(vhosts):
+                if name == DEFAULT_EXCHANGE:
+                    # Every queue is bound to the default exchange (0-9-1 §3.1.3.1).
+                    yield labels, float(queues[vhost])
+                elif vhost in state.vhosts:
+                    yield labels, float(sum(1 for _ in state.vhosts[vhost].exchanges.bindings(name, None)))
+
+        yield Metric(f"{CLUSTER}exchange_bindings", "gauge", "Bindings of the exchange.", counted())
+
+    def _exchanges(self, vhosts: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+        """Exchanges as labels, virtual host, name."""
+        state = self._process.broker.catalog.state
+        for vhost in self._vhosts(vhosts):
+            for one in list(state.vhosts[vhost].exchanges) if vhost in state.vhosts else ():
+                yield written({"vhost": vhost, "exchange": one.name, "type": one.type}), vhost, one.name
 
 
-def _connection(client: Client) -> dict[str, str]:
-    return {"connection": client_name(client)}
+def _connection(client: Client) -> str:
+    return written({"connection": client_name(client)})
+
+
+_COARSE: Final[Sequence[tuple[str, str, Callable[[QueueOwner], int]]]] = (
+    (
+        "messages_ready",
+        "Messages that wait for consumers.",
+        lambda queue: len(queue.ready) + len(queue.held),
+    ),
+    ("messages_unacked", "Messages delivered and not acknowledged.", lambda queue: queue.leased_count),
+    (
+        "messages",
+        "Messages ready and unacknowledged.",
+        lambda queue: len(queue.ready) + len(queue.held) + queue.leased_count,
+    ),
+)
 
 
 _CHANNEL: Final[Sequence[tuple[str, Kind, str, Callable[[Channel], float]]]] = (

@@ -12,11 +12,16 @@ from typing import TYPE_CHECKING, Any, Final
 from cluster.catalog.definitions import PartitionKind
 from cluster.membership.directory import directory
 from cluster.process.joining import add_command
+from cluster.watch.exposition import Slices
+from cluster.watch.sweep import STEP
 
 if TYPE_CHECKING:
     from cluster.process.node import NodeProcess
 
 QUESTION: Final = "status"
+
+PAUSE_S: Final = 0.001
+"""Between slices of the work on an answer: other nodes wait a second for it."""
 
 
 class NodeStatus:
@@ -53,12 +58,12 @@ class NodeStatus:
             "queues": sorted(queues, key=lambda queue: (queue["vhost"], queue["name"])),
         }
 
-    def _own_part(self) -> dict[str, Any]:
+    async def _own_part(self) -> dict[str, Any]:
         return {
             "pid": os.getpid(),
             "ready": not self.readiness(),
             "partitions": self._own_partitions(),
-            "queues": self._own_queues(),
+            "queues": await self._own_queues(),
         }
 
     def _own_partitions(self) -> list[dict[str, Any]]:
@@ -79,10 +84,11 @@ class NodeStatus:
                 )
         return shown
 
-    def _own_queues(self) -> list[dict[str, Any]]:
+    async def _own_queues(self) -> list[dict[str, Any]]:
         broker = self._process.broker
+        slices = Slices(PAUSE_S)
         shown = []
-        for queue in broker.catalog.state.queues.values():
+        for number, queue in enumerate(list(broker.catalog.state.queues.values())):
             owner = broker.owners.get(queue.partition)
             if owner is not None and owner.active and queue.id in owner.queues:
                 counts = owner.queues[queue.id]
@@ -99,6 +105,8 @@ class NodeStatus:
                         "consumers": counts.consumers.count,
                     }
                 )
+            if number % STEP == 0 and slices.used_up:
+                await slices.rest()
         return shown
 
     # -- health ---------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ class Listener:
         self.clients: dict[int, Client] = {}
         self.accepted = 0
         self.gate = gate
-        self._past = Traffic()
+        self.past = Traffic()
         """The traffic of connections that are gone, and the channels that they had opened."""
         self.past_channels = 0
         self._wanted = wanted
@@ -136,14 +136,14 @@ class Listener:
     def gone(self, client: Client) -> None:
         if self.clients.pop(client.number, None) is not None:
             self.gate.left(client.remote, stranger=client.stranger)
-            self._past.add(client.session.traffic)
+            self.past.add(client.session.traffic)
             self.past_channels += client.session.connection.channels_opened
         self._dirty.pop(client.number, None)
 
     def traffic(self) -> Traffic:
         """Of all connections since the start."""
         total = Traffic()
-        total.add(self._past)
+        total.add(self.past)
         for client in self.clients.values():
             total.add(client.session.traffic)
         return total

@@ -85,7 +85,8 @@ def wait_ready() -> None:
 
 
 def password() -> str:
-    return compose("exec", "-T", "n1", "cat", "/run/quorate/shared/password").strip()
+    words = "run", "--rm", "--no-deps", "-T", "--entrypoint", "cat", "founding", "/founding/secret/password"
+    return compose(*words).strip()
 
 
 def metrics(node: str) -> dict[str, float]:

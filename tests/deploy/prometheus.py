@@ -44,6 +44,9 @@ class Prometheus:
         self.address = f"127.0.0.1:{free_ports(1)[0]}"
         text = (RULES / "prometheus.yml").read_text(encoding="utf-8")
         text = re.sub(r"targets: \[.*\]", f"targets: [{', '.join(nodes)}]", text)
+        text = text.replace("username: prometheus", "username: guest")
+        (directory / "password").write_text("guest")
+        text = re.sub(r"password_file: .*", f"password_file: {directory / 'password'}", text)
         (directory / "prometheus.yml").write_text(re.sub(r"_interval: \d+s", "_interval: 1s", text))
         alerts = (RULES / "alerts.yml").read_text(encoding="utf-8")
         alerts = re.sub(r"for: \d+[sm]", "for: 2s", alerts)

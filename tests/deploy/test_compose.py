@@ -105,8 +105,8 @@ def test_without_a_given_password_one_is_made_up(secret: str, monkeypatch: pytes
     project = f"{PROJECT}-made-up"
     try:
         compose("up", "founding", project=project)
-        kept = ("--volume", f"{project}_shared:/shared:ro", "--entrypoint", "cat", "quorate:latest")
-        made_up = docker("run", "--rm", "--network", "none", *kept, "/shared/password").strip()
+        kept = ("--volume", f"{project}_secret:/secret:ro", "--entrypoint", "cat", "quorate:latest")
+        made_up = docker("run", "--rm", "--network", "none", *kept, "/secret/password").strip()
         assert len(made_up) >= 32 and made_up != secret
     finally:
         compose("down", "--volumes", project=project)
@@ -193,9 +193,9 @@ def test_a_fourth_node_joins_with_a_key_of_its_own(secret: str) -> None:
     key = compose("run", "--rm", "--no-deps", "-T", FOURTH, "keygen", "/var/lib/quorate/key").strip()
     compose("up", "--detach", "--no-deps", FOURTH)
     said = "--address", f"{FOURTH}:25672", "--public-key", key
-    told = "--user", "quorate", "--password-file", "/run/quorate/shared/password"
-    compose("exec", "-T", "n1", "quorate", "cluster", "add", FOURTH, *said, *told)
+    asked = "exec", "-T", "-e", "QUORATE_USER=quorate", "-e", f"QUORATE_PASSWORD={secret}", "n1", "quorate"
+    compose(*asked, "cluster", "add", FOURTH, *said)
     until(lambda: ready(FOURTH), "the fourth node is ready", 60.0)
     publish(FOURTH, secret, "wider", [b"after"])
     assert drain("n2", secret, "wider") == [b"before", b"after"]
-    compose("exec", "-T", "n1", "quorate", "cluster", "remove", FOURTH, *told)
+    compose(*asked, "cluster", "remove", FOURTH)

@@ -69,6 +69,29 @@ def test_secrets_are_in_files_and_only_the_founding_gets_them(services: dict[str
     assert not [key for key in said if "PASSWORD" in key or "SECRET" in key]
 
 
+@pytest.mark.requirement("F5")
+def test_no_node_sees_a_password(services: dict[str, Any]) -> None:
+    """The volumes with passwords are those of the founding, of the load, and of Prometheus for its own."""
+    having = {
+        volume: {
+            name
+            for name, service in services.items()
+            if volume in {mount.partition(":")[0] for mount in service.get("volumes", ())}
+        }
+        for volume in ("secret", "prometheus-password")
+    }
+    assert having == {
+        "secret": {"founding", "publisher", "consumer"},
+        "prometheus-password": {"founding", "prometheus"},
+    }
+    (mount,) = [one for one in services["prometheus"]["volumes"] if one.startswith("prometheus-password:")]
+    jobs = read(DEPLOY / "prometheus" / "prometheus.yml")["scrape_configs"]
+    for job in jobs:
+        if job.get("metrics_path", "/metrics") != "/metrics":
+            assert job["basic_auth"]["username"] == "prometheus"
+            assert job["basic_auth"]["password_file"].startswith(mount.split(":")[1] + "/")
+
+
 @pytest.mark.requirement("F3")
 def test_prometheus_scrapes_each_node_and_knows_the_alerts() -> None:
     config = read(DEPLOY / "prometheus" / "prometheus.yml")

@@ -48,7 +48,14 @@ def test_each_node_gets_its_key_and_all_get_the_same_file(tmp_path: Path) -> Non
         assert keys.public.decode() == member.public_key
     stored = config.cluster.users["quorate"].password_hash
     assert stored is not None and PasswordHash.parse(str(stored)).matches("wonder land")
-    assert (made / "shared" / "password").read_text(encoding="utf-8") == "wonder land\n"
+    assert (made / "secret" / "password").read_text(encoding="utf-8") == "wonder land\n"
+    looker = config.cluster.users["prometheus"]
+    told = (made / "prometheus" / "password").read_text(encoding="utf-8").rstrip("\n")
+    assert looker.tags == ("monitoring",)
+    assert PasswordHash.parse(str(looker.password_hash)).matches(told)
+    for file in (*made.glob("shared/*"), *made.glob("q-*/*")):
+        seen = file.read_text(encoding="utf-8")
+        assert "wonder" not in seen and told not in seen, f"{file} is shown to nodes"
     assert {path.stat().st_mode & 0o077 for path in made.rglob("*")} == {0}
     found(tmp_path, *NODES, "q-2=q-2.nodes")
     assert shared.read_text(encoding="utf-8") == text, "what is there stays"

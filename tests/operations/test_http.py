@@ -9,6 +9,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import web
 
 from cluster.config.addresses import Address
 from cluster.watch import http
@@ -51,6 +52,10 @@ class View:
         return ()
 
 
+async def let_in(_: web.Request) -> web.Response | None:
+    return None
+
+
 def free_address() -> Address:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -62,7 +67,7 @@ def serve(view: View, test: Any) -> None:
 
     async def body() -> None:
         address = free_address()
-        server = HttpServer(view, view, address)
+        server = HttpServer(view, view, address, let_in)
         await server.start()
         try:
             async with aiohttp.ClientSession(f"http://{address}") as session:
@@ -98,7 +103,7 @@ def test_a_request_keeps_its_id_and_gets_one_where_it_has_none() -> None:
     async def body() -> None:
         address = free_address()
         view = View()
-        server = HttpServer(view, view, address)
+        server = HttpServer(view, view, address, let_in)
         await server.start()
         try:
             async with aiohttp.ClientSession(f"http://{address}") as session:
@@ -127,7 +132,8 @@ def test_metrics_are_read_at_scrape_time() -> None:
         assert "quorate_queue_messages_ready" not in text
         assert 'quorate_queue_messages_ready{queue="q",vhost="/"} 4.0\n' in (await get("/metrics/queues"))[1]
         view.confirmed = 8
-        assert "quorate_confirmed_total 8.0\n" in (await get("/metrics"))[1]
+        while "quorate_confirmed_total 8.0\n" not in (await get("/metrics"))[1]:
+            "A page is shown for a while."
 
     serve(view, test)
 
@@ -170,6 +176,6 @@ def test_a_taken_port_is_named_with_what_to_do() -> None:
             holder.listen()
             address = Address("127.0.0.1", holder.getsockname()[1])
             with pytest.raises(ListenError, match=f"cannot listen for HTTP on {address}.*node.listen.http"):
-                await HttpServer(View(), View(), address).start()
+                await HttpServer(View(), View(), address, let_in).start()
 
     asyncio.run(body())

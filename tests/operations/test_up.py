@@ -11,10 +11,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from cluster.commands.status import fetch
+from cluster.commands.http import ManagementClient
 from tests.operations.test_commands import quorate
 from tests.operations.test_local_cluster import free_plan
 
@@ -38,7 +39,10 @@ class Up:
         raise AssertionError(f"quorate up ended without {text!r}")
 
     def pids(self) -> dict[str, int]:
-        return {node["name"]: node["pid"] for node in fetch(self.http[0] + "/api/status")["nodes"]}
+        return {node["name"]: node["pid"] for node in self.status(0)["nodes"]}
+
+    def status(self, node: int) -> dict[str, Any]:
+        return dict(ManagementClient(self.http[node], "guest", "guest").get("status"))
 
 
 @contextmanager
@@ -82,7 +86,7 @@ def test_a_cluster_is_started_used_and_stopped(tmp_path: Path) -> None:
         looked = quorate("get", "-q", "hello", "--url", cluster.amqp[1], "--requeue")
         assert looked.stdout == "two\n"
 
-        status = fetch(cluster.http[1] + "/api/status")
+        status = cluster.status(1)
         assert [node["name"] for node in status["nodes"]] == ["n1", "n2", "n3"]
         (queue,) = status["queues"]
         assert queue["name"] == "hello" and queue["owner"] in cluster.pids()

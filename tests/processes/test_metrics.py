@@ -13,7 +13,7 @@ import pytest
 from scripts.metrics_page import OUTPUT, document, families, fetch
 from tests.processes.conftest import Connect
 from tests.processes.hostile import HEADER
-from tests.processes.nodes import Cluster, Node, until
+from tests.processes.nodes import GUEST, Cluster, Node, until
 
 
 @pytest.fixture
@@ -155,7 +155,7 @@ DETAILED = {
 
 def page_of(node: Node, path: str) -> str:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(node.http + path, timeout=5.0) as response:
+    with opener.open(urllib.request.Request(node.http + path, headers=GUEST), timeout=5.0) as response:
         return str(response.read().decode())
 
 

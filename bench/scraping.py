@@ -1,0 +1,96 @@
+"""What being scraped costs publishers: python -m bench.scraping [--queues 10000] [--rounds 3].
+
+One cluster with so many queues; publishers at full speed on one node, in turn with nobody scraping, with a
+Prometheus that asks that node for its pages every few seconds, and with clients that ask without a pause.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import http.client
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+from bench.brokers import Address
+from bench.load import build, run_load
+from bench.measures import STEADY
+from bench.quorate import Quorate
+from bench.raw import RawClient
+
+PAGES: Final = ("/metrics", "/metrics/queues", "/metrics/per-object")
+EVERY_S: Final = 5.0
+HAMMERING: Final = 4
+GUEST: Final = {"Authorization": "Basic " + base64.b64encode(b"guest:guest").decode()}
+
+
+def scrape(address: Address, stopped: threading.Event, pause_s: float) -> None:
+    """Ask for every page, and again after a pause, until it is enough."""
+    while not stopped.is_set():
+        for page in PAGES:
+            connection = http.client.HTTPConnection(address.host, address.port, timeout=60)
+            connection.request("GET", page, headers=GUEST)
+            answer = connection.getresponse()
+            answer.read()
+            connection.close()
+            assert answer.status == 200, (page, answer.status)
+        stopped.wait(pause_s)
+
+
+@contextmanager
+def scraped(address: Address, clients: int, pause_s: float) -> Iterator[None]:
+    stopped = threading.Event()
+    work: Callable[[], None] = partial(scrape, address, stopped, pause_s)
+    threads = [threading.Thread(target=work) for _ in range(clients)]
+    for one in threads:
+        one.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        for one in threads:
+            one.join()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--queues", type=int, default=10_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=15.0)
+    options = parser.parse_args()
+    build()
+    kinds = {"nobody": (0, 0.0), f"every {EVERY_S:.0f} s": (1, EVERY_S), "without a pause": (HAMMERING, 0.0)}
+    rates: dict[str, list[float]] = {kind: [] for kind in kinds}
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
+        cluster = Quorate(Path(directory) / "quorate")
+        cluster.start()
+        try:
+            with RawClient(cluster.address(0)) as client:
+                for number in range(options.queues):
+                    client.declare(f"scraped-{number}", "quorum")
+            owner = cluster.owner("scraped-0", 0)
+            address, pages = cluster.address(owner), cluster.http(owner)
+            for number in range(options.rounds):
+                for kind, (clients, pause_s) in kinds.items():
+                    with scraped(pages, clients, pause_s):
+                        result = run_load(
+                            options.seconds, queue="scraped-0", type="quorum", publish_to=str(address),
+                            consume_from=str(address), **STEADY,
+                        )  # fmt: skip
+                    rates[kind].append(result.publish_rate)
+                    print(f"round {number + 1}, scraped by {kind}: {result.publish_rate:,.0f} /s", flush=True)
+        finally:
+            cluster.stop()
+    base = median(rates["nobody"])
+    for kind, found in rates.items():
+        print(f"{kind}: median {median(found):,.0f} /s, {median(found) / base:.3f} of unscraped")
+
+
+if __name__ == "__main__":
+    main()
