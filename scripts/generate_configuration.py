@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from cluster.config import limits
 from cluster.config import models as config
 
 OUTPUT = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
@@ -151,7 +152,7 @@ def _default(field: FieldInfo) -> str:
 def _number(value: float) -> str:
     if not isinstance(value, int):
         return f"{value:g}"
-    for unit, size in (("GiB", config.GIB), ("MiB", config.MIB), ("KiB", config.KIB)):
+    for unit, size in (("GiB", limits.GIB), ("MiB", limits.MIB), ("KiB", limits.KIB)):
         if value >= size and value % size == 0:
             return f"{value} ({value // size} {unit})"
     return str(value)

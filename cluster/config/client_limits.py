@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from cluster.config.models import NodeConfig
 from cluster.process.identity import server_properties
+from cluster.process.watermarks import memory_watermark
+from node.frontend.client_memory import ClientMemory
 from node.frontend.gate import Gate, GateLimits
 from node.wire.amqp091.limits import ConnectionLimits
+
+CLIENTS_PART: Final = 2
+"""What of the memory that a node may take goes to its clients unless the configuration says so: one part of
+so many. The rest is for queues, the journal's cache and the code."""
 
 
 def gate(config: NodeConfig) -> Gate:
@@ -23,6 +31,12 @@ def gate(config: NodeConfig) -> Gate:
     )
 
 
+def client_memory(config: NodeConfig) -> ClientMemory:
+    """What all clients of the node may make it hold."""
+    granted = config.cluster.limits.clients_memory_bytes
+    return ClientMemory(granted or memory_watermark(config.cluster.alarms) // CLIENTS_PART)
+
+
 def connection_limits(config: NodeConfig) -> ConnectionLimits:
     """The node's side of every negotiation."""
     cluster = config.cluster
@@ -34,6 +48,7 @@ def connection_limits(config: NodeConfig) -> ConnectionLimits:
         handshake_timeout=limits.handshake_timeout_s,
         negotiation_pause=cluster.strangers.pause_s,
         message_size=limits.message_max_bytes,
+        memory_bytes=limits.connection_memory_bytes,
         transaction_bytes=limits.transaction_bytes,
         transaction_operations=limits.transaction_operations,
         server_properties=server_properties(cluster.server_product, cluster.name, config.name),

@@ -17,6 +17,7 @@ from pydantic import BaseModel, Field, StringConstraints, ValidationError, model
 from cluster.access.passwords import PasswordHash
 from cluster.config.addresses import Address, AddressField
 from cluster.config.environment import overlay
+from cluster.config.limits import GIB, KIB, MIB, Limits
 from cluster.config.tables import (
     ConfigError,
     Founder,
@@ -32,50 +33,10 @@ from cluster.config.tables import (
 )
 from replication.transport import CurveKeys, InvalidKeyError, public_key
 
-KIB = 1024
-MIB = 1024 * KIB
-GIB = 1024 * MIB
-
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")]
 QueueType = Literal["quorum", "classic"]
 ServerProduct = Literal["RabbitMQ", "quorate"]
 LogLevel = Literal["debug", "info", "warning", "error"]
-
-
-class Limits(Section):
-    """What clients may use. Protects a node from its clients."""
-
-    connections: int = Field(
-        default=10_000, ge=1, le=1_000_000, description="Open connections to one node; more are refused."
-    )
-    channels: int = Field(default=2047, ge=1, le=65535, description="Channels of one connection.")
-    frame_max_bytes: int = Field(
-        default=131_072, ge=4096, le=64 * MIB, description="Largest AMQP frame offered to clients, in octets."
-    )
-    message_max_bytes: int = Field(
-        default=128 * MIB, ge=KIB, le=512 * MIB, description="Largest message body accepted, in octets."
-    )
-    transaction_bytes: int = Field(
-        default=64 * MIB, ge=MIB, le=256 * MIB, description="Octets of messages in the open transactions "
-        "of one connection; beyond it is closed. A transaction of a single message may be of any size."
-    )  # fmt: skip
-    transaction_operations: int = Field(
-        default=250_000, ge=1000, le=10_000_000, description="Publishes and acknowledgements in them; "
-        "beyond the connection is closed. Those in a row that differ only in content count as one."
-    )  # fmt: skip
-    handshake_timeout_s: float = Field(
-        default=10.0,
-        gt=0,
-        le=600,
-        description="Seconds that a client has from connecting to an opened connection, and for a TLS "
-        "handshake before.",
-    )
-    heartbeat_s: int = Field(
-        default=60,
-        ge=0,
-        le=3600,
-        description="Heartbeat interval suggested to clients, in seconds; 0 turns it off.",
-    )
 
 
 class Replication(Section):

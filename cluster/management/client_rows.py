@@ -14,7 +14,7 @@ from node.frontend.listener import Client
 from node.wire.amqp091.channel import Channel, ChannelState
 from node.wire.amqp091.connection import Connection
 from node.wire.amqp091.credit import ChannelConsumer
-from node.wire.amqp091.reader import ConnectionState
+from node.wire.amqp091.lifecycle import ConnectionState
 
 OCTETS: Final = ("recv_oct", "send_oct")
 CHANNEL_NAMES: Final = (

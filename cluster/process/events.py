@@ -210,6 +210,14 @@ EVENTS: Final = (
         "Report it with the traceback.",
     ),
     Event(
+        "Q310",
+        "client_memory_exhausted",
+        "The clients of a node made it hold more than `cluster.limits.clients_memory_bytes`, and the "
+        "connection that held most was closed.",
+        "Clients that begin large messages and do not end them, or do not read what they have asked for.",
+        "Correct the client at `remote`; grant more where it is right.",
+    ),
+    Event(
         "Q401",
         "management_failed",
         "A request to the management API failed with 500.",

@@ -26,7 +26,7 @@ from cluster.access.usage import TAG as USAGE_TAG
 from cluster.access.usage import Usage
 from cluster.broker import Broker, BrokerConfig
 from cluster.catalog.replica import Answer
-from cluster.config.client_limits import connection_limits, gate
+from cluster.config.client_limits import client_memory, connection_limits, gate
 from cluster.config.models import NodeConfig
 from cluster.config.tables import ConfigError
 from cluster.console.server import Console
@@ -45,7 +45,7 @@ from cluster.process.peers import Peers
 from cluster.process.shortages import TAG as SHORTAGE_TAG
 from cluster.process.shortages import Shortages
 from cluster.process.time_slice import ask_for_time_slice
-from cluster.process.watermarks import Watermarks
+from cluster.process.watermarks import Watermarks, trim
 from cluster.traces.start import trace
 from cluster.watch.http import HttpServer
 from cluster.watch.inquiry import TAG as INQUIRY_TAG
@@ -148,9 +148,7 @@ class NodeProcess:
         )
         self.usage = Usage(self.access.state, self._send, lambda: self.broker.connected)
         self.front_end = self._make_front_end()
-        self.listener = Listener(
-            self.front_end, connection_limits(config), gate(config), self.log, self.clock, self.wanted
-        )
+        self.listener = self._make_listener()
         self.certificates = None if config.tls is None else Certificates(config.tls)
         self.shortages = Shortages(config.name, self._send, lambda: self.broker.connected, self._held_back)
         self.watermarks = Watermarks(config.cluster.alarms, config.data_dir, self.broker.partitions.reclaim)
@@ -169,6 +167,10 @@ class NodeProcess:
         self.broker.catalog.state.default_queue_type = settings.default_queue_type
         entrance = Entrance(self.broker.catalog.state, self.access, self.usage, settings.limits.connections)
         return FrontEnd(self.broker, self.local_queues, self.access, entrance, settings.default_queue_type)
+
+    def _make_listener(self) -> Listener:
+        limits, memory = connection_limits(self.config), client_memory(self.config)
+        return Listener(self.front_end, limits, gate(self.config), memory, self.log, self.clock, self.wanted)
 
     def _open_journal(self) -> Journal:
         settings = self.config.cluster.journal
@@ -339,6 +341,8 @@ class NodeProcess:
             self._next_collection = now + COLLECT_INTERVAL_S
             self.journal.collect(COLLECT_BYTES)
             self.joining.end_rebuilding()
+            if self.listener.memory.fell():
+                trim()
             self.shortages.noticed(self.watermarks.crossed(), now)
         if self.certificates is not None and now >= self._next_look:
             self._next_look = now + CERTIFICATES_INTERVAL_S

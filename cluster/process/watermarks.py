@@ -16,8 +16,7 @@ class Watermarks:
 
     def __init__(self, settings: ResourceAlarms, directory: Path, reclaim: Callable[[], None]) -> None:
         """`reclaim` frees what is not needed any more and would be freed later."""
-        share = int(settings.memory_high_watermark * machine.memory_total())
-        self.memory = settings.memory_high_watermark_bytes or share
+        self.memory = memory_watermark(settings)
         self.disk_free = settings.disk_free_limit_bytes
         self._directory = directory
         self._reclaim = reclaim
@@ -28,7 +27,7 @@ class Watermarks:
         if machine.memory_used() > self.memory:
             self._reclaim()
             # What Python has given back, the C library may still keep.
-            _trim()
+            trim()
             if machine.memory_used() > self.memory:
                 short.add(MEMORY)
         if machine.disk_free(self._directory) < self.disk_free:
@@ -36,7 +35,14 @@ class Watermarks:
         return frozenset(short)
 
 
-def _trim() -> None:
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
+def memory_watermark(settings: ResourceAlarms) -> int:
+    """Octets that a node may take on this machine before its alarm goes off."""
+    share = int(settings.memory_high_watermark * machine.memory_total())
+    return settings.memory_high_watermark_bytes or share
+
+
+def trim() -> None:
+    """Give back to the machine what the C library keeps of the memory that was freed."""
+    malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if malloc_trim is not None:
+        malloc_trim(0)

@@ -10,7 +10,8 @@ from node.frontend.ports import BrokerPort, Identity
 from node.wire.amqp091 import effects
 
 if TYPE_CHECKING:
-    from node.frontend.session import Session, Transport
+    from node.frontend.session import Session
+    from node.frontend.transport import Transport
 
 
 class Authentication:

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from types import TracebackType
-from typing import Protocol
-
-
-class Containable(Protocol):
-    """What may fail by itself."""
-
-    def failed(self, error: Exception) -> None:
-        """Give back what it had. Raises nothing."""
 
 
 class Containment:
-    """`with` one of these: an exception is told to what it surrounds, and goes no further.
+    """`with` one of these: it is told of an exception, and the exception goes no further.
 
     The broker's turn calls sessions, and must not stop in the middle because of one of them.
     """
 
-    __slots__ = ("_contained",)
-
-    def __init__(self, contained: Containable) -> None:
-        self._contained = contained
+    @abstractmethod
+    def failed(self, error: Exception) -> None:
+        """Give back what it had. Raises nothing."""
 
     def __enter__(self) -> None:
         """Nothing has happened yet."""
@@ -32,5 +24,5 @@ class Containment:
     ) -> bool:
         if not isinstance(error, Exception):
             return False
-        self._contained.failed(error)
+        self.failed(error)
         return True

@@ -30,23 +30,29 @@ class EffectLoop:
         self,
         handlers: Mapping[type[effects.Effect], Callable[[Any], None]],
         more: Callable[[], list[effects.Effect]],
-        contained: Containment,
     ) -> None:
-        self.running = False
+        self.running = self.closed = False
         self.failed = False
         """From now on only what gives back is carried out, each by itself: one may fail like another."""
         self._handlers = handlers
         self._more = more
-        self._contained = contained
         self._due: deque[effects.Effect] = deque()
 
-    def carry_out(self, wanted: list[effects.Effect]) -> bool:
+    def close(self) -> None:
+        """Nothing is carried out any more, and nothing is kept that a handler refers to."""
+        self._handlers = {}
+        self._due.clear()
+        self.closed = True
+
+    def carry_out(self, wanted: list[effects.Effect], contained: Containment) -> bool:
         """Carry out all there is; False where that is going on already, further up the stack.
 
         A request that is answered at once calls back from within. If its answer's effects were carried out
         there, a client could have the stack end by what it sends. After an exception what is due stays due.
         """
         due = self._due
+        if self.closed:
+            return False
         due.extend(wanted)
         if self.running:
             return False
@@ -57,7 +63,7 @@ class EffectLoop:
                 if not self.failed:
                     self._handlers[type(effect)](effect)
                 elif type(effect) in GIVING_BACK:
-                    with self._contained:
+                    with contained:
                         self._handlers[type(effect)](effect)
                 if not due:
                     due.extend(self._more())

@@ -11,12 +11,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final, Protocol, cast
 
+from node.frontend.client_memory import ClientMemory
 from node.frontend.gate import Gate
 from node.frontend.logins import EXTERNAL
 from node.frontend.ports import BrokerPort
 from node.frontend.session import Session
 from node.frontend.tls_port import BACKLOG, ServerIdentity, TlsPort, address_of
 from node.frontend.traffic import Traffic
+from node.wire.amqp091.errors import ResourceExhaustedError
 from node.wire.amqp091.limits import ConnectionLimits
 
 WRITE_HIGH_WATER: Final = 512 * 1024
@@ -26,6 +28,9 @@ WRITE_LOW_WATER: Final = 64 * 1024
 
 LINGER_S: Final = 5.0
 """How long a socket that is being closed may take to send what waits: its client may never read it."""
+
+LAST_WORDS: Final = 64 * 1024
+"""Octets of output that a client which must go may still be sent."""
 
 TICKS_A_ROUND: Final = 10
 """Ticks in which every session's timers are looked at once."""
@@ -38,6 +43,7 @@ NO_END: Final[End] = ("", 0)
 
 class Log(Protocol):
     def info(self, event: str, **fields: object) -> None: ...
+    def warning(self, event: str, **fields: object) -> None: ...
     def error(self, event: str, error: BaseException | None = None, **fields: object) -> None: ...
 
 
@@ -49,6 +55,7 @@ class Listener:
         port: BrokerPort,
         limits: ConnectionLimits,
         gate: Gate,
+        memory: ClientMemory,
         log: Log,
         clock: Callable[[], float],
         wanted: Callable[[], None],
@@ -61,6 +68,7 @@ class Listener:
         self.clients: dict[int, Client] = {}
         self.accepted = 0
         self.gate = gate
+        self.memory = memory
         self.past = Traffic()
         """The traffic of connections that are gone, and the channels that they had opened."""
         self.past_channels = 0
@@ -139,6 +147,21 @@ class Listener:
             self.past.add(client.session.traffic)
             self.past_channels += client.session.connection.channels_opened
         self._dirty.pop(client.number, None)
+        self.memory.gone(client.number)
+
+    def holds(self, client: Client, octets: int) -> None:
+        """A client makes the node hold so much. Where all together hold too much, who holds most must go."""
+        memory = self.memory
+        if not memory.changed(client.number, octets):
+            return
+        while memory.total > memory.limit:
+            largest = self.clients.get(number := memory.largest())
+            memory.gone(number)
+            if largest is not None:
+                self.log.warning(
+                    "client_memory_exhausted", connection=number, remote=largest.remote, octets=memory.total
+                )
+                largest.exhausted(memory.limit)
 
     def traffic(self) -> Traffic:
         """Of all connections since the start."""
@@ -192,8 +215,7 @@ class Client(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._descriptor: int | None = None
         """The socket's, where what is sent is what goes over the wire."""
-        self._closing = False
-        self._full = False
+        self._closing = self._full = self._exhausted = False
         self.session = Session(listener.port, self, limits, listener.clock)
         if listener.alarm_reason is not None:
             self.session.alarm(listener.alarm_reason)
@@ -224,6 +246,13 @@ class Client(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.received_bytes += len(data)
         self.session.receive(data)
+        self._account()
+
+    def _account(self) -> None:
+        """Once for a piece of input or output: what the client makes the node hold may be another now."""
+        if self._transport is not None and not self._exhausted:
+            octets = self.session.held + self._transport.get_write_buffer_size()
+            self._listener.holds(self, octets)
 
     def eof_received(self) -> bool:
         if self._transport is not None:
@@ -253,7 +282,10 @@ class Client(asyncio.Protocol):
 
     def flush(self) -> None:
         transport = self._transport
-        if transport is None or (self._full and not self._closing):
+        if transport is None:
+            return
+        if self._full and not self._closing:
+            self._account()
             return
         more = True
         while more:
@@ -262,6 +294,7 @@ class Client(asyncio.Protocol):
             if output:
                 self._write(transport, output)
             more = self._closing and self.session.connection.has_output
+        self._account()
         if self._closing:
             self._close(transport)
         elif self.session.connection.has_output and not self._full:
@@ -329,6 +362,21 @@ class Client(asyncio.Protocol):
         """Close the connection by force (320), telling the client why; it has a while to agree."""
         self.session.force_close(reason)
         self.flush()
+
+    def exhausted(self, limit: int) -> None:
+        """Close the connection (506): the node's clients hold too much, and this one holds most of it.
+
+        A client whose output is what takes the memory reads nothing, and is told nothing.
+        """
+        self._exhausted = True
+        transport = self._transport
+        if transport is None:
+            return
+        self.session.close_with(ResourceExhaustedError(f"clients hold more than {limit} octets of memory"))
+        if transport.get_write_buffer_size() or self.session.connection.held > LAST_WORDS:
+            transport.abort()
+        else:
+            self.flush()
 
     def abandon(self) -> None:
         """Wait for nothing that the client might still say."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from node.engine.argument_types import type_name
 from node.engine.errors import HomeNodeDownError, NotFoundError, PreconditionFailedError, Refusal
@@ -60,25 +60,12 @@ class Requests:
         self._port = port
         self._answers = answers
         self._access = AccessChecks(port)
-        self._handlers: dict[type[Method], Callable[[Caller, Any], None]] = {
-            methods.ExchangeDeclare: self._declare_exchange,
-            methods.ExchangeDelete: self._delete_exchange,
-            methods.ExchangeBind: self._bind_exchange,
-            methods.ExchangeUnbind: self._unbind_exchange,
-            methods.QueueDeclare: self._declare_queue,
-            methods.QueueDelete: self._delete_queue,
-            methods.QueueBind: self._bind_queue,
-            methods.QueueUnbind: self._unbind_queue,
-            methods.QueuePurge: self._purge,
-            methods.BasicConsume: self._consume,
-            methods.BasicGet: self._get,
-        }
 
     def carry_out(self, caller: Caller, method: Method) -> None:
         """Begin a request; a refusal found at once is answered at once."""
         try:
             self._access.check(caller.scope, caller.holder, method)
-            self._handlers[type(method)](caller, method)
+            _HANDLERS[type(method)](self, caller, method)
         except Refusal as refusal:
             self._answers.fail(caller.channel, refusal)
 
@@ -294,3 +281,18 @@ def _priority(queue: QueueRef, arguments: dict[str, Any]) -> int:
             f"invalid arg 'x-priority' for {queue}: \"expected integer, got {type_name(priority)}\""
         )
     return priority
+
+
+_HANDLERS: Final[dict[type[Method], Callable[[Requests, Caller, Any], None]]] = {
+    methods.ExchangeDeclare: Requests._declare_exchange,
+    methods.ExchangeDelete: Requests._delete_exchange,
+    methods.ExchangeBind: Requests._bind_exchange,
+    methods.ExchangeUnbind: Requests._unbind_exchange,
+    methods.QueueDeclare: Requests._declare_queue,
+    methods.QueueDelete: Requests._delete_queue,
+    methods.QueueBind: Requests._bind_queue,
+    methods.QueueUnbind: Requests._unbind_queue,
+    methods.QueuePurge: Requests._purge,
+    methods.BasicConsume: Requests._consume,
+    methods.BasicGet: Requests._get,
+}

@@ -5,8 +5,8 @@ No socket and no clock: `Transport` writes, `now` comes with the input.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Callable
+from typing import Any, Final
 
 from node.engine.errors import Refusal
 from node.frontend.authentication import Authentication
@@ -19,11 +19,13 @@ from node.frontend.publishes import Publishes
 from node.frontend.requests import Caller, Requests
 from node.frontend.traffic import Traffic
 from node.frontend.transactions import Transactions
+from node.frontend.transport import NO_TRANSPORT, Transport
 from node.numbers import Numbers
 from node.runs import Run
 from node.wire.amqp091 import effects, methods
 from node.wire.amqp091.connection import Connection
-from node.wire.amqp091.errors import ConnectionForcedError
+from node.wire.amqp091.errors import ConnectionForcedError, Failure
+from node.wire.amqp091.intake import Pieces
 from node.wire.amqp091.limits import ConnectionLimits
 from node.wire.amqp091.primitives import Method
 
@@ -31,63 +33,39 @@ NO_ROUTE: Final = 312
 """0-9-1 reply code of a mandatory message that no queue takes."""
 
 
-class Transport(Protocol):
-    """The socket, as a session sees it."""
-
-    remote: str
-    certified_name: str
-    """Who the client is by its certificate; empty where it has shown none that is valid."""
-
-    def wanted(self) -> None:
-        """There is output; `flush` will be called at the end of the turn."""
-
-    def pause_reading(self) -> None: ...
-    def resume_reading(self) -> None: ...
-    def close_after_flush(self) -> None: ...
-    def log(self, event: str, fields: Mapping[str, str | int]) -> None: ...
-
-    def entered(self) -> None:
-        """The connection is open: the client is no stranger any more."""
-
-    def negotiation_failed(self, reason: str) -> None:
-        """To be logged, and counted against the address that the client is at."""
-
-    def session_failed(self, error: Exception) -> None:
-        """A defect ended the session: to be logged. The socket is to be closed, without a word."""
-
-
-class Session:
+class Session(Containment):
     """See the module's docstring; implements `node.frontend.ports.Subscriber`."""
 
     def __init__(
         self, port: BrokerPort, transport: Transport, limits: ConnectionLimits, clock: Callable[[], float]
     ) -> None:
+        super().__init__()
         self.connection = Connection(limits, clock())
         self.scope, self.holder, self.closed = NOWHERE, 0, False
         self.traffic = Traffic()
         self._port, self._transport, self._clock = port, transport, clock
-        self._requests = Requests(port, self)
-        self._transactions = Transactions(port, self)
+        requests = Requests(port, self)
+        transactions = Transactions(port, self)
         authentication = Authentication(port, transport, self)
-        self._consumers = SessionConsumers(port, lambda: self.connection.channels)
-        self._contained = Containment(self)
-        self._held_back: list[bytes] = []
+        connection = self.connection
+        self._consumers = SessionConsumers(port, lambda: connection.channels)
+        self._held_back = Pieces()
         # Channels whose publishes have filled a link.
         self._held: set[int] = set()
         self._blocked = self._full = self._releasing = self._gone = self._failing = False
         self._channels_known = 0
-        publishes = Publishes(port, self, self._transactions)
+        publishes = Publishes(port, self, transactions)
         handlers: dict[type[effects.Effect], Callable[[Any], None]] = {
             effects.Publish: publishes.publish,
             effects.HoldPublish: publishes.publish,
-            effects.Commit: self._transactions.commit,
-            effects.Rollback: self._transactions.roll_back,
+            effects.Commit: transactions.commit,
+            effects.Rollback: transactions.roll_back,
             effects.Settle: self._settle,
             effects.Return: self._return,
             effects.Redeliver: self._redeliver,
             effects.Discard: self._discard,
             effects.Credit: self._credit,
-            effects.Request: self._request,
+            effects.Request: lambda effect: self._request(requests, effect),
             effects.ChannelClosed: self._channel_closed,
             effects.ConnectionClosed: self._connection_closed,
             effects.Authenticate: authentication.log_in,
@@ -97,7 +75,7 @@ class Session:
             effects.CloseSocket: self._close_socket,
             effects.Log: self._log,
         }
-        self._effects = EffectLoop(handlers, self.connection.take_effects, self._contained)
+        self._effects = EffectLoop(handlers, connection.take_effects)
 
     @property
     def user(self) -> str:
@@ -118,16 +96,16 @@ class Session:
 
     def receive(self, data: bytes) -> None:
         """Octets from the client."""
-        with self._contained:
+        with self:
             self._receive(data)
 
     def _receive(self, data: bytes) -> None:
         if self._blocked:
-            self._held_back.append(data)
+            self._held_back.add(data)
             return
         if not self._port.ready() and self.holder:
             # This node's catalog may be behind: what it would route by it could go astray.
-            self._held_back.append(data)
+            self._held_back.add(data)
             self._blocked = True
             self._transport.pause_reading()
             self._port.wait_ready(self)
@@ -137,6 +115,11 @@ class Session:
             self._channels_opened()
         self.stop_when_full()
 
+    @property
+    def held(self) -> int:
+        """Octets that the client makes the node hold, those that the socket has taken excepted."""
+        return self.connection.held + self._held_back.size
+
     def stop_when_full(self) -> None:
         """Read no further where the client has sent more than can be looked at now."""
         if self.connection.paused and not self._blocked:
@@ -145,33 +128,44 @@ class Session:
 
     def tick(self) -> None:
         """Run timers that are due: heartbeats, time-outs."""
-        with self._contained:
+        with self:
             if self.connection.next_deadline() <= self._clock():
                 self._carry_out(self.connection.tick(self._clock()))
 
     def force_close(self, reason: str) -> None:
         """Close the connection from this side (320); without a word where it is not open yet."""
-        with self._contained:
-            self.connection.close(ConnectionForcedError(reason))
+        self.close_with(ConnectionForcedError(reason))
+
+    def close_with(self, error: Failure) -> None:
+        """The same, for another reason."""
+        with self:
+            self.connection.close(error)
             self.answered()
 
     def take_output(self) -> bytes:
         """What is to be written now; nothing before other clients see what the end of the connection does."""
         output = b""
-        with self._contained:
+        with self:
             if not self._releasing:
                 output = self.connection.take_output()
                 wanted = self.connection.take_effects()
                 if wanted:
                     self._carry_out(wanted)
+                self._read_on()
         return output
 
     def _carry_out(self, wanted: list[effects.Effect]) -> None:
-        if not self._effects.carry_out(wanted):
+        if not self._effects.carry_out(wanted, self):
             return
         if self._gone:
             self._end([])
+            # Without these nothing refers to the session but who waits for something of it.
+            self._effects.close()
+            self._transport = NO_TRANSPORT
         self._transport.wanted()
+        self._read_on()
+
+    def _read_on(self) -> None:
         if self._full and not self.connection.paused:
             self._full = False
             if not self._blocked:
@@ -179,7 +173,7 @@ class Session:
 
     def alarm(self, reason: str | None) -> None:
         """The cluster is short of memory or disk, or, with None, of nothing any more."""
-        with self._contained:
+        with self:
             self.connection.alarm(reason)
             self.answered()
 
@@ -217,22 +211,22 @@ class Session:
 
     # -- requests -------------------------------------------------------------------------------
 
-    def _request(self, effect: effects.Request) -> None:
+    def _request(self, requests: Requests, effect: effects.Request) -> None:
         if isinstance(effect.method, methods.BasicCancel):
             self._port.cancel(effect.consumer)
             self.connection.reply(effect.channel, methods.BasicCancelOk(effect.method.consumer_tag))
             return
         caller = Caller(effect.channel, self.scope, self.holder, self)
-        self._requests.carry_out(caller, effect.method)
+        requests.carry_out(caller, effect.method)
 
     def reply(self, channel: int, method: Method) -> None:
-        with self._contained:
+        with self:
             if not self.closed:
                 self.connection.reply(channel, method)
                 self.answered()
 
     def fail(self, channel: int, error: Refusal) -> None:
-        with self._contained:
+        with self:
             if not self.closed:
                 self.connection.fail(channel, error)
                 self.answered()
@@ -242,7 +236,7 @@ class Session:
             self._consumers.came_late(consumer)
             return
         self._consumers.started(channel, consumer)
-        with self._contained:
+        with self:
             self.connection.consume_ok(channel, tag, consumer, returnable, reply_to)
             self.answered()
 
@@ -250,14 +244,14 @@ class Session:
         if self.closed:
             self._port.give_back(got.consumer, [(got.sequence, got.sequence)], False)
             return
-        with self._contained:
+        with self:
             self.connection.deliver_get(
                 channel, got.run, got.sequence, got.redelivered, got.ready, got.consumer
             )
             self.answered()
 
     def get_empty(self, channel: int) -> None:
-        with self._contained:
+        with self:
             if not self.closed:
                 self.connection.get_empty(channel)
                 self.answered()
@@ -284,9 +278,9 @@ class Session:
         """The socket is gone."""
         self._gone = True
         wanted: list[effects.Effect] = []
-        with self._contained:
+        with self:
             wanted = self.connection.disconnected()
-        with self._contained:
+        with self:
             self._carry_out(wanted)
 
     def failed(self, error: Exception) -> None:
@@ -345,32 +339,32 @@ class Session:
     # -- what the broker says (Subscriber) ------------------------------------------------------
 
     def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool) -> None:
-        with self._contained:
+        with self:
             self.connection.deliver(consumer, run, numbers, redelivered)
             self._transport.wanted()
 
     def confirm(self, channel: int, first: int, last: int) -> None:
-        with self._contained:
+        with self:
             if not self.closed:
                 self.traffic.confirmed += last - first + 1
                 self.connection.confirm(channel, first, last)
                 self._transport.wanted()
 
     def reject(self, channel: int, first: int, last: int) -> None:
-        with self._contained:
+        with self:
             if not self.closed:
                 self.connection.nack(channel, first, last)
                 self._transport.wanted()
 
     def consumer_cancelled(self, consumer: int) -> None:
-        with self._contained:
+        with self:
             if not self.closed:
                 self.connection.cancel_consumer(consumer)
                 self.answered()
 
     def unblocked(self) -> None:
         """Publishers may go on: take what was held back, then read on."""
-        with self._contained:
+        with self:
             self._unblocked()
 
     def _unblocked(self) -> None:
@@ -380,7 +374,7 @@ class Session:
             self.connection.release(channel)
         if held:
             self.answered()
-        while self._held_back and not self._blocked:
-            self._receive(self._held_back.pop(0))
+        if self._held_back.size and not self._blocked:
+            self._receive(self._held_back.take())
         if not self._blocked and not self._full and not self.closed:
             self._transport.resume_reading()

@@ -28,8 +28,6 @@ from node.wire.amqp091.codec import PROTOCOL_HEADER, encode_method
 from node.wire.amqp091.limits import ConnectionLimits
 from tests.wire.client import CLIENT_CAPABILITIES, Frame, frames, run_of
 
-HOLDER = 5
-
 
 class Somewhere:
     """A route to a queue."""
@@ -83,8 +81,9 @@ class AnsweringBroker:
         answer(Identity("guest"), "")
 
     def enter(self, subscriber: Subscriber, user: str, vhost: str) -> Entry:
-        self.holders.add(HOLDER)
-        return Entry(Scope(user, vhost), HOLDER)
+        self._last += 1
+        self.holders.add(self._last)
+        return Entry(Scope(user, vhost), self._last)
 
     def channel_opened(self, user: str) -> None:
         self._called()

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from node.frontend.client_memory import ClientMemory
 from node.frontend.listener import TICKS_A_ROUND, Client, Listener
 from node.wire.amqp091.limits import ConnectionLimits
 
@@ -31,7 +32,9 @@ class Ticked:
 @pytest.mark.parametrize("clients", [1, 9, 10, 95, 1000])
 def test_every_session_is_looked_at_once_a_round_and_no_tick_has_much_to_do(clients: int) -> None:
     absent = cast(Any, None)
-    listener = Listener(absent, ConnectionLimits(), absent, absent, lambda: 0.0, lambda: None)
+    listener = Listener(
+        absent, ConnectionLimits(), absent, ClientMemory(1), absent, lambda: 0.0, lambda: None
+    )
     counts: Counter[int] = Counter()
     for number in range(clients):
         listener.clients[number] = cast(Client, Ticked(counts, number))

@@ -45,6 +45,19 @@ OPENED: Final = HEADER + START_OK + TUNE_OK + OPEN
 CHANNEL: Final = method(1, 20, 10, short(b""))
 
 
+CHANNEL_OPENED: Final = method(1, 20, 11, long(b""))
+
+
+def log_in(connection: socket.socket) -> None:
+    """Open the connection and its channel 1: before that little may be sent."""
+    connection.sendall(OPENED + CHANNEL)
+    answers = b""
+    while CHANNEL_OPENED not in answers:
+        octets = connection.recv(65_536)
+        assert octets, "the node closed the connection"
+        answers += octets
+
+
 CONSUME: Final = 0
 CONSUME_NO_ACK: Final = 2
 

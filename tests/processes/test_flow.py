@@ -11,7 +11,7 @@ import pika
 import pytest
 
 from tests.processes.conftest import Connect
-from tests.processes.hostile import CHANNEL, CONSUME, CONSUME_NO_ACK, OPENED, consume, publish
+from tests.processes.hostile import CHANNEL, CONSUME, CONSUME_NO_ACK, OPENED, consume, log_in, publish
 from tests.processes.nodes import Cluster, Node, until
 
 MIB = 1 << 20
@@ -27,7 +27,7 @@ class Flood:
     def __init__(self, node: Node, queue: str, size: int = 10_000) -> None:
         self.sent = 0
         self._socket = socket.create_connection(node.amqp, timeout=10.0)
-        self._socket.sendall(OPENED + CHANNEL)
+        log_in(self._socket)
         self._socket.setblocking(False)
         self._data = publish(queue.encode(), bytes(size)) * 20
         self._at = 0

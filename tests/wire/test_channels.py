@@ -97,9 +97,9 @@ def test_parked_frames_are_bounded() -> None:
     client.send((1, m.QueueDeclare("q")))
     while not client.connection.paused:
         client.send(publish(1, b"x" * 1000))
-    assert client.connection._parked_bytes < 12_000
+    assert client.connection._parking.octets < 12_000
     client.connection.reply(1, m.QueueDeclareOk("q", 0, 0))
-    assert not client.connection.paused and client.connection._parked_bytes == 0
+    assert not client.connection.paused and client.connection._parking.octets == 0
 
 
 def test_many_pipelined_requests_cost_their_length() -> None:
@@ -109,7 +109,7 @@ def test_many_pipelined_requests_cost_their_length() -> None:
     for _ in range(count):
         client.connection.reply(1, m.QueueDeclareOk("q", 0, 0))
     assert len(client.connection.take_effects()) == count - 1
-    assert client.connection._parked == {} and client.connection._parked_bytes == 0
+    assert client.connection._parking.octets == 0 and client.connection._parking.of(1) is None
 
 
 def test_a_channel_closed_and_opened_behind_a_request() -> None:

@@ -14,11 +14,19 @@ from node.numbers import numbers_of
 from node.wire.amqp091 import effects as e
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.channel import ChannelState
-from node.wire.amqp091.codec import PROTOCOL_HEADER, encode_method
-from node.wire.amqp091.connection import ConnectionState
+from node.wire.amqp091.codec import PROTOCOL_HEADER, encode_frame, encode_method
+from node.wire.amqp091.connection import Connection
 from node.wire.amqp091.errors import NotAllowedError
+from node.wire.amqp091.lifecycle import (
+    CHANNEL_OCTETS,
+    CONSUMER_OCTETS,
+    USED_NUMBER_OCTETS,
+    ConnectionState,
+)
 from node.wire.amqp091.limits import ConnectionLimits
-from tests.wire.client import Client, frames, opened, publish, run_of
+from node.wire.amqp091.properties import TRAITS_OCTETS
+from node.wire.amqp091.publish_path import TARGET_OCTETS
+from tests.wire.client import Client, frames, header, opened, publish, run_of
 from tests.wire.strategies import commands, cuts, streams
 
 HANDSHAKE = [
@@ -151,6 +159,37 @@ class Accounting(RuleBasedStateMachine):
                 ):
                     self.account(self.client.send((channel, method)))
 
+    @rule(
+        channel=st.sampled_from([1, 1, 2]),
+        announced=st.integers(0, 40),
+        sent=st.lists(st.integers(0, 12), max_size=4),
+        cut=st.integers(0, 9),
+    )
+    def client_begins_a_message(self, channel: int, announced: int, sent: list[int], cut: int) -> None:
+        """Which it may leave in any state, in the middle of a frame too; frames of others come behind."""
+        bodies, left = [], announced
+        for size in sent:
+            bodies.append(encode_frame(m.FRAME_BODY, channel, b"x" * min(size, left)))
+            left -= min(size, left)
+        whole = [
+            encode_method(channel, m.BasicPublish("", "q")),
+            encode_frame(m.FRAME_HEADER, channel, header(announced)),
+            *bodies,
+        ]
+        self.account(self.client.send(b"".join(whole[: max(1, cut)])))
+
+    @rule(channel=st.sampled_from([1, 2]), octets=st.integers(1, 30))
+    def client_sends_a_part_and_the_rest(self, channel: int, octets: int) -> None:
+        frame = encode_method(channel, m.BasicQos(0, 3))
+        self.account(self.client.send(frame[:octets]))
+        memory_is_accounted_for(self.client.connection)
+        self.account(self.client.send(frame[octets:]))
+
+    @rule(reason=st.sampled_from(["memory", None]))
+    def shell_is_short_of_memory(self, reason: str | None) -> None:
+        self.client.connection.alarm(reason)
+        self.account(self.client.connection.take_effects())
+
     @rule(refuse=st.sampled_from([False, False, False, True]))
     def shell_answers(self, refuse: bool) -> None:
         if not self.requests:
@@ -220,9 +259,38 @@ class Accounting(RuleBasedStateMachine):
             assert counted == deliveries._in_flight
             assert held == 0 or not deliveries._flowing or counted >= deliveries.prefetch > 0
 
+    @invariant()
+    def memory_is_accounted(self) -> None:
+        memory_is_accounted_for(self.client.connection)
+
     def teardown(self) -> None:
         self.account(self.client.connection.disconnected())
         assert self.ended == self.given
+        assert self.client.connection.held == 0
+
+
+def memory_is_accounted_for(connection: Connection) -> None:
+    """What is accounted is what is there, octet for octet."""
+    channels = connection._channels.values()
+    parked = list(connection._parking._by_channel.values())
+    held = [one for channel in channels for one in channel.deliveries._held]
+    open_transactions = [one for channel in channels if (one := channel.deliveries.transaction) is not None]
+    octets = (
+        sum(map(len, connection._intake._pieces._pieces))
+        + sum(len(one._data) - one._at + sum(map(len, one._pieces._pieces)) for one in parked)
+        + sum(map(len, connection._outbox._output))
+        + sum(len(one.run.raw) for one in held)
+        + sum(len(channel.content._frames) for channel in channels if channel.content is not None)
+        + sum(one._octets for one in open_transactions)
+        + sum(2 * len(payload) + TARGET_OCTETS for payload in connection._parts.publishes._targets)
+        + sum(len(seen) + TRAITS_OCTETS for seen in connection._parts.checks._seen)
+    )
+    fixed = (
+        len(channels) * CHANNEL_OCTETS
+        + sum(len(channel.deliveries.consumers) for channel in channels) * CONSUMER_OCTETS
+        + len(connection._used_tags) * USED_NUMBER_OCTETS
+    )
+    assert connection.held == octets + fixed
 
 
 class _Refused(Exception):

@@ -10,6 +10,7 @@ from node.wire.amqp091 import effects as e
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.codec import HEARTBEAT, encode_frame, encode_method
 from node.wire.amqp091.fields import encode_table
+from node.wire.amqp091.lifecycle import ConnectionState
 from node.wire.amqp091.limits import ConnectionLimits
 from node.wire.amqp091.primitives import encode_shortstr
 from node.wire.amqp091.publish_path import FEW
@@ -293,11 +294,21 @@ def test_a_content_that_is_too_large_ends_the_channel() -> None:
 
 @pytest.mark.requirement("A5")
 def test_unfinished_contents_are_bounded() -> None:
-    client = opened(1, 2, limits=ConnectionLimits(unfinished_bytes=3000))
-    for channel in (1, 2):
-        client.send((channel, m.BasicPublish("", "q")), encode_frame(m.FRAME_HEADER, channel, header(9999)))
-    client.send(encode_frame(m.FRAME_BODY, 1, b"x" * 1500), encode_frame(m.FRAME_BODY, 2, b"x" * 1500))
+    """Of one channel a message of the largest size is taken; of several they must not hold more than that."""
+    largest = 4 << 20
+    client = opened(1, 2, 3, limits=ConnectionLimits(memory_bytes=1, message_size=largest))
+    for channel in (1, 2, 3):
+        client.send(
+            (channel, m.BasicPublish("", "q")), encode_frame(m.FRAME_HEADER, channel, header(largest))
+        )
+    piece = encode_frame(m.FRAME_BODY, 1, b"x" * 100_000)
+    for _ in range(41):
+        client.send(piece, encode_frame(m.FRAME_BODY, 2, b"x" * 100_000))
+    assert client.connection.state is ConnectionState.OPEN
+    for _ in range(5):
+        client.send(encode_frame(m.FRAME_BODY, 3, b"x" * 100_000))
     assert closed_with(client) == (m.ConnectionClose, 506)
+    assert client.connection.held == 0
 
 
 # -- returns and failures -----------------------------------------------------------------------

@@ -27,7 +27,6 @@ from node.wire.amqp091.errors import (
     Failure,
     NoQueueDeclaredError,
     NotAllowedError,
-    ResourceExhaustedError,
     UnexpectedFrameError,
     UnexpectedMethodError,
     UnknownDeliveryTagError,
@@ -95,6 +94,8 @@ class Channel:
             self.drop_content()
         if payload.startswith(PUBLISH_IDS):
             self.content = IncomingContent(self.number, self._parts.publishes.target(payload))
+            if self._parts.alarmed is not None:
+                self._parts.alarmed(self.number)
             return
         method = decode_method(payload)
         handler = _HANDLERS.get(type(method))
@@ -131,8 +132,8 @@ class Channel:
         if run is not None:
             self.drop_content()
             self.publish(run, content.target.mandatory, content.reply_here)
-        elif self._parts.unfinished_bytes > self._parts.limits.unfinished_bytes:
-            raise ResourceExhaustedError("too many octets of unfinished contents")
+        elif self._parts.alarmed is not None:
+            self._parts.alarmed(self.number)
 
     def drop_content(self) -> None:
         if self.content is not None:
@@ -200,6 +201,7 @@ class Channel:
         self.drop_content()
         if self.deliveries.transaction is not None:
             self.deliveries.transaction.roll_back()
+            self.deliveries.transaction = None
         for consumer in self.deliveries.consumers.values():
             del self._parts.consumers[consumer.number]
         return self.deliveries.close()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from math import inf
-from typing import Final
 
 from node.numbers import Numbers
 from node.runs import Run
@@ -17,22 +16,20 @@ from node.wire.amqp091.channel import Channel, ChannelState
 from node.wire.amqp091.codec import HEARTBEAT
 from node.wire.amqp091.credit import ChannelConsumer
 from node.wire.amqp091.deliver_path import encode_contents
-from node.wire.amqp091.effects import Effect, Log, NegotiationFailed
+from node.wire.amqp091.effects import Effect, Log
 from node.wire.amqp091.errors import Failure, LoginRefusedError, NotAllowedError
 from node.wire.amqp091.fields import Table
+from node.wire.amqp091.lifecycle import DEAF, NOT_OPEN_YET, ConnectionState
 from node.wire.amqp091.limits import ConnectionLimits
 from node.wire.amqp091.negotiation import Stage
 from node.wire.amqp091.outbox import Disposition
 from node.wire.amqp091.primitives import Method, truncated
-from node.wire.amqp091.reader import ConnectionState, FrameReader
+from node.wire.amqp091.reader import FrameReader
 from node.wire.amqp091.replies import reply_text
 from node.wire.amqp091.resource_alarm import ResourceAlarm
 from node.wire.amqp091.shared import Hold
 
 _PUBLISH = (m.BasicPublish.CLASS_ID, m.BasicPublish.METHOD_ID)
-
-_DEAF: Final = frozenset((ConnectionState.PAUSED, ConnectionState.PARTED, ConnectionState.CLOSED))
-"""States in which nothing that the client sends interests anybody."""
 
 
 class Connection(FrameReader):
@@ -56,9 +53,10 @@ class Connection(FrameReader):
         self._now = now
         if data:
             self._heartbeats.heard(now)
-        if self.state not in _DEAF:
+        if self.state not in DEAF:
             self._intake.add(data)
             self._advance()
+            self._check_memory()
         return self.take_effects()
 
     def tick(self, now: float) -> list[Effect]:
@@ -91,6 +89,9 @@ class Connection(FrameReader):
                 consumer.taken = consumer.received
                 self._credits.touch(consumer)
             self._delivered.clear()
+        self._credits.look_at_output(self._parts.consumers.values())
+        if self._unread and not self._must_read():
+            self._has_read()
         if output:
             self._heartbeats.wrote()
         return output
@@ -108,9 +109,9 @@ class Connection(FrameReader):
     @property
     def paused(self) -> bool:
         """Whether the shell should stop reading the socket: too much waits for answers, or nobody listens."""
-        if self.state is ConnectionState.PAUSED:
+        if self.state is ConnectionState.PAUSED or self._unread:
             return True
-        waiting = self._parked_bytes
+        waiting = self._parking.octets
         if self._negotiation.waits_for_shell:
             waiting += self._intake.size
         return waiting > self._limits.parked_bytes
@@ -125,14 +126,10 @@ class Connection(FrameReader):
         self.state = ConnectionState.CLOSED
         self._deadline = inf
         self._heartbeats.stop()
+        self._confirmed.clear()
+        self._delivered.clear()
+        self._forget()
         return self.take_effects()
-
-    def _timed_out(self) -> None:
-        if self.state is ConnectionState.CLOSING:
-            self._outbox.emit(Log("close_timeout", {"seconds": int(self._limits.close_timeout)}))
-        elif self.state not in _DEAF:
-            self._outbox.emit(NegotiationFailed("time-out"))
-        self._close_socket()
 
     # -- negotiation ----------------------------------------------------------------------------
 
@@ -300,6 +297,7 @@ class Connection(FrameReader):
             return
         found.deliveries.deliver(found, run, numbers, redelivered)
         self._delivered.add(found)
+        self._credits.look_at_output(self._parts.consumers.values())
 
     def cancel_consumer(self, consumer: int) -> None:
         """The consumer's queue is gone: tell the client, if it can be told."""
@@ -357,7 +355,7 @@ class Connection(FrameReader):
         """Close the connection from this side; without a word when it is not open yet."""
         if self.state is ConnectionState.OPEN:
             self._fail(error)
-        elif self.state in (ConnectionState.HEADER, ConnectionState.NEGOTIATING, ConnectionState.PAUSED):
+        elif self.state in NOT_OPEN_YET or self.state is ConnectionState.PAUSED:
             self._close_socket()
 
     def hold(self, channel: int) -> None:

@@ -83,14 +83,29 @@ class ChannelConsumer:
 class Credits:
     """Which consumers' limits may have changed, and what the shell was told of each."""
 
-    __slots__ = ("_changed", "_holding", "_limits", "_outbox", "deadline", "paused")
+    __slots__ = (
+        "_changed",
+        "_holding",
+        "_limits",
+        "_outbox",
+        "_pending_bytes",
+        "deadline",
+        "held_octets",
+        "paused",
+        "swamped",
+    )
 
     def __init__(self, limits: ConnectionLimits, outbox: Outbox):
         self.paused = False
+        self.swamped = False
+        """There is more output than the client reads for now."""
+        self.held_octets = 0
+        """Of the deliveries that channels hold, as `holds` tells of them."""
         self.deadline = inf
         """When `tick` has something to do."""
         self._holding: set[ChannelDeliveries] = set()
         self._limits = limits
+        self._pending_bytes = limits.pending_bytes
         self._outbox = outbox
         self._changed: set[ChannelConsumer] = set()
 
@@ -100,11 +115,25 @@ class Credits:
     def touch_all(self, consumers: Iterable[ChannelConsumer]) -> None:
         self._changed.update(consumers)
 
+    def look_at_output(self, consumers: Iterable[ChannelConsumer]) -> None:
+        """Stop all consumers when more waits for the client than it seems to read, until nothing waits."""
+        outbox = self._outbox
+        swamped = outbox.octets > self._pending_bytes or (self.swamped and outbox.waiting)
+        if swamped is not self.swamped:
+            self.swamped = swamped
+            self.touch_all(consumers)
+
     def holds(self, deliveries: ChannelDeliveries) -> None:
         """The channel holds deliveries that it may not send now. The time runs from the next tick on."""
         self._holding.add(deliveries)
         if self.deadline == inf:
             self.deadline = 0.0
+
+    def clear(self) -> None:
+        """No consumer is left."""
+        self._holding.clear()
+        self._changed.clear()
+        self.deadline = inf
 
     def tick(self, now: float) -> None:
         if now < self.deadline:
@@ -133,7 +162,7 @@ class Credits:
     def _limit(self, consumer: ChannelConsumer) -> tuple[int, int]:
         """The consumer's limit, and by how much it may differ from the one told last without being told."""
         deliveries = consumer.deliveries
-        if self.paused or deliveries.stopped:
+        if self.paused or self.swamped or deliveries.stopped:
             return consumer.received, 0
         window = self._limits.delivery_window
         if consumer.octets:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from node.numbers import Numbers, merged, ranges_of
@@ -25,6 +25,33 @@ class HeldDelivery(NamedTuple):
     run: Run
     numbers: Numbers
     redelivered: bool
+
+
+class HeldDeliveries:
+    """What a channel may not send yet, in its order; its octets are counted with the connection's."""
+
+    __slots__ = ("_credits", "_waiting")
+
+    def __init__(self, credits: Credits) -> None:
+        self._credits = credits
+        self._waiting: deque[HeldDelivery] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def __iter__(self) -> Iterator[HeldDelivery]:
+        return iter(self._waiting)
+
+    def add(self, one: HeldDelivery) -> None:
+        """Behind the others."""
+        self._waiting.append(one)
+        self._credits.held_octets += len(one.run.raw)
+
+    def take_all(self) -> deque[HeldDelivery]:
+        """None is held any more."""
+        taken, self._waiting = self._waiting, deque()
+        self._credits.held_octets -= sum(len(one.run.raw) for one in taken)
+        return taken
 
 
 class ChannelDeliveries:
@@ -60,7 +87,7 @@ class ChannelDeliveries:
         self._next_tag = 1
         self._in_flight = 0
         self._flowing = True
-        self._held: deque[HeldDelivery] = deque()
+        self._held = HeldDeliveries(credits)
 
     # -- consumers ------------------------------------------------------------------------------
 
@@ -74,12 +101,11 @@ class ChannelDeliveries:
         """Nothing more is sent to it; what it holds unsettled stays on the channel."""
         del self.consumers[consumer.tag]
         consumer.ended = True
-        held, self._held = self._held, deque()
-        for one in held:
+        for one in self._held.take_all():
             if one.consumer is consumer:
                 self._give_back(one)
             else:
-                self._held.append(one)
+                self._held.add(one)
         self._release()
 
     def close(self) -> Unsettled:
@@ -87,8 +113,8 @@ class ChannelDeliveries:
         for consumer in self.consumers.values():
             consumer.ended = True
         self.consumers.clear()
-        while self._held:
-            self._give_back(self._held.popleft())
+        for one in self._held.take_all():
+            self._give_back(one)
         return [(taken.link, merged(ranges_of(taken.numbers))) for taken in self.unsettled.take_all()]
 
     def in_use(self) -> set[int]:
@@ -123,7 +149,7 @@ class ChannelDeliveries:
         self._credits.touch(consumer)
         delivery = HeldDelivery(consumer, run, numbers, redelivered)
         if self._held:
-            self._held.append(delivery)
+            self._held.add(delivery)
         else:
             self._send_or_hold(delivery)
 
@@ -186,7 +212,7 @@ class ChannelDeliveries:
             if consumer.awaited_octets and consumer.returnable:
                 self._give_back(held)
             else:
-                self._held.append(held)
+                self._held.add(held)
                 self._credits.holds(self)
                 self._credits.touch_all(self.consumers.values())
 
@@ -203,7 +229,7 @@ class ChannelDeliveries:
             if self.octets is not None:
                 self.octets.sent(consumer, run, numbers)
         # Last: whatever happens then, they are known as unsettled, and go back with the channel.
-        self._outbox.write(
+        self._outbox.write_deliveries(
             encode_deliveries(self.channel, consumer.tag, tag, redelivered, run, self._frame_max)
         )
 
@@ -211,20 +237,20 @@ class ChannelDeliveries:
         """Send what is held, as far as it may be sent now."""
         if not self._held:
             return
-        held, self._held = self._held, deque()
+        held = self._held.take_all()
         while held and not self._held:
             self._send_or_hold(held.popleft())
-        self._held.extend(held)
+        for one in held:
+            self._held.add(one)
         self._credits.touch_all(self.consumers.values())
 
     def give_back_held(self) -> None:
         """What could not be sent for a while goes back: another client may have a use for it."""
-        held, self._held = self._held, deque()
-        for one in held:
+        for one in self._held.take_all():
             if one.consumer.returnable:
                 self._give_back(one)
             else:
-                self._held.append(one)
+                self._held.add(one)
         self._credits.touch_all(self.consumers.values())
 
     def _give_back(self, held: HeldDelivery) -> None:

@@ -15,21 +15,25 @@ _PUBLISH = (BasicPublish.CLASS_ID, BasicPublish.METHOD_ID)
 class IncomingContent:
     """A basic.publish whose content has not come completely.
 
-    The frames are kept as they came. Empty body frames are legal and worth nothing: they are dropped,
-    or a client could pile them up without end.
+    The frames are kept as they came, in one buffer, so that small ones take no more than they have.
+    Empty body frames are legal and worth nothing: they are dropped, or a client could pile them up
+    without end.
     """
 
-    __slots__ = ("_channel", "_frames", "_header", "_largest", "_missing", "size", "target")
+    __slots__ = ("_channel", "_frames", "_header", "_largest", "_missing", "target")
 
     def __init__(self, channel: int, target: Target):
         self.target = target
-        self.size = 0
-        """Octets kept."""
         self._channel = channel
         self._header: ContentHeader | None = None
         self._missing = 0
-        self._frames: list[bytes] = []
+        self._frames = bytearray()
         self._largest = 0
+
+    @property
+    def size(self) -> int:
+        """Octets kept."""
+        return len(self._frames)
 
     @property
     def has_header(self) -> bool:
@@ -74,12 +78,12 @@ class IncomingContent:
         return None if self._missing else self._finish(self._header)
 
     def _keep(self, frame: bytes) -> None:
-        self._frames.append(frame)
-        self.size += len(frame)
+        self._frames += frame
         self._largest = max(self._largest, len(frame))
 
     def _finish(self, header: ContentHeader) -> Run:
-        raw = b"".join(self._frames)
+        raw = bytes(self._frames)
+        self._frames = bytearray()
         return Run(
             self.target.exchange, self.target.routing_key, self._channel, header.traits.persistent,
             1, 0, len(raw), None, self._largest, raw, header.traits.special,

@@ -1,6 +1,46 @@
-"""Octets that came in and are not consumed yet: the connection's own, and frames parked for a channel."""
+"""Octets that came in and are not consumed yet: the connection's own, and frames parked for a channel.
+
+What is kept takes as many octets as it has: small pieces are put into one buffer, or each would cost
+several times its length.
+"""
 
 from __future__ import annotations
+
+from typing import Final
+
+SMALL: Final = 4096
+"""Pieces of fewer octets are copied into one buffer; larger ones are kept as they came, and joined once."""
+
+
+class Pieces:
+    """Octets in the order in which they were added."""
+
+    __slots__ = ("_pieces", "size")
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes | bytearray] = []
+        self.size = 0
+
+    def add(self, piece: bytes) -> None:
+        """At the end."""
+        self.size += len(piece)
+        if len(piece) >= SMALL:
+            self._pieces.append(piece)
+        elif self._pieces and isinstance(self._pieces[-1], bytearray):
+            self._pieces[-1] += piece
+        else:
+            self._pieces.append(bytearray(piece) if self._pieces else piece)
+
+    def take(self) -> bytes:
+        """All of them."""
+        first = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        self.clear()
+        return first if isinstance(first, bytes) else bytes(first)
+
+    def clear(self) -> None:
+        """Forget them."""
+        self._pieces.clear()
+        self.size = 0
 
 
 class Intake:
@@ -10,13 +50,17 @@ class Intake:
     octet by octet costs no more than its length.
     """
 
-    __slots__ = ("_needed", "_pieces", "_skip", "size")
+    __slots__ = ("_needed", "_pieces", "_skip")
 
     def __init__(self) -> None:
-        self._pieces: list[bytes] = []
+        self._pieces = Pieces()
         self._needed = 1
         self._skip = 0
-        self.size = 0
+
+    @property
+    def size(self) -> int:
+        """Octets kept."""
+        return self._pieces.size
 
     def add(self, piece: bytes) -> None:
         if self._skip:
@@ -24,26 +68,21 @@ class Intake:
             self._skip -= skipped
             piece = piece[skipped:]
         if piece:
-            self._pieces.append(piece)
-            self.size += len(piece)
+            self._pieces.add(piece)
 
     @property
     def ready(self) -> bool:
         """Whether there is as much as was waited for."""
-        return self.size >= self._needed
+        return self._pieces.size >= self._needed
 
     def take(self) -> bytes:
         """Everything there is; what is not consumed comes back by `keep`."""
-        data = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
-        self._pieces.clear()
-        self.size = 0
-        return data
+        return self._pieces.take()
 
     def keep(self, rest: bytes, needed: int) -> None:
         """`rest` is not complete before there are `needed` octets of it."""
         if rest:
-            self._pieces.append(rest)
-        self.size = len(rest)
+            self._pieces.add(rest)
         self._needed = needed
 
     def skip(self, octets: int) -> None:
@@ -52,32 +91,66 @@ class Intake:
 
     def clear(self) -> None:
         self._pieces.clear()
-        self.size = 0
         self._needed = 1
 
 
 class ParkedFrames:
     """Whole frames of one channel that wait for an answer. Each is joined to the others once."""
 
-    __slots__ = ("_at", "_data", "_pieces", "size")
+    __slots__ = ("_at", "_data", "_pieces")
 
     def __init__(self) -> None:
         self._data = b""
         self._at = 0
-        self._pieces: list[bytes] = []
-        self.size = 0
+        self._pieces = Pieces()
+
+    @property
+    def size(self) -> int:
+        """Octets that were not consumed yet."""
+        return len(self._data) - self._at + self._pieces.size
 
     def add(self, frame: bytes) -> None:
-        self._pieces.append(frame)
-        self.size += len(frame)
+        self._pieces.add(frame)
 
     def take(self) -> tuple[bytes, int]:
         """Frames, and the position of the first that was not consumed yet."""
-        if self._at == len(self._data) and self._pieces:
-            self._data, self._at = b"".join(self._pieces), 0
-            self._pieces.clear()
+        if self._at == len(self._data) and self._pieces.size:
+            self._data, self._at = self._pieces.take(), 0
         return self._data, self._at
 
     def consumed_to(self, position: int) -> None:
-        self.size -= position - self._at
         self._at = position
+
+
+class Parking:
+    """The parked frames of a connection's channels, `octets` in all."""
+
+    __slots__ = ("_by_channel", "octets")
+
+    def __init__(self) -> None:
+        self._by_channel: dict[int, ParkedFrames] = {}
+        self.octets = 0
+
+    def add(self, number: int, frame: bytes) -> None:
+        """A frame that the channel does not take now."""
+        parked = self._by_channel.get(number)
+        if parked is None:
+            parked = self._by_channel[number] = ParkedFrames()
+        parked.add(frame)
+        self.octets += len(frame)
+
+    def of(self, number: int) -> ParkedFrames | None:
+        """What waits for the channel, if anything does."""
+        return self._by_channel.get(number)
+
+    def consumed(self, number: int, parked: ParkedFrames, start: int, end: int) -> None:
+        """The channel has taken what was from `start` to `end`."""
+        parked.consumed_to(end)
+        self.octets -= end - start
+        if not parked.size:
+            del self._by_channel[number]
+
+    def clear(self) -> None:
+        """No channel takes anything any more."""
+        self._by_channel.clear()
+        self.octets = 0

@@ -16,6 +16,9 @@ The tables' 8192 is RabbitMQ's; it is what may come before Tune, so that tokens 
 
 MAX_CHANNEL: Final = 65_535
 
+FRAMES_ALLOWANCE: Final = 4 * 1024 * 1024
+"""What a message of the largest size takes besides its body, and what else a connection holds meanwhile."""
+
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
@@ -37,8 +40,14 @@ class ConnectionLimits:
     """From Close to Close-Ok."""
     message_size: int = 128 * 1024 * 1024
     """Largest body of a message."""
-    unfinished_bytes: int = 256 * 1024 * 1024
-    """Contents of a connection of which some body frames have not come yet."""
+    memory_bytes: int = 64 * 1024 * 1024
+    """What a connection may make the node hold (`memory`); a single message is always taken."""
+    stranger_bytes: int = 64 * 1024
+    """Octets of a client that may wait before its connection is open."""
+    unread_bytes: int = 4 * 1024 * 1024
+    """Answers that a client has not read, from which on no more requests and publishes of it are taken."""
+    pending_bytes: int = 16 * 1024 * 1024
+    """Output of a connection, from which on its consumers have no credit."""
     transaction_bytes: int = 64 * 1024 * 1024
     """Contents in the open transactions of a connection; a single message is always taken."""
     transaction_operations: int = 250_000
@@ -51,3 +60,8 @@ class ConnectionLimits:
     """The same before the consumer has had any: its messages may be of any size."""
     delivery_window_bytes: int = 4 * 1024 * 1024
     """The same in octets, judged by the mean size of the consumer's messages."""
+
+    @property
+    def budget(self) -> int:
+        """Octets beyond which a connection is closed: there is always room for one message."""
+        return max(self.memory_bytes, self.message_size + FRAMES_ALLOWANCE)

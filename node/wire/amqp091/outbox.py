@@ -7,15 +7,19 @@ from enum import Enum
 from typing import Final
 
 from node.numbers import Numbers, Range, merged, ranges_of
-from node.wire.amqp091.codec import encode_method
+from node.wire.amqp091.codec import FRAME, encode_method
 from node.wire.amqp091.effects import Discard, Effect, Publish, Redeliver, Return, Settle, Settlement
-from node.wire.amqp091.primitives import Method
+from node.wire.amqp091.methods import BasicDeliver
+from node.wire.amqp091.primitives import SHORT, Method
 
 OUTPUT_BYTES: Final = 512 * 1024
 """More than this does not go out at once while channels could take turns."""
 
 QUANTUM_BYTES: Final = 64 * 1024
 """What a channel may write in its turn, at least one piece."""
+
+
+_DELIVER: Final = SHORT.pack(BasicDeliver.CLASS_ID) + SHORT.pack(BasicDeliver.METHOD_ID)
 
 
 class Disposition(Enum):
@@ -38,19 +42,30 @@ class Outbox:
     settlements there is no order to keep, and mixing them must not break the merging.
     """
 
-    __slots__ = ("_effects", "_output", "_settled")
+    __slots__ = ("_effects", "_output", "_settled", "octets", "unread")
 
     def __init__(self) -> None:
+        self.octets = 0
+        """Octets that have not been taken."""
+        self.unread = 0
+        """Those among them that the client has asked for by requests and publishes: all but deliveries."""
         self._output: list[bytes | bytearray] = []
         self._effects: list[Effect] = []
         self._settled: dict[tuple[Disposition, int, int], list[Range]] = {}
 
     def send(self, channel: int, method: Method) -> None:
-        self._output.append(encode_method(channel, method))
+        self.write(encode_method(channel, method))
 
     def write(self, data: bytes | bytearray) -> None:
         """Whole frames."""
         self._output.append(data)
+        self.octets += len(data)
+        self.unread += len(data)
+
+    def write_deliveries(self, data: bytes | bytearray) -> None:
+        """Whole frames, for which credit was given."""
+        self._output.append(data)
+        self.octets += len(data)
 
     @property
     def waiting(self) -> bool:
@@ -59,9 +74,19 @@ class Outbox:
     def take_output(self) -> bytes:
         """What has been written; of a lot, a share for each channel (§4.3)."""
         output, self._output = self._output, []
-        if len(output) > 1 and sum(map(len, output)) > OUTPUT_BYTES:
+        if len(output) > 1 and self.octets > OUTPUT_BYTES:
             output, self._output = share_out(output)
+        self.octets = self.unread = 0
+        for piece in self._output:
+            self.octets += len(piece)
+            if not piece.startswith(_DELIVER, FRAME.size):
+                self.unread += len(piece)
         return b"".join(output)
+
+    def clear(self) -> None:
+        """Nobody will take it."""
+        self._output.clear()
+        self.octets = self.unread = 0
 
     def publish(self, effect: Publish) -> None:
         self._effects.append(effect)

@@ -39,7 +39,12 @@ PROPERTY_FLAGS: Final = {name: 1 << (15 - n) for n, (name, _) in enumerate(BASIC
 
 _KNOWN_FLAGS: Final = sum(PROPERTY_FLAGS.values())
 _SIZES: Final = {"octet": 1, "timestamp": 8}
-_CACHED_PROPERTIES: Final = 512
+_REMEMBERED_OCTETS: Final = 256 * 1024
+"""What the property lists of a connection that were found good may take."""
+
+TRAITS_OCTETS: Final = 200
+"""What is remembered of one besides its octets."""
+
 _CACHED_SIZE: Final = 256
 _REPLY_HERE: Final = encode_shortstr(REPLY_TO)
 _NUMBER: Final = re.compile(rb"[+-]?[0-9]+")
@@ -73,12 +78,14 @@ class ContentHeader(NamedTuple):
 class PropertyChecks:
     """Checks property lists, and remembers those that it has seen: publishers repeat themselves."""
 
-    __slots__ = ("_claims", "_seen")
+    __slots__ = ("_claims", "_seen", "remembered")
 
     def __init__(self, claims: str | None = None) -> None:
         """`claims` is the one user-id that may stand in them; None for any."""
         self._claims = claims
         self._seen: dict[bytes, Traits] = {}
+        self.remembered = 0
+        """Octets that the lists take which are remembered."""
 
     def traits(self, properties: bytes) -> Traits:
         """What these flags and values ask for.
@@ -91,10 +98,16 @@ class PropertyChecks:
             if self._claims is not None:
                 self._check_user_id(properties, self._claims)
             if len(properties) <= _CACHED_SIZE:
-                if len(self._seen) >= _CACHED_PROPERTIES:
-                    self._seen.clear()
+                if self.remembered > _REMEMBERED_OCTETS:
+                    self.clear()
                 self._seen[properties] = found
+                self.remembered += len(properties) + TRAITS_OCTETS
         return found
+
+    def clear(self) -> None:
+        """Remember nothing."""
+        self._seen.clear()
+        self.remembered = 0
 
     def _check_user_id(self, properties: bytes, user: str) -> None:
         """A message may say who published it, but nobody else (extension: validated user-id)."""

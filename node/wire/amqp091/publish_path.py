@@ -42,7 +42,11 @@ UNIFORM_FROM: Final = 8
 FEW: Final = 16
 """Identical messages that are compared one by one: the columns of fewer take longer."""
 
-_CACHED_TARGETS: Final = 1024
+_REMEMBERED_OCTETS: Final = 256 * 1024
+"""What the targets of a connection may take."""
+
+TARGET_OCTETS: Final = 256
+"""What one takes besides its two names, which are kept twice: in the frame, and as text."""
 
 
 class Target(NamedTuple):
@@ -83,6 +87,7 @@ class PublishPath:
         "_prefix",
         "_stride",
         "_targets",
+        "remembered",
     )
 
     def __init__(self, frame_max: int, body_max: int, checks: PropertyChecks):
@@ -90,6 +95,8 @@ class PublishPath:
         self._inline_max = min(self._largest_payload, body_max)
         self._checks = checks
         self._targets: dict[bytes, Target] = {}
+        self.remembered = 0
+        """Octets that the targets take which are remembered."""
         self._prefix = b""
         self._stride = 0
         self._boundaries: tuple[int, ...] = ()
@@ -109,10 +116,17 @@ class PublishPath:
         if method.immediate:
             raise UnsupportedError("immediate=true", (method.CLASS_ID, method.METHOD_ID))
         target = Target(method.exchange, method.routing_key, method.mandatory)
-        if len(self._targets) >= _CACHED_TARGETS:
-            self._targets.clear()
+        if self.remembered > _REMEMBERED_OCTETS:
+            self.clear()
         self._targets[payload] = target
+        self.remembered += 2 * len(payload) + TARGET_OCTETS
         return target
+
+    def clear(self) -> None:
+        """Remember nothing."""
+        self._targets.clear()
+        self.remembered = 0
+        self._prefix, self._stride = b"", 0
 
     def take(self, data: bytes, at: int, method_end: int) -> Published | None:
         """The run that starts with the complete publish method frame at `at`; None to go frame by frame.

@@ -1,20 +1,7 @@
-"""The incoming half of a connection: octets to frames, frames to the channels they are for (§2.3.5, §4.2.3).
-
-state        meaning                                       leaves by
-HEADER       waiting for the protocol header               8 octets
-NEGOTIATING  see `negotiation`                             Open-Ok; any error: PAUSED
-OPEN         channels work                                 Close received: PARTED; Close sent: CLOSING
-CLOSING      we sent Close; all but Close is discarded     Close-Ok received or time-out: CLOSED
-PARTED       we sent Close-Ok; everything is discarded     the client closes the socket, or time-out: CLOSED
-PAUSED       the negotiation failed                        the pause is over: CLOSED
-CLOSED       CloseSocket was emitted                       -
-"""
+"""The incoming half of a connection: octets to frames, frames to their channels (§2.3.5, §4.2.3)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from enum import Enum
-from math import inf
 from typing import Final
 
 from node.wire.amqp091 import methods as m
@@ -28,82 +15,28 @@ from node.wire.amqp091.codec import (
     PROTOCOL_HEADER,
     decode_method,
 )
-from node.wire.amqp091.credit import Credits
 from node.wire.amqp091.effects import (
-    CloseSocket,
-    ConnectionClosed,
-    Log,
     NegotiationFailed,
-    Unsettled,
     UpdateSecret,
 )
 from node.wire.amqp091.errors import (
     ChannelNumberError,
-    Failure,
     FrameError,
     FramingError,
     NotAllowedError,
     ProtocolException,
     UnexpectedMethodError,
 )
-from node.wire.amqp091.heartbeat import Heartbeats
-from node.wire.amqp091.intake import Intake, ParkedFrames
-from node.wire.amqp091.limits import ConnectionLimits
-from node.wire.amqp091.negotiation import Negotiation, NegotiationError
-from node.wire.amqp091.outbox import Outbox
+from node.wire.amqp091.lifecycle import TAKING, ConnectionState, Lifecycle
+from node.wire.amqp091.negotiation import NegotiationError
 from node.wire.amqp091.primitives import SHORT, method_ids
-from node.wire.amqp091.properties import PropertyChecks
-from node.wire.amqp091.publish_path import PUBLISH_IDS, PublishPath
-from node.wire.amqp091.replies import reply_text
-from node.wire.amqp091.shared import ConnectionParts
+from node.wire.amqp091.publish_path import PUBLISH_IDS
 
 _CONNECTION_CLASS: Final = SHORT.pack(m.ConnectionStart.CLASS_ID)
 
 
-class ConnectionState(Enum):
-    HEADER = 1
-    NEGOTIATING = 2
-    OPEN = 3
-    CLOSING = 4
-    PAUSED = 5
-    CLOSED = 6
-    PARTED = 7
-
-
-class FrameReader:
-    """State of a connection and what every incoming frame does to it."""
-
-    def __init__(self, limits: ConnectionLimits, now: float):
-        self.state = ConnectionState.HEADER
-        self.user = ""
-        self._claims: str | None = None
-        """The one user-id that the client may publish with; None for any."""
-        self._limits = limits
-        self._outbox = Outbox()
-        self._negotiation = Negotiation(limits, self._outbox)
-        self._heartbeats = Heartbeats()
-        self._credits = Credits(limits, self._outbox)
-        self._intake = Intake()
-        self._largest_payload = m.FRAME_MIN_SIZE - FRAME_OVERHEAD
-        self._alarmed: Callable[[int], None] | None = None
-        self._parts = self._agreed_parts()
-        self.channels_opened = 0
-        self._channels: dict[int, Channel] = {}
-        self._used_tags: dict[int, int] = {}
-        """The highest publish tag of the channels that had a number before."""
-        self._parked: dict[int, ParkedFrames] = {}
-        self._parked_bytes = 0
-        self._now = now
-        self._deadline = now + limits.handshake_timeout
-
-    def _agreed_parts(self) -> ConnectionParts:
-        """What channels share, for the frame size that was agreed."""
-        limits, frame_max = self._limits, self._negotiation.frame_max
-        checks = PropertyChecks(self._claims)
-        publishes = PublishPath(frame_max, limits.message_size, checks)
-        return ConnectionParts(
-            limits, frame_max, self._outbox, self._credits, checks, publishes, alarmed=self._alarmed
-        )
+class FrameReader(Lifecycle):
+    """What every incoming frame does to a connection."""
 
     # -- octets to frames -----------------------------------------------------------------------
 
@@ -123,6 +56,8 @@ class FrameReader:
             self._abort(str(error))
             return
         self._intake.keep(data[at:], needed)
+        if at < len(data) and self._must_read():
+            self._unread[0] = None
 
     def _protocol_header(self, data: bytes) -> int:
         """The position behind the header, 0 where it is another or has not come completely."""
@@ -169,7 +104,7 @@ class FrameReader:
             elif channel.holds:
                 if parked:
                     return at, 1
-                self._park(number, data[at:stop])
+                self._parking.add(number, data[at:stop])
             elif kind == m.FRAME_METHOD and channel.content is None and channel.state is ChannelState.OPEN:
                 stop, needed = self._methods(channel, data, at, stop, parked=parked)
                 if needed:
@@ -177,11 +112,13 @@ class FrameReader:
             else:
                 self._handle(kind, number, channel, data[at:stop])
             at = stop
-        return (end, 1) if self.state is not ConnectionState.NEGOTIATING else (at, 1)
+        return (at, 1) if self.state in TAKING else (end, 1)
 
     def _takes_frames(self) -> bool:
         match self.state:
-            case ConnectionState.OPEN | ConnectionState.CLOSING:
+            case ConnectionState.OPEN:
+                return not self._must_read()
+            case ConnectionState.CLOSING:
                 return True
             case ConnectionState.NEGOTIATING:
                 return not self._negotiation.waits_for_shell
@@ -224,29 +161,33 @@ class FrameReader:
 
     # -- parking --------------------------------------------------------------------------------
 
-    def _park(self, number: int, frame: bytes) -> None:
-        self._parked.setdefault(number, ParkedFrames()).add(frame)
-        self._parked_bytes += len(frame)
-
     def _resume(self, number: int) -> None:
         """The channel may take frames again: handle what waited, up to what holds it next."""
-        parked = self._parked.get(number)
+        parked = self._parking.of(number)
         while parked is not None:
+            if self._must_read():
+                self._unread[number] = None
+                return
             data, start = parked.take()
             try:
                 at, _ = self._consume(data, start, parked=True)
             except FramingError as error:
                 self._abort(str(error))
                 return
-            if self._parked.get(number) is not parked:
+            if self._parking.of(number) is not parked:
                 return
-            parked.consumed_to(at)
-            self._parked_bytes -= at - start
-            if at < len(data):
+            self._parking.consumed(number, parked, start, at)
+            if not parked.size or (at < len(data) and not self._must_read()):
                 return
-            if not parked.size:
-                del self._parked[number]
-                return
+
+    def _has_read(self) -> None:
+        """Some output was taken: go on with what waited for that."""
+        waited, self._unread = self._unread, {}
+        for number in waited:
+            if number:
+                self._resume(number)
+            else:
+                self._advance()
 
     # -- frames ---------------------------------------------------------------------------------
 
@@ -340,8 +281,6 @@ class FrameReader:
         elif isinstance(method, m.ConnectionCloseOk):
             self._close_socket()
 
-    # -- the end --------------------------------------------------------------------------------
-
     def _raised(self, error: ProtocolException, channel: Channel | None) -> None:
         if self.state is ConnectionState.NEGOTIATING:
             raise NegotiationError(str(error)) from error
@@ -349,49 +288,3 @@ class FrameReader:
             channel.fail(error, error.method)
         else:
             self._fail(error, error.method)
-
-    def _fail(self, failure: Failure, method: tuple[int, int] = (0, 0)) -> None:
-        """Close the connection with a connection exception."""
-        self._flush_confirms()
-        self._outbox.send(0, m.ConnectionClose(failure.code, reply_text(failure), *method))
-        self._outbox.emit(Log("connection_exception", {"reply_code": failure.code, "text": str(failure)}))
-        self._end_channels()
-        self.state = ConnectionState.CLOSING
-        self._deadline = self._now + self._limits.close_timeout
-
-    def _abort(self, reason: str) -> None:
-        """The client broke the framing or the negotiation: it gets nothing more (§2.2.4, §4.2.3)."""
-        self._intake.clear()
-        if self.state in (ConnectionState.HEADER, ConnectionState.NEGOTIATING):
-            self._outbox.emit(NegotiationFailed(reason))
-            self.state = ConnectionState.PAUSED
-            self._heartbeats.stop()
-            self._deadline = self._now + self._limits.negotiation_pause
-            return
-        self._outbox.emit(Log("framing_error", {"reason": reason}))
-        self._end_channels()
-        self._close_socket()
-
-    def _end_channels(self) -> None:
-        """The channels and what they hold are gone. No-op unless the connection is open."""
-        if self.state is not ConnectionState.OPEN:
-            return
-        unsettled: Unsettled = []
-        for channel in self._channels.values():
-            unsettled += channel.end()
-        self._channels.clear()
-        self._parked.clear()
-        self._parked_bytes = 0
-        self._outbox.emit(ConnectionClosed(unsettled))
-
-    def _close_socket(self) -> None:
-        self.state = ConnectionState.CLOSED
-        self._deadline = inf
-        self._heartbeats.stop()
-        self._intake.clear()
-        self._outbox.emit(CloseSocket())
-
-    def _flush_confirms(self) -> None:
-        for channel in self._channels.values():
-            if channel.state is ChannelState.OPEN:
-                channel.flush_confirms()

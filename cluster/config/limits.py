@@ -1,0 +1,59 @@
+"""The table of the configuration that protects a node from its clients."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pydantic import Field
+
+from cluster.config.tables import Section
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+GIB: Final = 1024 * MIB
+
+
+class Limits(Section):
+    """What clients may use. Protects a node from its clients."""
+
+    connections: int = Field(
+        default=10_000, ge=1, le=1_000_000, description="Open connections to one node; more are refused."
+    )
+    channels: int = Field(default=2047, ge=1, le=65535, description="Channels of one connection.")
+    frame_max_bytes: int = Field(
+        default=131_072, ge=4096, le=64 * MIB, description="Largest AMQP frame offered to clients, in octets."
+    )
+    message_max_bytes: int = Field(
+        default=128 * MIB, ge=KIB, le=512 * MIB, description="Largest message body accepted, in octets."
+    )
+    transaction_bytes: int = Field(
+        default=64 * MIB, ge=MIB, le=256 * MIB, description="Octets of messages in the open transactions "
+        "of one connection; beyond it is closed. A transaction of a single message may be of any size."
+    )  # fmt: skip
+    transaction_operations: int = Field(
+        default=250_000, ge=1000, le=10_000_000, description="Publishes and acknowledgements in them; "
+        "beyond the connection is closed. Those in a row that differ only in content count as one."
+    )  # fmt: skip
+    connection_memory_bytes: int = Field(
+        default=64 * MIB, ge=MIB, le=64 * GIB, description="Octets that one connection may make a node hold: "
+        "messages that have not come completely, frames and answers that wait, transactions, channels and "
+        "consumers. Beyond it is closed (506). There always is room for one message."
+    )  # fmt: skip
+    clients_memory_bytes: int = Field(
+        default=0, ge=0, le=1024 * GIB, description="The same of all connections of a node together, with "
+        "what their sockets have not sent; beyond the one that holds most is closed. 0: half of what a node "
+        "may take before its memory alarm goes off."
+    )  # fmt: skip
+    handshake_timeout_s: float = Field(
+        default=10.0,
+        gt=0,
+        le=600,
+        description="Seconds that a client has from connecting to an opened connection, and for a TLS "
+        "handshake before.",
+    )
+    heartbeat_s: int = Field(
+        default=60,
+        ge=0,
+        le=3600,
+        description="Heartbeat interval suggested to clients, in seconds; 0 turns it off.",
+    )

@@ -1,0 +1,210 @@
+"""The states of a connection, what it holds, and how it ends (§2.2.4, §4.2.3, §4.10).
+
+state        meaning                                       leaves by
+HEADER       waiting for the protocol header               8 octets
+NEGOTIATING  see `negotiation`                             Open-Ok; any error: PAUSED
+OPEN         channels work                                 Close received: PARTED; Close sent: CLOSING
+CLOSING      we sent Close; all but Close is discarded     Close-Ok received or time-out: CLOSED
+PARTED       we sent Close-Ok; everything is discarded     the client closes the socket, or time-out: CLOSED
+PAUSED       the negotiation failed                        the pause is over: CLOSED
+CLOSED       CloseSocket was emitted                       -
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from math import inf
+from typing import Final
+
+from node.wire.amqp091 import methods as m
+from node.wire.amqp091.channel import Channel, ChannelState
+from node.wire.amqp091.codec import FRAME_OVERHEAD
+from node.wire.amqp091.credit import Credits
+from node.wire.amqp091.effects import CloseSocket, ConnectionClosed, Log, NegotiationFailed, Unsettled
+from node.wire.amqp091.errors import Failure, ResourceExhaustedError
+from node.wire.amqp091.heartbeat import Heartbeats
+from node.wire.amqp091.intake import Intake, Parking
+from node.wire.amqp091.limits import ConnectionLimits
+from node.wire.amqp091.negotiation import Negotiation
+from node.wire.amqp091.outbox import Outbox
+from node.wire.amqp091.properties import PropertyChecks
+from node.wire.amqp091.publish_path import PublishPath
+from node.wire.amqp091.replies import reply_text
+from node.wire.amqp091.shared import ConnectionParts
+
+CHANNEL_OCTETS: Final = 6 * 1024
+"""What an open channel takes, its part in sessions and in what is shown of it included."""
+
+CONSUMER_OCTETS: Final = 3 * 1024
+"""The same of a consumer, the part of its queue's owner included."""
+
+USED_NUMBER_OCTETS: Final = 128
+"""What is remembered of a channel number that was used before."""
+
+
+class ConnectionState(Enum):
+    HEADER = 1
+    NEGOTIATING = 2
+    OPEN = 3
+    CLOSING = 4
+    PAUSED = 5
+    CLOSED = 6
+    PARTED = 7
+
+
+DEAF: Final = frozenset((ConnectionState.PAUSED, ConnectionState.PARTED, ConnectionState.CLOSED))
+"""States in which nothing that the client sends interests anybody."""
+
+
+TAKING: Final = frozenset((ConnectionState.NEGOTIATING, ConnectionState.OPEN))
+"""States in which what is not handled now will be later."""
+
+NOT_OPEN_YET: Final = frozenset((ConnectionState.HEADER, ConnectionState.NEGOTIATING))
+
+
+class Lifecycle:
+    """State of a connection."""
+
+    def __init__(self, limits: ConnectionLimits, now: float):
+        self.state = ConnectionState.HEADER
+        self.user = ""
+        self._claims: str | None = None
+        """The one user-id that the client may publish with; None for any."""
+        self._limits = limits
+        self._outbox = Outbox()
+        self._negotiation = Negotiation(limits, self._outbox)
+        self._heartbeats = Heartbeats()
+        self._credits = Credits(limits, self._outbox)
+        self._intake = Intake()
+        self._largest_payload = m.FRAME_MIN_SIZE - FRAME_OVERHEAD
+        self._alarmed: Callable[[int], None] | None = None
+        self._parts = self._agreed_parts()
+        self.channels_opened = 0
+        self._channels: dict[int, Channel] = {}
+        self._used_tags: dict[int, int] = {}
+        """The highest publish tag of the channels that had a number before."""
+        self._parking = Parking()
+        self._unread: dict[int, None] = {}
+        """Channels whose parked frames wait until the client has read its answers; 0 for what came in."""
+        self._now = now
+        self._deadline = now + limits.handshake_timeout
+
+    def _agreed_parts(self) -> ConnectionParts:
+        """What channels share, for the frame size that was agreed."""
+        limits, frame_max = self._limits, self._negotiation.frame_max
+        checks = PropertyChecks(self._claims)
+        publishes = PublishPath(frame_max, limits.message_size, checks)
+        return ConnectionParts(
+            limits, frame_max, self._outbox, self._credits, checks, publishes, alarmed=self._alarmed
+        )
+
+    # -- memory ---------------------------------------------------------------------------------
+
+    @property
+    def held(self) -> int:
+        """Octets that the connection makes the node hold (docs/decisions/0018-memory-budget.md).
+
+        Counted where they are kept, and added up once for a piece of input or output, never for a message.
+        What the socket has taken is not among them.
+        """
+        parts = self._parts
+        return (
+            self._intake.size
+            + self._parking.octets
+            + self._outbox.octets
+            + self._credits.held_octets
+            + parts.unfinished_bytes
+            + parts.load.octets
+            + parts.publishes.remembered
+            + parts.checks.remembered
+            + len(self._channels) * CHANNEL_OCTETS
+            + len(parts.consumers) * CONSUMER_OCTETS
+            + len(self._used_tags) * USED_NUMBER_OCTETS
+        )
+
+    def _must_read(self) -> bool:
+        """Whether the client is to read its answers before it asks for more."""
+        return self._outbox.unread > self._limits.unread_bytes and self.state is ConnectionState.OPEN
+
+    def _check_memory(self) -> None:
+        """Let go a client that holds more than it is granted, before its connection is open or after."""
+        limits = self._limits
+        if self.state is ConnectionState.OPEN:
+            held, budget = self.held, limits.budget
+            if held > budget:
+                text = f"the connection holds {held} octets of memory; at most {budget} are granted to it"
+                self._fail(ResourceExhaustedError(text))
+        elif self.state in NOT_OPEN_YET and self._intake.size > limits.stranger_bytes:
+            self._abort(f"{self._intake.size} octets before the connection is open")
+
+    def _let_go_of_memory(self) -> None:
+        """No channel takes anything any more."""
+        self._parking.clear()
+        self._used_tags.clear()
+        self._unread.clear()
+        self._parts.publishes.clear()
+        self._parts.checks.clear()
+
+    def _forget(self) -> None:
+        """The socket is gone. No part refers to another in a circle: the collector would come late."""
+        self._intake.clear()
+        self._let_go_of_memory()
+        self._outbox.clear()
+        self._credits.clear()
+        self._alarmed = self._parts.alarmed = None
+
+    # -- the end --------------------------------------------------------------------------------
+
+    def _fail(self, failure: Failure, method: tuple[int, int] = (0, 0)) -> None:
+        """Close the connection with a connection exception."""
+        self._flush_confirms()
+        self._outbox.send(0, m.ConnectionClose(failure.code, reply_text(failure), *method))
+        self._outbox.emit(Log("connection_exception", {"reply_code": failure.code, "text": str(failure)}))
+        self._end_channels()
+        self.state = ConnectionState.CLOSING
+        self._deadline = self._now + self._limits.close_timeout
+
+    def _abort(self, reason: str) -> None:
+        """The client broke the framing or the negotiation: it gets nothing more (§2.2.4, §4.2.3)."""
+        self._intake.clear()
+        if self.state in NOT_OPEN_YET:
+            self._outbox.emit(NegotiationFailed(reason))
+            self.state = ConnectionState.PAUSED
+            self._heartbeats.stop()
+            self._deadline = self._now + self._limits.negotiation_pause
+            return
+        self._outbox.emit(Log("framing_error", {"reason": reason}))
+        self._end_channels()
+        self._close_socket()
+
+    def _end_channels(self) -> None:
+        """The channels and what they hold are gone. No-op unless the connection is open."""
+        if self.state is not ConnectionState.OPEN:
+            return
+        unsettled: Unsettled = []
+        for channel in self._channels.values():
+            unsettled += channel.end()
+        self._channels.clear()
+        self._let_go_of_memory()
+        self._outbox.emit(ConnectionClosed(unsettled))
+
+    def _close_socket(self) -> None:
+        self.state = ConnectionState.CLOSED
+        self._deadline = inf
+        self._heartbeats.stop()
+        self._intake.clear()
+        self._let_go_of_memory()
+        self._outbox.emit(CloseSocket())
+
+    def _flush_confirms(self) -> None:
+        for channel in self._channels.values():
+            if channel.state is ChannelState.OPEN:
+                channel.flush_confirms()
+
+    def _timed_out(self) -> None:
+        if self.state is ConnectionState.CLOSING:
+            self._outbox.emit(Log("close_timeout", {"seconds": int(self._limits.close_timeout)}))
+        elif self.state not in DEAF:
+            self._outbox.emit(NegotiationFailed("time-out"))
+        self._close_socket()
