@@ -64,7 +64,7 @@ def _escaped(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class Rendering:
     """`work_s`: seconds of the event loop's time that it took."""
 
     pieces: tuple[bytes, ...]
@@ -105,7 +105,7 @@ class Slices:
         self._begun = self._clock()
 
 
-async def rendered(lines: Iterable[str | None], slices: Slices | None = None) -> Page:
+async def rendered(lines: Iterable[str | None], slices: Slices | None = None) -> Rendering:
     """Put a page together of its lines."""
     slices = slices or Slices()
     pieces: list[bytes] = []
@@ -119,7 +119,7 @@ async def rendered(lines: Iterable[str | None], slices: Slices | None = None) ->
             await slices.rest()
     pieces.append("".join(waiting).encode())
     slices.end()
-    return Page(tuple(pieces), slices.work_s)
+    return Rendering(tuple(pieces), slices.work_s)
 
 
 class BusyError(Exception):
@@ -135,14 +135,14 @@ class Pages:
 
     def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
         self._clock = clock
-        self._shown: dict[Hashable, tuple[Page, float]] = {}
+        self._shown: dict[Hashable, tuple[Rendering, float]] = {}
         """With the time until which each is shown."""
-        self._rendering: dict[Hashable, asyncio.Task[Page]] = {}
+        self._rendering: dict[Hashable, asyncio.Task[Rendering]] = {}
         self._turn = asyncio.Lock()
         self._rested = -math.inf
         """When the rests of all pages, one after the other, will be over."""
 
-    async def page(self, key: Hashable, render: Callable[[], Awaitable[Page]]) -> Page:
+    async def page(self, key: Hashable, render: Callable[[], Awaitable[Rendering]]) -> Rendering:
         """What is shown under the key, or what `render` makes.
 
         One page is rendered at a time. Who does not wait for the end leaves it to the others. Raises
@@ -161,7 +161,7 @@ class Pages:
             rendering.add_done_callback(_seen)
         return await asyncio.shield(rendering)
 
-    async def _render(self, key: Hashable, render: Callable[[], Awaitable[Page]]) -> Page:
+    async def _render(self, key: Hashable, render: Callable[[], Awaitable[Rendering]]) -> Rendering:
         try:
             async with self._turn:
                 page = await render()
@@ -180,7 +180,7 @@ class Pages:
             del self._shown[key]
 
 
-def _seen(rendering: asyncio.Task[Page]) -> None:
+def _seen(rendering: asyncio.Task[Rendering]) -> None:
     """Its error was told to those who asked, if anybody still did."""
     if not rendering.cancelled():
         rendering.exception()

@@ -25,7 +25,7 @@ from prometheus_client.exposition import generate_latest
 
 from cluster.config.addresses import Address
 from cluster.process.logs import REQUEST
-from cluster.watch.exposition import CONTENT_TYPE, BusyError, Page, Pages, Piece, lines, rendered
+from cluster.watch.exposition import CONTENT_TYPE, BusyError, Pages, Piece, Rendering, lines, rendered
 from cluster.watch.http_headers import protect
 from replication.transport import ListenError
 
@@ -199,7 +199,7 @@ class HttpServer:
         return answer
 
     async def _metrics(self, request: web.Request) -> web.StreamResponse:
-        def page() -> Awaitable[Page]:
+        def page() -> Awaitable[Rendering]:
             of_process = generate_latest(self._process_registry).decode()
             return rendered(chain(lines(self._metrics_view.metrics()), (of_process,)))
 
@@ -222,7 +222,7 @@ class HttpServer:
         return await _shown(request, self._guarded_pages, key, lambda: rendered(lines(read())))
 
     async def _status(self, request: web.Request) -> web.StreamResponse:
-        async def page() -> Page:
+        async def page() -> Rendering:
             status = self._view.status()
             if inspect.isawaitable(status):
                 status = await asyncio.wait_for(status, STATUS_TIMEOUT_S)
@@ -239,7 +239,7 @@ async def _shown(
     request: web.Request,
     pages: Pages,
     key: Hashable,
-    render: Callable[[], Awaitable[Page]],
+    render: Callable[[], Awaitable[Rendering]],
     content_type: str = CONTENT_TYPE,
 ) -> web.StreamResponse:
     """Answer with a page, as fast as the client reads it."""

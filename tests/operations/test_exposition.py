@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from cluster.watch import exposition
-from cluster.watch.exposition import LARGEST_DEBT_S, REST, BusyError, Page, Pages, Slices, lines, rendered
+from cluster.watch.exposition import (
+    LARGEST_DEBT_S,
+    REST,
+    BusyError,
+    Pages,
+    Rendering,
+    Slices,
+    lines,
+    rendered,
+)
 from cluster.watch.metric import Metric, series, with_label, written
 
 LABEL = st.text(st.characters(exclude_categories=["Cs"]))
@@ -73,10 +82,10 @@ class Renderer:
         self.rendered = 0
         self.go = asyncio.Event()
 
-    async def __call__(self) -> Page:
+    async def __call__(self) -> Rendering:
         await self.go.wait()
         self.rendered += 1
-        return Page((str(self.rendered).encode(),), self.work_s)
+        return Rendering((str(self.rendered).encode(),), self.work_s)
 
 
 def test_all_who_ask_at_once_get_one_rendering() -> None:
@@ -140,7 +149,7 @@ def test_an_error_is_told_to_all_who_asked_and_tried_again() -> None:
         assert [type(one) for one in answers] == [OSError, OSError]
         assert (await pages.page("a", good)).pieces == (b"1",)
 
-    async def failing() -> Page:
+    async def failing() -> Rendering:
         raise OSError
 
     asyncio.run(work())
