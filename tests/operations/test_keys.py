@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cluster.commands.errors import CommandError
-from cluster.commands.status import fetch
+from cluster.commands.http import request
 from cluster.config.models import Member, NodeConfig, validate
 from cluster.config.toml_text import Table, toml_text
 from cluster.process.data_directory import write_private
@@ -65,7 +65,7 @@ def eventually(condition: Callable[[], bool]) -> None:
 
 def ready(config: NodeConfig) -> bool:
     try:
-        return bool(fetch(f"http://{config.listen.http}/health/ready")["ready"])
+        return bool(request(f"http://{config.listen.http}/health/ready")["ready"])
     except CommandError:
         return False
 
