@@ -7,12 +7,12 @@ decides leaves through `send` (to peers), the journal's writer, and subscribers 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 import msgpack
 
+from cluster.broker_config import BrokerConfig
 from cluster.catalog.admission import TAG as ADMISSION_TAG
 from cluster.catalog.effective import settings_of
 from cluster.catalog.partitions import Partitions
@@ -35,6 +35,7 @@ from cluster.links.sole_replicas import SoleReplicas
 from cluster.links.transfers import FIRST_TRANSIT_ID
 from cluster.links.transit import Transit
 from cluster.links.turns import LinkTurns
+from cluster.membership.formats import Formats
 from cluster.membership.mover import TAGS as MOVER_TAGS
 from cluster.membership.mover import Mover
 from cluster.membership.standing import Standing
@@ -44,7 +45,7 @@ from node.engine.settings import QueueSettings
 from replication.group import Machine
 from replication.host import RAFT_TAG, SNAPSHOT_TAG, Host, Writer
 from replication.journal import Journal
-from replication.raft import Entry, EntryKind, Membership, NotLeaderError, RaftConfig
+from replication.raft import Entry, EntryKind, Membership, NotLeaderError
 
 OWNERS_TAG: Final = b"A"
 """Announces which partitions a node owns, in which terms, and its front end."""
@@ -65,26 +66,6 @@ TURN_PASSES: Final = 4
 
 Send = Callable[[str, Sequence[bytes | memoryview]], object]
 """Queues one message, as parts, for a peer."""
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerConfig:
-    """What a node must know of itself and the cluster. `front_end` names this run of the process.
-
-    `members` founded the cluster; from then on those in the catalog count.
-    """
-
-    node: str
-    front_end: int
-    members: tuple[str, ...]
-    raft: RaftConfig
-    snapshot_bytes: int
-    empty: bool = False
-    """This node found nothing on its disk: it founds a cluster, or has lost what it had."""
-    rebuilding: bool = False
-    """This node lost its disk earlier, and has not got everything back."""
-    joins: bool = False
-    """This node is none of the founders: it is added by an administrator."""
 
 
 class Broker:
@@ -126,7 +107,7 @@ class Broker:
         self.down_since = {member: now for member in config.members if member != config.node}
         self._nudge_at: dict[int, float] = {}
         self._next_announcement = now
-        self.standing = Standing(self)
+        self.formats, self.standing = Formats(self), Standing(self)
         self.mover = Mover(self)
         self.catalog = Catalog(self.node, self.front_end, self.host, send, self.partitions)
         self.lost_memory, self.sole_replicas, self.uptime = LostMemory(self), SoleReplicas(self), Uptime(self)
@@ -170,6 +151,7 @@ class Broker:
                 self._owner_announced(partition, peer, term)
             # One of an older release does not say which process it is.
             self.uptime.incarnations[peer] = msgpack.unpackb(parts[2]) if len(parts) > 2 else 0
+            self.formats.heard(peer, parts)
         self.wanted()
 
     def peer_up(self, peer: str, now: float) -> None:
@@ -177,8 +159,8 @@ class Broker:
         self.now = now
         self.connected[peer] = None
         self.down_since.pop(peer, None)
-        self.host.peer_up(peer, now)
         self._announce([peer])
+        self.host.peer_up(peer, now)
         self._resync(peer)
         self.wanted()
 
@@ -187,6 +169,7 @@ class Broker:
         self.now = now
         self.connected.pop(peer, None)
         self.uptime.incarnations.pop(peer, None)
+        self.formats.peer_down(peer)
         self.down_since.setdefault(peer, now)
         self.host.peer_lost(peer, now)
         self.transit.peer_down(peer)
@@ -230,6 +213,7 @@ class Broker:
         self._give_up_lost_nodes(now)
         self.lost_memory.tick(now)
         self.uptime.tick(now)
+        self.formats.tick(now)
         self._nudge(now)
         if now >= self._next_announcement:
             self._next_announcement = now + ANNOUNCE_INTERVAL_S
@@ -353,7 +337,8 @@ class Broker:
 
     def _announce(self, peers: Sequence[str]) -> None:
         owned = [(owner.partition, owner.term) for owner in self.owners.values() if owner.active]
-        message = [OWNERS_TAG, msgpack.packb(owned), msgpack.packb(self.front_end)]
+        said = (owned, self.front_end, self.formats.own)
+        message = [OWNERS_TAG, *map(msgpack.packb, said)]
         for peer in peers:
             self.send(peer, message)
 

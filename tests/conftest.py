@@ -11,6 +11,7 @@ import pytest
 
 from node.engine import partition
 from tests.clients import rabbitmqadmin
+from tests.processes import releases
 
 COMPILED = not partition.__file__.endswith(".py")
 """Whether the code under test is the one that `make compiled` built."""
@@ -53,9 +54,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_report_header() -> list[str]:
     """What is left out because something that it needs is not installed."""
-    if rabbitmqadmin.source() is not None:
-        return []
-    return [f"left out: tests/clients/test_rabbitmqadmin.py (no RabbitMQ below {rabbitmqadmin.INSTALLED})"]
+    left_out = []
+    if rabbitmqadmin.source() is None:
+        left_out.append(f"tests/clients/test_rabbitmqadmin.py (no RabbitMQ below {rabbitmqadmin.INSTALLED})")
+    if not releases.has_history():
+        left_out.append(
+            "tests/processes/test_rolling_upgrade.py (no clone, out of which the last release comes)"
+        )
+    return [f"left out: {one}" for one in left_out]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:

@@ -16,12 +16,18 @@ ADDRESSES = ("peers", "amqp", "http", "public_key")
 
 
 class Members:
-    """`nodes` by name. `spreading`: replicas and owners are being spread evenly over the members."""
+    """`nodes` by name. `spreading`: replicas and owners are being spread evenly over the members.
+
+    `formats`: what nodes read (`cluster.membership.formats`), by name; `upgrades` counts the nodes that came
+    up with more than before.
+    """
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self.nodes: dict[str, NodeDefinition] = {}
         self.spreading = False
         self.founded = False
+        self.formats: dict[str, int] = {}
+        self.upgrades = 0
         self._changed = changed
         self.commands: dict[str, Callable[..., Any]] = {
             "found_members": self._found,
@@ -38,6 +44,16 @@ class Members:
         """The nodes that queues are placed on."""
         return sorted(name for name, node in self.nodes.items() if node.state is MemberState.MEMBER)
 
+    @property
+    def formats_of_all(self) -> int:
+        """What every node reads: newcomers count from their first start, nodes that are down as they ran."""
+        counted = [
+            name
+            for name, node in self.nodes.items()
+            if node.front_end or node.state is not MemberState.JOINING
+        ]
+        return min((self.formats.get(name, 0) for name in counted), default=0)
+
     def node(self, name: str) -> NodeDefinition:
         """Raises NotFoundError."""
         try:
@@ -45,17 +61,20 @@ class Members:
         except KeyError:
             raise NotFoundError(f"no node '{name}' in the cluster") from None
 
-    def started(self, name: str, front_end: int, addresses: dict[str, Any]) -> int:
+    def started(self, name: str, front_end: int, addresses: dict[str, Any], formats: int = 0) -> int:
         """A process of the node runs; the id of the one before. Raises PreconditionFailedError."""
         if self.founded and name not in self.nodes:
             raise PreconditionFailedError(f"node '{name}' is no member: add it first")
         known = self.nodes.get(name, NodeDefinition(name))
+        self.upgrades += bool(known.front_end) and formats > self.formats.get(name, 0)
+        self.formats[name] = formats
         self._put(replace(known, front_end=front_end, **_given(addresses)))
         return known.front_end
 
     def forget(self, name: str) -> NodeDefinition:
         """The node is gone; what it was."""
         node = self.nodes.pop(name)
+        self.formats.pop(name, None)
         self._changed()
         return node
 
@@ -134,7 +153,10 @@ class Members:
 
     def to_plain(self) -> dict[str, Any]:
         nodes = [to_plain(self.nodes[name]) for name in sorted(self.nodes)]
-        return {"nodes": nodes, "spreading": self.spreading, "founded": self.founded}
+        # Beside the nodes: the release from before `formats` takes no other field of a node than it has.
+        return {
+            "nodes": nodes, "spreading": self.spreading, "founded": self.founded, "formats": self.formats,
+        }  # fmt: skip
 
     def restore(self, plain: dict[str, Any]) -> None:
         """From the plain form of a catalog's snapshot; one of an earlier version has the nodes alone."""
@@ -142,6 +164,7 @@ class Members:
         self.nodes = {node["name"]: node_from_plain(node) for node in members["nodes"]}
         self.spreading = members.get("spreading", False)
         self.founded = members.get("founded", False)
+        self.formats = dict(members.get("formats", {}))
         self._changed()
 
 

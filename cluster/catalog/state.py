@@ -149,8 +149,8 @@ class CatalogState:
 
     # -- members --------------------------------------------------------------------------------
 
-    def _start_node(self, name: str, front_end: int, **addresses: Any) -> None:
-        previous = self.members.started(name, front_end, addresses)
+    def _start_node(self, name: str, front_end: int, formats: int = 0, **addresses: Any) -> None:
+        previous = self.members.started(name, front_end, addresses, formats)
         if previous == front_end:
             return
         if previous:

@@ -31,6 +31,7 @@ from cluster.config.tables import (
     UserSettings,
     read_secret,
 )
+from cluster.membership.formats import FORMATS
 from replication.transport import CurveKeys, InvalidKeyError, public_key
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")]
@@ -135,6 +136,13 @@ class ClusterConfig(Section):
         default="RabbitMQ",
         description="What nodes call themselves to AMQP clients. Some take their reading of the protocol "
         'from it: Celery, told "quorate", would get no more tasks while some wait for their time.',
+    )
+    formats: int = Field(
+        default=FORMATS,
+        ge=0,
+        le=FORMATS,
+        description="The newest formats that nodes write to each other and into their logs, once all members "
+        "read them. Held at the number of the last release, an upgrade can be taken back.",
     )
     users: dict[Annotated[str, StringConstraints(min_length=1, max_length=255)], UserSettings] = Field(
         default_factory=dict,

@@ -48,7 +48,8 @@ class Joining:
         elif not state.members.founded:
             founders = {name: addresses(node) for name, node in config.cluster.nodes.items()}
             await self._submitted("found_members", {"nodes": founders})
-        incarnation = {"name": config.name, "front_end": process.front_end_id}
+        formats = process.broker.formats.own
+        incarnation = {"name": config.name, "front_end": process.front_end_id, "formats": formats}
         await self._submitted("start_node", {**incarnation, **own})
         await found_users(config.cluster, state.access, self._submitted, process.log)
         if self._restores_users:

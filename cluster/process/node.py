@@ -24,7 +24,8 @@ from cluster.access.entrance import Entrance
 from cluster.access.hashing import HashingThreads
 from cluster.access.usage import TAG as USAGE_TAG
 from cluster.access.usage import Usage
-from cluster.broker import Broker, BrokerConfig
+from cluster.broker import Broker
+from cluster.broker_config import BrokerConfig
 from cluster.catalog.replica import Answer
 from cluster.config.client_limits import client_memory, connection_limits, gate
 from cluster.config.models import NodeConfig
@@ -222,6 +223,7 @@ class NodeProcess:
             empty=self.journal.fresh,
             rebuilding=self.joining.rebuilding,
             joins=self.config.joins,
+            formats=self.config.cluster.formats,
         )
         broker = Broker(config, self.journal, self.transport.send, random.random, wall_ms, self.clock())
         broker.latencies.clock = self.clock

@@ -45,7 +45,9 @@ class NodeStatus:
             if part is None:
                 node: dict[str, Any] = {"name": name, "pid": None, "ready": False}
             else:
-                node = {"name": name, "pid": part["pid"], "ready": part["ready"]}
+                # A node of an older release does not say what it writes.
+                formats = part.get("formats", 0)
+                node = {"name": name, "pid": part["pid"], "ready": part["ready"], "formats": formats}
                 for partition in part["partitions"]:
                     known = partitions.get(partition["id"])
                     if known is None or known["term"] < partition["term"]:
@@ -62,6 +64,7 @@ class NodeStatus:
         return {
             "pid": os.getpid(),
             "ready": not self.readiness(),
+            "formats": self._process.broker.formats.everywhere,
             "partitions": self._own_partitions(),
             "queues": await self._own_queues(),
         }

@@ -10,7 +10,10 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
+from tests.processes import releases
 from tests.processes.nodes import Cluster
+
+collect_ignore = [] if releases.has_history() else ["test_rolling_upgrade.py"]
 
 Connect = Callable[..., BlockingChannel]
 

@@ -25,6 +25,7 @@ from cluster.config.toml_text import Table, toml_text
 from cluster.local.forked_process import ForkedProcess, run_node
 from cluster.local.layout import PEER_OFFSET, LocalNode, PortInUseError, is_free, plan, prepare
 from cluster.local.supervisor import node_arguments
+from tests.processes.releases import InstalledProcess
 
 START_S = 30.0
 """A node that is not ready after this time will never be."""
@@ -66,7 +67,9 @@ class Node:
 
     def __init__(self, local: LocalNode) -> None:
         self.local = local
-        self.process: ForkedProcess | None = None
+        self.process: ForkedProcess | InstalledProcess | None = None
+        self.installed: Path | None = None
+        """Where the packages of the release are that it runs; None: of this tree."""
 
     @property
     def name(self) -> str:
@@ -106,7 +109,11 @@ class Node:
         self.local = LocalNode(parse(text, self.name), self.local.file, text)
 
     def start(self, *options: str) -> None:
-        self.process = ForkedProcess(run_node, [*node_arguments(self.local), *options], self.local.log_file)
+        arguments, log = [*node_arguments(self.local), *options], self.local.log_file
+        if self.installed is None:
+            self.process = ForkedProcess(run_node, arguments, log)
+        else:
+            self.process = InstalledProcess(self.installed, arguments, log)
 
     def kill(self) -> None:
         """SIGKILL; returns when the process is gone."""

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from cluster.broker import Broker, BrokerConfig
+from cluster.broker import Broker
+from cluster.broker_config import BrokerConfig
 from cluster.front_end.commits import Commits
+from cluster.membership.formats import FORMATS
 from node.engine.errors import Refusal
 from replication.journal import Journal, JournalConfig
 from replication.journal.errors import JournalError
@@ -101,6 +103,7 @@ class SimulatedNode:
         self.ready = False
         self.lost_disk = False
         self.retired = False
+        self.formats = FORMATS
         self.failures: list[str] = []
         self.on_ready: Callable[[SimulatedNode], None] = lambda node: None
         self.on_death: Callable[[SimulatedNode], None] = lambda node: None
@@ -166,6 +169,7 @@ class SimulatedNode:
                 settings.snapshot_bytes,
                 rebuilding=self.lost_disk,
                 joins=self.name not in self.members,
+                formats=self.formats,
             ),
             self.journal,
             self.transport.send,
@@ -179,7 +183,8 @@ class SimulatedNode:
         self.writer = self.writer_type(self, self.journal)
         self._network.join(self.transport)
         self.broker.start(self.writer)
-        self._ask("start_node", {"name": self.name, "front_end": self.front_end}, self._started)
+        started = {"name": self.name, "front_end": self.front_end, "formats": self.broker.formats.own}
+        self._ask("start_node", started, self._started)
         self.after(self._random.uniform(0.0, TICK_S), self._tick)
         self.after(COLLECT_S, self._collect)
 

@@ -1,0 +1,30 @@
+"""What a node is told of itself and of the cluster that it is part of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cluster.membership.formats import FORMATS
+from replication.raft import RaftConfig
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    """What a node must know of itself and the cluster. `front_end` names this run of the process.
+
+    `members` founded the cluster; from then on those in the catalog count.
+    """
+
+    node: str
+    front_end: int
+    members: tuple[str, ...]
+    raft: RaftConfig
+    snapshot_bytes: int
+    empty: bool = False
+    """This node found nothing on its disk: it founds a cluster, or has lost what it had."""
+    rebuilding: bool = False
+    """This node lost its disk earlier, and has not got everything back."""
+    joins: bool = False
+    """This node is none of the founders: it is added by an administrator."""
+    formats: int = FORMATS
+    """What this node lets others write (`cluster.membership.formats`)."""
