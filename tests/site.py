@@ -196,6 +196,11 @@ class Client:
         self.answer(m.ConnectionOpenOk)
         self.open_channel()
 
+    @property
+    def holder(self) -> int:
+        """Whom exclusive queues of the connection belong to."""
+        return self._session.holder
+
     # -- octets ---------------------------------------------------------------------------------
 
     def _send(self, data: bytes) -> None:

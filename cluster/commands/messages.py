@@ -111,14 +111,12 @@ def _report(publisher: Publisher, where: pika.URLParameters, target: Target) -> 
 @click.option(
     "--count", "-n", default=1, show_default=True, type=click.IntRange(1), help="Take at most so many."
 )
-@click.option("--requeue", is_flag=True, help="Look only: give them back to the queue.")
-def get(url: str, password_file: Path | None, queue: str, count: int, requeue: bool) -> None:
-    """Take messages that wait in a queue and print them, one a line."""
+def get(url: str, password_file: Path | None, queue: str, count: int) -> None:
+    """Take messages that wait in a queue and print them, one a line; `quorate queues browse` only looks."""
     where = parameters(url, password_file)
     taken = 0
     with explained(where), pika.BlockingConnection(where) as connection:
         channel = connection.channel()
-        tag = 0
         with _progress("Getting", count if count >= 1000 else None) as bar:
             while taken < count:
                 method, _properties, body = channel.basic_get(queue)
@@ -126,12 +124,8 @@ def get(url: str, password_file: Path | None, queue: str, count: int, requeue: b
                     break
                 _print(body)
                 taken += 1
-                tag = method.delivery_tag
-                if not requeue:
-                    channel.basic_ack(tag)
+                channel.basic_ack(method.delivery_tag)
                 bar.update(1)
-        if requeue and taken:
-            channel.basic_nack(tag, multiple=True, requeue=True)
     if not taken:
         click.echo(f"queue {queue!r} has no message ready", err=True)
         sys.exit(NOTHING_THERE)

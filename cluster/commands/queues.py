@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+
 import click
 
 from cluster.commands.arguments import arguments, as_json, in_vhost, only_vhost, read_arguments, rows_of
@@ -53,6 +55,20 @@ def declare_queue(
         given["x-queue-type"] = kind
     body = {"durable": not transient, "auto_delete": auto_delete, "arguments": given}
     client.put("queues", vhost, name, body=body)
+
+
+@queues.command("browse")
+@click.argument("name")
+@click.option(
+    "--count", "-n", default=1, show_default=True, type=click.IntRange(1), help="Show at most so many."
+)
+@in_vhost
+@management_options
+def browse_queue(client: ManagementClient, name: str, count: int, vhost: str) -> None:
+    """Print messages that wait in the queue NAME, one a line, and leave all as it is."""
+    asked = {"count": count, "ackmode": "ack_requeue_true", "encoding": "base64"}
+    for message in client.post("queues", vhost, name, "get", body=asked):
+        click.echo(base64.b64decode(message["payload"]).decode("utf-8", "backslashreplace"))
 
 
 @queues.command("purge")

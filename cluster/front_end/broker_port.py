@@ -11,6 +11,7 @@ from cluster.broker import Broker
 from cluster.catalog.definitions import parse_local_queue_name
 from cluster.catalog.redeclaration import locked
 from cluster.catalog.virtual_host import exchange_to_plain
+from cluster.front_end.browsing import Bookmark, Shown, browse
 from cluster.front_end.commits import Attached, Commits, shares_of
 from cluster.front_end.local_queues import LocalQueues
 from cluster.front_end.queue_declarations import QueueDeclarations, home_node_down, reachable
@@ -289,6 +290,17 @@ class FrontEnd:
             answer(counts, refusal)
 
         self._ask(queue, "count", [], counted)
+
+    def browse(
+        self, queue: QueueRef, behind: Bookmark, wanted: int,
+        answer: Callable[[int, list[Shown], Refusal | None], None],
+    ) -> None:  # fmt: skip
+        """See `cluster.front_end.browsing.browse`."""
+
+        def looked(ready: int, shown: list[Shown], value: Any) -> None:
+            answer(ready, shown, _refusal(queue, value))
+
+        browse(self._broker, queue, behind, wanted, looked)
 
     def get(
         self, queue: QueueRef, no_ack: bool, answer: Callable[[Got | None, Refusal | None], None]

@@ -94,7 +94,9 @@ class OwnerPort(Protocol):
         """New limits, by consumer."""
 
     def request(self, front_end: int, epoch: int, request: int, name: str, arguments: list[Any]) -> None:
-        """Ask for something that is answered by `result(request)`: `get`, `purge`, `count`, `redeliver`."""
+        """Ask for something that is answered by `result(request)`: `get`, `purge`, `count`, `redeliver`,
+        `browse`.
+        """
 
 
 class FrontEndPort(Protocol):

@@ -10,13 +10,16 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
+from cluster.front_end.broker_port import FrontEnd
+from cluster.front_end.browsing import Bookmark, Shown
 from cluster.management.deciding import in_time
 from cluster.management.errors import ApiError, bad_request
 from node.engine.content import headers_in, properties_in
 from node.engine.copies import may_have_copies, read_copies, without_blind_copies
 from node.engine.errors import Refusal
 from node.engine.rewriting import with_properties
-from node.frontend.ports import BrokerPort, Got, Outcome, Route, Settlement
+from node.frontend.access_checks import AccessChecks
+from node.frontend.ports import Got, Outcome, Route, Settlement
 from node.frontend.requests import Caller, Requests
 from node.numbers import Numbers
 from node.runs import Run
@@ -33,13 +36,14 @@ class InternalChannel:
 
     channel_count = 1
 
-    def __init__(self, port: BrokerPort, user: str, vhost: str) -> None:
+    def __init__(self, port: FrontEnd, user: str, vhost: str) -> None:
         """Raises EntryRefusedError."""
         entry = port.enter(self, user, vhost)
         self._port = port
         self._scope = entry.scope
         self._caller = Caller(CHANNEL, entry.scope, entry.holder, self)
         self._requests = Requests(port, self)
+        self._access = AccessChecks(port)
         self._answer: asyncio.Future[Any] | None = None
         self._held: list[Got] = []
         self._keeping = self._closed = False
@@ -72,6 +76,23 @@ class InternalChannel:
             self._port.give_back(got.consumer, [(got.sequence, got.sequence)], False)
         else:
             self._held.append(got)
+
+    async def look(self, queue: str, behind: Bookmark, wanted: int) -> tuple[int, list[Shown]]:
+        """How many messages of a queue are ready, and some of them behind a bookmark; all stay as they are.
+
+        Raises Refusal and ApiError.
+        """
+        self._access.check(self._scope, self._caller.holder, checked(methods.BasicGet(queue)))
+        ref = self._port.queue(self._caller.vhost, queue, self._caller.holder)
+
+        def looked(ready: int, shown: list[Shown], refusal: Refusal | None) -> None:
+            if refusal is None:
+                self._set((ready, shown))
+            else:
+                self._refuse(refusal)
+
+        ready, shown = await self._answered(lambda: self._port.browse(ref, behind, wanted, looked))
+        return ready, shown
 
     async def get_more(self, queue: str, count: int) -> list[Got]:
         """Up to so many messages at once, held, of a queue that `get` has checked the rights for.
@@ -228,7 +249,7 @@ class InternalChannel:
 
 
 @asynccontextmanager
-async def internal_channel(port: BrokerPort, user: str, vhost: str) -> AsyncIterator[InternalChannel]:
+async def internal_channel(port: FrontEnd, user: str, vhost: str) -> AsyncIterator[InternalChannel]:
     """A channel for as long as it is needed. Raises EntryRefusedError, and ApiError while nothing is sure."""
     if not port.ready():
         raise ApiError(503, "service_unavailable", "this node has no contact with a majority of the nodes")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
+from cluster.front_end.browsing import BEGINNING
 from cluster.management.answers import Rows
 from cluster.management.call import Call
 from cluster.management.errors import bad_request
@@ -15,14 +18,18 @@ from cluster.management.routing import Endpoints
 from cluster.management.services import Services
 from node.engine.errors import NotFoundError
 from node.frontend.permissions import IMPERSONATOR
+from node.frontend.ports import Got
 from node.wire.amqp091 import methods
 
 endpoints = Endpoints()
 
 ACK_MODES: Final = ("ack_requeue_true", "reject_requeue_true", "ack_requeue_false", "reject_requeue_false")
+LOOKING: Final = "ack_requeue_true"
 NO_ACK: Final = "ack_requeue_false"
 REJECTED: Final = "reject_requeue_false"
 ENCODINGS: Final = ("auto", "base64")
+
+Show = Callable[[Got], dict[str, Any]]
 
 GOT_OCTETS: Final = 64 * 1024 * 1024
 """No more messages are got once so many octets of them were: an answer is put together in memory."""
@@ -49,7 +56,7 @@ async def _publish(services: Services, call: Call, exchange: str, fields: Fields
 
 @endpoints.on("POST", "/queues/{vhost}/{name}/get")
 async def get_messages(services: Services, call: Call) -> Rows:
-    """Get messages: `count` of them, settled as `ackmode` says; each as `encoding` says."""
+    """Look at `count` messages, or take them, as `ackmode` says; each shown as `encoding` says."""
     fields = call.fields()
     fields.require("count", "ackmode", "encoding")
     count, mode, encoding = fields.integer("count"), fields.values["ackmode"], fields.values["encoding"]
@@ -58,14 +65,35 @@ async def get_messages(services: Services, call: Call) -> Rows:
         raise bad_request(f"Unsupported ackmode. Please use one of {', '.join(ACK_MODES)}.")
     if encoding not in ENCODINGS:
         raise bad_request("Unsupported encoding. Please use auto or base64.")
+    show = partial(shown_message, encoding=encoding, truncate=None if truncate is None else max(0, truncate))
     async with internal_channel(services.front_end, call.user, call.vhost) as channel:
-        shown = await _get(channel, call.path["name"], count, mode == NO_ACK, encoding, truncate)
+        if mode == LOOKING:
+            return Rows(await _look(channel, call.path["name"], count, show), ())
+        shown = await _get(channel, call.path["name"], count, mode == NO_ACK, show)
         channel.settle_all(requeue=mode != REJECTED)
     return Rows(shown, ())
 
 
+async def _look(channel: InternalChannel, queue: str, count: int, show: Show) -> list[dict[str, Any]]:
+    """The first messages that are ready, which stay what they are and where they are."""
+    shown: list[dict[str, Any]] = []
+    octets = left = 0
+    behind = BEGINNING
+    while len(shown) < count and octets < GOT_OCTETS:
+        ready, found = await channel.look(queue, behind, count - len(shown))
+        if not found:
+            break
+        left = ready if behind == BEGINNING else left
+        for one in found:
+            left = max(0, left - 1)
+            octets += len(one.run.raw)
+            shown.append(show(Got(0, one.run, one.place.number, one.redelivered, left)))
+        behind = found[-1].place
+    return shown
+
+
 async def _get(
-    channel: InternalChannel, queue: str, count: int, no_ack: bool, encoding: str, truncate: int | None
+    channel: InternalChannel, queue: str, count: int, no_ack: bool, show: Show
 ) -> list[dict[str, Any]]:
     shown: list[dict[str, Any]] = []
     octets = 0
@@ -74,7 +102,7 @@ async def _get(
         if got is None:
             break
         octets += len(got.run.raw)
-        shown.append(shown_message(got, encoding, None if truncate is None else max(0, truncate)))
+        shown.append(show(got))
     return shown
 
 

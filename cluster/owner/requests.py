@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cluster.links.ports import NOT_FOUND
+from cluster.owner.browsing import page
 from cluster.owner.serving import Serving, regrant
 from node.engine.operation_format import encode_purge
 
@@ -34,6 +35,11 @@ class Requests:
         answer = partial(self._reception.answer, front_end, request)
         if self._owner.participation.asked(name, arguments, answer):
             return
+        if name == "browse":
+            # The first argument is for owners that do not know the name; nobody uses a queue by looking.
+            browsing = partial(self._browse, answer, *arguments[1:])
+            self._owner.after_proposed(lambda: self._serving.when_served(arguments[1], browsing))
+            return
         queue = arguments[0]
         # A client asks for the count when it declares the queue.
         self._owner.used(queue)
@@ -47,9 +53,16 @@ class Requests:
         elif name == "redeliver":
             # Once the messages are in the queue again, and before anybody else is served.
             self._owner.after_proposed(partial(self._redeliver, front_end, request, *arguments))
-        else:
+        elif name == "get":
             get = partial(self._get, front_end, epoch, request, queue, arguments[1])
             self._reception.when_attached(queue, front_end, get)
+        else:
+            # Of a later release.
+            answer(NOT_FOUND)
+
+    def _browse(self, answer: Answer, number: int, level: int, behind: int, wanted: int) -> None:
+        queue = self._owner.queues.get(number)
+        answer(NOT_FOUND if queue is None else page(self._owner, queue, level, behind, wanted))
 
     def _purge(self, front_end: int, request: int, number: int) -> None:
         """Empty a queue; answers how many messages that were once they are gone for good."""

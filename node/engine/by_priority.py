@@ -7,10 +7,10 @@ stay one range, so that a queue whose messages are all alike works as fast as an
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator
 
-from node.engine.range_map import Span
+from node.engine.range_map import ABOVE_ALL, Span
 from node.engine.ranges import Range, RangeSet
 
 Levels = Callable[[int, int], list[Span]]
@@ -118,6 +118,15 @@ class ReadyByPriority:
             if limit <= 0:
                 break
         return found
+
+    def behind(self, level: int, number: int, limit: int) -> Iterator[tuple[int, Range]]:
+        """Ranges of at least `limit` messages, as far as there are so many, in the order in which they are
+        delivered, with their levels: of a level those behind the number, and all of lower ones.
+        """
+        for each in reversed(self._filled[: bisect_right(self._filled, level)]):
+            of_level = self._sets[each]
+            found = of_level.intersection(number + 1, ABOVE_ALL) if each == level else of_level.fronts(limit)
+            yield from ((each, part) for part in found)
 
     def lowest(self) -> Range | None:
         """What is to be discarded first: the first range of the lowest level, None when empty."""

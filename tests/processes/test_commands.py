@@ -22,8 +22,8 @@ def test_publish_on_one_node_then_get_and_consume_on_others(cluster: Cluster, na
     sent = quorate("publish", "--url", cluster[0].url, "--queue", name, "first", "second", "third")
     assert sent.returncode == 0
     assert sent.stderr.startswith("3 of 3 ")
-    looked = quorate("get", "--url", cluster[1].url, "--queue", name, "--requeue")
-    assert (looked.returncode, looked.stdout) == (0, "first\n")
+    looked = quorate("queues", "browse", name, "--url", cluster[1].http, "--count", "2")
+    assert (looked.returncode, looked.stdout) == (0, "first\nsecond\n")
     got = quorate("get", "--url", cluster[1].url, "--queue", name, "--count", "2")
     assert (got.returncode, got.stdout) == (0, "first\nsecond\n")
     consumed = quorate("consume", "--url", cluster[2].url, "--queue", name, "--count", "1")

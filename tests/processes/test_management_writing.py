@@ -207,7 +207,7 @@ def test_what_is_published_over_amqp_comes_out_over_http(
 @pytest.mark.parametrize(
     ("mode", "left", "redelivered"),
     [
-        ("ack_requeue_true", 3, True),
+        ("ack_requeue_true", 3, False),
         ("reject_requeue_true", 3, True),
         ("ack_requeue_false", 1, False),
         ("reject_requeue_false", 1, False),
@@ -227,6 +227,20 @@ def test_messages_are_settled_as_asked(
     rest = get(other, name, 9, truncate=1, encoding="base64")
     assert [base64.b64decode(one["payload"]) for one in rest] == [b"0", b"1", b"2"][-left:]
     assert rest[0]["redelivered"] is redelivered
+
+
+def test_looking_takes_nothing_from_a_queue_that_forgets_what_it_delivers(
+    cluster: Cluster, name: str
+) -> None:
+    api = Management(cluster[0])
+    declaration = {"durable": True, "arguments": {"x-semantics": "at-most-once"}}
+    assert api.call("PUT", path_of("queues", "/", name), declaration).status == 201
+    for number in range(3):
+        publish(api, name, payload=str(number))
+    for _ in range(2):
+        looked = get(Management(cluster[1]), name, 2, "ack_requeue_true")
+        assert [(one["payload"], one["message_count"]) for one in looked] == [("0", 2), ("1", 1)]
+    assert [one["payload"] for one in get(api, name, 5)] == ["0", "1", "2"]
 
 
 def test_a_message_that_no_queue_takes_is_not_routed(cluster: Cluster, name: str) -> None:

@@ -1,0 +1,64 @@
+"""Shows what a queue has ready without touching it: nothing is leased, counted or written to the log.
+
+A page begins behind a bookmark, and what comes, goes or is delivered meanwhile moves no other message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from cluster.owner.failures import told_failures
+from node.engine.by_priority import ReadyByPriority
+from node.engine.operation_format import encode_publish
+from node.engine.range_map import ABOVE_ALL
+from node.engine.ranges import Range
+from node.runs import Run
+
+if TYPE_CHECKING:
+    from cluster.owner.partition import PartitionOwner
+    from node.engine.dispatch import QueueOwner
+
+PAGE_OCTETS: Final = 1024 * 1024
+"""No more messages are put into a page once it has so many octets."""
+
+PAGE_MESSAGES: Final = 256
+
+
+def page(owner: PartitionOwner, queue: QueueOwner, level: int, number: int, wanted: int) -> list[Any]:
+    """Up to `wanted` messages behind message `number` of a priority; of a queue without, the level is 0.
+
+    Answers how many are ready, and for each message its level, its number, whether it would come as
+    redelivered, and its content as the operation that publishes it to no queue.
+    """
+    rows: list[list[Any]] = []
+    octets, left = 0, min(wanted, PAGE_MESSAGES)
+    for at, (first, last) in _behind(queue, level, number, left):
+        for each in range(first, min(last, first + left - 1) + 1):
+            if octets < PAGE_OCTETS:
+                redelivered, run = _shown(owner, queue, each)
+                octets += len(run.raw)
+                rows.append([at, each, redelivered, b"".join(encode_publish(run, []))])
+                left -= 1
+    return [len(queue.ready), rows]
+
+
+def _behind(queue: QueueOwner, level: int, number: int, limit: int) -> Iterator[tuple[int, Range]]:
+    """What is ready behind a bookmark, in the order in which it would be delivered, with levels."""
+    ready = queue.ready
+    if isinstance(ready, ReadyByPriority):
+        yield from ready.behind(level, number, limit)
+    else:
+        yield from ((0, part) for part in ready.intersection(number + 1, ABOVE_ALL))
+
+
+def _shown(owner: PartitionOwner, queue: QueueOwner, number: int) -> tuple[bool, Run]:
+    """A message as a consumer would get it."""
+    redelivered = number in queue.redelivered
+    found = (
+        queue.soft.runs(number, number) if number in queue.soft.numbers else owner.contents(number, number)
+    )
+    ((_, run),) = found
+    if redelivered:
+        ((_, run),) = told_failures(queue, number, run)
+    return redelivered, run

@@ -1,0 +1,169 @@
+"""Looking at a queue's messages leaves them, the queue and the log as they were: nothing is delivered."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+from cluster.front_end.browsing import BEGINNING, NO_QUEUE, Bookmark, Shown
+from cluster.links.ports import NOT_FOUND
+from cluster.owner.browsing import PAGE_MESSAGES, PAGE_OCTETS
+from node.engine.dispatch import QueueOwner
+from node.engine.errors import Refusal
+from tests import messages
+from tests.cluster.kinds import KINDS, declare
+from tests.site import Client, Site
+
+pytestmark = pytest.mark.requirement("F7")
+
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "at-most-once": {"semantics": "at-most-once"},
+    "priorities": {"max_priority": 5},
+    "groups": {"group_by": "routing-key"},
+    "single active": {"single_active_consumer": True},
+    "limited": {
+        "delivery_limit": 1,
+        "redelivery_backoff": {"initial": 1000},
+        "dead_letter_exchange": "amq.fanout",
+    },
+    "lives": {"message_ttl": 60_000, "expires": 100_000},
+}
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site("n1", "n2", "n3")
+
+
+def look_at(client: Client, queue: str, behind: Bookmark = BEGINNING, wanted: int = 100) -> list[Shown]:
+    """What a client's node shows of a queue."""
+    front_end, answers = client.site.front_end(client.node.name), list[tuple[int, list[Shown]]]()
+
+    def answered(ready: int, shown: list[Shown], refusal: Refusal | None) -> None:
+        assert refusal is None
+        answers.append((ready, shown))
+
+    ref = front_end.queue("/", queue, client.holder)
+    client.node.input(lambda: front_end.browse(ref, behind, wanted, answered))
+    client.site.until(lambda: answers)
+    return answers[0][1]
+
+
+def bodies(shown: list[Shown]) -> list[bytes]:
+    return [messages.parts(next(one.run.contents()))[1] for one in shown]
+
+
+def state_of(site: Site) -> list[Any]:
+    """All that replicas and owners know."""
+    found: list[Any] = []
+    for node in site.nodes.values():
+        for number, owner in sorted(node.broker.owners.items()):
+            found.append((node.name, number, owner.machine.snapshot()))
+            found += [described(queue) for _, queue in sorted(owner.queues.items())]
+    return found
+
+
+def described(queue: QueueOwner) -> dict[str, Any]:
+    return {
+        "ready": list(queue.ready.ranges()),
+        "leases": {holder: list(lease.ranges()) for holder, lease in queue.leases.items()},
+        "scheduled": queue.scheduled_count,
+        "redelivered": list(queue.redelivered.ranges()),
+        "soft": (list(queue.soft.numbers.ranges()), list(queue.soft.failures.all())),
+        "told": asdict(queue.tally),
+        "consumers": len(list(queue.consumers)),
+    }
+
+
+@pytest.mark.parametrize("arguments", ARGUMENTS)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mode", [1, 2])
+def test_looking_changes_nothing(site: Site, kind: str, arguments: str, mode: int) -> None:
+    client = site.client("n1")
+    queue = declare(client, kind, **ARGUMENTS[arguments])
+    other = client if kind == "exclusive" else site.client("n3")
+    client.confirms(client.publish(queue, b"a", b"b", b"c", delivery_mode=mode))
+    site.run(1.5)
+    before = state_of(site)
+    for _ in range(3):
+        assert bodies(look_at(other, queue)) == [b"a", b"b", b"c"]
+    site.run(1.5)
+    assert state_of(site) == before
+    assert [(one.body, one.method.redelivered) for one in client.drain(queue)] == [
+        (b"a", False),
+        (b"b", False),
+        (b"c", False),
+    ]
+
+
+def test_a_queue_is_looked_at_in_the_order_of_delivery_page_by_page(site: Site) -> None:
+    client = site.client("n2")
+    client.declare("q", max_priority=3)
+    for number in range(300):
+        client.publish("q", b"%d" % number, priority=number % 4)
+    client.confirms(client.publish("q", b"last", priority=0))
+    pages = [look_at(site.client("n1"), "q")]
+    while pages[-1]:
+        pages.append(look_at(site.client("n1"), "q", pages[-1][-1].place, 1000))
+    assert len(pages[0]) == 100 and max(map(len, pages)) <= PAGE_MESSAGES
+    assert bodies([one for page in pages for one in page]) == [one.body for one in client.drain("q")]
+
+
+def test_a_page_has_a_bounded_size(site: Site) -> None:
+    client = site.client("n2")
+    client.declare("q")
+    client.confirms(client.publish("q", *[bytes(PAGE_OCTETS // 16)] * 20))
+    first = look_at(site.client("n1"), "q")
+    assert len(first) == 16
+    assert len(look_at(site.client("n1"), "q", first[-1].place)) == 4
+
+
+def test_what_is_not_ready_is_not_shown(site: Site) -> None:
+    """A basic.get would not get it either: what is delayed, rests after a failure, or is a consumer's."""
+    client, other = site.client("n1"), site.client("n2")
+    client.declare("q", redelivery_backoff={"initial": 60_000})
+    client.confirms(client.publish("q", b"failed", b"leased", b"ready"))
+    client.confirms(client.publish("q", b"delayed", headers={"x-delay": 60_000}))
+    failed = client.get("q", no_ack=False)
+    leased = client.get("q", no_ack=False)
+    assert failed is not None and leased is not None
+    client.nack(failed, requeue=True)
+    site.run(0.1)
+    assert bodies(look_at(other, "q")) == [b"ready"]
+
+
+def test_a_message_is_shown_as_a_consumer_would_get_it(site: Site) -> None:
+    client = site.client("n1")
+    client.declare("q")
+    client.confirms(client.publish("q", b"a"))
+    got = client.get("q", no_ack=False)
+    assert got is not None
+    client.nack(got, requeue=True)
+    site.run(0.1)
+    (shown,) = look_at(site.client("n3"), "q")
+    properties, _ = messages.parts(next(shown.run.contents()))
+    assert (shown.redelivered, properties.headers) == (True, {"x-delivery-count": 1})
+
+
+def test_an_owner_of_the_release_before_gives_nothing_for_it(site: Site) -> None:
+    """Of that release an owner takes a name that it does not know for a basic.get of the first argument."""
+    client = site.client("n1")
+    client.declare("q")
+    client.confirms(client.publish("q", b"a"))
+    answers: list[Any] = []
+
+    def answered(value: Any, delivery: Any) -> None:
+        answers.append((value, delivery))
+
+    for node in site.nodes.values():
+        link = node.broker.link(node.broker.catalog.state.queues["/", "q"].partition)
+        link.request(
+            "get", [NO_QUEUE, 1, 256, 0, 10], lambda value, delivery: answers.append((value, delivery))
+        )
+        node.broker.wanted()
+    site.until(lambda: len(answers) == 3)
+    assert answers == [(NOT_FOUND, None)] * 3
+    assert client.bodies("q") == [b"a"]
