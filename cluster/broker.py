@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
-import msgpack
-
 from cluster.broker_config import BrokerConfig
 from cluster.catalog.admission import TAG as ADMISSION_TAG
 from cluster.catalog.effective import settings_of
@@ -24,10 +22,13 @@ from cluster.links.known_front_ends import KnownFrontEnds
 from cluster.links.latencies import Latencies
 from cluster.links.link import PartitionLink
 from cluster.links.protocol import (
+    OWNERS_TAG,
     TO_FRONT_END,
     TO_OWNER,
     RemoteOwner,
     address,
+    announcement,
+    read_announcement,
     receive_for_front_end,
     receive_for_owner,
 )
@@ -46,9 +47,6 @@ from replication.group import Machine
 from replication.host import RAFT_TAG, SNAPSHOT_TAG, Host, Writer
 from replication.journal import Journal
 from replication.raft import Entry, EntryKind, Membership, NotLeaderError
-
-OWNERS_TAG: Final = b"A"
-"""Announces which partitions a node owns, in which terms, and its front end."""
 
 ANNOUNCE_INTERVAL_S: Final = 1.0
 FRONT_END_GRACE_S: Final = 1.0
@@ -147,11 +145,10 @@ class Broker:
         elif tag in MOVER_TAGS:
             self.mover.receive(peer, parts)
         elif tag == OWNERS_TAG:
-            for partition, term in msgpack.unpackb(parts[1]):
-                self._owner_announced(partition, peer, term)
-            # One of an older release does not say which process it is.
-            self.uptime.incarnations[peer] = msgpack.unpackb(parts[2]) if len(parts) > 2 else 0
+            owned, self.uptime.incarnations[peer] = read_announcement(parts)
             self.formats.heard(peer, parts)
+            for partition, term in owned:
+                self._owner_announced(partition, peer, term)
         self.wanted()
 
     def peer_up(self, peer: str, now: float) -> None:
@@ -337,8 +334,7 @@ class Broker:
 
     def _announce(self, peers: Sequence[str]) -> None:
         owned = [(owner.partition, owner.term) for owner in self.owners.values() if owner.active]
-        said = (owned, self.front_end, self.formats.own)
-        message = [OWNERS_TAG, *map(msgpack.packb, said)]
+        message = announcement(owned, self.front_end, self.formats.own)
         for peer in peers:
             self.send(peer, message)
 

@@ -46,7 +46,8 @@ from replication.snapshots import (
 
 RAFT_TAG = b"R"
 SNAPSHOT_TAG = b"S"
-_ENVELOPE = struct.Struct(">cI")
+ENVELOPE = struct.Struct(">cI")
+"""Tag and partition: the first part of each message."""
 
 
 class Writer(Protocol):
@@ -76,7 +77,7 @@ class Host:
     ) -> None:
         self.node = config.node
         self.groups: dict[int, Group] = {}
-        self.failed: OSError | None = None
+        self.failed: BaseException | None = None
         self._config = config
         self._withheld = False
         self._journal = journal
@@ -176,7 +177,7 @@ class Host:
 
     def receive(self, peer: str, parts: Sequence[bytes], now: float) -> None:
         """Take one message of a peer whose first part starts with one of this module's tags."""
-        tag, partition = _ENVELOPE.unpack_from(parts[0])
+        tag, partition = ENVELOPE.unpack_from(parts[0])
         group = self.groups.get(partition)
         if group is None:
             return
@@ -281,11 +282,10 @@ class Host:
                 group.raft.persisted(index, term, now)
                 self._dirty[partition] = group
 
-    def disk_failed(self, error: OSError) -> None:
-        """A write or fsync failed: nothing that depended on it may ever leave this node.
+    def fail(self, error: BaseException) -> None:
+        """This node's state, or its disk, is not to be trusted: what it has to say must never leave.
 
-        The state of the page cache is unknown after a failed fsync, so there is no retry; the
-        process steps down by going silent and stops.
+        The state of the page cache is unknown after a failed fsync, so there is no retry.
         """
         self.failed = error
         self._unsynced.clear()
@@ -346,7 +346,7 @@ class Host:
         if isinstance(message, Acknowledgement):
             self._send_stream_part(group.partition, message.to, message.part)
             return
-        envelope = _ENVELOPE.pack(RAFT_TAG, group.partition)
+        envelope = ENVELOPE.pack(RAFT_TAG, group.partition)
         self._send_parts(message.to, [envelope, *encode_message(message)])
 
     # -- snapshots ------------------------------------------------------------------------------
@@ -399,7 +399,7 @@ class Host:
             self._send_stream_part(partition, peer, part)
 
     def _send_stream_part(self, partition: int, peer: str, part: Part) -> None:
-        self._send_parts(peer, [_ENVELOPE.pack(SNAPSHOT_TAG, partition), *part.encode()])
+        self._send_parts(peer, [ENVELOPE.pack(SNAPSHOT_TAG, partition), *part.encode()])
 
     def _finish_stream(self, key: tuple[int, str], *, ok: bool, now: float) -> None:
         del self._senders[key]

@@ -15,3 +15,11 @@ class WrongUsageError(CommandError):
     """The command cannot work as it was asked: an option or the configuration has to change."""
 
     exit_code = 2
+
+
+class NodeEndedError(CommandError):
+    """A node has ended by itself, with the exit code that says why (`cluster.process.scopes.ExitCode`)."""
+
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(text)
+        self.exit_code = code  # type: ignore[misc]  # click declares it for the class

@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from cluster.commands.errors import CommandError, WrongUsageError
+from cluster.commands.errors import CommandError, NodeEndedError, WrongUsageError
 from cluster.config.models import load
 from cluster.config.tables import ConfigError
 from cluster.local.layout import LocalNode, PortInUseError, plan, prepare
@@ -119,10 +119,13 @@ def node(config_file: Path, restore_users: bool, supervised: bool) -> None:
     if supervised:
         threading.Thread(target=_stop_with_supervisor, daemon=True).start()
     # Only this command needs the node's code; the others start faster without it.
-    from cluster.process.node import run
+    from cluster.process.fail_stop import NodeFailedError
+    from cluster.process.run import run
 
     try:
         run(config, restores_users=restore_users)
+    except NodeFailedError as error:
+        raise NodeEndedError(f"node {config.name}: {error}", int(error.code)) from error
     except (JournalError, OSError) as error:
         raise CommandError(f"node {config.name}: {error}{_remedy(error)}") from error
 

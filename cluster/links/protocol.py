@@ -10,12 +10,15 @@ import struct
 from array import array
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final
 
 import msgpack
 
 from cluster.links.ports import ConsumerTerms, Delivery, FrontEndPort, Holders, OwnerPort, Ranges
 from node.runs import Run
+
+OWNERS_TAG: Final = b"A"
+"""Announces which partitions a node owns, in which terms, and its front end."""
 
 TO_OWNER = b"L"
 TO_FRONT_END = b"O"
@@ -206,3 +209,14 @@ def address(parts: Sequence[bytes]) -> tuple[int, int]:
     """The partition and front end that a message is for or from."""
     _tag, _call, partition, front_end, _epoch = _ENVELOPE.unpack(parts[0])
     return partition, front_end
+
+
+def announcement(owned: list[tuple[int, int]], process: int, formats: Any) -> list[bytes]:
+    """Says which partitions a node owns, in which terms, which process it is, and which formats it reads."""
+    return [OWNERS_TAG, *map(msgpack.packb, (owned, process, formats))]
+
+
+def read_announcement(parts: Sequence[bytes]) -> tuple[list[tuple[int, int]], int]:
+    """Inverse of `announcement`; one of an older release does not say which process it is: 0."""
+    owned = [(int(partition), int(term)) for partition, term in msgpack.unpackb(parts[1])]
+    return owned, int(msgpack.unpackb(parts[2])) if len(parts) > 2 else 0

@@ -20,7 +20,7 @@ Program = Callable[[list[str]], object]
 """What a process runs, with its arguments; a function of a module. SystemExit gives the exit code."""
 
 _context = get_context("forkserver")
-_context.set_forkserver_preload([__name__, "cluster.cli", "cluster.commands.run", "cluster.process.node"])
+_context.set_forkserver_preload([__name__, "cluster.cli", "cluster.commands.run", "cluster.process.run"])
 
 
 def prepare_processes() -> None:

@@ -17,6 +17,8 @@ from cluster.local.layout import LocalNode
 
 CONFIG_EXIT = 2
 """Exit code of a node whose configuration is wrong: starting it again would not help."""
+DAMAGED_EXIT = 65
+"""That of one whose journal cannot be read: `cluster.process.scopes.ExitCode`."""
 
 STOP_GRACE_S = 10.0
 """How long nodes have to end after SIGTERM before they are killed."""
@@ -175,6 +177,8 @@ class Supervisor:
         """Whether to leave the node down. Before all were ready once, that ends the others too."""
         if code == CONFIG_EXIT:
             why = f"{child.node.name} cannot run with its configuration"
+        elif code == DAMAGED_EXIT:
+            why = f"{child.node.name} cannot read its journal"
         elif child.failed_starts >= FAILED_STARTS:
             why = f"{child.node.name} ended {FAILED_STARTS} times before it was ready"
         else:

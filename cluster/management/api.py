@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from cluster.management import (
@@ -28,6 +29,7 @@ from cluster.management import (
 from cluster.management.routing import Operation
 from cluster.management.server import ManagementServer
 from cluster.management.services import Services
+from cluster.process.scopes import Origin
 
 if TYPE_CHECKING:
     from cluster.process.node import NodeProcess
@@ -56,6 +58,7 @@ def management_of(process: NodeProcess, version: str) -> ManagementServer:
         log=process.log,
         readiness=process.status.readiness,
         shut_out=process.listener.shut_out,
+        spares_node=partial(process.fail_stop.spares_node, origin=Origin.REQUEST),
         login_failed=process.listener.failed,
     )
     return ManagementServer(services, OPERATIONS)

@@ -52,7 +52,8 @@ class ManagementServer:
         except (web.HTTPException, asyncio.CancelledError):
             raise
         except Exception as error:
-            self._services.log.error("management_failed", error, path=request.path)
+            if self._services.spares_node(error):
+                self._services.log.error("management_failed", error, path=request.path)
             return _failure(ApiError(500, "internal_server_error", "see the node's log"))
 
     async def _respond(self, request: web.Request) -> web.StreamResponse:

@@ -31,6 +31,8 @@ class Services:
     """Why clients should not be sent to this node now."""
     shut_out: Callable[[str], bool]
     """Whether nobody at an address may log in for a while, as too many there have failed to."""
+    spares_node: Callable[[BaseException], bool]
+    """Whether an exception ends the request that met it alone; otherwise the node's end has begun."""
     login_failed: Callable[[str], None]
     """Somebody at an address has failed to log in."""
 

@@ -52,13 +52,12 @@ EVENTS: Final = (
     Event(
         "Q105",
         "journal_failed",
-        "Writing the journal or making it durable has failed. The node gives up its partitions and stops: "
-        "nothing "
-        "that it would say about its log could be trusted.",
+        "Writing the journal or making it durable has failed. The node gives up its partitions and ends "
+        "with exit code 74: "
+        "nothing that it would say about its log could be trusted.",
         "A broken or full disk, or one that was taken away.",
-        "Repair the disk, or give the node an empty data directory: it gets everything back from the "
-        "others. Then "
-        "start it again.",
+        "Repair the disk or free space on it, or give the node an empty data directory: it gets everything "
+        "back from the others. Then start it again.",
     ),
     Event(
         "Q106",
@@ -96,6 +95,26 @@ EVENTS: Final = (
         "The log's file is as long as `node.log.file_bytes`, but could not be set aside. It grows on.",
         "No right to rename files in its directory, or a broken disk: see `reason`.",
         "Mend what `reason` says. It is tried again once as much has been written again.",
+    ),
+    Event(
+        "Q111",
+        "journal_damaged",
+        "What the journal had on disk cannot be read back, and no other node can replace it. The node ends, "
+        "or does not start, with exit code 65; to start it again changes nothing.",
+        "A disk that returns other octets than it was given, or a file that something else has written to: "
+        "`what` names the file, the offset and what was found.",
+        "`what` says it: give the node an empty data directory; it gets back what is replicated from the "
+        "others.",
+    ),
+    Event(
+        "Q112",
+        "node_failed",
+        "The node has met an exception in what it shares with all clients and the other nodes. From that "
+        "moment it has answered nobody; it ends with exit code 70, and others own its queues.",
+        "A defect of quorate, memory that does not keep what it is given, or a peer that breaks the "
+        "protocol: see `where`, `what` and the traceback.",
+        "Start it again, which a service manager does by itself: it goes on from its journal and gets from "
+        "the others what it lacks. Report the traceback.",
     ),
     Event(
         "Q201",
@@ -140,6 +159,22 @@ EVENTS: Final = (
         "The node is a member of the cluster no more.",
         "`quorate cluster remove` or `replace`.",
         "Stop it. Its data directory is of no use any more.",
+    ),
+    Event(
+        "Q207",
+        "peer_message_refused",
+        "A message of another node has another form than messages of its kind have. Nothing was done "
+        "about it, and the connection that it came over was closed; the other node makes a new one.",
+        "A defect, or a release that does not go together with this one: see `peer` and `reason`.",
+        "Where the releases of the nodes differ, see that they are no more than one apart. Otherwise report "
+        "it.",
+    ),
+    Event(
+        "Q208",
+        "question_failed",
+        "Another node has asked something for its management API, which this node could not answer.",
+        "A defect of quorate; no client is concerned.",
+        "Report it with the traceback.",
     ),
     Event(
         "Q301",
@@ -216,6 +251,14 @@ EVENTS: Final = (
         "connection that held most was closed.",
         "Clients that begin large messages and do not end them, or do not read what they have asked for.",
         "Correct the client at `remote`; grant more where it is right.",
+    ),
+    Event(
+        "Q311",
+        "connection_failed",
+        "A socket was closed because of an exception that quorate did not expect. Other connections are not "
+        "concerned.",
+        "A defect of quorate, which something that came over the socket has shown.",
+        "Report it with the traceback.",
     ),
     Event(
         "Q401",

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import math
 import os
 import random
 import secrets
-import signal
-import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from pathlib import Path
+from functools import partial
 from typing import Any, Final
-
-import uvloop
 
 from cluster.access.certificates import Certificates
 from cluster.access.control import Access
@@ -35,17 +29,16 @@ from cluster.front_end.broker_port import FrontEnd
 from cluster.front_end.local_queues import LocalQueues
 from cluster.management.api import management_of
 from cluster.management.node_report import NodeReport
-from cluster.process.data_directory import DataDirectory
 from cluster.process.departure import depart
+from cluster.process.fail_stop import FailStop
 from cluster.process.identity import version
 from cluster.process.joining import Joining
-from cluster.process.log_file import log_file
-from cluster.process.logs import EventLog, start_logging
+from cluster.process.logs import EventLog
 from cluster.process.peers import TAG as MEMBERS_TAG
 from cluster.process.peers import Peers
+from cluster.process.scopes import Origin
 from cluster.process.shortages import TAG as SHORTAGE_TAG
 from cluster.process.shortages import Shortages
-from cluster.process.time_slice import ask_for_time_slice
 from cluster.process.watermarks import Watermarks, trim
 from cluster.traces.start import trace
 from cluster.watch.http import HttpServer
@@ -69,54 +62,6 @@ COLLECT_BYTES: Final = 1024 * 1024
 CERTIFICATES_INTERVAL_S: Final = 5.0
 """How often the certificate's files are looked at: whoever renews them need not tell the node."""
 
-SWITCH_INTERVAL_S: Final = 0.0005
-"""How long the journal's thread may wait for the interpreter after its fdatasync returned."""
-
-GC_THRESHOLDS: Final = (100_000, 50, 100)
-"""The hot path makes no cycles: the collector need not look after every few hundred objects."""
-
-
-def run(config: NodeConfig, *, restores_users: bool = False) -> None:
-    """Run a node until SIGTERM or SIGINT. Raises ConfigError, JournalError, OSError.
-
-    `restores_users`: put the users of the configuration into the catalog, whatever is there.
-    """
-    start_logging(config.name, config.log_level, log_file(config.log))
-    with suppress(OSError):
-        # What ps(1) and top(1) call this process; its command line may be that of what forked it.
-        Path("/proc/self/comm").write_text(f"quorate {config.name}", encoding="utf-8")
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
-    if config.time_slice_us and not ask_for_time_slice(config.time_slice_us):
-        EventLog("node").warning("time_slice_refused", microseconds=config.time_slice_us)
-    with DataDirectory(config.data_dir):
-        uvloop.run(_serve(config, restores_users))
-
-
-async def _serve(config: NodeConfig, restores_users: bool) -> None:
-    process = NodeProcess(config, asyncio.get_running_loop(), restores_users)
-    stopped = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        process.loop.add_signal_handler(number, stopped.set)
-    process.on_fatal = stopped.set
-    process.loop.add_signal_handler(signal.SIGHUP, process.reload)
-    starting = asyncio.ensure_future(process.start())
-    stopping = asyncio.ensure_future(stopped.wait())
-    try:
-        # A node without a quorum does not get through its start, and must stop all the same.
-        await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
-        if starting.done():
-            starting.result()
-            gc.collect()
-            gc.freeze()
-            gc.set_threshold(*GC_THRESHOLDS)
-            await stopping
-    finally:
-        starting.cancel()
-        stopping.cancel()
-        await process.stop()
-    if process.failure is not None:
-        raise process.failure
-
 
 class NodeProcess:
     """The sockets, the journal's thread and the timers of one node."""
@@ -128,12 +73,11 @@ class NodeProcess:
         self.loop = loop
         self.clock: Callable[[], float] = time.monotonic
         self.log = EventLog("node")
-        self.failure: OSError | None = None
+        self.fail_stop = FailStop(self)
         self.on_fatal: Callable[[], None] = _nothing
         self.front_end_id = secrets.randbits(62) + 1
         self._scheduled = False
-        self._next_collection = 0.0
-        self._next_look = 0.0
+        self._next_collection = self._next_look = 0.0
         self._tick_due = math.inf
         self.joining = Joining(self, restores_users)
         self._timer: asyncio.TimerHandle | None = None
@@ -154,6 +98,8 @@ class NodeProcess:
         self.shortages = Shortages(config.name, self._send, lambda: self.broker.connected, self._held_back)
         self.watermarks = Watermarks(config.cluster.alarms, config.data_dir, self.broker.partitions.reclaim)
         self.inquiry = Inquiry(config.name, self._send, lambda: self.broker.connected)
+        self.inquiry.failed = self._question_failed
+        self._receivers = self._make_receivers()
         self.status = NodeStatus(self)
         self.metrics = NodeMetrics(self)
         self.report = NodeReport(self)
@@ -171,7 +117,20 @@ class NodeProcess:
 
     def _make_listener(self) -> Listener:
         limits, memory = connection_limits(self.config), client_memory(self.config)
-        return Listener(self.front_end, limits, gate(self.config), memory, self.log, self.clock, self.wanted)
+        listener = Listener(
+            self.front_end, limits, gate(self.config), memory, self.log, self.clock, self.wanted
+        )
+        listener.spares_node = partial(self.fail_stop.spares_node, origin=Origin.SESSION)
+        return listener
+
+    def _make_receivers(self) -> dict[bytes, Callable[[str, list[bytes]], None]]:
+        """Who takes the messages of peers that are not for the broker."""
+        return {
+            INQUIRY_TAG: self.inquiry.receive,
+            USAGE_TAG: self.usage.receive,
+            SHORTAGE_TAG: self.shortages.receive,
+            MEMBERS_TAG: self.peers.receive,
+        }
 
     def _open_journal(self) -> Journal:
         settings = self.config.cluster.journal
@@ -246,16 +205,19 @@ class NodeProcess:
         self.wanted()
 
     def _receive(self, peer: str, parts: list[bytes]) -> None:
-        if parts[0] == INQUIRY_TAG:
-            self.inquiry.receive(peer, parts)
-        elif parts[0] == USAGE_TAG:
-            self.usage.receive(peer, parts)
-        elif parts[0] == SHORTAGE_TAG:
-            self.shortages.receive(peer, parts)
-        elif parts[0] == MEMBERS_TAG:
-            self.peers.receive(peer, parts)
-        else:
+        if self._failed:
+            return
+        try:
+            self._take(peer, parts)
+        except Exception as error:
+            self.fail_stop.of_message(error, peer, parts[0][:1])
+
+    def _take(self, peer: str, parts: list[bytes]) -> None:
+        receive = self._receivers.get(parts[0])
+        if receive is None:
             self.broker.receive(peer, parts, self.clock())
+        else:
+            receive(peer, parts)
 
     # -- life -----------------------------------------------------------------------------------
 
@@ -285,22 +247,25 @@ class NodeProcess:
     async def stop(self) -> None:
         """Hand over, tell clients, give up sockets, let the journal finish what it writes."""
         started, self.status.listening = self.status.listening, False
-        if started and self.failure is None:
+        if started and not self._failed:
             await depart(self)
         self.listener.stop()
-        self.broker.link_turns.flush_waiting()
-        self.broker.turn(self.clock())
+        if not self._failed:
+            self.broker.link_turns.flush_waiting()
+            self.broker.turn(self.clock())
         await self.http.stop()
         if self._timer is not None:
             self._timer.cancel()
-        self.transport.flush()
+        if not self._failed:
+            self.transport.flush()
         self.transport.close()
         self.writer.close()
         self.journal.close()
         self.hashing.close()
         if self.spans is not None:
             self.spans.close()
-        self.log.info("stopped")
+        if not self._failed:
+            self.log.info("stopped")
 
     # -- the turn -------------------------------------------------------------------------------
 
@@ -312,6 +277,8 @@ class NodeProcess:
 
     def _turn(self) -> None:
         self._scheduled = False
+        if self._failed:
+            return
         if self.broker.turn(self.clock()):
             self.wanted()
         self._flush()
@@ -323,8 +290,9 @@ class NodeProcess:
         self.loop.call_later(SETTLE_WAIT_S, self._settle)
 
     def _settle(self) -> None:
-        self.broker.link_turns.flush_waiting()
-        self.wanted()
+        if not self._failed:
+            self.broker.link_turns.flush_waiting()
+            self.wanted()
 
     def _flush(self) -> None:
         # Appends first: followers should be writing while confirms and deliveries go out.
@@ -332,6 +300,8 @@ class NodeProcess:
         self.listener.flush()
 
     def _tick(self) -> None:
+        if self._failed:
+            return
         now = self.clock()
         self.metrics.loop_delay.add(max(0.0, now - self._tick_due))
         self.broker.tick(now)
@@ -374,15 +344,22 @@ class NodeProcess:
         self.log.warning("removed", reason="this node is no member of the cluster any more")
         self.on_fatal()
 
+    def _question_failed(self, error: Exception, question: str) -> None:
+        """What another node asked could not be answered: that is nothing but a request."""
+        if self.fail_stop.spares_node(error, Origin.REQUEST):
+            self.log.error("question_failed", error, question=question)
+
+    @property
+    def _failed(self) -> bool:
+        return self.fail_stop.failure is not None
+
     def _durable(self, results: list[tuple[int, int, int]]) -> None:
-        self.broker.durable(results, self.clock())
+        if not self._failed:
+            self.broker.durable(results, self.clock())
 
     def _disk_failed(self, error: OSError) -> None:
         """After a failed write or fsync nothing that this node says about its log can be trusted."""
-        self.log.error("journal_failed", error)
-        self.failure = error
-        self.broker.host.disk_failed(error)
-        self.on_fatal()
+        self.fail_stop.end(error, "the journal's disk")
 
 
 def wall_ms() -> int:

@@ -37,6 +37,8 @@ class Inquiry:
         self._asked: dict[int, asyncio.Future[Any]] = {}
         self._last_question = 0
         self._answering: set[asyncio.Task[None]] = set()
+        self.failed: Callable[[Exception, str], None] = _unheard
+        """Called with what an answerer raised, and its question; whoever asked is told nothing."""
 
     def answer(self, name: str, answerer: Answerer) -> None:
         """Answer questions of this name with what `answerer(argument)` gives: plain values."""
@@ -69,21 +71,48 @@ class Inquiry:
         kind, question, value = unpack(parts[1])
         if kind == ASK:
             name, argument = value
-            answerer = self._answerers.get(name)
-            answer = None if answerer is None else answerer(argument)
-            if inspect.isawaitable(answer):
-                task = asyncio.ensure_future(self._tell_later(peer, question, answer))
-                self._answering.add(task)
-                task.add_done_callback(self._answering.discard)
-            else:
-                self._tell(peer, question, answer)
+            self._answer(peer, question, name, argument)
         else:
             future = self._asked.get(question)
             if future is not None and not future.done():
                 future.set_result(value)
 
-    async def _tell_later(self, peer: str, question: int, answer: Awaitable[Any]) -> None:
-        self._tell(peer, question, await answer)
+    def _answer(self, peer: str, question: int, name: str, argument: Any) -> None:
+        answerer = self._answerers.get(name)
+        try:
+            answer = None if answerer is None else answerer(argument)
+        except Exception as error:
+            self._failed_to(peer, question, name, error)
+            return
+        if inspect.isawaitable(answer):
+            task = asyncio.ensure_future(self._tell_later(peer, question, name, answer))
+            self._answering.add(task)
+            task.add_done_callback(self._answered)
+        else:
+            self._tell(peer, question, answer)
+
+    async def _tell_later(self, peer: str, question: int, name: str, answer: Awaitable[Any]) -> None:
+        try:
+            value = await answer
+        except Exception as error:
+            self._failed_to(peer, question, name, error)
+        else:
+            self._tell(peer, question, value)
+
+    def _answered(self, task: asyncio.Task[None]) -> None:
+        """The event loop hears of an exception at once: nothing waits for the task that it ended."""
+        self._answering.discard(task)
+        if not task.cancelled():
+            task.result()
+
+    def _failed_to(self, peer: str, question: int, name: str, error: Exception) -> None:
+        self.failed(error, name)
+        self._tell(peer, question, None)
 
     def _tell(self, peer: str, question: int, answer: Any) -> None:
         self._send(peer, [TAG, pack([TELL, question, answer])])
+
+
+def _unheard(error: Exception, question: str) -> None:
+    """Nobody wants to hear of failures yet."""
+    raise error

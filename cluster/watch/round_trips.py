@@ -37,7 +37,13 @@ class RoundTrips:
         for peer in connected:
             task = asyncio.ensure_future(self._measure(peer))
             self._asking.add(task)
-            task.add_done_callback(self._asking.discard)
+            task.add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        """The event loop hears of an exception at once: nothing waits for the task that it ended."""
+        self._asking.discard(task)
+        if not task.cancelled():
+            task.result()
 
     async def _measure(self, peer: str) -> None:
         asked = self._clock()

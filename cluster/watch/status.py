@@ -117,8 +117,8 @@ class NodeStatus:
     def readiness(self) -> list[str]:
         process = self._process
         reasons = []
-        if process.failure is not None:
-            reasons.append(f"the journal failed: {process.failure}")
+        if process.fail_stop.failure is not None:
+            reasons.append(f"the node ends: {process.fail_stop.failure}")
         if not self.listening:
             reasons.append("not listening for clients yet")
         if process.broker.standing.waiting:

@@ -9,9 +9,10 @@ import ssl
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 from node.frontend.client_memory import ClientMemory
+from node.frontend.failed_session import Log, SparesNode, spares_always, tell_failed
 from node.frontend.gate import Gate
 from node.frontend.logins import EXTERNAL
 from node.frontend.ports import BrokerPort
@@ -39,12 +40,6 @@ End = tuple[str, int]
 """A host's address and a port."""
 
 NO_END: Final[End] = ("", 0)
-
-
-class Log(Protocol):
-    def info(self, event: str, **fields: object) -> None: ...
-    def warning(self, event: str, **fields: object) -> None: ...
-    def error(self, event: str, error: BaseException | None = None, **fields: object) -> None: ...
 
 
 class Listener:
@@ -80,6 +75,7 @@ class Listener:
         """Clients whose closed socket still has output, each with the time until which it may."""
         self._server: asyncio.Server | None = None
         self.alarm_reason: str | None = None
+        self.spares_node: SparesNode = spares_always
         self._tls: TlsPort | None = None
         self._last_client = 0
 
@@ -326,8 +322,9 @@ class Client(asyncio.Protocol):
 
     def abort(self) -> None:
         """Close the socket, whatever it still has to send."""
-        if self._transport is not None:
-            self._transport.abort()
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.abort()
 
     def pause_reading(self) -> None:
         if self._transport is not None and self._transport.is_reading():
@@ -355,8 +352,9 @@ class Client(asyncio.Protocol):
         self._listener.failed(self.remote)
 
     def session_failed(self, error: Exception) -> None:
-        self._listener.log.error("session_failed", error, connection=self.number, remote=self.remote)
-        self.abort()
+        if self._listener.spares_node(error):
+            self._listener.log.error("session_failed", error, connection=self.number, remote=self.remote)
+        tell_failed(self._transport, is_open=not self.stranger)
 
     def force_close(self, reason: str) -> None:
         """Close the connection by force (320), telling the client why; it has a while to agree."""

@@ -95,7 +95,13 @@ class TlsPort:
     def _begin(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        """The event loop hears of an exception at once: nothing waits for the task that it ended."""
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.result()
 
     async def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()

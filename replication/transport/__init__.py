@@ -3,7 +3,7 @@
 from replication.transport.curve import CurveKeys, InvalidKeyError, public_key
 from replication.transport.envelope import MalformedEnvelopeError
 from replication.transport.peer import Peer
-from replication.transport.peers import ListenError, PeerTransport, TransportConfig
+from replication.transport.peers import ListenError, PeerTransport, TransportConfig, UndecodableError
 
 __all__ = [
     "CurveKeys",
@@ -13,5 +13,6 @@ __all__ = [
     "Peer",
     "PeerTransport",
     "TransportConfig",
+    "UndecodableError",
     "public_key",
 ]

@@ -62,6 +62,7 @@ class Dialer:
     def _dial(self) -> None:
         self._timer = None
         self._attempt = self._loop.create_task(self._connect())
+        self._attempt.add_done_callback(_finished)
 
     async def _connect(self) -> None:
         try:
@@ -107,6 +108,12 @@ class Dialer:
         self._timer = self._loop.call_later(self._pause, self._dial)
         self._pause = min(2 * self._pause, LONGEST_PAUSE_S)
         self._on_down(reason, reached)
+
+
+def _finished(attempt: asyncio.Task[None]) -> None:
+    """The event loop hears of an exception at once: nothing waits for the task that it ended."""
+    if not attempt.cancelled():
+        attempt.result()
 
 
 def _ignored(_: Stream, __: list[bytes]) -> None:

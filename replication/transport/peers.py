@@ -22,7 +22,14 @@ from replication.transport.mechanism import Mechanism, NullMechanism
 from replication.transport.peer import Peer
 from replication.transport.stream import Stream
 
-__all__ = ["ListenError", "PeerTransport", "TransportConfig"]
+__all__ = ["ListenError", "PeerTransport", "TransportConfig", "UndecodableError"]
+
+
+class UndecodableError(Exception):
+    """Raised by `on_message`: the message has another form than its kind should have, and changed nothing.
+
+    The connection that it came over is closed. The message, and what came in one batch with it, is a gap.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +234,11 @@ class PeerTransport:
                 peer.flush(self.incarnation)
             dirty.clear()
 
+    def discard(self) -> None:
+        """Forget what waits here for peers; they are told of the gap."""
+        for peer in self._peers.values():
+            peer.outbox.reset()
+
     # -- receiving ------------------------------------------------------------------------------
 
     def _take(self, stream: Stream, frames: list[bytes]) -> None:
@@ -254,8 +266,13 @@ class PeerTransport:
         if envelope.seen_incarnation == self.incarnation:
             peer.outbox.acknowledge(envelope.seen_sequence)
         on_message, name = self._on_message, peer.name
-        for parts in messages:
-            on_message(name, parts)
+        try:
+            for parts in messages:
+                on_message(name, parts)
+        except UndecodableError as error:
+            stream.end(str(error))
+            peer.gaps += 1
+            self._on_gap(peer.name)
         if peer.stalled:
             peer.flush(self.incarnation)
         peer.report(self.incarnation)

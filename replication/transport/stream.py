@@ -81,7 +81,7 @@ class Stream:
         try:
             self.connection.tick(now)
         except ProtocolError as error:
-            self._end(str(error))
+            self.end(str(error))
         else:
             self.push()
 
@@ -126,7 +126,7 @@ class Stream:
             except BlockingIOError:
                 break
             except OSError as error:
-                self._end(error.strerror or str(error))
+                self.end(error.strerror or str(error))
                 return []
             for piece in some:
                 if sent < len(piece):
@@ -152,10 +152,10 @@ class Stream:
             except BlockingIOError:
                 return
             except OSError as error:
-                self._end(error.strerror or str(error))
+                self.end(error.strerror or str(error))
                 return
             if not size:
-                self._end(_CLOSED if self._ready else _BROKEN_OFF)
+                self.end(_CLOSED if self._ready else _BROKEN_OFF)
                 return
             self._take(BUFFER[:size])
             if size < len(BUFFER):
@@ -167,7 +167,7 @@ class Stream:
             self._arrived.extend(self.connection.receive(octets, self._loop.time()))
         except ProtocolError as error:
             self.push()
-            self._end(str(error))
+            self.end(str(error))
             return
         self.push()
         if not self._ready and self.connection.ready:
@@ -184,8 +184,8 @@ class Stream:
             if arrived:
                 self._loop.call_soon(self._deliver)
 
-    def _end(self, reason: str) -> None:
-        """Close because of the other side. It is told later: whoever sends is in the middle of a turn."""
+    def end(self, reason: str) -> None:
+        """Close because of the other side. That is told later: whoever sends is in the middle of a turn."""
         if not self.closed:
             self._shut()
             self._loop.call_soon(self._tell_end, reason)

@@ -256,7 +256,7 @@ class SimulatedNode:
     def disk_failed(self, error: OSError) -> None:
         """What the process does when the journal cannot be written: go silent and end."""
         self.world.note(f"{self.name}: {error}")
-        self.broker.host.disk_failed(error)
+        self.broker.host.fail(error)
         self.failures.append(str(error))
         self.writer.batch = None
         self.stop(power=True)

@@ -9,7 +9,7 @@ import socket
 import pytest
 import zmq.asyncio
 
-from replication.transport import ListenError
+from replication.transport import ListenError, UndecodableError
 from replication.transport.acceptor import STRANGERS
 from tests.transport.harness import SMALL, Endpoint, connect, pair, run
 
@@ -172,6 +172,28 @@ async def test_a_failing_callback_does_not_stop_reception() -> None:
             a.say("b", text)
         await b.until(lambda: len(b.received) == 3)
         assert [type(error) for error in errors] == [ZeroDivisionError]
+
+
+@run
+async def test_a_message_that_cannot_be_decoded_ends_its_connection_and_the_next_one_begins_with_a_gap() -> (
+    None
+):
+    async with pair() as (a, b):
+
+        def refuse(_peer: str, parts: list[bytes]) -> None:
+            if parts == [b"bad"]:
+                raise UndecodableError("it is bad")
+
+        b.on_message = refuse
+        for text in (b"good", b"bad"):
+            a.say("b", text)
+        await a.until_event("down", "b")
+        await a.until_event("up", "b", 2)
+        a.say("b", b"again")
+        await b.until(lambda: len(b.received) == 3)
+        assert b.received[-1] == ("a", [b"again"])
+        assert b.events.count(("gap", "a")) == 1
+        assert ("down", "a") not in b.events
 
 
 @run

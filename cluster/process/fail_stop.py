@@ -1,0 +1,120 @@
+"""Ends the node when an exception has left what it shares in a state that nothing may rest on.
+
+From that moment nothing that was decided leaves: no answer to a client, no vote, acknowledgement or confirm
+to another node, no octet to the journal. What the node leads it hands over, by asking others to stand for
+election: that is safe from any state, since an election rests on those who vote (Raft thesis §3.10).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from threading import Timer
+from typing import TYPE_CHECKING, Any, Final
+
+from cluster.process.logs import EventLog
+from cluster.process.scopes import ExitCode, Origin, Scope, ending_of, scope_of
+from replication.journal import JournalError
+from replication.resigning import resign
+from replication.transport import UndecodableError
+
+if TYPE_CHECKING:
+    from cluster.process.node import NodeProcess
+
+STOP_S: Final = 5.0
+"""How long the orderly end of the process may take, before it is ended without order."""
+
+
+class NodeFailedError(Exception):
+    """The node has ended by itself; the text says what was wrong, where, and what to do."""
+
+    def __init__(self, error: BaseException, where: str, remedy: str, code: ExitCode) -> None:
+        super().__init__(f"{where}: {said(error)}. What to do: {remedy}.")
+        self.error = error
+        self.code = code
+
+
+class FailStop:
+    """Decides, by the table of `scopes`, what an exception ends, and ends the node where that is the node."""
+
+    def __init__(self, process: NodeProcess) -> None:
+        self.failure: NodeFailedError | None = None
+        self._process = process
+        process.loop.set_exception_handler(self._uncaught)
+
+    # -- where exceptions are caught --------------------------------------------------------------
+
+    def spares_node(self, error: BaseException, origin: Origin) -> bool:
+        """Whether the node goes on; otherwise its end has begun."""
+        if scope_of(error, origin) is not Scope.NODE:
+            return True
+        self.end(error, origin.value)
+        return False
+
+    def of_message(self, error: Exception, peer: str, tag: bytes) -> None:
+        """A message of a peer has raised it. Raises UndecodableError where only that connection ends."""
+        if self.spares_node(error, Origin.PEER_MESSAGE):
+            text = f"a message of kind {tag!r} cannot be decoded: {said(error)}"
+            self._process.log.error("peer_message_refused", error, peer=peer, reason=text)
+            raise UndecodableError(text) from error
+
+    def _uncaught(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Every exception that nothing has caught on the event loop, in callbacks, protocols and tasks."""
+        error = context.get("exception")
+        if not isinstance(error, Exception):
+            loop.default_exception_handler(context)
+            return
+        at_socket = any(context.get(key) is not None for key in ("transport", "protocol", "socket"))
+        if isinstance(error, OSError) and at_socket:
+            # What a peer does to its connection, or the kernel to sockets, is no state of the node.
+            loop.default_exception_handler(context)
+        elif self.spares_node(error, Origin.CONNECTION if at_socket else Origin.NODE):
+            self._process.log.error("connection_failed", error, reason=str(context.get("message", "")))
+            transport = context.get("transport")
+            if transport is not None:
+                transport.abort()
+
+    # -- the end ----------------------------------------------------------------------------------
+
+    def end(self, error: BaseException, where: str) -> None:
+        """Begin the end of the node; the first exception counts."""
+        if self.failure is not None:
+            return
+        process, ending = self._process, ending_of(error)
+        self.failure = NodeFailedError(error, where, ending.remedy, ending.code)
+        watchdog = Timer(STOP_S, os._exit, (ending.code,))
+        watchdog.daemon = True
+        watchdog.start()
+        told = {"where": where, "what": said(error), "exit_code": int(ending.code), "remedy": ending.remedy}
+        if ending.code is ExitCode.DISK_FAILED:
+            process.log.error("journal_failed", error, **told)
+        elif ending.code is ExitCode.DAMAGED:
+            process.log.error("journal_damaged", error, **told)
+        else:
+            process.log.error("node_failed", error, **told)
+        process.broker.host.fail(error)
+        process.transport.discard()
+        resign(process.broker.host.groups.values(), process.transport.send)
+        process.transport.flush()
+        process.transport.close()
+        for client in list(process.listener.clients.values()):
+            client.abort()
+        process.on_fatal()
+
+
+def unreadable(error: JournalError) -> NodeFailedError:
+    """The journal cannot be read at the start: tells the log, and is what the process ends with."""
+    ending = ending_of(error)
+    what, code = said(error), int(ending.code)
+    EventLog("node").error(
+        "journal_damaged", where="the start", what=what, exit_code=code, remedy=ending.remedy
+    )
+    return NodeFailedError(error, "the start of the node", ending.remedy, ending.code)
+
+
+def said(error: BaseException) -> str:
+    """The exception as one says it: its type too, where that tells more."""
+    text = str(error)
+    if isinstance(error, OSError) and text:
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

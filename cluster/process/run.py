@@ -1,0 +1,91 @@
+"""The life of a node's process: from its configuration to its exit."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import uvloop
+
+from cluster.config.models import NodeConfig
+from cluster.config.tables import ConfigError
+from cluster.process.data_directory import DataDirectory
+from cluster.process.fail_stop import unreadable
+from cluster.process.log_file import log_file
+from cluster.process.logs import EventLog, start_logging
+from cluster.process.node import NodeProcess
+from cluster.process.time_slice import ask_for_time_slice
+from replication.journal import DamagedJournalError, JournalError, UnsupportedJournalError
+
+SWITCH_INTERVAL_S: Final = 0.0005
+"""How long the journal's thread may wait for the interpreter after its fdatasync returned."""
+
+GC_THRESHOLDS: Final = (100_000, 50, 100)
+"""The hot path makes no cycles: the collector need not look after every few hundred objects."""
+
+
+def run(config: NodeConfig, *, restores_users: bool = False) -> None:
+    """Run a node until SIGTERM or SIGINT. Raises ConfigError, JournalError, OSError, NodeFailedError.
+
+    `restores_users`: put the users of the configuration into the catalog, whatever is there.
+    """
+    start_logging(config.name, config.log_level, log_file(config.log))
+    with suppress(OSError):
+        # What ps(1) and top(1) call this process; its command line may be that of what forked it.
+        Path("/proc/self/comm").write_text(f"quorate {config.name}", encoding="utf-8")
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    if config.time_slice_us and not ask_for_time_slice(config.time_slice_us):
+        EventLog("node").warning("time_slice_refused", microseconds=config.time_slice_us)
+    with DataDirectory(config.data_dir):
+        try:
+            uvloop.run(_serve(config, restores_users))
+        except (DamagedJournalError, UnsupportedJournalError) as error:
+            raise unreadable(error) from error
+
+
+async def _serve(config: NodeConfig, restores_users: bool) -> None:
+    process = NodeProcess(config, asyncio.get_running_loop(), restores_users)
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        process.loop.add_signal_handler(number, stopped.set)
+    process.on_fatal = stopped.set
+    process.loop.add_signal_handler(signal.SIGHUP, process.reload)
+    starting = asyncio.ensure_future(process.start())
+    stopping = asyncio.ensure_future(stopped.wait())
+    try:
+        # A node without a quorum does not get through its start, and must stop all the same.
+        await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            _begun(process, starting)
+            await stopping
+    finally:
+        starting.cancel()
+        stopping.cancel()
+        await _stopped(process)
+    if process.fail_stop.failure is not None:
+        raise process.fail_stop.failure
+
+
+def _begun(process: NodeProcess, starting: asyncio.Future[None]) -> None:
+    """The node runs, unless its start raised something. Raises ConfigError, JournalError, OSError."""
+    error = starting.exception()
+    if isinstance(error, ConfigError | JournalError | OSError):
+        raise error
+    if error is not None:
+        process.fail_stop.end(error, "the start of the node")
+        return
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+
+
+async def _stopped(process: NodeProcess) -> None:
+    try:
+        await process.stop()
+    except Exception as error:
+        process.fail_stop.end(error, "the end of the process")

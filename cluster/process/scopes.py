@@ -1,0 +1,149 @@
+"""What an exception ends: the table by which the node decides, and the exit codes of those that end it.
+
+Wherever an exception is caught that its raiser's own protocol does not explain, `scope_of` is asked, and
+nothing else (docs/decisions/0016-fail-stop.md).
+"""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import Final
+
+from node.engine.partition import SequenceOrderError
+from replication.journal.errors import JournalError, JournalFailedError
+from replication.raft import InvariantError
+
+
+class Origin(Enum):
+    """Where the exception was caught."""
+
+    SESSION = "a client's session"
+    REQUEST = "an HTTP request"
+    PEER_MESSAGE = "a message of another node"
+    CONNECTION = "a socket of the event loop"
+    NODE = "the node's own work"
+
+
+class Scope(Enum):
+    """What ends."""
+
+    CLIENT = "that client's connection, or that request"
+    PEER = "that connection to another node"
+    NODE = "the node"
+
+
+class ExitCode(IntEnum):
+    """With which a node ends by itself; the numbers are those of BSD's sysexits.h.
+
+    docs/deploy.md lists them; deploy/systemd/quorate.service goes by them.
+    """
+
+    DAMAGED = 65
+    """The journal cannot be read: to start again changes nothing (EX_DATAERR)."""
+    DEFECT = 70
+    """The node met a state that it does not trust: it starts again from its journal (EX_SOFTWARE)."""
+    DISK_FAILED = 74
+    """The journal could not be written: it starts again once the disk takes writes (EX_IOERR)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a node ends for an exception: the exit code, and what to do."""
+
+    code: ExitCode
+    remedy: str
+
+
+ALWAYS_THE_NODE: Final = (InvariantError, SequenceOrderError, JournalError, JournalFailedError)
+"""Exceptions that say that what is replicated, or the journal, is not what it must be, whoever met them."""
+
+PRODUCT: Final = ("cluster.", "node.", "replication.")
+
+SHARED: Final = ("replication.", "cluster.owner.", "cluster.broker")
+"""Modules that change what all clients share and other nodes rely on. An exception that came through one of
+them has left it in the middle of a change.
+"""
+
+DECODERS: Final = (
+    "replication.raft.messages",
+    "replication.raft.types",
+    "replication.snapshots",
+    "cluster.links.protocol",
+    "cluster.catalog.packing",
+    "cluster.process.peers",
+    "cluster.process.shortages",
+    "cluster.access.usage",
+    "cluster.watch.inquiry",
+    "cluster.membership.formats",
+)
+"""Modules that take a peer's message apart before anything is done about it: what they themselves raise has
+changed nothing.
+"""
+
+BY_ORIGIN: Final = {
+    Origin.SESSION: Scope.CLIENT,
+    Origin.REQUEST: Scope.CLIENT,
+    Origin.CONNECTION: Scope.CLIENT,
+    Origin.PEER_MESSAGE: Scope.NODE,
+    Origin.NODE: Scope.NODE,
+}
+"""What ends where nothing above says otherwise."""
+
+DISK_FULL: Final = Ending(
+    ExitCode.DISK_FAILED, "free space there and start the node: it goes on with what it had"
+)
+
+ENDINGS: Final = (
+    (
+        JournalFailedError,
+        Ending(ExitCode.DISK_FAILED, "repair the disk, then start the node: it goes on with what it had"),
+    ),
+    (JournalError, Ending(ExitCode.DAMAGED, "the text above names the file, the offset and what to do")),
+    (
+        OSError,
+        Ending(
+            ExitCode.DISK_FAILED,
+            "mend what the system says, then start the node: it goes on with what it had",
+        ),
+    ),
+    (
+        Exception,
+        Ending(
+            ExitCode.DEFECT,
+            "start the node again: it goes on from its journal, with what the other nodes have. Report the "
+            "traceback",
+        ),
+    ),
+)
+"""The first row whose type fits."""
+
+
+def scope_of(error: BaseException, origin: Origin) -> Scope:
+    """What ends because of the exception."""
+    if isinstance(error, ALWAYS_THE_NODE):
+        return Scope.NODE
+    passed = modules_passed(error)
+    if origin is Origin.PEER_MESSAGE and passed and passed[-1] in DECODERS:
+        return Scope.PEER
+    if any(module.startswith(SHARED) for module in passed):
+        return Scope.NODE
+    return BY_ORIGIN[origin]
+
+
+def ending_of(error: BaseException) -> Ending:
+    """How the node ends for it."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DISK_FULL
+    return next((ending for kind, ending in ENDINGS if isinstance(error, kind)), ENDINGS[-1][1])
+
+
+def modules_passed(error: BaseException) -> list[str]:
+    """The modules of ours that it came through, from where it was caught to where it was raised."""
+    names = []
+    step = error.__traceback__
+    while step is not None:
+        names.append(str(step.tb_frame.f_globals.get("__name__", "")))
+        step = step.tb_next
+    return [name for name in names if name.startswith(PRODUCT)]

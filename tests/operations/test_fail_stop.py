@@ -1,0 +1,231 @@
+"""What the event loop's exceptions end, and in which order a node ends (`cluster.process.fail_stop`)."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Awaitable, Callable, Sequence
+from types import SimpleNamespace
+from typing import Any, ClassVar, cast
+
+import pytest
+import uvloop
+
+from cluster.process import fail_stop
+from cluster.process.fail_stop import FailStop
+from cluster.process.scopes import ExitCode, Origin
+from replication.group import Group
+from replication.host import RAFT_TAG
+from replication.raft import InvariantError, Membership, Role, decode_message
+from replication.transport import UndecodableError
+
+
+class Logged:
+    """The events that were logged, and their fields."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, dict[str, Any]]] = []
+
+    def error(self, event: str, error: BaseException | None = None, **fields: object) -> None:
+        self.lines.append((event, fields))
+
+    @property
+    def events(self) -> list[str]:
+        return [event for event, _ in self.lines]
+
+
+class Leading:
+    """A replica that leads."""
+
+    node, role, term = "a", Role.LEADER, 5
+    membership = Membership(frozenset("abc"), learners=frozenset("d"))
+    progress: ClassVar = {
+        peer: SimpleNamespace(match=match) for peer, match in (("b", 7), ("c", 9), ("d", 10))
+    }
+
+
+class Ending:
+    """A process's parts, as far as its end concerns them; `steps` is what they were told, in order."""
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+        self.loop = asyncio.get_running_loop()
+        self.log = Logged()
+
+        def step(name: str) -> Callable[..., None]:
+            return lambda *_: self.steps.append(name)
+
+        led = Group(7, cast(Any, Leading()), *[cast(Any, None)] * 2)
+        host = SimpleNamespace(fail=step("say nothing more of the log"), groups={7: led})
+        self.broker = SimpleNamespace(host=host)
+        self.transport = SimpleNamespace(
+            discard=step("drop what waits for peers"),
+            send=self._send,
+            flush=step("send"),
+            close=step("leave peers"),
+        )
+        self.listener = SimpleNamespace(clients={1: SimpleNamespace(abort=step("cut client"))})
+        self.on_fatal = step("stop")
+
+    def _send(self, peer: str, parts: Sequence[bytes]) -> None:
+        assert parts[0][:1] == RAFT_TAG
+        self.steps.append(f"{peer}: {decode_message(parts[1:])}")
+
+
+@pytest.fixture(autouse=True)
+def timers(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, int]]:
+    """Those that would end the process without order."""
+    begun: list[tuple[float, int]] = []
+
+    def timer(seconds: float, _end: object, arguments: tuple[int]) -> Any:
+        return SimpleNamespace(start=lambda: begun.append((seconds, *arguments)))
+
+    monkeypatch.setattr(fail_stop, "Timer", timer)
+    return begun
+
+
+def on_loop(body: Callable[[Ending, FailStop], Awaitable[None]]) -> tuple[Ending, FailStop]:
+    async def run() -> tuple[Ending, FailStop]:
+        process = Ending()
+        stopping = FailStop(cast(Any, process))
+        await body(process, stopping)
+        return process, stopping
+
+    return uvloop.run(run())
+
+
+def broken() -> None:
+    raise InvariantError("two leaders in term 3: n1 and n2")
+
+
+async def turns() -> None:
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+ORDER = [
+    "say nothing more of the log",
+    "drop what waits for peers",
+    "c: TimeoutNow(sender='a', to='c', term=5)",
+    "send",
+    "leave peers",
+    "cut client",
+    "stop",
+]
+
+
+def test_a_node_that_ends_drops_what_it_had_to_say_and_has_others_lead(
+    timers: list[tuple[float, int]],
+) -> None:
+    async def body(process: Ending, stopping: FailStop) -> None:
+        process.loop.call_soon(broken)
+        process.loop.call_soon(broken)
+        await turns()
+
+    process, stopping = on_loop(body)
+    assert process.steps == ORDER
+    ((event, fields),) = process.log.lines
+    assert event == "node_failed"
+    assert fields["what"] == "InvariantError: two leaders in term 3: n1 and n2"
+    assert fields["exit_code"] == 70
+    assert fields["remedy"]
+    assert stopping.failure is not None and stopping.failure.code is ExitCode.DEFECT
+    assert timers == [(fail_stop.STOP_S, 70)]
+
+
+@pytest.mark.parametrize(
+    "how", ["call_soon", "call_later", "call_soon_threadsafe", "add_reader", "future", "task"]
+)
+def test_no_exception_of_a_callback_escapes(how: str) -> None:
+    async def body(process: Ending, stopping: FailStop) -> None:
+        loop = process.loop
+        if how == "call_later":
+            loop.call_later(0.0, broken)
+            await asyncio.sleep(0.005)
+        elif how == "add_reader":
+            here, there = __import__("socket").socketpair()
+            loop.add_reader(here, broken)
+            there.send(b"x")
+            await asyncio.sleep(0.005)
+            loop.remove_reader(here)
+            here.close()
+            there.close()
+        elif how == "future":
+            done = loop.run_in_executor(None, lambda: None)
+            done.add_done_callback(lambda _: broken())
+            await done
+            await turns()
+        elif how == "task":
+            from replication.transport.dialer import _finished
+
+            async def work() -> None:
+                broken()
+
+            loop.create_task(work()).add_done_callback(_finished)
+            await turns()
+        else:
+            getattr(loop, how)(broken)
+            await turns()
+
+    process, _ = on_loop(body)
+    assert process.steps == ORDER
+
+
+def test_what_a_peer_does_to_its_socket_ends_nothing_else() -> None:
+    async def body(process: Ending, stopping: FailStop) -> None:
+        gone = ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
+        process.loop.call_exception_handler({"message": "SSL", "exception": gone, "transport": object()})
+        process.loop.call_exception_handler({"message": "Task was destroyed but it is pending"})
+
+    process, stopping = on_loop(body)
+    assert not process.steps and stopping.failure is None
+
+
+def test_an_exception_in_the_protocol_of_a_socket_ends_that_socket() -> None:
+    ended: list[str] = []
+
+    class Faulty(asyncio.Protocol):
+        def data_received(self, data: bytes) -> None:
+            raise KeyError(data)
+
+        def connection_lost(self, error: Exception | None) -> None:
+            ended.append("faulty")
+
+    async def body(process: Ending, stopping: FailStop) -> None:
+        server = await process.loop.create_server(Faulty, "127.0.0.1", 0)
+        _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        writer.write(b"x")
+        while not ended:
+            await asyncio.sleep(0.001)
+        writer.close()
+        server.close()
+
+    process, stopping = on_loop(body)
+    assert not process.steps and stopping.failure is None
+    assert process.log.events == ["connection_failed"]
+
+
+def test_a_disk_that_fails_is_told_by_its_own_event_and_code(timers: list[tuple[float, int]]) -> None:
+    async def body(process: Ending, stopping: FailStop) -> None:
+        stopping.end(OSError(errno.EIO, "Input/output error"), "the journal's disk")
+
+    process, stopping = on_loop(body)
+    assert process.log.events == ["journal_failed"]
+    assert stopping.failure is not None and stopping.failure.code is ExitCode.DISK_FAILED
+    assert timers == [(fail_stop.STOP_S, 74)]
+
+
+def test_an_undecodable_message_is_told_and_ends_that_connection() -> None:
+    async def body(process: Ending, stopping: FailStop) -> None:
+        from cluster.links.protocol import read_announcement
+
+        with pytest.raises(UndecodableError, match="kind b'A'"):
+            try:
+                read_announcement([b"A", b"\xc1"])
+            except Exception as error:
+                stopping.of_message(error, "n2", b"A")
+        assert stopping.spares_node(ValueError("a request's"), Origin.REQUEST)
+
+    process, stopping = on_loop(body)
+    assert not process.steps and stopping.failure is None
+    assert process.log.events == ["peer_message_refused"]

@@ -1,0 +1,72 @@
+"""What a defect ends: one client's connection, or the node, whose queues others own then."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from typing import Any
+
+import pika
+import pytest
+from pika.exceptions import AMQPError, ConnectionClosedByBroker
+
+from cluster.local.forked_process import ForkedProcess
+from cluster.local.supervisor import node_arguments
+from cluster.process.scopes import ExitCode
+from tests.processes.failing import IN_APPLY, IN_SESSION, run_defective
+from tests.processes.nodes import Cluster, Node, until
+
+PERSISTENT = pika.BasicProperties(delivery_mode=2)
+
+
+def logged(node: Node, event: str) -> list[dict[str, Any]]:
+    """The lines of the node's log about an event; the last line of a node that failed is for people."""
+    lines = node.local.log_file.read_text(encoding="utf-8").splitlines()
+    found = [json.loads(line) for line in lines if line.startswith("{")]
+    return [line for line in found if line["event"] == event]
+
+
+@pytest.mark.interpreted
+def test_a_defect_ends_the_session_that_meets_it_or_the_node_whose_state_it_is_in(
+    own_cluster: Cluster,
+) -> None:
+    with closing(own_cluster[0].connect()) as connection:
+        connection.channel().queue_declare("kept", durable=True)
+    owner = own_cluster.owner("kept")
+    owner.terminate()
+    owner.process = ForkedProcess(run_defective, node_arguments(owner.local), owner.local.log_file)
+    own_cluster.wait_ready()
+    other = own_cluster.others(owner)[0]
+
+    well = owner.connect()
+    kept = well.channel()
+    kept.confirm_delivery()
+    ill = owner.connect()
+    with pytest.raises(ConnectionClosedByBroker) as closed:
+        ill.channel().basic_publish("", "kept", IN_SESSION)
+        ill.process_data_events(10)
+    assert closed.value.reply_code == 541
+    kept.basic_publish("", "kept", b"before", PERSISTENT)
+    (line,) = logged(owner, "session_failed")
+    assert "ZeroDivisionError: planted" in line["traceback"]
+
+    with closing(other.connect()) as elsewhere:
+        channel = elsewhere.channel()
+        channel.confirm_delivery()
+        channel.basic_publish("", "kept", IN_APPLY, PERSISTENT)
+    assert owner.reap() == ExitCode.DEFECT
+    with pytest.raises(AMQPError):
+        kept.basic_publish("", "kept", b"into the void", PERSISTENT)
+    (line,) = logged(owner, "node_failed")
+    assert (line["exit_code"], "planted in entry" in line["what"], bool(line["remedy"])) == (70, True, True)
+    assert not logged(owner, "message"), "nothing is left to the event loop"
+    assert own_cluster.owner("kept") is not owner
+
+    owner.start()
+    own_cluster.wait_ready()
+    with closing(owner.connect()) as connection:
+        channel = connection.channel()
+        until(lambda: channel.queue_declare("kept", passive=True).method.message_count == 2, "both messages")
+        bodies = [channel.basic_get("kept", auto_ack=True)[2] for _ in range(2)]
+    assert bodies == [b"before", IN_APPLY]
+    own_cluster.new_errors()
