@@ -71,12 +71,12 @@ class Broker:
 
     def __init__(
         self, config: BrokerConfig, journal: Journal, send: Send,
-        random: Callable[[], float], wall_ms: Callable[[], int], now: float,
+        random: Callable[[], float], wall_ms: Callable[[], int], clock: Callable[[], float],
     ) -> None:  # fmt: skip
         self.config = config
         self.node = config.node
         self.front_end = config.front_end
-        self.now = now
+        self.clock, self.now = clock, clock()
         self.latencies = Latencies(lambda: self.now)
         self.host = Host(config.raft, journal, send, random, config.snapshot_bytes)
         self.partitions = Partitions(self, journal)
@@ -102,12 +102,12 @@ class Broker:
         self.link_turns = LinkTurns(self.wanted)
         self._dirty_owners: dict[int, PartitionOwner] = {}
         self._grown_owners: dict[int, PartitionOwner] = {}
-        self.down_since = {member: now for member in config.members if member != config.node}
+        self.down_since = {member: self.now for member in config.members if member != config.node}
         self._nudge_at: dict[int, float] = {}
-        self._next_announcement = now
+        self._next_announcement = self.now
         self.formats, self.standing = Formats(self), Standing(self)
         self.mover = Mover(self)
-        self.catalog = Catalog(self.node, self.front_end, self.host, send, self.partitions)
+        self.catalog = Catalog(config.raft, self.front_end, self.host, send, self.partitions)
         self.lost_memory, self.sole_replicas, self.uptime = LostMemory(self), SoleReplicas(self), Uptime(self)
 
     def start(self, writer: Writer) -> None:
@@ -384,7 +384,7 @@ class Broker:
         return self.host.idle
 
     def may_serve(self, partition: int) -> bool:
-        return partition in self._transient or self.host.leads(partition, self.now)
+        return partition in self._transient or self.host.leads(partition, self.clock())
 
     def owner_active(self, partition: int, term: int) -> None:
         self._owner_announced(partition, self.node, term)
@@ -402,7 +402,7 @@ class Broker:
         return wanted
 
     def catalog_fresh(self) -> bool:
-        return self.catalog.fresh(self.now)
+        return self.catalog.fresh(self.clock())
 
     def queue_left(self, queue: int) -> None:
         self.on_unused(queue, Disused.LEFT)

@@ -188,9 +188,9 @@ class Host:
             self._receive_stream_part(group, peer, Part.decode(parts[1:]), now)
 
     def leads(self, partition: int, now: float) -> bool:
-        """Whether this node leads the partition and a majority has lately said so (leader lease)."""
+        """Whether this node leads the partition, with a lease."""
         group = self.groups.get(partition)
-        return group is not None and group.raft.leads(now)
+        return group is not None and now < group.raft.leased_until(now)
 
     @property
     def whole(self) -> bool:

@@ -46,11 +46,13 @@ class TrustingHasher:
 class Site:
     """Nodes and the time that they live in."""
 
-    def __init__(self, *names: str, seed: int = 1, default_type: str = "quorum") -> None:
+    def __init__(self, *names: str, seed: int = 1, default_type: str = "quorum", drift: float = 0.0) -> None:
         self.world = World(seed)
         self.default_type = default_type
         self.network = Network(self.world, names, NetworkFaults())
-        settings = NodeSettings(snapshot_bytes=1 << 16, segment_bytes=1 << 16, cache_bytes=1 << 16)
+        settings = NodeSettings(
+            snapshot_bytes=1 << 16, segment_bytes=1 << 16, cache_bytes=1 << 16, drift=drift
+        )
         self.nodes = {name: SimulatedNode(name, names, self.world, self.network, settings) for name in names}
         self._front_ends: dict[tuple[str, int], FrontEnd] = {}
         for node in self.nodes.values():
@@ -370,6 +372,12 @@ class Client:
     def get(self, queue: str, *, no_ack: bool = True) -> Delivery | None:
         self.ask(queue, no_ack=no_ack)
         return self.got()
+
+    def received(self, method: Method, body: bytes) -> Callable[[], None]:
+        """What the node does when its event loop reads a publish from this client's socket."""
+        self._published += 1
+        data = encode_method(CHANNEL, method) + messages.content(body, delivery_mode=2)
+        return lambda: self._session.receive(data)
 
     def ask(self, queue: str, *, no_ack: bool = True) -> None:
         """A basic.get, whose answer `got` gives."""

@@ -5,19 +5,21 @@ Pure but for the callbacks it is given. Messages to other nodes are `[TAG, msgpa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
 
+from cluster.catalog.definitions import MemberState
 from cluster.catalog.observer import Observer
 from cluster.catalog.packing import pack, unpack
 from cluster.catalog.placement import RestartedError
 from cluster.catalog.state import CatalogState, Outcome, encode_command
-from cluster.catalog.visibility import LeaseGrantor, LeaseHolder
+from cluster.catalog.visibility import LeaseGrantor, LeaseHolder, counts_from
 from node.engine.errors import Refusal
 from replication.host import Host
-from replication.raft import Entry, NotLeaderError, Snapshot
+from replication.raft import Entry, NotLeaderError, Raft, RaftConfig, Snapshot
 
 CATALOG: Final = 0
 """The catalog's partition."""
@@ -54,7 +56,7 @@ class Catalog:
 
     def __init__(
         self,
-        node: str,
+        config: RaftConfig,
         front_end: int,
         host: Host,
         send: Callable[[str, Sequence[bytes | memoryview]], object],
@@ -64,13 +66,15 @@ class Catalog:
         self.version = 0
         self.applied_index = 0
         self.leader: str | None = None
-        self._node = node
+        self._config = config
+        self._node = config.node
         self._front_end = front_end
         self._host = host
         self._send = send
         self._pending: dict[int, PendingCommand] = {}
         self._last_request = 0
-        self._holder = LeaseHolder()
+        self._term = 0
+        self._holder = LeaseHolder(config)
         self._grantor: LeaseGrantor | None = None
         self._told = 0
 
@@ -82,8 +86,18 @@ class Catalog:
         return self.leader == self._node
 
     def fresh(self, now: float) -> bool:
-        """Whether this replica shows everything that any client has been told of."""
+        """Whether this replica shows everything that any client has been told of.
+
+        `now` is read from the clock for this question.
+        """
+        grantor = self._grantor
+        if grantor is not None and self.applied_index >= grantor.visible and self._host.leads(CATALOG, now):
+            return True
         return self._holder.valid(now)
+
+    def expel(self, node: str, now: float) -> bool:
+        """Grant a node that leaves no lease any more; whether this replica leads and the last one is over."""
+        return self._grantor is not None and self._grantor.expel(node, now)
 
     def submit(self, name: str, arguments: dict[str, Any], answer: Answer, now: float) -> None:
         """Have a command carried out; `answer(value, refusal)` once its effect is visible everywhere."""
@@ -139,7 +153,7 @@ class Catalog:
         kind, argument = unpack(parts[1])
         grantor = self._grantor
         if kind == Kind.PONG:
-            if peer == self.leader:
+            if self._is_answered(argument, parts[2:]):
                 self._holder.granted(argument)
         elif kind == Kind.VISIBLE:
             # The answer to a former process of this node is none to this one.
@@ -151,26 +165,54 @@ class Catalog:
         elif kind == Kind.PROPOSE:
             self._propose(argument, now)
         elif kind == Kind.PING:
-            sent, applied = argument
-            if grantor.ping(peer, applied, now):
-                self._tell(peer, Kind.PONG, sent)
+            self._grant(grantor, peer, argument, parts[2:], now)
         elif kind == Kind.APPLIED:
             grantor.applied(peer, argument, now)
         elif kind == Kind.BARRIER:
             index, *asker = argument
             grantor.barrier(index, lambda: self._tell(peer, Kind.VISIBLE, asker), now)
 
+    def _is_answered(self, since: float, process: Sequence[bytes]) -> bool:
+        """Whether a PONG answers a ping of this process. A leader of an older release does not say which."""
+        if process:
+            return bool(unpack(process[0]) == self._front_end)
+        return self._holder.asked_at(since)
+
+    def _grant(
+        self, grantor: LeaseGrantor, node: str, ping: Any, process: Sequence[bytes], now: float
+    ) -> None:
+        """Give a member a share of the lease that this leader has itself."""
+        config = self._config
+        sent, applied = ping
+        left = self._raft.leased_until(now) - now
+        definition = self.state.nodes.get(node)
+        if definition is not None and definition.state is not MemberState.LEAVING:
+            grantor.admit(node)
+        if left > 0 and self._is_member(node) and grantor.ping(node, applied, now):
+            since = counts_from(sent, max(0.0, config.held_s - left), config.clock_drift)
+            self._send(node, [TAG, pack([Kind.PONG, since]), *process])
+
+    def _is_member(self, node: str) -> bool:
+        """Whether every later leader knows that the node may have a lease: the group has it for certain, and
+        no change is on its way that takes it out.
+        """
+        raft = self._raft
+        current = raft.membership
+        committed = raft.membership_at(raft.applied_index)
+        return node in committed.members and node in current.voters | current.learners
+
+    @property
+    def _raft(self) -> Raft:
+        return self._host.groups[CATALOG].raft
+
     def tick(self, now: float) -> None:
-        """Renew the lease, and ask again what was not answered."""
-        grantor = self._grantor
-        if grantor is not None:
-            leads = self._host.leads(CATALOG, now)
-            if leads and grantor.ping(self._node, self.applied_index, now):
-                self._holder.granted(now)
-            grantor.tick(now)
+        """Ask for another lease, and again what was not answered."""
+        if self._grantor is not None:
+            self._grantor.tick(now)
         elif self._holder.ping_due(now) and self.leader is not None:
             self._holder.pinged(now)
-            self._tell_leader(Kind.PING, [now, self.applied_index])
+            ping = pack([Kind.PING, [now, self.applied_index]])
+            self._send(self.leader, [TAG, ping, pack(self._front_end)])
         for request, pending in list(self._pending.items()):
             if now - pending.asked >= RETRY_S:
                 pending.asked = now
@@ -189,7 +231,7 @@ class Catalog:
             if outcome is not None:
                 self._outcome(entry.index, outcome, now)
         # Entries that only concern the group come to no machine, but count as applied.
-        self.applied_index = self._host.groups[CATALOG].raft.applied_index
+        self.applied_index = self._raft.applied_index
         if self._grantor is not None:
             self._grantor.applied(self._node, self.applied_index, now)
         elif self._told != self.applied_index:
@@ -215,10 +257,13 @@ class Catalog:
         self.leader = leader
         if not leading:
             self._grantor = None
-        elif self._grantor is None:
+        elif self._grantor is None or term != self._term:
+            raft = self._raft
+            others = raft.membership.members - {self._node}
+            since = -math.inf if raft.former_leases_over(now) else now
             # A former leader may have shown anything that is committed, so at most what is in the log.
-            raft = self._host.groups[CATALOG].raft
-            self._grantor = LeaseGrantor(raft.membership.members, raft.last_index, now)
+            self._grantor = LeaseGrantor(self._node, others, raft.last_index, since, self._config.lease_s)
+        self._term = term
         if leader is not None:
             for request, pending in self._pending.items():
                 if pending.index:

@@ -56,6 +56,13 @@ class Replication(Section):
         le=20_000,
         description="Milliseconds between a leader's heartbeats. At most a third of `election_timeout_ms`.",
     )
+    clock_drift_percent: int = Field(
+        default=10,
+        ge=0,
+        le=25,
+        description="How much faster or slower than true time a node's clock (CLOCK_BOOTTIME) may run, in "
+        "percent. Leases rest on it: with a clock that is worse, clients may see what is outdated.",
+    )
     max_append_bytes: int = Field(
         default=1 * MIB, ge=4 * KIB, le=64 * MIB, description="Entries sent in one append message, in octets."
     )

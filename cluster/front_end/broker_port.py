@@ -72,10 +72,10 @@ class FrontEnd:
     # -- readiness ------------------------------------------------------------------------------
 
     def ready(self) -> bool:
-        catalog = self._broker.catalog
+        broker = self._broker
         # Before it is a witness it may still be found that temporary exchanges are gone.
-        witnesses = catalog.state.witnesses.front_ends
-        return catalog.fresh(self._broker.now) and self._broker.front_end in witnesses
+        witnesses = broker.catalog.state.witnesses.front_ends
+        return broker.catalog_fresh() and broker.front_end in witnesses
 
     def wait_ready(self, subscriber: Subscriber) -> None:
         self._waiting.append(subscriber)

@@ -222,7 +222,9 @@ class Mover:
                 self._submit("member_joined", name=name)
             elif node.state is MemberState.LEAVING and self._is_empty(name):
                 if name in membership.members:
-                    self._step(CATALOG, Move(remove=name), now)
+                    # Later leaders count only members among those who may hold leases of former ones.
+                    if broker.catalog.expel(name, now):
+                        self._step(CATALOG, Move(remove=name), now)
                 elif settled:
                     broker.standing.tell_removed(name)
                     self._submit("forget_member", name=name)

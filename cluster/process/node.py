@@ -29,6 +29,7 @@ from cluster.front_end.broker_port import FrontEnd
 from cluster.front_end.local_queues import LocalQueues
 from cluster.management.api import management_of
 from cluster.management.node_report import NodeReport
+from cluster.process.clock import elapsed
 from cluster.process.departure import depart
 from cluster.process.fail_stop import FailStop
 from cluster.process.identity import version
@@ -55,6 +56,9 @@ TICK_S: Final = 0.02
 SETTLE_WAIT_S: Final = 0.005
 """How long what is settled may wait for a publish to ride with; it comes again if the node dies meanwhile."""
 
+LEASE_S: Final = 1.0
+"""A new leader waits at least so long for former leaders' leases; longer where heartbeats are rare."""
+
 COLLECT_INTERVAL_S: Final = 0.25
 COLLECT_BYTES: Final = 1024 * 1024
 """Stragglers copied forward in one go, so that collection never holds up a turn for long."""
@@ -71,7 +75,7 @@ class NodeProcess:
     ) -> None:
         self.config = config
         self.loop = loop
-        self.clock: Callable[[], float] = time.monotonic
+        self.clock: Callable[[], float] = elapsed
         self.log = EventLog("node")
         self.fail_stop = FailStop(self)
         self.on_fatal: Callable[[], None] = _nothing
@@ -168,6 +172,8 @@ class NodeProcess:
             node=self.config.name,
             election_timeout_s=replication.election_timeout_ms / 1000,
             heartbeat_interval_s=replication.heartbeat_interval_ms / 1000,
+            lease_s=max(LEASE_S, replication.election_timeout_ms / 1000),
+            clock_drift=replication.clock_drift_percent / 100,
             max_append_bytes=replication.max_append_bytes,
             max_inflight_bytes=replication.max_inflight_bytes,
         )
@@ -184,7 +190,7 @@ class NodeProcess:
             joins=self.config.joins,
             formats=self.config.cluster.formats,
         )
-        broker = Broker(config, self.journal, self.transport.send, random.random, wall_ms, self.clock())
+        broker = Broker(config, self.journal, self.transport.send, random.random, wall_ms, self.clock)
         broker.latencies.clock = self.clock
         broker.on_wanted = self.wanted
         broker.on_decided = self._flush

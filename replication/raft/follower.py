@@ -103,8 +103,10 @@ class Follower:
         state = self._state
         state.heard_leader(request.sender, now)
         self._commit(request.commit, request.commit_term)
+        # Who may have forgotten a vote cannot vouch that there is no later leader: it answers no round.
+        round_ = request.round if state.may_vote else 0
         state.messages.append(
-            HeartbeatResponse(state.node, request.sender, state.term, request.round, state.log.last_index)
+            HeartbeatResponse(state.node, request.sender, state.term, round_, state.log.last_index)
         )
 
     def on_commit_notice(self, notice: CommitNotice, now: float) -> None:

@@ -38,7 +38,8 @@ class Leadership:
     """One term of leadership of this node.
 
     `first_index` is the entry that it began with: the log's entries from there on are of its term.
-    `flush_wanted`: there may be something to send with the next Ready.
+    `former_leases_end`: when no lease of a former leader holds any more. `flush_wanted`: there may be
+    something to send with the next Ready.
     """
 
     __slots__ = (
@@ -53,6 +54,7 @@ class Leadership:
         "_transfer_to",
         "first_index",
         "flush_wanted",
+        "former_leases_end",
         "heartbeat_at",
         "progress",
     )
@@ -65,12 +67,14 @@ class Leadership:
         self._reads = ReadRounds()
         self._now = now
         self._round_sent: dict[int, float] = {}
-        # The first heartbeat goes with the first append: its answers are the first promises to this leader.
+        # The first heartbeat goes with the first append: its answers give this leader its first lease.
         self._round_wanted = True
         self._transfer_to: str | None = None
         self._transfer_deadline = math.inf
         self.progress: dict[str, Progress] = {}
         self.first_index = state.log.last_index + 1
+        # A leader has a lease only after an entry of its own was committed, which would be in this log.
+        self.former_leases_end = now + state.config.lease_s if state.log.last_index else -math.inf
         self.heartbeat_at = now + state.config.heartbeat_interval_s
         self.flush_wanted = True
         self._follow_membership(now)
@@ -221,7 +225,7 @@ class Leadership:
             self._ask(response.sender, progress)
         if response.round > progress.round:
             progress.round = response.round
-            progress.promised = self._round_sent.get(response.round, -math.inf)
+            progress.vouched = self._round_sent.get(response.round, -math.inf)
             self._confirm_reads()
 
     def _ask(self, peer: str, progress: Progress) -> None:
@@ -293,7 +297,7 @@ class Leadership:
         self._outbox.append(SnapshotRequest(state.node, peer, state.term, snapshot))
 
     def _send_heartbeats(self) -> None:
-        """Begin a round. Its time may be somewhat early, which makes promises end early, not late."""
+        """Begin a round. Its time may be somewhat early, which makes leases end early, not late."""
         state = self._state
         self._round_wanted = False
         self._reads.begin_round()
@@ -324,7 +328,7 @@ class Leadership:
         self.heartbeat_at = now + state.config.heartbeat_interval_s
         self._round_wanted = True
         self.flush_wanted = True
-        expired = now - state.config.election_timeout_s
+        expired = now - state.config.lease_s
         self._round_sent = {round_: sent for round_, sent in self._round_sent.items() if sent > expired}
 
     def next_deadline(self) -> float:
@@ -344,29 +348,20 @@ class Leadership:
         ]
         return min(halves)
 
-    def has_promises(self, now: float) -> bool:
-        """Whether a majority promised to elect nobody else up to now, and all that it committed is applied.
-
-        The promise is void where the follower saw its connection break; see `Raft.leads`.
-        """
+    def leased_until(self, now: float) -> float:
+        """When this leader's lease ends; see `Raft.leased_until`."""
         state = self._state
-        if self._transfer_to is not None or state.log.applied < self.first_index:
-            return False
-        promised = self._majority_time(
-            {peer: progress.promised for peer, progress in self.progress.items()}, now
-        )
-        return promised > now - state.config.election_timeout_s
+        if state.log.applied < self.first_index:
+            return -math.inf
+        vouched = {peer: progress.vouched for peer, progress in self.progress.items()}
+        return self._majority_time(vouched, now) + state.config.held_s
 
     def peer_lost(self, peer: str) -> None:
         """Messages to `peer` may be lost."""
         if peer == self._transfer_to:
             self._end_transfer()
         progress = self.progress.get(peer)
-        if progress is None:
-            return
-        # The follower may have seen it first, and then owes nothing any more.
-        progress.promised = -math.inf
-        if progress.state is not FollowerState.PROBE:
+        if progress is not None and progress.state is not FollowerState.PROBE:
             progress.probe()
 
     def peer_up(self, peer: str) -> None:
@@ -451,7 +446,3 @@ class Leadership:
         if to is not None and to in self.progress and self.progress[to].match == state.log.last_index:
             self._outbox.append(TimeoutNow(state.node, to, state.term))
             self.flush_wanted = True
-            # Its campaign overrides what the voters promised, even if the transfer is called off now.
-            self._round_sent.clear()
-            for progress in self.progress.values():
-                progress.promised = -math.inf

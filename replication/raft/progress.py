@@ -28,7 +28,7 @@ class Progress:
     """`match`: highest entry known to be durable there. `next`: first entry to send. match < next always.
 
     `contact`: when the follower last answered. `round`: the last heartbeat round it answered.
-    `promised`: when that heartbeat was sent; for an election time-out from then on it gives no vote.
+    `vouched`: when that heartbeat was sent; it had voted for no later leader then.
     `commit_sent`: the highest commit index that it was told. `voter`: it has a vote, it is no mere learner.
     `append_round`: the heartbeat round in which the last append was sent to it.
     """
@@ -42,11 +42,11 @@ class Progress:
         "match",
         "next",
         "probe_sent",
-        "promised",
         "round",
         "snapshot_index",
         "state",
         "voter",
+        "vouched",
     )
 
     def __init__(self, next_index: int, now: float) -> None:
@@ -54,7 +54,7 @@ class Progress:
         self.next = next_index
         self.state = FollowerState.PROBE
         self.contact = now
-        self.promised = -math.inf
+        self.vouched = -math.inf
         self.round = 0
         self.commit_sent = 0
         self.append_round = 0

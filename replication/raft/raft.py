@@ -120,7 +120,7 @@ class Raft:
             return self._answer_older_term(message)
         if isinstance(message, (PreVoteRequest, VoteRequest)):
             transfer = isinstance(message, VoteRequest) and message.transfer
-            if not transfer and state.has_lease(now):
+            if not transfer and state.hears_leader(now):
                 return False
         if isinstance(message, PreVoteRequest):
             return True
@@ -307,16 +307,21 @@ class Raft:
         """What this replica does at the moment."""
         return self._state.role
 
-    def leads(self, now: float) -> bool:
-        """Whether this node leads, a majority lately promised to elect nobody else, and all is applied here.
+    def leased_until(self, now: float) -> float:
+        """Up to when this node may act as the only leader without asking anybody; -infinity on others.
 
-        It is a lease (thesis §6.4.1), counted from when the heartbeats were sent that a majority answered,
-        so that a leader which stood still for a while does not trust in it. A voter that saw its connection
-        to this node break keeps no promise; until this node has seen that too, which takes moments, it may
-        be deposed and not know it. Where that is not good enough, use `read_index`.
+        It counts from when the heartbeats were sent that a majority answered: none of these had voted for a
+        later leader yet. Every later leader waits `RaftConfig.lease_s` from its election, before it does
+        what must not happen while a former one has a lease. Broken connections, hand-overs and restarts of
+        voters change nothing of that (docs/decisions/0015-leases.md). `now` is read from the clock for this.
         """
         leadership = self._state.leadership
-        return leadership is not None and leadership.has_promises(now)
+        return -math.inf if leadership is None else leadership.leased_until(now)
+
+    def former_leases_over(self, now: float) -> bool:
+        """Whether this node leads, and no former leader has a lease any more."""
+        leadership = self._state.leadership
+        return leadership is not None and now >= leadership.former_leases_end
 
     @property
     def leader(self) -> str | None:

@@ -129,10 +129,11 @@ class ReplicaState:
         self.contact = now
         self.election_at = now + self._timeout
 
-    def has_lease(self, now: float) -> bool:
+    def hears_leader(self, now: float) -> bool:
         """Whether a leader was heard, or leads here with a majority, within the election time-out.
 
-        Then votes are refused (thesis §4.2.3: a node that was removed or cut off disturbs nobody).
+        Then votes are refused (thesis §4.2.3: a node that was removed or cut off disturbs nobody). No lease
+        rests on that.
         """
         if self.leadership is not None:
             return self.leadership.quorum_contact(now) > now - self.config.election_timeout_s
@@ -163,7 +164,7 @@ class ReplicaState:
         self.leader = leader
 
     def suspect_leader(self, now: float) -> None:
-        """The connection to the leader broke: give up the lease and campaign soon."""
+        """The connection to the leader broke: vote for others again, and campaign soon."""
         self._lost_leader = self.leader
         self.leader = None
         self._fast_attempts = _FAST_ATTEMPTS

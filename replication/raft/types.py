@@ -197,6 +197,8 @@ class RaftConfig:
     a leader was lost, so that one node does not become the leader of every group.
     election_timeout_s: a follower campaigns after this long, or up to half as long again, without a
     word from a leader; a leader that no majority answered for this long steps down.
+    lease_s: a new leader waits so long before it does what no lease of a former leader may outlast.
+    clock_drift: the fraction by which a node's clock may run faster or slower than true time.
     heartbeat_interval_s: how often a leader sends heartbeats.
     suspect_delay_s: after the connection to the leader broke, voters campaign one after the other
     at this distance.
@@ -209,9 +211,16 @@ class RaftConfig:
     node: str
     partition: int = 0
     election_timeout_s: float = 1.0
+    lease_s: float = 1.0
+    clock_drift: float = 0.1
     heartbeat_interval_s: float = 0.1
     suspect_delay_s: float = 0.02
     max_append_bytes: int = 1 << 20
     max_inflight_bytes: int = 8 << 20
     max_committed_bytes: int = 4 << 20
     commit_notices: bool = True
+
+    @property
+    def held_s(self) -> float:
+        """How long the holder of a lease counts on it: on any two clocks that ends before `lease_s` does."""
+        return self.lease_s * (1.0 - self.clock_drift) / (1.0 + self.clock_drift)

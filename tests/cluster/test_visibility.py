@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
-from cluster.catalog.visibility import DRIFT_S, LEASE_S, PING_INTERVAL_S, LeaseGrantor, LeaseHolder
+from cluster.catalog.visibility import ASK_AGAIN_S, PINGS_A_LEASE, LeaseGrantor, LeaseHolder, counts_from
+from replication.raft import RaftConfig
 
-NODES = ("n1", "n2", "n3")
+CONFIG = RaftConfig("n2")
+LEASE_S, HELD_S = CONFIG.lease_s, CONFIG.held_s
 
 
 class Done:
@@ -19,9 +23,16 @@ class Done:
         self.calls += 1
 
 
+def elected(visible: int = 0, now: float = 0.0, since: float = -math.inf) -> LeaseGrantor:
+    """What the leader n1 knows that has just been elected, and has applied its whole log."""
+    grantor = LeaseGrantor("n1", ("n2", "n3"), visible, since, LEASE_S)
+    grantor.applied("n1", 100, now)
+    return grantor
+
+
 def granted(now: float = 0.0) -> LeaseGrantor:
-    grantor = LeaseGrantor(NODES, 0, now)
-    for node in NODES:
+    grantor = elected(now=now)
+    for node in ("n2", "n3"):
         grantor.ping(node, 0, now)
     return grantor
 
@@ -30,7 +41,6 @@ def granted(now: float = 0.0) -> LeaseGrantor:
 def test_waits_for_every_node_that_holds_a_lease() -> None:
     grantor, done = granted(), Done()
     grantor.barrier(7, done, 0.1)
-    grantor.applied("n1", 7, 0.1)
     grantor.applied("n2", 7, 0.1)
     assert done.calls == 0
     grantor.applied("n3", 6, 0.1)
@@ -39,61 +49,122 @@ def test_waits_for_every_node_that_holds_a_lease() -> None:
     assert done.calls == 1
 
 
+@pytest.mark.requirement("A16")
+def test_nothing_is_shown_that_the_leader_itself_has_not_applied() -> None:
+    grantor, done = LeaseGrantor("n1", (), 0, -math.inf, LEASE_S), Done()
+    grantor.barrier(7, done, 50.0)
+    assert done.calls == 0
+    grantor.applied("n1", 7, 50.0)
+    assert done.calls == 1
+
+
 def test_a_dead_node_is_waited_for_only_until_its_lease_has_lapsed() -> None:
     grantor, done = granted(), Done()
-    for node in ("n1", "n2"):
-        grantor.ping(node, 9, 0.5)
+    grantor.ping("n2", 9, 0.5)
     grantor.barrier(9, done, 0.5)
-    grantor.tick(LEASE_S + DRIFT_S / 2)
+    grantor.tick(LEASE_S - 0.001)
     assert done.calls == 0
-    for node in ("n1", "n2"):
-        grantor.ping(node, 9, 0.9)
-    grantor.tick(LEASE_S + DRIFT_S * 1.01)
+    grantor.tick(LEASE_S)
     assert done.calls == 1
 
 
 def test_a_new_leader_honours_the_leases_of_the_one_before() -> None:
-    grantor, done = LeaseGrantor(NODES, 0, now=10.0), Done()
-    grantor.ping("n1", 3, 10.0)
+    grantor, done = elected(since=10.0, now=10.0), Done()
     grantor.ping("n2", 3, 10.0)
     grantor.barrier(3, done, 10.0)
-    grantor.tick(10.0 + LEASE_S)
+    grantor.tick(10.0 + LEASE_S - 0.001)
     assert done.calls == 0
+    grantor.tick(10.0 + LEASE_S)
+    assert done.calls == 1
 
 
 @pytest.mark.requirement("A16")
 def test_a_node_that_is_behind_what_was_shown_gets_no_lease() -> None:
-    grantor, done = LeaseGrantor(NODES, 4, now=0.0), Done()
+    grantor, done = elected(visible=4), Done()
     assert not grantor.ping("n3", 3, 0.1)
     assert grantor.ping("n3", 4, 0.2)
     grantor.barrier(6, done, 2.0)
-    assert done.calls == 1, "nobody has a lease any more"
+    assert done.calls == 1, "no other node has a lease any more"
     assert not grantor.ping("n3", 5, 2.1)
     assert grantor.ping("n3", 6, 2.2)
+
+
+@pytest.mark.requirement("A16")
+def test_what_a_former_process_of_a_node_had_applied_counts_for_nothing() -> None:
+    """A process that starts anew reads its log again, and may lack the end of it."""
+    grantor, done = elected(visible=5), Done()
+    assert grantor.ping("n2", 9, 0.0)
+    assert grantor.ping("n3", 9, 0.0)
+    assert not grantor.ping("n2", 4, 0.1)
+    assert grantor.ping("n2", 6, 0.2)
+    grantor.barrier(8, done, 0.3)
+    assert done.calls == 0, "n2 has a lease, and lacks it"
+    grantor.applied("n2", 8, 0.4)
+    assert done.calls == 1
+
+
+def test_a_node_that_leaves_gets_no_lease_and_its_last_one_is_waited_for() -> None:
+    grantor = granted()
+    assert not grantor.expel("n2", 0.1)
+    assert not grantor.ping("n2", 0, 0.2)
+    assert not grantor.expel("n2", LEASE_S - 0.001)
+    assert grantor.expel("n2", LEASE_S)
+    grantor.admit("n2")
+    assert grantor.ping("n2", 0, LEASE_S)
 
 
 def test_a_barrier_that_is_asked_for_twice_answers_both() -> None:
     grantor, first, second = granted(), Done(), Done()
     grantor.barrier(1, first, 0.0)
     grantor.barrier(1, second, 0.0)
-    for node in NODES:
+    for node in ("n2", "n3"):
         grantor.applied(node, 1, 0.0)
     assert (first.calls, second.calls) == (1, 1)
 
 
-def test_a_lease_counts_from_when_the_ping_was_sent() -> None:
-    holder = LeaseHolder()
+def test_a_lease_counts_from_when_the_leader_says() -> None:
+    holder = LeaseHolder(CONFIG)
     assert not holder.valid(0.0)
     holder.pinged(5.0)
-    holder.granted(5.0)
-    assert holder.valid(5.0 + LEASE_S - 0.001)
-    assert not holder.valid(5.0 + LEASE_S)
-    assert not holder.ping_due(5.0 + PING_INTERVAL_S / 2)
-    assert holder.ping_due(5.0 + PING_INTERVAL_S)
+    holder.granted(4.9)
+    assert holder.valid(4.9 + HELD_S - 0.001)
+    assert not holder.valid(4.9 + HELD_S)
+    assert not holder.ping_due(5.0 + HELD_S / PINGS_A_LEASE / 2)
+    assert holder.ping_due(5.0 + HELD_S / PINGS_A_LEASE)
+
+
+def test_a_node_without_a_lease_asks_again_soon() -> None:
+    holder = LeaseHolder(CONFIG)
+    assert holder.ping_due(5.0)
+    holder.pinged(5.0)
+    assert not holder.ping_due(5.0 + ASK_AGAIN_S / 2)
+    assert holder.ping_due(5.0 + ASK_AGAIN_S)
 
 
 def test_a_late_answer_to_an_old_ping_does_not_shorten_a_lease() -> None:
-    holder = LeaseHolder()
+    holder = LeaseHolder(CONFIG)
     holder.granted(5.0)
     holder.granted(4.0)
-    assert holder.valid(5.0 + LEASE_S - 0.001)
+    assert holder.valid(5.0 + HELD_S - 0.001)
+
+
+def test_a_holder_knows_when_it_may_have_asked() -> None:
+    """Its machine may have been started again since: then its clock shows less than that of the ping."""
+    holder = LeaseHolder(CONFIG)
+    assert not holder.asked_at(5.0)
+    holder.pinged(5.0)
+    holder.pinged(6.0)
+    assert [holder.asked_at(time) for time in (4.9, 5.0, 6.0, 900.0)] == [False, True, True, False]
+
+
+@pytest.mark.parametrize("slow", [-1.0, 1.0])
+@pytest.mark.parametrize("drift", [0.0, 0.1, 0.25])
+def test_a_share_ends_no_later_than_the_lease_that_it_is_cut_from(drift: float, slow: float) -> None:
+    """The holder's clock at one end of the bound, the leader's at the other; both start at true time 0."""
+    holders, leaders = 1.0 + slow * drift, 1.0 - slow * drift
+    config = RaftConfig("n2", clock_drift=drift)
+    round_sent, ping_read = 3.0, 3.4
+    since = counts_from(ping_read * holders, (ping_read - round_sent) * leaders, drift)
+    ends = (since + config.held_s) / holders
+    waited = round_sent + config.lease_s / (1.0 + drift)
+    assert ends <= waited + 1e-9

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from replication.raft import HardState, Membership, Role, Snapshot
+from replication.raft import HardState, Membership, RaftConfig, Role, Snapshot
 from replication.raft.messages import (
     AppendRejection,
     AppendRequest,
     CommitNotice,
     HeartbeatRequest,
+    HeartbeatResponse,
     PreVoteRequest,
     PreVoteResponse,
     SnapshotRequest,
+    VoteRequest,
 )
 from replication.raft.progress import QUIET_ROUNDS
-from tests.raft.replica import Replica, entries, vote_request
+from tests.raft.replica import Replica, entries, log_of, vote_request
 
 
 def test_a_node_that_lost_its_disk_gives_no_vote() -> None:
@@ -151,6 +153,16 @@ def test_after_a_snapshot_an_idle_leader_sends_the_append_that_a_joining_replica
 # The lease
 
 
+HELD_S = RaftConfig("a").held_s
+LEASE_S = RaftConfig("a").lease_s
+
+
+def leads(replica: Replica, after: float = 0.0) -> bool:
+    """Whether it has a lease so many seconds from now."""
+    now = replica.now + after
+    return now < replica.raft.leased_until(now)
+
+
 def beat(replica: Replica, *peers: str) -> None:
     """Let a heartbeat go out, and these peers answer it."""
     replica.advance(0.1)
@@ -164,11 +176,18 @@ def test_a_leader_holds_a_lease_from_when_it_sent_what_a_majority_answered() -> 
     """Thesis §6.4.1: the lease runs from the start of the round of heartbeats."""
     replica = Replica()
     replica.lead()
-    assert not replica.raft.leads(replica.now), "nobody answered its heartbeats yet"
+    assert not leads(replica), "nobody answered its heartbeats yet"
     beat(replica, "c")
-    assert replica.raft.leads(replica.now)
-    assert replica.raft.leads(replica.now + 0.98)
-    assert not replica.raft.leads(replica.now + 1.01)
+    assert leads(replica)
+    assert leads(replica, HELD_S - 0.01)
+    assert not leads(replica, HELD_S + 0.01)
+
+
+@pytest.mark.parametrize("drift", [0.0, 0.01, 0.1, 0.3])
+def test_a_lease_ends_before_the_next_leader_has_waited_on_whichever_clocks(drift: float) -> None:
+    """Gray and Cheriton, "Leases", §5: the holder's clock may be slow and the other's fast."""
+    config = RaftConfig("a", clock_drift=drift)
+    assert config.held_s / (1 - drift) <= config.lease_s / (1 + drift) + 1e-9
 
 
 def test_answers_that_were_old_when_a_frozen_leader_woke_give_no_lease() -> None:
@@ -180,7 +199,7 @@ def test_answers_that_were_old_when_a_frozen_leader_woke_give_no_lease() -> None
     replica.now += 10.0
     replica.answer_heartbeat("b", round_)
     replica.answer_heartbeat("c", round_)
-    assert not replica.raft.leads(replica.now)
+    assert not leads(replica)
 
 
 def test_the_first_heartbeat_goes_with_the_first_append() -> None:
@@ -190,34 +209,55 @@ def test_the_first_heartbeat_goes_with_the_first_append() -> None:
     requests = replica.take(HeartbeatRequest)
     assert len(requests) == 2
     replica.answer_heartbeat("b", requests[0].round)
-    assert not replica.raft.leads(replica.now), "it does not know yet what is committed"
+    assert not leads(replica), "it does not know yet what is committed"
     replica.sync()
     replica.acknowledge("b")
-    assert replica.raft.leads(replica.now)
+    assert leads(replica)
 
 
-def test_a_broken_connection_or_a_transfer_voids_the_lease() -> None:
+def test_a_broken_connection_or_a_transfer_leaves_the_lease_as_it_is() -> None:
+    """Whoever is elected over it waits for its end: nobody promised not to vote."""
     replica = Replica()
     replica.lead()
     beat(replica, "b")
     replica.raft.peer_lost("b", replica.now)
-    assert not replica.raft.leads(replica.now)
-    beat(replica, "b")
-    assert replica.raft.leads(replica.now)
-    replica.advance(0.1)
-    asked_before = replica.take(HeartbeatRequest)[-1].round
     replica.raft.transfer_leadership("c", replica.now)
-    assert not replica.raft.leads(replica.now)
-    replica.raft.transfer_leadership("a", replica.now)
-    replica.answer_heartbeat("b", asked_before)
-    assert not replica.raft.leads(replica.now), "what was promised before holds no more: c may campaign yet"
-    beat(replica, "b")
-    assert replica.raft.leads(replica.now)
-    assert not Replica().raft.leads(100.0), "a follower does not lead"
+    assert leads(replica)
+    replica.step(VoteRequest("c", "a", replica.raft.term + 1, 9, 9, True))
+    assert not leads(replica), "it knows that it is deposed"
+    assert not leads(Replica()), "a follower does not lead"
 
 
-def test_a_single_voter_needs_nobodys_promise() -> None:
+def test_a_new_leader_knows_when_the_leases_of_former_ones_are_over() -> None:
+    replica = Replica(log_of(1, 1))
+    replica.become_leader()
+    assert not replica.raft.former_leases_over(replica.now + LEASE_S - 0.01)
+    assert replica.raft.former_leases_over(replica.now + LEASE_S)
+    assert not Replica().raft.former_leases_over(1e9), "a follower does not lead"
+
+
+def test_the_first_leader_of_a_group_waits_for_nobody() -> None:
+    """No leader before it committed an entry, without which there is no lease."""
+    replica = Replica()
+    replica.become_leader()
+    assert replica.raft.former_leases_over(replica.now)
+
+
+def test_a_node_that_lost_its_disk_does_not_vouch_for_a_leader() -> None:
+    """It may have voted for a later one, and have forgotten that."""
+    replica = rebuilding(1, 1, 3, commit=5)
+    replica.step(HeartbeatRequest("b", "a", 3, 0, 0, 7))
+    assert replica.take(HeartbeatResponse)[-1].round == 0
+    leader = Replica()
+    leader.lead()
+    leader.advance(0.1)
+    for peer in "bc":
+        leader.answer_heartbeat(peer, 0)
+    assert not leads(leader)
+
+
+def test_a_single_voter_needs_nobodys_word() -> None:
     replica = Replica(voters="a")
-    assert not replica.raft.leads(replica.now), "its term is not durable"
+    assert not leads(replica), "its term is not durable"
     replica.sync()
-    assert replica.raft.leads(replica.now)
+    assert leads(replica)

@@ -157,6 +157,7 @@ class SimulatedNode:
         raft = RaftConfig(
             self.name,
             election_timeout_s=settings.election_timeout_s,
+            clock_drift=settings.drift,
             max_append_bytes=settings.max_append_bytes,
         )
         self.transport = Transport(self._network, self, self.front_end)
@@ -175,7 +176,7 @@ class SimulatedNode:
             self.transport.send,
             self._random.random,
             self.wall_ms,
-            self.clock(),
+            self.clock,
         )
         self.broker.on_wanted = self.wanted
         self.broker.standing.on_removed = self._removed
@@ -266,15 +267,17 @@ class SimulatedNode:
         self.world.note(f"{self.name} is frozen")
         self.paused = True
 
-    def resume(self) -> None:
-        """Go on, with timers that are long overdue."""
+    def resume(self, first: Action | None = None) -> None:
+        """Go on, with timers that are long overdue; `first` is what the event loop finds before all else."""
         if not self.paused:
             return
         self.world.note(f"{self.name} wakes up")
         self.paused = False
         self._clock.resume()
         missed, self._missed = self._missed, []
-        if missed and self._random.random() < 0.5:
+        if first is not None:
+            self.input(first)
+        elif missed and self._random.random() < 0.5:
             # The timers may run before the sockets are read, or after.
             self.broker.tick(self.clock())
         for action in missed:

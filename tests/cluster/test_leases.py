@@ -1,0 +1,170 @@
+"""Nothing is served on a lease that another node does not count with (docs/decisions/0015-leases.md)."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.catalog.packing import pack
+from cluster.catalog.replica import TAG, Kind
+from node.wire.amqp091 import methods as m
+from tests.site import Site
+
+NEW = "late"
+"""A virtual host that is declared while leases of former leaders may still hold."""
+
+
+class Watch:
+    """Declares, and looks every few milliseconds whether a node relies on a catalog that lacks it."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.answered = False
+
+    def declare(self, name: str) -> None:
+        def answered(value: object, refusal: object) -> None:
+            assert refusal is None
+            self.answered = True
+
+        node = self.site.nodes[name]
+        node.broker.catalog.submit("declare_vhost", {"vhost": NEW}, answered, node.clock())
+        node.wanted()
+
+    def stale(self) -> list[str]:
+        """Nodes that would serve clients without the new virtual host, although it was declared."""
+        if not self.answered:
+            return []
+        nodes = self.site.nodes.values()
+        return [
+            node.name
+            for node in nodes
+            if node.up and node.broker.catalog_fresh() and NEW not in node.broker.catalog.state.vhosts
+        ]
+
+    def nothing_stale(self, seconds: float) -> None:
+        end = self.site.world.now + seconds
+        while self.site.world.now < end:
+            self.site.run(0.003)
+            assert not self.stale()
+        assert self.answered
+
+
+def leader_of(site: Site) -> str:
+    return next(node.name for node in site.nodes.values() if node.broker.catalog.leads)
+
+
+def reset(site: Site, pairs: list[tuple[str, str]]) -> None:
+    """Cut the ways, and break their connections at once: both ends learn of it."""
+    site.network.cut(pairs)
+    for pair in pairs:
+        site.network.break_connection(*pair)
+
+
+def elected(site: Site, others: list[str]) -> str:
+    """Who of the others leads the catalog next."""
+    site.until(lambda: any(site.nodes[name].broker.catalog.leads for name in others))
+    return next(name for name in others if site.nodes[name].broker.catalog.leads)
+
+
+def settled_site(*names: str, seed: int = 1, drift: float = 0.0) -> Site:
+    """Every node has a lease."""
+    site = Site(*names, seed=seed, drift=drift)
+    site.until(lambda: all(node.broker.catalog_fresh() for node in site.nodes.values()))
+    return site
+
+
+@pytest.mark.requirement("A16")
+@pytest.mark.parametrize("resets", [True, False])
+def test_a_deposed_leader_grants_no_lease_that_its_successor_does_not_wait_for(resets: bool) -> None:
+    """Five nodes: the old leader and one more on one side go on with each other."""
+    site = settled_site("n1", "n2", "n3", "n4", "n5")
+    old = leader_of(site)
+    beside, *majority = [name for name in site.nodes if name != old]
+    pairs = [(a, b) for a in (old, beside) for b in majority]
+    pairs += [(b, a) for a, b in pairs]
+    (reset(site, pairs) if resets else site.network.cut(pairs))
+    watch = Watch(site)
+    watch.declare(elected(site, majority))
+    watch.nothing_stale(6.0)
+
+
+@pytest.mark.requirement("A16")
+def test_a_leader_that_nobody_reaches_gives_itself_no_lease() -> None:
+    """Connections to it are refused, those from it live: it hears nothing of what its voters suspect."""
+    site = settled_site("n1", "n2", "n3")
+    old = leader_of(site)
+    others = [name for name in site.nodes if name != old]
+    reset(site, [(name, old) for name in others])
+    watch = Watch(site)
+    new = elected(site, others)
+    assert site.nodes[old].broker.catalog.leads, "it was elected over a leader that does not know of it"
+    watch.declare(new)
+    watch.nothing_stale(6.0)
+
+
+@pytest.mark.requirement("A16")
+def test_readiness_is_asked_of_the_clock_and_not_of_the_last_turn() -> None:
+    """A process that stood still reads a client's socket before anything else."""
+    site = settled_site("n1", "n2", "n3")
+    other, victim = site.client("n2"), site.client("n1")
+    other.declare("q")
+    other.declare_exchange("x", "fanout")
+    assert victim.confirms(victim.publish("", b"unroutable", exchange="x")) == [True]
+    node = site.nodes["n1"]
+    node.pause()
+    other.bind("q", "x")
+    site.run(2.0)
+    node.resume(first=victim.received(m.BasicPublish("x", ""), b"routed"))
+    site.until(lambda: 2 in victim.confirmed | victim.refused)
+    assert [delivery.body for delivery in other.drain("q")] == [b"routed"]
+
+
+@pytest.mark.requirement("A16")
+@pytest.mark.parametrize("seed", range(3))
+def test_a_machine_that_was_suspended_wakes_without_a_lease(seed: int) -> None:
+    """Its clock counts that time, as CLOCK_BOOTTIME does."""
+    site = settled_site("n1", "n2", "n3", seed=seed)
+    victim = next(node for node in site.nodes.values() if not node.broker.catalog.leads)
+    victim.suspend()
+    watch = Watch(site)
+    watch.declare(leader_of(site))
+    site.run(3.0)
+    assert watch.answered
+    seen: list[bool] = []
+    victim.resume(first=lambda: seen.append(victim.broker.catalog_fresh()))
+    assert seen == [False]
+
+
+@pytest.mark.requirement("A16")
+def test_a_node_that_starts_anew_takes_no_lease_that_was_granted_to_its_former_process() -> None:
+    """Its machine's clock may have begun anew, and its catalog may be behind."""
+    site = settled_site("n1", "n2", "n3")
+    node = next(node for node in site.nodes.values() if not node.broker.catalog.leads)
+    leader = leader_of(site)
+    former = node.front_end
+    node.stop(power=True)
+    node.start()
+    pong = [TAG, pack([Kind.PONG, node.clock() + 500.0])]
+    node.broker.receive(leader, [*pong, pack(former)], node.clock())
+    assert not node.broker.catalog_fresh()
+    node.broker.receive(leader, pong, node.clock())
+    assert not node.broker.catalog_fresh(), "one of an older release does not tell the process"
+
+
+@pytest.mark.requirement("A16")
+def test_leases_hold_with_clocks_at_both_ends_of_the_bound() -> None:
+    for seed in range(4):
+        site = settled_site("n1", "n2", "n3", seed=seed, drift=0.1)
+        old = leader_of(site)
+        others = [name for name in site.nodes if name != old]
+        site.network.cut([(a, b) for a in others for b in [old]] + [(old, b) for b in others])
+        watch = Watch(site)
+        watch.declare(elected(site, others))
+        watch.nothing_stale(4.0)
+
+
+def test_a_node_in_good_health_always_has_a_lease() -> None:
+    """With heartbeats as rare as they may be."""
+    site = settled_site("n1", "n2", "n3", drift=0.1)
+    for _ in range(500):
+        site.run(0.01)
+        assert all(node.broker.catalog_fresh() for node in site.nodes.values())

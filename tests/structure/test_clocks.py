@@ -1,0 +1,52 @@
+"""Leases and timers of a node read one clock; whatever else tells the time has a reason."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from tests.structure.tree import PRODUCT, Module, modules
+
+CLOCKS = {
+    "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time", "time_ns",
+    "clock_gettime", "clock_gettime_ns",
+}  # fmt: skip
+
+READERS = {
+    "cluster/commands/publisher.py": "a command of its own process, which paces its load",
+    "cluster/local/supervisor.py": "a process of its own, which reports when it waits for long",
+    "cluster/management/listing.py": "bounds the work on one pattern",
+    "cluster/management/node_report.py": "turns a moment of the node's clock into a time of day",
+    "cluster/process/clock.py": "the clock of a node",
+    "cluster/process/departure.py": "waits on the event loop, whose timers run by its own clock",
+    "cluster/process/node.py": "the time of day, for times that clients and other nodes must understand",
+    "cluster/traces/export.py": "the time of day of spans",
+    "cluster/watch/exposition.py": "bounds how long a slice of a page takes",
+    "replication/journal/batch.py": "measures a sync",
+    "replication/journal/journal.py": "measures the recovery",
+    "replication/transport/acceptor.py": "time-outs of connections, by the event loop's clock",
+    "replication/transport/dialer.py": "time-outs of connections, by the event loop's clock",
+    "replication/transport/peers.py": "time-outs of connections, by the event loop's clock",
+    "replication/transport/stream.py": "time-outs of connections, by the event loop's clock",
+}
+
+
+def reads_a_clock(node: ast.AST) -> bool:
+    """Whether it names a function that tells the time."""
+    if isinstance(node, ast.Attribute):
+        of = ast.unparse(node.value)
+        return node.attr in CLOCKS or (node.attr == "time" and of.endswith(("loop", "time")))
+    return isinstance(node, ast.Name) and node.id in CLOCKS
+
+
+@pytest.mark.parametrize("module", modules(*PRODUCT), ids=lambda module: module.path)
+def test_no_other_clock_is_read(module: Module) -> None:
+    """A lease that one clock began and another one ends is none (docs/decisions/0015-leases.md)."""
+    lines = [node.lineno for node in ast.walk(module.tree) if reads_a_clock(node)]  # type: ignore[attr-defined]
+    assert not lines or module.path in READERS, f"{module.path}:{lines}: take the node's clock, or `now`"
+
+
+def test_every_reader_reads_one() -> None:
+    reading = {module.path for module in modules(*PRODUCT) if any(map(reads_a_clock, ast.walk(module.tree)))}
+    assert reading >= READERS.keys()
