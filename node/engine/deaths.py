@@ -118,12 +118,13 @@ def _with_death(headers: Headers, death: Death, keys: Iterable[str], lived: byte
     if before is None:
         for name, value in (("reason", reason), ("queue", death.queue), ("exchange", death.exchange)):
             headers[f"x-first-death-{name}".encode()] = _text(value)
-    same, others = None, []
+    same, count, others = None, 0, []
     for element in _elements(before):
         table = dict(split_table(element, 1)) if element[:1] == b"F" else {}
         told = (_text_of(table.get(b"queue", b"")), _text_of(table.get(b"reason", b"")))
-        if same is None and told == (death.queue, reason):
-            same = table
+        if told == (death.queue, reason):
+            # Of the format before RabbitMQ 3.6 each death has an entry of its own, without a count.
+            same, count = same or table, count + (_count_of(table.get(b"count", b"")) or 1)
         else:
             others.append(element)
     if same is None:
@@ -136,7 +137,7 @@ def _with_death(headers: Headers, death: Death, keys: Iterable[str], lived: byte
         }
         if lived is not None:
             same[b"original-expiration"] = _LENGTH.pack(b"S", len(lived)) + lived
-    same[b"count"] = _COUNT.pack(b"l", _count_of(same.get(b"count", b"")) + 1)
+    same[b"count"] = _COUNT.pack(b"l", count + 1)
     latest = b"F" + join_table(sorted(same.items()))
     headers[X_DEATH] = b"A" + join_array([latest, *others])
     return headers

@@ -114,8 +114,9 @@ def expected(
     before = before if isinstance(before, list) else []
     same = (death.queue, info["reason"])
     matches = [one for one in before if isinstance(one, dict) and (one["queue"], one["reason"]) == same]
-    others = [one for one in before if not matches or one is not matches[0]]
-    latest = {**matches[0], "count": matches[0]["count"] + 1} if matches else {"count": 1, **info}
+    others = [one for one in before if not any(one is match for match in matches)]
+    count = sum(match.get("count", 1) for match in matches) + 1
+    latest = {**(matches[0] if matches else info), "count": count}
     headers["x-death"] = [latest, *others]
     if routed_anew:
         headers.pop("CC", None)
@@ -230,3 +231,14 @@ def test_deaths_are_found_in_a_property_list() -> None:
     assert deaths_in(b"\0\0") is None
     properties = dead_properties(b"\0\0", Death("q", Reason.EXPIRED, 7, "e", "k"), routed_anew=False)
     assert cycles(deaths_in(properties), "q") and not cycles(deaths_in(properties), "r")
+
+
+def test_deaths_of_one_queue_and_reason_become_one_entry() -> None:
+    """Brokers of old wrote an entry for each death, without a count; others keep entries apart."""
+    time = Timestamp(5)
+    old = {"reason": "expired", "queue": "q", "time": time, "exchange": "e", "routing-keys": ["k"]}
+    before = [old, {**old, "reason": "rejected"}, old, {**old, "count": 3}, {**old, "queue": "r"}]
+    properties = encoded({"x-death": before})
+    death = Death("q", Reason.EXPIRED, 9, "e", "k")
+    _, headers = decoded(dead_properties(properties, death, routed_anew=False))
+    assert headers["x-death"] == [{**old, "count": 6}, before[1], before[4]]
