@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from node.engine.range_map import RangeMap
 from node.engine.ranges import Range, RangeSet
 from node.engine.ready import Ready
@@ -53,8 +55,12 @@ class Lifetimes:
             for part in ranges:
                 self._schedule.remove(*part)
 
-    def came_back(self, first: int, last: int) -> None:
-        """The messages are ready again."""
+    def came_back(self, first: int, last: int, had: Iterable[Range] = ()) -> None:
+        """The messages are ready. What may not wait has expired of those that somebody `had`."""
+        for one in had if self._at_once else ():
+            for part in self._at_once.intersection(*one):
+                self._at_once.remove(*part)
+                self._expired.add(*part)
         for place in (self._expired, self._at_once):
             self._back.update(place.intersection(first, last))
 

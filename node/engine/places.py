@@ -205,7 +205,7 @@ class Places:
             if first <= last:
                 self.ready.add(first, last)
             if self.lifetimes is not None:
-                self.lifetimes.came_back(first, last)
+                self.lifetimes.came_back(first, last, self.redelivered.intersection(first, last))
         return bool(due)
 
     def rest(self, front_end: int, first: int, last: int, backoff: RedeliveryBackoff, now: int) -> list[Span]:
@@ -349,7 +349,7 @@ class Places:
                 if redelivered:
                     self.redelivered.add(first, last)
                 if self.lifetimes is not None:
-                    self.lifetimes.came_back(first, last)
+                    self.lifetimes.came_back(first, last, [(first, last)] if redelivered else ())
         return count
 
     def _come_back(self, first: int, last: int) -> int:

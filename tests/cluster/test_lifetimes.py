@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.kinds import client, declared
-from tests.site import ChannelClosedError, Client
+from node.wire.amqp091 import methods as m
+from tests.cluster.kinds import KINDS, client, declared
+from tests.site import ChannelClosedError, Client, Site
 
 __all__ = ["client", "declared"]
 
@@ -128,3 +129,39 @@ def test_a_consumer_and_a_get_use_a_queue(client: Client, declared: Any) -> None
     client.get(queue)
     client.site.run(0.4)
     assert not exists(client, queue)
+
+
+@pytest.mark.requirement("A24")
+@pytest.mark.parametrize("mode", [1, 2])
+@pytest.mark.parametrize("how", ["nack", "close", "rest"])
+def test_a_message_without_time_goes_when_its_consumer_gives_it_back(
+    client: Client, declared: Any, mode: int, how: str
+) -> None:
+    """Also where another consumer waits for it, or the same one."""
+    resting = {"redelivery_backoff": {"initial": 50}} if how == "rest" else {}
+    queue = declared(message_ttl=0, **resting)
+    client.consume(queue)
+    client.confirms(client.publish(queue, b"a", delivery_mode=mode))
+    client.site.until(lambda: client.deliveries)
+    if how == "close":
+        client.call(m.ChannelClose(200, "", 0, 0), m.ChannelCloseOk)
+        client.open_channel()
+        client.consume(queue)
+    else:
+        client.nack(client.deliveries[0], requeue=True)
+    client.site.run(1.0)
+    assert len(client.deliveries) == 1
+    assert client.depth(queue) == 0
+
+
+@pytest.mark.requirement("A24")
+@pytest.mark.parametrize("kind", ["replicated", "classic", "transient"])
+@pytest.mark.parametrize("consumer", ["n1", "n2", "n3"])
+def test_a_message_without_time_goes_to_a_consumer_on_whichever_node(kind: str, consumer: str) -> None:
+    site = Site("n1", "n2", "n3")
+    publisher, other = site.client("n2"), site.client(consumer)
+    publisher.declare("q", message_ttl=0, **KINDS[kind])
+    other.consume("q", prefetch=1)
+    publisher.confirms(publisher.publish("q", b"a"))
+    site.until(lambda: other.deliveries)
+    assert other.deliveries[0].body == b"a"
