@@ -12,8 +12,9 @@ from typing import Any, Final
 
 from cluster.broker_config import BrokerConfig
 from cluster.catalog.admission import TAG as ADMISSION_TAG
-from cluster.catalog.effective import settings_of
+from cluster.catalog.effective import queue_type, settings_of
 from cluster.catalog.partitions import Partitions
+from cluster.catalog.placement import QUORUM
 from cluster.catalog.replica import CATALOG, Catalog
 from cluster.catalog.replica import TAG as CATALOG_TAG
 from cluster.catalog.uptime import Uptime
@@ -403,6 +404,11 @@ class Broker:
 
     def catalog_fresh(self) -> bool:
         return self.catalog.fresh(self.clock())
+
+    def tells_failures(self, queue: int) -> bool:
+        # As on RabbitMQ: clients take the header for that of a quorum queue.
+        definition = self.catalog.state.queues_by_id.get(queue)
+        return definition is not None and queue_type(self.catalog.state, definition) == QUORUM
 
     def queue_left(self, queue: int) -> None:
         self.on_unused(queue, Disused.LEFT)

@@ -25,18 +25,20 @@ PAGE_OCTETS: Final = 1024 * 1024
 PAGE_MESSAGES: Final = 256
 
 
-def page(owner: PartitionOwner, queue: QueueOwner, level: int, number: int, wanted: int) -> list[Any]:
-    """Up to `wanted` messages behind message `number` of a priority; of a queue without, the level is 0.
+def page(owner: PartitionOwner, id: int, queue: QueueOwner, place: tuple[int, int], wanted: int) -> list[Any]:
+    """Up to `wanted` messages behind a place: a priority, which does not count where there are none, and a
+    message's number.
 
     Answers how many are ready, and for each message its level, its number, whether it would come as
     redelivered, and its content as the operation that publishes it to no queue.
     """
     rows: list[list[Any]] = []
     octets, left = 0, min(wanted, PAGE_MESSAGES)
-    for at, (first, last) in _behind(queue, level, number, left):
+    telling = owner.tells_failures(id)
+    for at, (first, last) in _behind(queue, *place, left):
         for each in range(first, min(last, first + left - 1) + 1):
             if octets < PAGE_OCTETS:
-                redelivered, run = _shown(owner, queue, each)
+                redelivered, run = _shown(owner, queue, each, telling)
                 octets += len(run.raw)
                 rows.append([at, each, redelivered, b"".join(encode_publish(run, []))])
                 left -= 1
@@ -52,13 +54,13 @@ def _behind(queue: QueueOwner, level: int, number: int, limit: int) -> Iterator[
         yield from ((0, part) for part in ready.intersection(number + 1, ABOVE_ALL))
 
 
-def _shown(owner: PartitionOwner, queue: QueueOwner, number: int) -> tuple[bool, Run]:
+def _shown(owner: PartitionOwner, queue: QueueOwner, number: int, telling: bool) -> tuple[bool, Run]:
     """A message as a consumer would get it."""
     redelivered = number in queue.redelivered
     found = (
         queue.soft.runs(number, number) if number in queue.soft.numbers else owner.contents(number, number)
     )
     ((_, run),) = found
-    if redelivered:
+    if redelivered and telling:
         ((_, run),) = told_failures(queue, number, run)
     return redelivered, run

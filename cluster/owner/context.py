@@ -62,6 +62,9 @@ class OwnerContext(Protocol):
     def catalog_fresh(self) -> bool:
         """Whether the catalog here shows everything that any client has been told of."""
 
+    def tells_failures(self, queue: int) -> bool:
+        """Whether consumers of a queue are told how many deliveries of a message have failed."""
+
     def queue_left(self, queue: int) -> None:
         """The last consumer of a queue is gone; another one may come."""
 

@@ -68,8 +68,9 @@ class PartitionOwner:
         self.disuse = Disuse()
         self.now = self._bury_at = 0.0
         self._context = context
+        self.tells_failures = context.tells_failures
         self._contents = Contents(self.machine, source)
-        self._serving = Serving(self._contents)
+        self._serving = Serving(self._contents, context.tells_failures)
         self.reception = Reception(self, context, self._serving)
         self.dead_letters = DeadLetters(self, context.transit)
         self.participation = Participation(self, context)

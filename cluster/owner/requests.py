@@ -62,7 +62,7 @@ class Requests:
 
     def _browse(self, answer: Answer, number: int, level: int, behind: int, wanted: int) -> None:
         queue = self._owner.queues.get(number)
-        answer(NOT_FOUND if queue is None else page(self._owner, queue, level, behind, wanted))
+        answer(NOT_FOUND if queue is None else page(self._owner, number, queue, (level, behind), wanted))
 
     def _purge(self, front_end: int, request: int, number: int) -> None:
         """Empty a queue; answers how many messages that were once they are gone for good."""

@@ -43,8 +43,10 @@ Outgoing = dict[int, list[Delivery]]
 class Serving:
     """Which queues have something to hand out, and who waits for a basic.get."""
 
-    def __init__(self, contents: Contents) -> None:
+    def __init__(self, contents: Contents, tells_failures: Callable[[int], bool]) -> None:
+        """`tells_failures`: whether consumers of a queue are told how many deliveries have failed."""
         self._contents = contents
+        self._tells_failures = tells_failures
         self._dirty: dict[int, None] = {}
         # Requests that wait, by queue, and by front end and link.
         self._gets: dict[int, dict[ConsumerKey, deque[int]]] = {}
@@ -205,15 +207,16 @@ class Serving:
             )
             deliveries = [
                 Delivery(grant.consumer, queue, ranges, grant.redelivered, run)
-                for ranges, run in self._runs(owner, grant)
+                for ranges, run in self._runs(owner, queue, grant)
             ]
             handouts.append(Handout(grant, queue, deliveries))
         return handouts
 
-    def _runs(self, owner: QueueOwner, grant: Grant) -> list[tuple[list[Range], Run]]:
+    def _runs(self, owner: QueueOwner, queue: int, grant: Grant) -> list[tuple[list[Range], Run]]:
         """What a grant grants, as runs with the ranges of their messages."""
         source = owner.soft if grant.soft else self._contents
-        telling = grant.redelivered and bool(owner.state.failures or owner.soft.failures)
+        failed = grant.redelivered and bool(owner.state.failures or owner.soft.failures)
+        telling = failed and self._tells_failures(queue)
         if len(grant.ranges) > 1 and not telling:
             return source.gather(grant.ranges)
         runs = [each for part in grant.ranges for each in source.runs(*part)]
