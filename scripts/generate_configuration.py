@@ -58,6 +58,7 @@ EXAMPLE = """\
 [node]
 name = "n1"
 data_dir = "/var/lib/quorate/n1"
+secret_key_file = "/etc/quorate/n1.key"
 
 [node.listen]
 amqp = "127.0.0.1:5672"
@@ -68,6 +69,7 @@ peers = "127.0.0.1:25672"
 amqp = "127.0.0.1:5672"
 http = "127.0.0.1:15672"
 peers = "127.0.0.1:25672"
+public_key = "HPZ8:=PNm/Iq&]ndpVO-lhL:%R%-X*<a)3d($[vL"
 
 [cluster.limits]
 connections = 1000

@@ -112,8 +112,8 @@ class Member(Section):
     http: AddressField = Field(description="host:port of its health, metrics and status pages.")
     public_key: str | None = Field(
         default=None,
-        description="Its CURVE public key (40 characters), printed by `quorate keygen`. "
-        "Either all nodes have one or none.",
+        description="Its CURVE public key (40 characters), printed by `quorate keygen`. All nodes must have "
+        "one to start.",
     )
 
     @model_validator(mode="after")
@@ -227,8 +227,8 @@ class NodeConfig(Section):
     )
     secret_key_file: PathField | None = Field(
         default=None,
-        description="File with the node's CURVE secret key, written by `quorate keygen`. "
-        "Needed if `cluster.nodes` have public keys.",
+        description="File with the node's CURVE secret key, written by `quorate keygen`; without one the "
+        "node does not start. `quorate up` writes one for each of its nodes.",
     )
     listen: Listen = Listen()
     advertised: Member | None = Field(
@@ -284,10 +284,17 @@ class NodeConfig(Section):
         """Where this node is reached."""
         return self.advertised or self.cluster.nodes[self.name]
 
-    def curve_keys(self) -> CurveKeys | None:
-        """This node's key pair, read from `secret_key_file`; raises `ConfigError` if it is not usable."""
+    def curve_keys(self) -> CurveKeys:
+        """This node's key pair, read from `secret_key_file`; raises `ConfigError` if it is not usable.
+
+        Without one no node runs: whoever reaches the port for peers could speak in the name of any.
+        """
         if self.secret_key_file is None:
-            return None
+            raise ConfigError(
+                "node.secret_key_file: missing: nodes prove to each other who they are. Run `quorate keygen "
+                "FILE` for each node, set its node.secret_key_file to FILE, and on all nodes "
+                "cluster.nodes.NAME.public_key to what it printed"
+            )
         try:
             keys = CurveKeys.from_secret(read_secret(self.secret_key_file, "secret key"))
         except InvalidKeyError as error:

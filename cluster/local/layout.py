@@ -10,11 +10,15 @@ from typing import Any
 
 from cluster.config.addresses import Address
 from cluster.config.models import NodeConfig, validate
-from cluster.config.tables import ConfigError
+from cluster.config.tables import ConfigError, read_secret
 from cluster.config.toml_text import Scalar, Table, toml_text
 from cluster.process.data_directory import PRIVATE_DIRECTORY, DataDirectoryError, write_private
+from replication.transport import CurveKeys, InvalidKeyError
 
 HOST = "127.0.0.1"
+KEY_FILE = "peer.key"
+"""In a node's directory: its secret key, made once."""
+
 PEER_OFFSET = 20_000
 """Added to the AMQP port for the port where a node's peers reach it; subtracted where that is too high."""
 
@@ -30,6 +34,8 @@ class LocalNode:
     config: NodeConfig
     file: Path
     text: str
+    keys: CurveKeys
+    """The secret one is in `config.secret_key_file` once `prepare` was called."""
 
     @property
     def name(self) -> str:
@@ -45,11 +51,12 @@ def plan(
 ) -> list[LocalNode]:
     """Nodes n1 to n`nodes`; `settings` are keys of `[cluster]` to use instead of the defaults.
 
-    Raises `ConfigError` for ports out of range or in each other's way, and for mistakes in `settings`.
+    Keys are those that earlier runs made. Raises `ConfigError` for ports out of range or in each other's way,
+    for mistakes in `settings`, and for a key that cannot be read.
     """
     _check_ranges(nodes, base_port, http_port)
     offset = PEER_OFFSET if base_port + PEER_OFFSET + nodes - 1 <= 65535 else -PEER_OFFSET
-    members: dict[str, Table] = {
+    listens: dict[str, Table] = {
         f"n{i + 1}": {
             "peers": f"{HOST}:{base_port + offset + i}",
             "amqp": f"{HOST}:{base_port + i}",
@@ -57,19 +64,31 @@ def plan(
         }
         for i in range(nodes)
     }
+    keys = {name: _keys_in(data.absolute() / name / KEY_FILE) for name in listens}
+    members = {name: {**listen, "public_key": keys[name].public.decode()} for name, listen in listens.items()}
     shared: dict[str, Any] = {**(settings or {}), "nodes": members}
     planned = []
-    for name, addresses in members.items():
+    for name, addresses in listens.items():
         directory = data.absolute() / name
         log = {"file": str(directory / "node.log")}
         own: dict[str, Scalar | Table] = {
-            "name": name, "data_dir": str(directory), "listen": addresses, "log": log,
+            "name": name, "data_dir": str(directory), "secret_key_file": str(directory / KEY_FILE),
+            "listen": addresses, "log": log,
         }  # fmt: skip
         config = validate({**own, "cluster": shared}, "quorate up")
-        planned.append(
-            LocalNode(config, directory / "node.toml", toml_text({"node": own, "cluster": shared}))
-        )
+        text = toml_text({"node": own, "cluster": shared})
+        planned.append(LocalNode(config, directory / "node.toml", text, keys[name]))
     return planned
+
+
+def _keys_in(file: Path) -> CurveKeys:
+    """Those that were written there, or new ones. Raises `ConfigError`."""
+    if not file.exists():
+        return CurveKeys.generate()
+    try:
+        return CurveKeys.from_secret(read_secret(file, "secret key"))
+    except InvalidKeyError as error:
+        raise ConfigError(f"{file}: {error}") from None
 
 
 def _check_ranges(nodes: int, base_port: int, http_port: int) -> None:
@@ -110,6 +129,8 @@ def prepare(nodes: list[LocalNode]) -> None:
         for node in nodes:
             node.config.data_dir.mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)
             write_private(node.file, node.text)
+            if not (key_file := node.config.data_dir / KEY_FILE).exists():
+                write_private(key_file, node.keys.secret.decode() + "\n")
     except OSError as error:
         raise DataDirectoryError(f"data directory {top} cannot be used: {error}") from error
 

@@ -80,5 +80,4 @@ class Joining:
 def add_command(process: NodeProcess) -> str:
     """What an administrator says to add the node, as a shell takes it."""
     said = f"quorate cluster add {process.config.name} --address {process.config.own.peers}"
-    keys = process.transport.config.keys
-    return said if keys is None else f"{said} --public-key {shlex.quote(keys.public.decode())}"
+    return f"{said} --public-key {shlex.quote(process.transport.config.keys.public.decode())}"

@@ -23,7 +23,7 @@ FILE_NAME: Final = "members.json"
 
 @dataclass(frozen=True, slots=True)
 class PeerAddress:
-    """host:port and public key of a node."""
+    """host:port and public key of a node; None for one that had none when the catalog took it up."""
 
     address: str
     key: str | None = None
@@ -48,7 +48,7 @@ class Peers:
         }
         if self._file.exists():
             saved = json.loads(self._file.read_text(encoding="utf-8"))
-            known |= {name: PeerAddress(*each) for name, each in saved.items()}
+            known |= {name: self._keyed(name, PeerAddress(*each)) for name, each in saved.items()}
         for name, peer in known.items():
             self._connect(name, peer)
 
@@ -56,7 +56,7 @@ class Peers:
         """The catalog has other nodes, or the same ones elsewhere."""
         nodes = self._process.broker.catalog.state.nodes
         wanted = {
-            name: PeerAddress(node.peers, node.public_key)
+            name: self._keyed(name, PeerAddress(node.peers, node.public_key))
             for name, node in nodes.items()
             if node.peers and name != self._name
         }
@@ -73,6 +73,14 @@ class Peers:
         for name, peer in wanted.items():
             self._connect(name, self._announced.get(name, peer))
         self._save(wanted)
+
+    def _keyed(self, name: str, peer: PeerAddress) -> PeerAddress:
+        """With the key of the configuration where the cluster has run without keys until now.
+
+        Each node tells the catalog of its own when it starts.
+        """
+        founder = self._process.config.cluster.nodes.get(name)
+        return PeerAddress(peer.address, peer.key or (None if founder is None else founder.public_key))
 
     def greet(self, peer: str) -> None:
         """There is a connection to a peer: say where this node is, and who the others are."""
@@ -97,12 +105,11 @@ class Peers:
                     self._connect(name, PeerAddress(*rest))
 
     def _connect(self, name: str, peer: PeerAddress) -> None:
-        if name == self._name or self._used.get(name) == peer:
+        if name == self._name or self._used.get(name) == peer or peer.key is None:
             return
         self._disconnect(name)
         self._used[name] = peer
-        key = None if peer.key is None else peer.key.encode()
-        self._process.transport.add_peer(name, peer.address, key)
+        self._process.transport.add_peer(name, peer.address, peer.key.encode())
 
     def _disconnect(self, name: str) -> None:
         if self._used.pop(name, None) is not None:

@@ -34,6 +34,7 @@ def run(config: NodeConfig, *, restores_users: bool = False) -> None:
 
     `restores_users`: put the users of the configuration into the catalog, whatever is there.
     """
+    config.curve_keys()
     start_logging(config.name, config.log_level, log_file(config.log))
     with suppress(OSError):
         # What ps(1) and top(1) call this process; its command line may be that of what forked it.

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import socket
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -18,7 +19,7 @@ PAUSE_S: Final = 0.5
 """Until the next connection is accepted, where there are too many open files."""
 
 STRANGERS: Final = 64
-"""Connections in their handshake at a time; further ones are closed at once."""
+"""Connections in their handshake at a time; each further one takes another's place."""
 
 
 class ListenError(OSError):
@@ -43,7 +44,8 @@ class Acceptor:
         self._mechanism = mechanism
         self._limit = limit_bytes
         self._on_batch = on_batch
-        self._streams: set[Stream] = set()
+        self._streams: dict[Stream, str] = {}
+        """Each with the host that it comes from, the oldest first."""
         self._socket = _bound(listen)
         self._socket.listen(BACKLOG)
         self._socket.setblocking(False)
@@ -73,7 +75,7 @@ class Acceptor:
         """Close the connections of a node that has proved its name."""
         for stream in [one for one in self._streams if one.connection.user == user]:
             stream.close()
-            self._streams.discard(stream)
+            self._streams.pop(stream, None)
 
     def tick(self, now: float) -> None:
         for stream in list(self._streams):
@@ -81,7 +83,7 @@ class Acceptor:
 
     def _accept(self) -> None:
         try:
-            sock, _ = self._socket.accept()
+            sock, address = self._socket.accept()
         except OSError as error:
             # Of one that has gone already nothing is left. One for which there is no descriptor waits,
             # and would be told of again and again.
@@ -89,15 +91,29 @@ class Acceptor:
                 self._loop.remove_reader(self._socket.fileno())
                 self._pausing = self._loop.call_later(PAUSE_S, self._watch)
             return
-        if sum(not stream.connection.ready for stream in self._streams) >= STRANGERS:
-            self.refused += 1
-            sock.close()
-            return
+        self._make_room()
         connection = Connection(self._mechanism(), self._limit, self._loop.time())
-        self._streams.add(Stream(self._loop, sock, connection, self._on_batch, self._ended))
+        stream = Stream(self._loop, sock, connection, self._on_batch, self._ended)
+        self._streams[stream] = str(address[0])
+
+    def _make_room(self) -> None:
+        """Where there are as many strangers as may be, close one.
+
+        Whoever has shown that it knows this node's key gives way to nobody who has not: a member has done so
+        with its first words. Of the others the oldest goes, of the host that has most of them.
+        """
+        strangers = [stream for stream in self._streams if not stream.connection.ready]
+        if len(strangers) < STRANGERS:
+            return
+        mute = [stream for stream in strangers if not stream.connection.introduced] or strangers
+        [(crowd, _)] = Counter(self._streams[stream] for stream in mute).most_common(1)
+        oldest = next(stream for stream in mute if self._streams[stream] == crowd)
+        oldest.close()
+        del self._streams[oldest]
+        self.refused += 1
 
     def _ended(self, stream: Stream, _: str) -> None:
-        self._streams.discard(stream)
+        self._streams.pop(stream, None)
         if not stream.connection.ready:
             self.refused += 1
 

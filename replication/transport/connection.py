@@ -75,8 +75,13 @@ class Connection:
 
     @property
     def user(self) -> str | None:
-        """The node that the other side has proved to be; None where nothing is proved."""
+        """The node that the other side has proved to be; None before."""
         return self._mechanism.user
+
+    @property
+    def introduced(self) -> bool:
+        """Whether the other side has shown that it knows this node's key."""
+        return self._mechanism.introduced
 
     def send(self, frames: Sequence[Octets]) -> None:
         """Add a message to the output."""
@@ -94,8 +99,7 @@ class Connection:
             if not self._mechanism.ready:
                 self._shake_hands(flags, payload)
                 continue
-            if not self._mechanism.plain:
-                flags, payload = self._mechanism.unwrap(payload)
+            flags, payload = self._mechanism.unwrap(payload)
             if flags & COMMAND:
                 self._obey(payload)
                 continue
@@ -147,6 +151,5 @@ class Connection:
             self._frame(COMMAND, command(b"PONG", data[2:]))
 
     def _frame(self, flags: int, payload: Octets) -> None:
-        if not self._mechanism.plain:
-            payload, flags = self._mechanism.wrap(flags, payload), 0
-        self.output += (header(len(payload), flags), payload)
+        wrapped = self._mechanism.wrap(flags, payload)
+        self.output += (header(len(wrapped)), wrapped)

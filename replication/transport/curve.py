@@ -106,7 +106,6 @@ class _Curve:
     """What both sides have in common: short keys that end with the connection, and numbered messages."""
 
     name = "CURVE"
-    plain = False
 
     def __init__(self, as_server: bool) -> None:
         self.as_server = as_server
@@ -164,6 +163,11 @@ class ClientMechanism(_Curve):
         self._public, self._secret = _octets(keys.public), _octets(keys.secret)
         self._server = _octets(server)
 
+    @property
+    def introduced(self) -> bool:
+        """Whoever is called is the one that has the address: who it is shows in the handshake."""
+        return True
+
     def begin(self) -> bytes | None:
         number = self._next_number()
         # As long as the longest answer to it, so that nobody is made to send more than he gets.
@@ -215,6 +219,10 @@ class ServerMechanism(_Curve):
 
     def begin(self) -> bytes | None:
         return None
+
+    @property
+    def introduced(self) -> bool:
+        return bool(self._short_client)
 
     def answer(self, body: bytes) -> bytes | None:
         name, data = split_command(body)

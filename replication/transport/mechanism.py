@@ -7,10 +7,6 @@ from typing import Protocol
 from replication.transport.zmtp import (
     ProtocolError,
     RefusedError,
-    check_metadata,
-    command,
-    metadata,
-    split_command,
 )
 
 PUSH, PULL = "PUSH", "PULL"
@@ -31,12 +27,12 @@ class Mechanism(Protocol):
         """Whether messages may flow."""
 
     @property
-    def plain(self) -> bool:
-        """Whether frames travel as they are: `wrap` and `unwrap` are not called."""
+    def introduced(self) -> bool:
+        """Whether the other side has shown that it knows this node's key."""
 
     @property
     def user(self) -> str | None:
-        """The node that the other side has proved to be; None where nothing is proved."""
+        """The node that the other side has proved to be; None before."""
 
     def begin(self) -> bytes | None:
         """The command to send after the greeting."""
@@ -56,34 +52,3 @@ def refusal_of(name: bytes, data: bytes) -> ProtocolError:
     if name == b"ERROR":
         return RefusedError("the other side does not know this node's key")
     return ProtocolError(f"{name.decode('ascii', 'replace')} is not the next command of the handshake")
-
-
-class NullMechanism:
-    """No security: each side tells the type of its socket (ZMTP 3.1, "The NULL Security Mechanism")."""
-
-    name = "NULL"
-    plain = True
-    user = None
-
-    def __init__(self, *, as_server: bool) -> None:
-        self.as_server = False
-        """NULL knows no server: the greeting never says so."""
-        self.ready = False
-        self._own, self._other = (PULL, PUSH) if as_server else (PUSH, PULL)
-
-    def begin(self) -> bytes | None:
-        return command(b"READY", metadata(self._own))
-
-    def answer(self, body: bytes) -> bytes | None:
-        name, data = split_command(body)
-        if name != b"READY" or self.ready:
-            raise refusal_of(name, data)
-        check_metadata(data, self._other)
-        self.ready = True
-        return None
-
-    def wrap(self, flags: int, payload: bytes | memoryview) -> bytes:
-        raise AssertionError("frames travel as they are")
-
-    def unwrap(self, payload: bytes) -> tuple[int, bytes]:
-        raise AssertionError("frames travel as they are")

@@ -18,7 +18,7 @@ from replication.transport.curve import ClientMechanism, CurveKeys, ServerMechan
 from replication.transport.dialer import Dialer
 from replication.transport.envelope import MalformedEnvelopeError, decode, route
 from replication.transport.flow import MESSAGE_OVERHEAD, Arrival, Inbox, Outbox
-from replication.transport.mechanism import Mechanism, NullMechanism
+from replication.transport.mechanism import Mechanism
 from replication.transport.peer import Peer
 from replication.transport.stream import Stream
 
@@ -40,8 +40,8 @@ class TransportConfig:
     cluster: str
     listen: str
     """host:port that peers connect to; port 0 takes a free one."""
-    keys: CurveKeys | None = None
-    """With keys every connection is encrypted and both ends prove who they are."""
+    keys: CurveKeys
+    """Every connection is encrypted, and both ends prove who they are."""
     queue_bytes: int = 32 << 20
     """What may wait here for a peer. Beyond it messages are dropped, and the peer is told of the gap."""
     window_bytes: int = 16 << 20
@@ -121,8 +121,7 @@ class PeerTransport:
         return 0 if self._acceptor is None else self._acceptor.refused
 
     def _serving_mechanism(self) -> Mechanism:
-        keys = self.config.keys
-        return NullMechanism(as_server=True) if keys is None else ServerMechanism(keys, self._admitted.get)
+        return ServerMechanism(self.config.keys, self._admitted.get)
 
     def _tick(self) -> None:
         if self._loop is None or self._acceptor is None:
@@ -139,18 +138,16 @@ class PeerTransport:
     def peers(self) -> Mapping[str, Peer]:
         return MappingProxyType(self._peers)
 
-    def add_peer(self, name: str, address: str, key: bytes | None = None) -> None:
+    def add_peer(self, name: str, address: str, key: bytes) -> None:
         """Connect to a peer, and take what it sends.
 
-        `key` is the peer's public key, given if and only if this node has keys itself.
+        `key` is the peer's public key.
         """
         loop, config = self._loop, self.config
         if loop is None:
             raise RuntimeError("the transport has not been started")
         if name in self._peers or name == config.node:
             raise ValueError(f"peer {name} is known already")
-        if (key is None) != (config.keys is None):
-            raise ValueError(f"peer {name}: either every node has a key or none")
         peer = Peer(
             name,
             address,
@@ -160,8 +157,7 @@ class PeerTransport:
         )
         self._peers[name] = peer
         self._senders[peer.inward] = peer
-        if key is not None:
-            self._admitted[key] = name
+        self._admitted[key] = name
         self._dialers[name] = Dialer(
             loop,
             address,
@@ -180,12 +176,11 @@ class PeerTransport:
         self._dirty.pop(name, None)
         self._admitted = {key: other for key, other in self._admitted.items() if other != name}
         self._dialers.pop(name).close()
-        if self._acceptor is not None and self.config.keys is not None:
+        if self._acceptor is not None:
             self._acceptor.end(name)
 
-    def _dialing_mechanism(self, key: bytes | None) -> Mechanism:
-        own = self.config.keys
-        return NullMechanism(as_server=False) if own is None or key is None else ClientMechanism(own, key)
+    def _dialing_mechanism(self, key: bytes) -> Mechanism:
+        return ClientMechanism(self.config.keys, key)
 
     def _peer_up(self, peer: Peer, stream: Stream) -> None:
         peer.stream = stream
@@ -249,7 +244,7 @@ class PeerTransport:
             return
         peer = self._senders.get(envelope.route)
         user = stream.connection.user
-        if peer is None or (user is not None and user != peer.name):
+        if peer is None or user != peer.name:
             self.misdirected_batches += 1
             return
         size = sum(map(len, frames)) + MESSAGE_OVERHEAD * max(len(messages), 1)

@@ -44,7 +44,8 @@ def test_a_minimal_file_gets_the_documented_defaults() -> None:
     assert config.cluster.limits.frame_max_bytes == 131_072
     assert config.cluster.founders()["guest"].password_hash.matches("guest")
     assert not config.cluster.encrypted
-    assert config.curve_keys() is None
+    with pytest.raises(ConfigError, match="Run `quorate keygen FILE` for each node"):
+        config.curve_keys()
 
 
 def test_every_mistake_is_reported_with_its_key_value_and_remedy() -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 from cluster.commands.errors import CommandError
 from cluster.commands.http import request
@@ -86,3 +89,16 @@ def test_a_secret_key_that_is_not_the_nodes_own_is_refused(tmp_path: Path) -> No
     result = quorate("node", "--config", str(tmp_path / "n1.toml"))
     assert result.exit_code == 2
     assert "belongs to another public key than cluster.nodes.n1.public_key" in result.stderr
+
+
+@pytest.mark.requirement("F5")
+def test_a_node_without_a_key_does_not_start_and_says_what_to_do(tmp_path: Path) -> None:
+    (planned,) = free_plan(1, tmp_path)
+    tables = tomllib.loads(planned.text)
+    del tables["node"]["secret_key_file"], tables["cluster"]["nodes"]["n1"]["public_key"]
+    file = tmp_path / "keyless.toml"
+    file.write_text(toml_text(tables))
+    result = quorate("node", "--config", str(file))
+    assert result.exit_code == 2
+    assert "Run `quorate keygen FILE` for each node" in result.stderr
+    assert not (tmp_path / "n1").exists()

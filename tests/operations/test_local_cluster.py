@@ -122,3 +122,19 @@ def test_two_nodes_cannot_use_one_directory(tmp_path: Path) -> None:
         pass
     with DataDirectory(tmp_path / "n1"):
         assert (tmp_path / "n1").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.requirement("F5")
+def test_each_node_has_a_key_that_is_made_once_and_that_only_its_owner_may_read(tmp_path: Path) -> None:
+    planned = free_plan(3, tmp_path)
+    prepare(planned)
+    again = free_plan(3, tmp_path)
+    prepare(again)
+    for node, later in zip(planned, again, strict=True):
+        file = node.config.secret_key_file
+        assert file is not None and file.stat().st_mode & 0o777 == 0o600
+        assert node.config.curve_keys() == later.config.curve_keys() == later.keys
+        assert {name: member.public_key for name, member in node.config.cluster.nodes.items()} == {
+            one.name: one.keys.public.decode() for one in again
+        }
+    assert len({node.keys.public for node in planned}) == 3

@@ -23,8 +23,10 @@ from cluster.config.models import parse
 from cluster.config.tables import ConfigError
 from cluster.config.toml_text import Table, toml_text
 from cluster.local.forked_process import ForkedProcess, run_node
-from cluster.local.layout import PEER_OFFSET, LocalNode, PortInUseError, is_free, plan, prepare
+from cluster.local.layout import KEY_FILE, PEER_OFFSET, LocalNode, PortInUseError, is_free, plan, prepare
 from cluster.local.supervisor import node_arguments
+from cluster.process.data_directory import write_private
+from replication.transport import CurveKeys
 from tests.processes.releases import InstalledProcess
 
 START_S = 30.0
@@ -106,7 +108,7 @@ class Node:
         """What `configured` gave, changed: the next start goes by it, as do the tests."""
         text = toml_text(tables)
         self.local.file.write_text(text, encoding="utf-8")
-        self.local = LocalNode(parse(text, self.name), self.local.file, text)
+        self.local = LocalNode(parse(text, self.name), self.local.file, text, self.local.keys)
 
     def start(self, *options: str) -> None:
         arguments, log = [*node_arguments(self.local), *options], self.local.log_file
@@ -158,6 +160,12 @@ class Node:
     def wait_ready(self) -> None:
         until(self.ready, f"{self.name} is ready")
 
+    @property
+    def whereabouts(self) -> tuple[str, ...]:
+        """What `quorate cluster add` is told of it."""
+        key = self.local.keys.public.decode()
+        return "--address", str(self.local.config.own.peers), f"--public-key={key}"
+
     def metrics(self) -> dict[str, float]:
         """Samples by name, labels included as Prometheus writes them."""
         with _direct.open(self.http + "/metrics", timeout=5.0) as response:
@@ -188,11 +196,8 @@ class Cluster:
     def __getitem__(self, place: int) -> Node:
         return self.nodes[place]
 
-    def newcomer(self, name: str, *, keyed: bool = False) -> Node:
-        """A node that is configured to join; it does not run yet, and nobody has added it.
-
-        `keyed`: its secret key is to be in the file `key` of its directory.
-        """
+    def newcomer(self, name: str) -> Node:
+        """A node that is configured to join; it does not run yet, and nobody has added it."""
         first = self.nodes[0].local
         cluster = tomllib.loads(first.text)["cluster"]
         while True:
@@ -203,12 +208,16 @@ class Cluster:
         own: Table = dict(zip(("amqp", "http", "peers"), map(str, addresses), strict=True))
         directory = first.config.data_dir.parent / name
         directory.mkdir()
-        key = {"secret_key_file": str(directory / "key")} if keyed else {}
-        node: Table = {"name": name, "data_dir": str(directory), "listen": own, "advertised": own, **key}
+        keys = CurveKeys.generate()
+        write_private(directory / KEY_FILE, keys.secret.decode())
+        node: Table = {
+            "name": name, "data_dir": str(directory), "secret_key_file": str(directory / KEY_FILE),
+            "listen": own, "advertised": own,
+        }  # fmt: skip
         text = toml_text({"node": node, "cluster": cluster})
         (directory / "node.toml").write_text(text)
         (directory / "node.toml").chmod(0o600)
-        self.nodes.append(Node(LocalNode(parse(text, name), directory / "node.toml", text)))
+        self.nodes.append(Node(LocalNode(parse(text, name), directory / "node.toml", text, keys)))
         return self.nodes[-1]
 
     def node(self, name: str) -> Node:

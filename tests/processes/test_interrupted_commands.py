@@ -74,7 +74,7 @@ def test_adding_and_draining_may_be_said_again(
     node = own_cluster.newcomer("n4")
     node.start()
     shell = Shell(own_cluster)
-    adding = ["cluster", "add", "n4", "--address", str(node.local.config.own.peers)]
+    adding = ["cluster", "add", "n4", *node.whereabouts]
     interrupt_adding(own_cluster, adding)
     shell.do(*adding, "--no-wait")
     node.wait_ready()
@@ -103,7 +103,7 @@ def test_replacing_and_removing_may_be_said_again(
     old, new = own_cluster[2], own_cluster.newcomer("n4")
     new.start()
     shell = Shell(own_cluster)
-    replacing = ["cluster", "replace", "n3", "n4", "--address", str(new.local.config.own.peers)]
+    replacing = ["cluster", "replace", "n3", "n4", *new.whereabouts]
     removing = ["cluster", "remove", "n4"]
     for words, leaving, left, interrupt in (
         (replacing, old, {"n1", "n2", "n4"}, interrupt_replacing),

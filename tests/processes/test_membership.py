@@ -53,7 +53,7 @@ def add(cluster: Cluster, name: str) -> Node:
     """Start a node and add it; returns when it is ready, and may still get its share."""
     node = cluster.newcomer(name)
     node.start()
-    Shell(cluster).do("cluster", "add", name, "--address", str(node.local.config.own.peers), "--no-wait")
+    Shell(cluster).do("cluster", "add", name, *node.whereabouts, "--no-wait")
     node.wait_ready()
     return node
 
@@ -98,7 +98,7 @@ def test_a_node_that_nobody_has_added_waits_and_says_so(own_cluster: Cluster) ->
     said = "quorate cluster add n4 --address"
     until(lambda: said in node.local.log_file.read_text(encoding="utf-8"), "it says what it waits for")
     assert not node.ready()
-    Shell(own_cluster).do("cluster", "add", "n4", "--address", str(node.local.config.own.peers), "--no-wait")
+    Shell(own_cluster).do("cluster", "add", "n4", *node.whereabouts, "--no-wait")
     node.wait_ready()
     with closing(node.connect()) as connection:
         connection.channel().queue_declare("of-the-fourth", durable=True)
@@ -131,7 +131,7 @@ def test_a_dead_node_is_replaced_and_what_it_alone_had_is_named(own_cluster: Clu
     node = own_cluster.newcomer("n4")
     node.start()
     shell = Shell(own_cluster)
-    command = ("cluster", "replace", "n3", "n4", "--address", str(node.local.config.own.peers), "--no-wait")
+    command = ("cluster", "replace", "n3", "n4", *node.whereabouts, "--no-wait")
 
     until(lambda: not all(row["up"] for row in members(own_cluster)["members"]), "n3 is missed")
     result = shell.run(*command)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import random
 import shlex
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from cluster.config.addresses import Address
 from cluster.local.layout import PEER_OFFSET, is_free
 from replication.transport import CurveKeys
-from tests.processes.nodes import AMQP_PORTS, HTTP_PORTS, Cluster, Node, until
+from tests.processes.nodes import AMQP_PORTS, HTTP_PORTS, Cluster, until
 from tests.processes.shell import Shell
 from tests.processes.test_membership import at_rest, check_messages, declare, members
 
@@ -48,39 +46,11 @@ def test_a_node_moves_and_stays_who_it_is(own_cluster: Cluster) -> None:
     check_messages(own_cluster, 6, place=2)
 
 
-@pytest.fixture
-def keyed_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Three nodes that take nobody for a peer who has not the right key."""
-    cluster = Cluster(tmp_path_factory.mktemp("keyed"))
-    keys = {node.name: make_key(node, cluster) for node in cluster.nodes}
-    for node in cluster.nodes:
-        table = node.configured()
-        for name, key in keys.items():
-            table["cluster"]["nodes"][name]["public_key"] = key
-        use_key(node, table)
-    with cluster.running():
-        yield cluster
-
-
-def key_file(node: Node) -> Path:
-    return node.local.file.with_name("key")
-
-
-def make_key(node: Node, cluster: Cluster) -> str:
-    """The node's public key; the secret one stays in its directory."""
-    return Shell(cluster).do("keygen", str(key_file(node))).strip()
-
-
-def use_key(node: Node, table: dict[str, dict[str, object]]) -> None:
-    table["node"]["secret_key_file"] = str(key_file(node))
-    node.replace_configuration(table)
-
-
-def test_a_node_joins_with_its_key_once_the_others_have_it(keyed_cluster: Cluster) -> None:
-    cluster = keyed_cluster
+def test_a_node_joins_with_its_key_once_the_others_have_it(own_cluster: Cluster) -> None:
+    cluster = own_cluster
     declare(cluster, 6)
-    node = cluster.newcomer("n4", keyed=True)
-    key = make_key(node, cluster)
+    node = cluster.newcomer("n4")
+    key = node.local.keys.public.decode()
     node.start()
     said = f"--public-key {shlex.quote(key)}"
     until(lambda: said in node.local.log_file.read_text(encoding="utf-8"), "it says with which key to add it")

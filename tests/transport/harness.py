@@ -38,7 +38,7 @@ class Endpoint:
         self, name: str, keys: CurveKeys | None = None, listen: str = "127.0.0.1:0", **sizes: int
     ) -> None:
         self.name = name
-        self.keys = keys
+        self.keys = keys = keys or CurveKeys.generate()
         self.events: list[tuple[str, str]] = []
         self.received: list[tuple[str, list[bytes]]] = []
         self.on_message: Callable[[str, list[bytes]], None] | None = None
@@ -65,9 +65,8 @@ class Endpoint:
         self._changed.set()
 
     def meet(self, other: Endpoint, address: str | None = None) -> None:
-        """Connect to another endpoint, with its public key if there are keys."""
-        key = other.keys.public if other.keys else None
-        self.transport.add_peer(other.name, address or other.transport.address, key)
+        """Connect to another endpoint, whose public key is known."""
+        self.transport.add_peer(other.name, address or other.transport.address, other.keys.public)
 
     def say(self, peer: str, *parts: bytes) -> bool:
         """Send one message and flush."""

@@ -7,11 +7,14 @@ import os
 import resource
 import socket
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 
-from replication.transport.acceptor import Acceptor
-from replication.transport.mechanism import NullMechanism
+import pytest
+
+from replication.transport.acceptor import STRANGERS, Acceptor
+from replication.transport.connection import Connection
+from replication.transport.curve import ClientMechanism, CurveKeys, ServerMechanism
 from replication.transport.stream import Stream
 from tests.transport.harness import run
 
@@ -49,7 +52,7 @@ def untaken(_: Stream, __: list[bytes]) -> None:
 
 @run
 async def test_a_node_out_of_descriptors_asks_again_later_and_does_not_spin() -> None:
-    mechanism = partial(NullMechanism, as_server=True)
+    mechanism = partial(ServerMechanism, CurveKeys.generate(), {}.get)
     acceptor = Watched(asyncio.get_running_loop(), "127.0.0.1:0", mechanism, 1 << 20, untaken)
     host, _, port = acceptor.address.rpartition(":")
     with closing(acceptor), closing(socket.socket()) as peer:
@@ -63,3 +66,38 @@ async def test_a_node_out_of_descriptors_asks_again_later_and_does_not_spin() ->
             while not acceptor.connections:
                 await asyncio.sleep(0.01)
         assert acceptor.told == 2
+
+
+@pytest.mark.requirement("F5")
+@run
+async def test_silent_sockets_without_end_keep_no_member_out() -> None:
+    """A member that comes while they hold all places, and one whose handshake they come into."""
+    keys, member = CurveKeys.generate(), CurveKeys.generate()
+    names = {member.public: "a"}
+    loop = asyncio.get_running_loop()
+    acceptor = Watched(loop, "127.0.0.1:0", partial(ServerMechanism, keys, names.get), 1 << 20, untaken)
+    host, _, port = acceptor.address.rpartition(":")
+    with closing(acceptor), ExitStack() as held:
+        for _ in range(STRANGERS * 2):
+            held.enter_context(closing(socket.create_connection((host, int(port)))))
+        async with asyncio.timeout(10):
+            while acceptor.refused < STRANGERS:
+                await asyncio.sleep(0)
+        assert acceptor.connections == STRANGERS
+        mechanism = ClientMechanism(member, keys.public)
+        client = Connection(mechanism, 1 << 20, 0.0)
+        reader, writer = await asyncio.open_connection(host, int(port))
+        while not client.ready:
+            writer.writelines(map(bytes, client.output))
+            client.output = []
+            client.receive(memoryview(await asyncio.wait_for(reader.read(4096), 10)), 0.0)
+            before = acceptor.refused
+            if before == STRANGERS + 1 and any(one.connection.introduced for one in acceptor._streams):
+                # As many again as there are places, between one word of the member and the next.
+                for _ in range(STRANGERS):
+                    held.enter_context(closing(socket.create_connection((host, int(port)))))
+                async with asyncio.timeout(10):
+                    while acceptor.refused < before + STRANGERS:
+                        await asyncio.sleep(0)
+        assert [one.connection.user for one in acceptor._streams if one.connection.ready] == ["a"]
+        writer.close()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,9 +9,9 @@ from hypothesis import strategies as st
 from replication.transport import CurveKeys
 from replication.transport.connection import HANDSHAKE_S, HEARTBEAT_S, SILENCE_S, Connection
 from replication.transport.curve import ClientMechanism, ServerMechanism
-from replication.transport.mechanism import NullMechanism
 from replication.transport.zmtp import (
     COMMAND,
+    FrameReader,
     ProtocolError,
     RefusedError,
     command,
@@ -27,11 +25,6 @@ LIMIT_BYTES = 1 << 20
 NAMES = {A.public: "a"}
 
 Sides = tuple[Connection, Connection]
-
-
-def plain() -> Sides:
-    sides = (NullMechanism(as_server=False), NullMechanism(as_server=True))
-    return Connection(sides[0], LIMIT_BYTES, 0.0), Connection(sides[1], LIMIT_BYTES, 0.0)
 
 
 def encrypted(client: CurveKeys = A, server: bytes = B.public) -> Sides:
@@ -65,15 +58,12 @@ def shake_hands(sides: Sides, step: int = 1 << 30) -> Sides:
 
 
 @pytest.mark.requirement("F5")
-@pytest.mark.parametrize("sides", [plain, encrypted])
 @given(
     messages=st.lists(st.lists(st.binary(max_size=400), min_size=1, max_size=4), max_size=5),
     step=st.integers(1, 300),
 )
-def test_messages_pass_both_ways_wherever_they_are_cut(
-    sides: type[Sides], messages: list[list[bytes]], step: int
-) -> None:
-    client, server = shake_hands(sides(), step)
+def test_messages_pass_both_ways_wherever_they_are_cut(messages: list[list[bytes]], step: int) -> None:
+    client, server = shake_hands(encrypted(), step)
     assert client.ready
     assert server.ready
     for sender, receiver in ((client, server), (server, client)):
@@ -83,20 +73,14 @@ def test_messages_pass_both_ways_wherever_they_are_cut(
 
 
 def test_a_message_right_behind_the_handshake_may_be_long() -> None:
-    client, server = plain()
-    carry(server, client)
-    greeted = taken(client)
-    assert server.receive(memoryview(greeted[:64]), 0.0) == []
-    carry(server, client)
-    assert client.ready
+    client, server = shake_hands(encrypted())
     client.send([bytes(100_000)])
-    assert server.receive(memoryview(greeted[64:] + taken(client)), 0.0) == [[bytes(100_000)]]
+    assert carry(client, server) == [[bytes(100_000)]]
 
 
 def test_the_server_knows_who_the_client_is() -> None:
     _, server = shake_hands(encrypted())
     assert server.user == "a"
-    assert shake_hands(plain())[1].user is None
 
 
 def test_nothing_of_a_message_is_seen_on_the_way() -> None:
@@ -153,13 +137,11 @@ def test_a_handshake_of_another_connection_is_of_no_use() -> None:
         later.receive(memoryview(initiate), 0.0)
 
 
-@given(st.lists(st.binary(max_size=300), max_size=4), st.booleans())
-def test_any_octets_in_place_of_a_handshake_are_waited_for_or_refused(
-    pieces: list[bytes], secure: bool
-) -> None:
-    _, server = encrypted() if secure else plain()
+@given(st.lists(st.binary(max_size=300), max_size=4))
+def test_any_octets_in_place_of_a_handshake_are_waited_for_or_refused(pieces: list[bytes]) -> None:
+    _, server = encrypted()
     try:
-        server.receive(memoryview(greeting("CURVE" if secure else "NULL", as_server=False)), 0.0)
+        server.receive(memoryview(greeting("CURVE", as_server=False)), 0.0)
         for piece in pieces:
             assert server.receive(memoryview(header(len(piece), COMMAND) + piece), 0.0) == []
     except ProtocolError:
@@ -178,28 +160,39 @@ def test_commands_of_any_length_do_no_harm(name: bytes, size: int) -> None:
 
 
 def test_a_message_before_the_end_of_the_handshake_is_refused() -> None:
-    _, server = plain()
+    _, server = encrypted()
     with pytest.raises(ProtocolError, match="before the end of the handshake"):
-        server.receive(memoryview(greeting("NULL", as_server=False) + header(1) + b"x"), 0.0)
+        server.receive(memoryview(greeting("CURVE", as_server=False) + header(1) + b"x"), 0.0)
 
 
-def test_a_socket_of_another_type_is_refused() -> None:
-    client, _ = plain()
-    body = command(b"READY", metadata("PUB"))
-    with pytest.raises(ProtocolError, match="no PULL"):
-        client.receive(memoryview(greeting("NULL", as_server=False) + header(len(body), COMMAND) + body), 0.0)
+@pytest.mark.requirement("F5")
+@pytest.mark.parametrize("spoken", ["NULL", "PLAIN"])
+def test_who_speaks_without_keys_is_refused_before_it_says_a_word(spoken: str) -> None:
+    _, server = encrypted()
+    body = command(b"READY", metadata("PUSH"))
+    with pytest.raises(ProtocolError, match="other keys or none"):
+        server.receive(memoryview(greeting(spoken, as_server=False) + header(len(body), COMMAND) + body), 0.0)
+    assert not server.ready and not server.introduced
+
+
+def test_who_knows_the_key_has_introduced_itself_with_its_first_words() -> None:
+    client, server = encrypted()
+    carry(client, server)
+    assert not server.introduced
+    carry(server, client)
+    carry(client, server)
+    assert server.introduced and not server.ready
 
 
 def test_a_handshake_has_a_time_limit() -> None:
-    _, server = plain()
+    _, server = encrypted()
     server.tick(HANDSHAKE_S - 0.01)
     with pytest.raises(ProtocolError, match="took too long"):
         server.tick(HANDSHAKE_S)
 
 
-@pytest.mark.parametrize("sides", [plain, encrypted])
-def test_a_silent_side_is_asked_and_answers(sides: Callable[[], Sides]) -> None:
-    client, server = shake_hands(sides())
+def test_a_silent_side_is_asked_and_answers() -> None:
+    client, server = shake_hands(encrypted())
     client.tick(HEARTBEAT_S - 0.01)
     assert not client.output
     client.tick(HEARTBEAT_S)
@@ -211,8 +204,9 @@ def test_a_silent_side_is_asked_and_answers(sides: Callable[[], Sides]) -> None:
 
 
 def test_whoever_asks_gets_its_own_context_back() -> None:
-    _, server = shake_hands(plain())
-    ping = command(b"PING", b"\0\x0acontext")
-    server.receive(memoryview(header(len(ping), COMMAND) + ping), 0.0)
-    pong = command(b"PONG", b"context")
-    assert taken(server) == header(len(pong), COMMAND) + pong
+    client, server = shake_hands(encrypted())
+    client._frame(COMMAND, command(b"PING", b"\0\x0acontext"))
+    assert carry(client, server) == []
+    mechanism, answer = client._mechanism, taken(server)
+    [(_, frame)] = FrameReader(1 << 20).feed(memoryview(answer))
+    assert mechanism.unwrap(frame) == (COMMAND, command(b"PONG", b"context"))

@@ -48,20 +48,6 @@ async def test_a_node_that_expects_another_server_key_does_not_connect() -> None
 
 
 @run
-async def test_a_node_without_keys_does_not_get_in() -> None:
-    plain, b = Endpoint("a"), Endpoint("b", B)
-    b.transport.add_peer("a", plain.transport.address, A.public)
-    plain.transport.add_peer("b", b.transport.address)
-    peer = plain.transport.peers["b"]
-    await plain.until(lambda: peer.handshake_failures > 0)
-    assert not peer.up
-    assert peer.last_failure is not None
-    assert "other keys" in peer.last_failure
-    plain.transport.close()
-    b.transport.close()
-
-
-@run
 async def test_a_node_cannot_speak_in_anothers_name() -> None:
     """b knows a and c; c connects with its own key and writes a's name on its batches."""
     impostor, b = Endpoint("a", STRANGER), Endpoint("b", B)

@@ -11,23 +11,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from replication.transport import CurveKeys
 from tests.transport.harness import SMALL, Endpoint, run
+
+KEYS = CurveKeys.generate()
+"""Of the process."""
 
 ROOT = Path(__file__).resolve().parents[2]
 
 _PEER = """
 import asyncio, sys
-from replication.transport import PeerTransport, TransportConfig
+from replication.transport import CurveKeys, PeerTransport, TransportConfig
 
-async def main(name, other, address):
+async def main(name, secret, other, address, key):
     transport = PeerTransport(
-        TransportConfig(name, "test", "127.0.0.1:0"), 1,
+        TransportConfig(name, "test", "127.0.0.1:0", CurveKeys.from_secret(secret)), 1,
         on_message=lambda peer, parts: transport.send(peer, [b"echo", parts[0][:8]]) and transport.flush(),
         on_up=lambda peer: transport.send(peer, [b"connected"]) and transport.flush(),
         on_down=lambda peer: None, on_gap=lambda peer: None,
     )
     transport.start(asyncio.get_running_loop())
-    transport.add_peer(other, address)
+    transport.add_peer(other, address, key.encode())
     print(transport.address, flush=True)
     await asyncio.Event().wait()
 
@@ -38,7 +42,8 @@ asyncio.run(main(*sys.argv[1:]))
 @contextmanager
 def peer_process(name: str, other: Endpoint) -> Iterator[tuple[int, str]]:
     """A process with a transport that echoes the start of each message; its process id and address."""
-    command = [sys.executable, "-c", _PEER, name, other.name, other.transport.address]
+    known = [other.name, other.transport.address, other.keys.public.decode()]
+    command = [sys.executable, "-c", _PEER, name, KEYS.secret.decode(), *known]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as child:
         assert child.stdout is not None
         try:
@@ -56,7 +61,7 @@ def resident_bytes() -> int:
 async def test_a_killed_peer_is_seen_at_once() -> None:
     a = Endpoint("a")
     with peer_process("b", a) as (pid, address):
-        a.transport.add_peer("b", address)
+        a.transport.add_peer("b", address, KEYS.public)
         await a.until_event("up", "b")
         os.kill(pid, signal.SIGKILL)
         killed = time.monotonic()
@@ -71,7 +76,7 @@ async def test_a_stopped_peer_costs_bounded_memory_and_holds_nobody_else_up() ->
     a, c = Endpoint("a", **SMALL), Endpoint("c")
     c.meet(a)
     with peer_process("b", a) as (pid, address):
-        a.transport.add_peer("b", address)
+        a.transport.add_peer("b", address, KEYS.public)
         a.meet(c)
         await a.until_event("up", "b")
         await a.until_event("up", "c")
