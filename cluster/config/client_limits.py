@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_network
 from typing import Final
 
 from cluster.config.models import NodeConfig
@@ -27,6 +28,7 @@ def gate(config: NodeConfig) -> Gate:
             failures=strangers.failures,
             window=strangers.window_s,
             block=strangers.block_s,
+            never_blocked=tuple(map(ip_network, strangers.never_blocked)),
         )
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, Self
 
@@ -95,12 +96,24 @@ class Strangers(Section):
     block_s: float = Field(
         default=60.0, gt=0, le=86_400, description="Seconds that an address is blocked for."
     )
+    never_blocked: tuple[str, ...] = Field(
+        default=("127.0.0.0/8", "::1/128"),
+        strict=False,
+        description="Networks whose addresses are never blocked, such as that of a proxy, or of all who come "
+        "from behind one address. An address at which a client is logged in is not either.",
+    )
     pause_s: float = Field(
         default=3.0,
         ge=0,
         le=60,
         description="Seconds between a failed negotiation and the closing of the connection.",
     )
+
+    @model_validator(mode="after")
+    def _are_networks(self) -> Self:
+        for network in self.never_blocked:
+            ip_network(network)
+        return self
 
 
 class TlsSettings(Section):

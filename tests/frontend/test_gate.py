@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from ipaddress import ip_network
 
 import pytest
 from hypothesis import given
@@ -38,6 +39,30 @@ def test_failures_of_sockets_that_were_in_already_prolong_nothing() -> None:
     gate = Gate(GateLimits(failures=2, window=10, block=20))
     assert [gate.failed(A, now) for now in (0, 0, 5, 19)] == [False, True, False, False]
     assert gate.admit(A, 20)
+
+
+@pytest.mark.requirement("A3")
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.9.8.7", "::1", "::ffff:127.0.0.1"])
+def test_loopback_may_be_exempt(address: str) -> None:
+    """All programs of a machine have one address: one of them must not lock out the others."""
+    exempt = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
+    gate = Gate(GateLimits(failures=1, never_blocked=exempt))
+    assert not any(gate.failed(address, 1.0) for _ in range(100))
+    assert gate.admit(address, 1.0)
+    assert gate.failed(A, 1.0)
+
+
+@pytest.mark.requirement("A3")
+def test_who_fails_beside_clients_that_are_logged_in_locks_nobody_out() -> None:
+    gate = Gate(GateLimits(failures=2, window=10, block=20))
+    assert gate.admit(A, 0)
+    gate.vouched(A)
+    assert not any(gate.failed(A, 1.0) for _ in range(100))
+    assert gate.admit(A, 1.0)
+    gate.left(A, stranger=True)
+    gate.left(A, stranger=False)
+    assert [gate.failed(A, 2.0), gate.failed(A, 2.0)] == [False, True]
+    assert not gate.admit(A, 2.1)
 
 
 def test_blocking_can_be_turned_off() -> None:
