@@ -17,6 +17,7 @@ from pydantic import BaseModel, Field, StringConstraints, ValidationError, model
 from cluster.access.passwords import PasswordHash
 from cluster.config.addresses import Address, AddressField
 from cluster.config.environment import overlay
+from cluster.config.http_settings import HttpSettings
 from cluster.config.limits import GIB, KIB, MIB, Limits
 from cluster.config.tables import (
     ConfigError,
@@ -202,6 +203,11 @@ class Listen(Section):
     http: AddressField = Field(
         default=Address("127.0.0.1", 15672), description="host:port for health, metrics and status."
     )
+    https: AddressField | None = Field(
+        default=None,
+        description="host:port for the same over TLS, with the certificate of the table `[node.tls]`; "
+        "without it there is none.",
+    )
     peers: AddressField = Field(
         default=Address("127.0.0.1", 25672), description="host:port for the other nodes."
     )
@@ -237,6 +243,7 @@ class NodeConfig(Section):
         "not there needs it: it joins once `quorate cluster add` was said.",
     )
     tls: TlsSettings | None = None
+    http: HttpSettings = HttpSettings()
     traces: TraceSettings | None = None
     log: LogSettings = LogSettings()
     cluster: ClusterConfig
@@ -261,6 +268,10 @@ class NodeConfig(Section):
         open_to_clients = {"amqp": listen.amqp, "http": listen.http}
         if self.tls is not None:
             open_to_clients["amqps"] = listen.amqps
+        if listen.https is not None:
+            if self.tls is None:
+                raise ValueError("listen.https is set, but there is no table [node.tls] with a certificate")
+            open_to_clients["https"] = listen.https
         for key, address in open_to_clients.items():
             if not address.is_loopback and not self.cluster.users:
                 raise ValueError(

@@ -156,6 +156,8 @@ class NodeReport:
         process = self._process
         listen = process.config.listen
         open_to = [("clustering", listen.peers), ("http", listen.http)]
+        if listen.https is not None:
+            open_to.append(("https", listen.https))
         if process.status.listening:
             open_to.append(("amqp", listen.amqp))
             if process.config.tls is not None:

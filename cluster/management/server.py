@@ -9,6 +9,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from cluster.management.answers import to_json
+from cluster.management.bodies import Bodies
 from cluster.management.call import Call
 from cluster.management.errors import ApiError, bad_request, no_such_object, not_authorised, refused
 from cluster.management.log_in import LogIn, LoginError
@@ -23,6 +24,10 @@ PREFIX: Final = "/api"
 MAX_BODY: Final = 32 * 1024 * 1024
 """Octets of a request's body: definitions of 100,000 queues, or a message of 24 MB in base64."""
 
+BODIED: Final = frozenset({"PUT", "POST"})
+MAX_UNWANTED: Final = 4096
+"""Octets of a body that comes with a method which has none: some clients send an empty object."""
+
 REALM: Final = 'Basic realm="RabbitMQ Management"'
 """RabbitMQ's: clients and proxies tell by it whom they give a password to."""
 
@@ -34,6 +39,7 @@ class ManagementServer:
         self._services = services
         self._router = Router(operations)
         self._log_in = LogIn(services)
+        self._bodies = Bodies(services.config.http)
 
     def attach(self, app: web.Application) -> None:
         app.router.add_route("*", PREFIX, self._answer)
@@ -70,7 +76,7 @@ class ManagementServer:
         if operation is None:
             return _other_method(request.method, operations)
         self._check(operation, identity, names)
-        body = await self._body(request)
+        body = await self._bodies.read(request, MAX_BODY if method in BODIED else MAX_UNWANTED)
         call = Call(identity, names, request.query, request.headers, body)
         value = await operation.handler(self._services, call)
         return await written(call, value)
@@ -102,14 +108,6 @@ class ManagementServer:
         sees = operation.method == "GET" and Audience.MONITORING.allows(identity.tags)
         if not sees and not self._services.access.may_enter(identity.user, vhost):
             raise not_authorised("User not authorised to access virtual host")
-
-    async def _body(self, request: web.Request) -> bytes:
-        body = bytearray()
-        async for piece in request.content.iter_any():
-            body += piece
-            if len(body) > MAX_BODY:
-                raise bad_request("Exceeded HTTP request body size limit")
-        return bytes(body)
 
 
 def _failure(error: ApiError) -> web.Response:

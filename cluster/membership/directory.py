@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from cluster.catalog.definitions import NodeDefinition
 from cluster.catalog.state import CatalogState
+from cluster.config.addresses import Address
 from cluster.config.models import Member, NodeConfig
 
 
@@ -25,3 +27,12 @@ def directory(config: NodeConfig, state: CatalogState) -> dict[str, NodeDefiniti
     return {
         name: node if node.peers else configured.get(name, node) for name, node in sorted(state.nodes.items())
     }
+
+
+def http_hosts(config: NodeConfig, state: CatalogState) -> Iterator[str]:
+    """Under which names or addresses the nodes' HTTP ports are reached."""
+    yield config.own.http.host
+    for node in directory(config, state).values():
+        # A node of an older release may have told nothing.
+        if node.http:
+            yield Address.parse(node.http).host

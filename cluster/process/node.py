@@ -29,6 +29,7 @@ from cluster.front_end.broker_port import FrontEnd
 from cluster.front_end.local_queues import LocalQueues
 from cluster.management.api import management_of
 from cluster.management.node_report import NodeReport
+from cluster.membership.directory import http_hosts
 from cluster.process.clock import elapsed
 from cluster.process.departure import depart
 from cluster.process.fail_stop import FailStop
@@ -42,7 +43,8 @@ from cluster.process.shortages import TAG as SHORTAGE_TAG
 from cluster.process.shortages import Shortages
 from cluster.process.watermarks import Watermarks, trim
 from cluster.traces.start import trace
-from cluster.watch.http import HttpServer
+from cluster.watch.hosts import Hosts
+from cluster.watch.http import HttpPorts, HttpServer
 from cluster.watch.inquiry import TAG as INQUIRY_TAG
 from cluster.watch.inquiry import Inquiry
 from cluster.watch.metrics import NodeMetrics
@@ -107,11 +109,17 @@ class NodeProcess:
         self.status = NodeStatus(self)
         self.metrics = NodeMetrics(self)
         self.report = NodeReport(self)
-        management = management_of(self, version())
-        parts = (management.attach, Console().attach)
-        self.http = HttpServer(self.status, self.metrics, config.listen.http, management.refusal, parts)
+        self.http = self._make_http()
 
     # -- parts ----------------------------------------------------------------------------------
+
+    def _make_http(self) -> HttpServer:
+        management = management_of(self, version())
+        parts = (management.attach, Console().attach)
+        listen, state = self.config.listen, self.broker.catalog.state
+        hosts = Hosts(self.config.http.hosts, lambda: http_hosts(self.config, state))
+        ports = HttpPorts(listen.http, listen.https, self.certificates, self.config.http, hosts)
+        return HttpServer(self.status, self.metrics, ports, management.refusal, parts)
 
     def _make_front_end(self) -> FrontEnd:
         settings = self.config.cluster
@@ -238,6 +246,8 @@ class NodeProcess:
         address = self.config.listen.amqp
         await self.listener.start(address.host, address.port)
         ports = {"amqp": str(address), "http": str(self.config.listen.http)}
+        if self.config.listen.https is not None:
+            ports["https"] = str(self.config.listen.https)
         if self.certificates is not None:
             encrypted = self.config.listen.amqps
             await self.listener.start_tls(encrypted.host, encrypted.port, self.certificates)

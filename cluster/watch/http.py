@@ -13,6 +13,7 @@ import math
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from typing import Any, Final, Protocol
@@ -24,13 +25,20 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from prometheus_client.exposition import generate_latest
 
 from cluster.config.addresses import Address
+from cluster.config.http_settings import HttpSettings
 from cluster.process.logs import REQUEST
+from cluster.watch.doors import Doors
 from cluster.watch.exposition import CONTENT_TYPE, BusyError, Pages, Piece, Rendering, lines, rendered
+from cluster.watch.hosts import Hosts
 from cluster.watch.http_headers import protect
+from node.frontend.tls_port import BACKLOG, ServerIdentity, TlsPort
 from replication.transport import ListenError
 
 LINGERING_S = 2.0
 """How long the rest of a request that was refused is read, so that its client sees the answer."""
+
+MAX_HEADERS: Final = 64
+"""Lines in the head of a request; none of them may have more than 8 KiB."""
 
 STATUS_TIMEOUT_S = 5.0
 """How long `/api/status` waits for the other nodes' part."""
@@ -108,6 +116,17 @@ Guard = Callable[[web.Request], Awaitable[web.Response | None]]
 """Answers a request of who may not see what belongs to all users; None: let it in."""
 
 
+@dataclass(frozen=True, slots=True)
+class HttpPorts:
+    """Where a node listens for HTTP, and what it takes there. `identity` is shown on the encrypted port."""
+
+    plain: Address
+    encrypted: Address | None = None
+    identity: ServerIdentity | None = None
+    limits: HttpSettings = field(default_factory=HttpSettings)
+    hosts: Hosts = field(default_factory=lambda: Hosts((), tuple))
+
+
 class HttpServer:
     """Serves `PATHS` of one node.
 
@@ -119,14 +138,15 @@ class HttpServer:
         self,
         view: NodeView,
         metrics: MetricsView,
-        address: Address,
+        ports: HttpPorts,
         guard: Guard,
         parts: Iterable[Callable[[web.Application], None]] = (),
     ) -> None:
         self._view = view
         self._parts = tuple(parts)
-        self._address = address
+        self._ports = ports
         self._runner: web.AppRunner | None = None
+        self._listening: list[asyncio.Server | TlsPort] = []
         self._guard = guard
         self._metrics_view = metrics
         self._open_pages = Pages()
@@ -138,7 +158,7 @@ class HttpServer:
 
     async def start(self) -> None:
         """Listen; raises `ListenError`."""
-        app = web.Application(client_max_size=4096, middlewares=[_identified])
+        app = web.Application(client_max_size=4096, middlewares=[_identified, self._addressed])
         app.add_routes(
             [
                 web.get("/", self._index),
@@ -157,26 +177,59 @@ class HttpServer:
         app.on_response_prepare.append(_answer_with_id)
         logger = logging.getLogger("quorate.http")
         logger.addFilter(_blames_the_node)
-        runner = web.AppRunner(
-            app, access_log=None, handle_signals=False, shutdown_timeout=1.0, lingering_time=LINGERING_S,
-            logger=logger,
-        )  # fmt: skip
+        settings: dict[str, Any] = {
+            "access_log": None,
+            "keepalive_timeout": self._ports.limits.header_s,
+            "lingering_time": LINGERING_S,
+            "logger": logger,
+            "max_headers": MAX_HEADERS,
+        }
+        runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=1.0, **settings)
         await runner.setup()
-        try:
-            await web.TCPSite(runner, self._address.host, self._address.port).start()
-        except OSError as error:
-            await runner.cleanup()
-            raise ListenError(
-                f"cannot listen for HTTP on {self._address}: {error.strerror or error}; "
-                "stop what uses the port or set node.listen.http to another address"
-            ) from error
+        assert runner.server is not None
         self._runner = runner
+        await self._listen(Doors(self._ports.limits, runner.server, settings))
+
+    async def _listen(self, doors: Doors) -> None:
+        """Raises `ListenError`."""
+        ports = self._ports
+        address, key = ports.plain, "http"
+        try:
+            loop = asyncio.get_running_loop()
+            plain = await loop.create_server(doors.new_client, *ports.plain, backlog=BACKLOG)
+            self._listening.append(plain)
+            if ports.encrypted is not None and ports.identity is not None:
+                address, key = ports.encrypted, "https"
+                encrypted = TlsPort(doors, ports.identity)
+                self._listening.append(encrypted)
+                await encrypted.start(*address)
+        except OSError as error:
+            await self.stop()
+            raise ListenError(
+                f"cannot listen for HTTP on {address}: {error.strerror or error}; "
+                f"stop what uses the port or set node.listen.{key} to another address"
+            ) from error
 
     async def stop(self) -> None:
         """Stop listening and close connections, within about a second."""
+        for one in self._listening:
+            if isinstance(one, TlsPort):
+                one.stop()
+            else:
+                one.close()
+        self._listening.clear()
         runner, self._runner = self._runner, None
         if runner is not None:
             await runner.cleanup()
+
+    @web.middleware
+    async def _addressed(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Refuse what is meant for another host."""
+        hosts = request.headers.getall("Host", [""])
+        if len(hosts) > 1 or not self._ports.hosts.knows(hosts[0]):
+            reason = "this node has no such name: see node.http.hosts in docs/configuration.md"
+            return web.json_response({"error": "misdirected_request", "reason": reason}, status=421)
+        return await handler(request)
 
     async def _index(self, request: web.Request) -> web.Response:
         """The list of what is here; people are sent on to the console."""

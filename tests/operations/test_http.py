@@ -13,7 +13,7 @@ from aiohttp import web
 
 from cluster.config.addresses import Address
 from cluster.watch import http
-from cluster.watch.http import HttpServer
+from cluster.watch.http import HttpPorts, HttpServer
 from cluster.watch.metric import Metric
 from replication.transport import ListenError
 
@@ -67,7 +67,7 @@ def serve(view: View, test: Any) -> None:
 
     async def body() -> None:
         address = free_address()
-        server = HttpServer(view, view, address, let_in)
+        server = HttpServer(view, view, HttpPorts(address), let_in)
         await server.start()
         try:
             async with aiohttp.ClientSession(f"http://{address}") as session:
@@ -103,7 +103,7 @@ def test_a_request_keeps_its_id_and_gets_one_where_it_has_none() -> None:
     async def body() -> None:
         address = free_address()
         view = View()
-        server = HttpServer(view, view, address, let_in)
+        server = HttpServer(view, view, HttpPorts(address), let_in)
         await server.start()
         try:
             async with aiohttp.ClientSession(f"http://{address}") as session:
@@ -176,6 +176,6 @@ def test_a_taken_port_is_named_with_what_to_do() -> None:
             holder.listen()
             address = Address("127.0.0.1", holder.getsockname()[1])
             with pytest.raises(ListenError, match=f"cannot listen for HTTP on {address}.*node.listen.http"):
-                await HttpServer(View(), View(), address, let_in).start()
+                await HttpServer(View(), View(), HttpPorts(address), let_in).start()
 
     asyncio.run(body())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import http.client
+import json
 import random
 import signal
 import socket
@@ -19,7 +21,7 @@ from cluster.config.addresses import Address
 from cluster.config.models import parse
 from cluster.local.layout import is_free
 from tests.processes.certificates import Authority, KeyPair
-from tests.processes.management_client import Management
+from tests.processes.management_client import Management, basic
 from tests.processes.nodes import Cluster, Node, until
 
 TLS_PORTS = range(24_000, 27_000)
@@ -35,6 +37,7 @@ class Secured:
     authority: Authority
     server: KeyPair
     port: int
+    https: int
 
     @property
     def node(self) -> Node:
@@ -58,10 +61,10 @@ class Secured:
         )
         return pika.BlockingConnection(parameters)
 
-    def shown_serial(self) -> int:
+    def shown_serial(self, port: int = 0) -> int:
         """The serial number of the certificate that a new connection is shown."""
         with (
-            socket.create_connection(("127.0.0.1", self.port), PATIENCE_S) as raw,
+            socket.create_connection(("127.0.0.1", port or self.port), PATIENCE_S) as raw,
             self.context().wrap_socket(raw, server_hostname="127.0.0.1") as shown,
         ):
             certificate = shown.getpeercert()
@@ -88,9 +91,10 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     cluster = Cluster(directory / "data", settings, nodes=1)
     authority = Authority(directory)
     server = authority.issue("server", "a node", addresses=("127.0.0.1",))
-    port = free_port()
+    port, https = free_port(), free_port()
+    listening = f'[node.listen]\namqps = "127.0.0.1:{port}"\nhttps = "127.0.0.1:{https}"\n'
     node = cluster[0]
-    text = node.local.text.replace("[node.listen]\n", f'[node.listen]\namqps = "127.0.0.1:{port}"\n')
+    text = node.local.text.replace("[node.listen]\n", listening)
     text += (
         f'\n[node.tls]\ncertificate = "{server.certificate}"\nkey = "{server.key}"\n'
         f'ca = "{authority.certificate}"\nverify = "optional"\n'
@@ -98,7 +102,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     node.local.file.write_text(text, encoding="utf-8")
     node.local = replace(node.local, config=parse(text, "node.toml"), text=text)
     with cluster.running():
-        yield Secured(cluster, authority, server, port)
+        yield Secured(cluster, authority, server, port, https)
 
 
 @pytest.fixture
@@ -226,6 +230,36 @@ def test_tls_older_than_1_2_is_not_spoken(secured: Secured) -> None:
 
 
 @pytest.mark.requirement("F5", "F7")
+def test_the_management_api_is_there_over_tls(secured: Secured) -> None:
+    connection = http.client.HTTPSConnection(
+        "127.0.0.1", secured.https, timeout=PATIENCE_S, context=secured.context()
+    )
+    connection.request("GET", "/api/whoami", headers={"Authorization": basic("alice", PASSWORD)})
+    answer = connection.getresponse()
+    assert (answer.status, json.loads(answer.read())["name"]) == (200, "alice")
+    connection.request("GET", "/api/whoami")
+    assert connection.getresponse().status == 401
+    connection.close()
+    assert secured.shown_serial(secured.https) == secured.shown_serial()
+
+
+@pytest.mark.requirement("F5")
+@pytest.mark.parametrize("sent", [b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", b"\x16\x03\x01", b""])
+def test_who_speaks_no_tls_to_the_http_port_is_closed(secured: Secured, sent: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", secured.https), PATIENCE_S) as raw:
+        raw.sendall(sent)
+        if not sent:
+            raw.shutdown(socket.SHUT_WR)
+        octets = b""
+        try:
+            while more := raw.recv(4096):
+                octets += more
+        except ConnectionResetError:
+            pass
+        assert b"HTTP" not in octets
+
+
+@pytest.mark.requirement("F5", "F7")
 def test_the_management_api_tells_of_tls(secured: Secured) -> None:
     api = Management(secured.node, "alice", PASSWORD)
     client = secured.authority.issue("alice", "alice")
@@ -235,7 +269,7 @@ def test_the_management_api_tells_of_tls(secured: Secured) -> None:
         assert row["ssl_protocol"].startswith("TLSv1.") and row["ssl_cipher"]
         assert row["peer_cert_subject"] == "CN=alice,O=quorate" and row["peer_cert_issuer"]
     listeners = {row["protocol"]: row["port"] for row in api.get("overview")["listeners"]}
-    assert listeners["amqp/ssl"] == secured.port
+    assert (listeners["amqp/ssl"], listeners["https"]) == (secured.port, secured.https)
     assert api.get("health", "checks", "port-listener", str(secured.port))["status"] == "ok"
     assert api.get("health", "checks", "certificate-expiration", "0", "days")["status"] == "ok"
     soon = api.call("GET", "/health/checks/certificate-expiration/2/years")
