@@ -1,13 +1,16 @@
 """Whether a node that starts with an empty disk founds a cluster, or has lost its disk. Pure.
 
 A node that lost its disk may have forgotten votes and entries that it had acknowledged, so it must
-not vote until it has caught up (`RaftConfig.may_vote`). A node of a cluster that never ran has
-forgotten nothing. They are told apart by asking: where a majority of the members, this one among
-them, has nothing on disk, nothing can have been committed that matters.
+not vote until it has caught up (`HardState.joining`). A node of a cluster that never ran has
+forgotten nothing. They are told apart by asking: where no founder has anything on disk, the cluster
+never ran.
 
-Founders wait a while for the last members: whoever comes after the first commit is taken for a node
-that lost its disk, and until it has caught up the cluster cannot lose another one. Not so a process that
-the founders have heard of: what it had when they counted on it, it has still.
+A majority of the founders would not do. The cluster may have grown since, so that founders who lost their
+disks are a minority of its members; cut off from the others they would found it anew. One founder with
+its disk is enough to tell them. What no founder can tell is that all of them lost their disks at once.
+
+A process that the founders have heard of is as empty for them later, when they have begun: what it had
+when they counted on it, it has still.
 """
 
 from __future__ import annotations
@@ -18,8 +21,6 @@ from typing import Final
 
 TAG: Final = b"J"
 ASK_INTERVAL_S: Final = 0.1
-PATIENCE_S: Final = 2.0
-"""How long a majority of founders waits for the members that have not answered."""
 
 
 class Admission(Enum):
@@ -41,12 +42,10 @@ class AdmissionDesk:
         self.state = Admission.UNKNOWN if empty else Admission.WHOLE
         if rebuilding:
             self.state = Admission.REBUILDING
-        self._majority = len(members) // 2 + 1
-        self._members = len(members)
+        self._members = tuple(members)
         self._empty = {node: 0}
         self._ask_at = 0.0
-        self._found_at: float | None = None
-        self._found_if(self._members)
+        self._consider()
 
     def ask_due(self, now: float) -> bool:
         """Whether the other members are to be asked now."""
@@ -68,19 +67,18 @@ class AdmissionDesk:
             return
         if empty:
             self._empty[peer] = process
-            self._found_if(self._members)
+            self._consider()
         else:
             self.state = Admission.REBUILDING
 
-    def tick(self, now: float) -> None:
-        """Let founders that wait for the others go on in the end."""
-        if self.state is not Admission.UNKNOWN or len(self._empty) < self._majority:
-            return
-        if self._found_at is None:
-            self._found_at = now + PATIENCE_S
-        if now >= self._found_at:
-            self._found_if(self._majority)
+    @property
+    def awaited(self) -> list[str]:
+        """The founders that have not answered, while that matters."""
+        if self.state is not Admission.UNKNOWN:
+            return []
+        return [member for member in self._members if member not in self._empty]
 
-    def _found_if(self, empty: int) -> None:
-        if self.state is Admission.UNKNOWN and len(self._empty) >= empty:
+    def _consider(self) -> None:
+        """Found the cluster once all founders have said that they are empty."""
+        if self.state is Admission.UNKNOWN and not self.awaited:
             self.state = Admission.WHOLE

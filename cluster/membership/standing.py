@@ -37,6 +37,11 @@ class Standing:
         return self._desk.state
 
     @property
+    def awaited(self) -> list[str]:
+        """The founders whose answer an empty node lacks to know whether the cluster is new."""
+        return self._desk.awaited
+
+    @property
     def members(self) -> list[str]:
         """All nodes of the cluster, as far as this one knows."""
         state = self._broker.catalog.state
@@ -67,7 +72,6 @@ class Standing:
         if self._desk.ask_due(now):
             for peer in self._broker.connected:
                 self._broker.send(peer, [TAG])
-        self._desk.tick(now)
         self.admit()
 
     def receive(self, peer: str, parts: Sequence[bytes]) -> None:

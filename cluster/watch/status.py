@@ -121,6 +121,11 @@ class NodeStatus:
             reasons.append(f"the node ends: {process.fail_stop.failure}")
         if not self.listening:
             reasons.append("not listening for clients yet")
+        if process.broker.standing.awaited:
+            awaited = ", ".join(process.broker.standing.awaited)
+            reasons.append(
+                f"no word from {awaited}: whether this cluster is new, all its founders have to say"
+            )
         if process.broker.standing.waiting:
             reasons.append(f"this node is no member of the cluster: {add_command(process)}")
         elif process.broker.host.rebuilding:

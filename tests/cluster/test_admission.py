@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.catalog.admission import ASK_INTERVAL_S, PATIENCE_S, Admission, AdmissionDesk
+from cluster.catalog.admission import ASK_INTERVAL_S, Admission, AdmissionDesk
+from tests.site import Site
 
 MEMBERS = ("n1", "n2", "n3")
 
@@ -30,24 +31,38 @@ def test_empty_nodes_alone_are_a_new_cluster() -> None:
     assert new.state is Admission.WHOLE
 
 
-def test_a_majority_of_empty_nodes_does_not_wait_for_ever() -> None:
-    new = desk()
-    new.tick(1.0)
-    new.told("n2", empty=True)
-    for now in (5.0, 5.0 + PATIENCE_S / 2):
-        new.tick(now)
-        assert new.state is Admission.UNKNOWN
-    new.tick(5.0 + PATIENCE_S)
-    assert new.state is Admission.WHOLE
-
-
-def test_a_member_that_ran_speaks_up_while_founders_wait() -> None:
-    lost = desk()
+def test_a_majority_of_empty_founders_founds_nothing() -> None:
+    """They may be a minority of a cluster that has grown since, cut off from all others."""
+    lost = AdmissionDesk("n1", MEMBERS, empty=True, rebuilding=False)
     lost.told("n2", empty=True)
-    lost.tick(5.0)
+    assert lost.state is Admission.UNKNOWN
+    assert lost.awaited == ["n3"]
+    lost.told("n4", empty=True)
+    assert lost.state is Admission.UNKNOWN, "a node that joins later is no founder"
     lost.told("n3", empty=False)
-    lost.tick(5.0 + PATIENCE_S)
     assert lost.state is Admission.REBUILDING
+    assert lost.awaited == []
+
+
+def test_founders_of_a_grown_cluster_that_lost_their_disks_wait_for_it() -> None:
+    """Two of five nodes: the cluster survives that, and must not have a second one beside it."""
+    site = Site("n1", "n2", "n3")
+    site.client("n1").declare("orders", durable=True)
+    lost = [site.nodes[name] for name in ("n1", "n2")]
+    for node in lost:
+        node.stop(power=True)
+        node.disk.wipe()
+    site.nodes["n3"].pause()
+    for node in lost:
+        node.empty = True
+        node.start()
+    site.run(10.0)
+    assert [node.broker.standing.state for node in lost] == [Admission.UNKNOWN] * 2
+    assert not any(node.broker.host.groups for node in lost)
+    site.nodes["n3"].resume()
+    site.until(lambda: all(node.broker.standing.state is Admission.REBUILDING for node in lost))
+    site.run(5.0)
+    assert not any(group.raft.may_vote for node in lost for group in node.broker.host.groups.values())
 
 
 def test_an_empty_node_of_a_cluster_that_ran_has_lost_its_disk() -> None:

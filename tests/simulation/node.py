@@ -83,7 +83,8 @@ class SimulatedNode:
     """A machine with a disk and, most of the time, a broker process on it.
 
     `life` counts the processes that have run; what belongs to an earlier one never happens.
-    `lost_disk`: it may have forgotten votes, and gives none before it has everything back.
+    `empty`: it asks the others whether its disk, on which nothing is, was lost. `lost_disk`: it may have
+    forgotten votes, and gives none before it has everything back.
     """
 
     writer_type = SimulatedWriter
@@ -101,7 +102,7 @@ class SimulatedNode:
         self.up = False
         self.paused = False
         self.ready = False
-        self.lost_disk = False
+        self.lost_disk = self.empty = False
         self.retired = False
         self.formats = FORMATS
         self.failures: list[str] = []
@@ -168,6 +169,7 @@ class SimulatedNode:
                 self.members,
                 raft,
                 settings.snapshot_bytes,
+                empty=self.empty,
                 rebuilding=self.lost_disk,
                 joins=self.name not in self.members,
                 formats=self.formats,
