@@ -22,10 +22,15 @@ class Agreement:
         self._leaders: dict[tuple[int, int], tuple[str, int]] = {}
         self._inherited: dict[tuple[int, int], int] = {}
         self._digests: dict[tuple[int, int], tuple[str, bytes]] = {}
+        self._committed: dict[tuple[int, int], int] = {}
+        self._checked: dict[tuple[int, str, int], int] = {}
+        self._held: dict[tuple[int, str], int] = {}
 
     def leaders(self, node: SimulatedNode) -> None:
-        """No term of a partition has two leaders, nor two owners."""
+        """No term of a partition has two leaders, nor two owners; and what is committed is what it was."""
         for partition, group in node.broker.host.groups.items():
+            self._entries(node, group)
+            self._votes(node, group)
             role, term = group.raft.role, group.raft.term
             if len(group.raft.membership.voters) == 1 and not node.broker.owners[partition].active:
                 # Alone it leads at once, but shows nothing of a term that is not on its disk yet.
@@ -44,6 +49,34 @@ class Agreement:
             elif role is Role.CANDIDATE and (partition, term, node.name) not in self._stood:
                 self._stood.add((partition, term, node.name))
                 self.on_election(node, role)
+
+    def _entries(self, node: SimulatedNode, group: Group) -> None:
+        """Of the entries of one index only one is ever committed, on whichever nodes."""
+        partition, commit = group.partition, group.raft.commit_index
+        key = (partition, node.name, node.life)
+        checked = max(self._checked.get(key, 0), group.log.first_index() - 1)
+        for index in range(checked + 1, commit + 1):
+            term = group.log.term(index)
+            if self._committed.setdefault((partition, index), term) != term:
+                raise Violation(f"{node.name}: another entry {index} of partition {partition} was committed")
+        self._checked[key] = commit
+
+    def lacks(self, node: SimulatedNode, group: Group) -> bool:
+        """Whether a replica gets back what is committed and was on the node's disk before, and has a part."""
+        return 0 < group.raft.last_index < self._held.get((group.partition, node.name), 0)
+
+    def _votes(self, node: SimulatedNode, group: Group) -> None:
+        """A replica that may vote has what is committed of all that it ever had on its disk: majorities were
+        counted with it, and those that elect a leader must have it as well.
+        """
+        key = (group.partition, node.name)
+        held = self._held.get(key, 0)
+        if group.raft.may_vote and group.raft.last_index < held:
+            raise Violation(
+                f"{node.name} may vote in partition {group.partition}, and has forgotten entry {held}, which "
+                "was committed"
+            )
+        self._held[key] = max(held, min(group.raft.commit_index, group.raft._state.log.durable))
 
     def _check_commit(self, node: SimulatedNode, group: Group) -> None:
         """§5.4.2: a leader commits what older terms left only together with an entry of its own term."""

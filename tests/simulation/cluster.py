@@ -18,6 +18,7 @@ from tests.simulation.transactors import KEEPING, Transactor
 from tests.simulation.world import Violation, World
 
 NAMES = ("n1", "n2", "n3")
+FIVE = (*NAMES, "n4", "n5")
 VHOST = "/"
 
 QUEUES = (
@@ -27,6 +28,13 @@ QUEUES = (
     QueueTerms("samples", ("n2", "n3", "n1"), no_ack=True),
     QueueTerms("local", ("n3",)),
 )
+OF_FIVE = {
+    "orders": FIVE,
+    "invoices": ("n3", "n4", "n5"),
+    "samples": ("n4", "n5", "n1"),
+}
+"""Replicas of queues that are elsewhere where there are five founders."""
+
 TARGETS = (
     ("orders",), ("orders",), ("invoices",), ("events",), ("samples",), ("local",),
     ("orders", "invoices"), ("orders", "events", "samples"), ("invoices", "local"),
@@ -39,7 +47,7 @@ PATIENCE_S = 60.0
 
 @dataclass(slots=True)
 class Shape:
-    """What a seed makes of a simulation."""
+    """What a seed makes of a simulation. `names`: of the founders."""
 
     settings: NodeSettings = field(default_factory=NodeSettings)
     network: NetworkFaults = field(default_factory=NetworkFaults)
@@ -48,33 +56,43 @@ class Shape:
     seconds: float = 4.0
     faultless: bool = False
     transactors: int = 0
+    names: tuple[str, ...] = NAMES
 
 
 class Cluster:
-    """Three nodes, their network, the clients and what they saw."""
+    """Three nodes or five, their network, the clients and what they saw.
 
-    newcomers: tuple[str, ...] = ()
-    """Nodes that may join later; they run from the beginning."""
+    names: of the founders. newcomers: nodes that may join later; they run from the beginning.
+    """
+
+    new = 0
+    """How many newcomers there are."""
 
     def __init__(self, seed: int, shape: Shape, node_type: type[SimulatedNode] = SimulatedNode) -> None:
         self.world = World(seed)
         self.shape = shape
         self.chance = self.world.chance("clients")
         self.outages = Outages(lambda: self.world.now)
-        self.network = Network(self.world, NAMES + self.newcomers, shape.network)
+        self.names = shape.names
+        self.newcomers = tuple(f"n{len(self.names) + 1 + number}" for number in range(self.new))
+        self.network = Network(self.world, self.names + self.newcomers, shape.network)
         self.history = History(QUEUES, self)
         self.agreement = Agreement()
         self.sessions: list[Session] = []
         self.healed = False
         self.nodes: dict[str, SimulatedNode] = {}
-        for name in NAMES + self.newcomers:
-            node = node_type(name, NAMES, self.world, self.network, shape.settings)
+        for name in self.names + self.newcomers:
+            node = node_type(name, self.names, self.world, self.network, shape.settings)
             node.on_ready = self._node_ready
             node.on_death = self._node_died
-            node.after_turn = self.agreement.leaders
+            node.after_turn = self.turned
             self.nodes[name] = node
         self._declared = 0
         self._drained: dict[str, bool] = {}
+
+    def turned(self, node: SimulatedNode) -> None:
+        """A node's event loop has made a turn."""
+        self.agreement.leaders(node)
 
     # -- circumstances (tests.simulation.history.Circumstances) ----------------------------------
 
@@ -92,33 +110,41 @@ class Cluster:
             return True
         return self.outages.during(receipt.node, receipt.time)
 
+    def alone(self) -> set[str]:
+        """Nodes that have something that no other node has."""
+        return {terms.replicas[0] for terms in QUEUES if len(terms.replicas) == 1}
+
     # -- the beginning --------------------------------------------------------------------------
 
     def start(self) -> None:
         """All nodes up, all queues declared, all clients there."""
         for node in self.nodes.values():
             node.start()
-        founders = [self.nodes[name] for name in NAMES]
+        founders = [self.nodes[name] for name in self.names]
         self._wait(lambda: all(node.ready for node in founders), "the nodes do not start")
         self._ask("n1", "declare_vhost", {"vhost": VHOST})
         self._wait(lambda: self._declared == 1, "the virtual host is not declared")
         for terms in QUEUES:
-            self._ask(self.chance.choice(NAMES), "declare_queue", self._declaration(terms))
+            self._ask(self.chance.choice(self.names), "declare_queue", self._declaration(terms))
         self._wait(lambda: self._declared == len(QUEUES) + 1, "the queues are not declared")
         for _ in range(self.shape.publishers):
-            self._add_publisher(self.nodes[self.chance.choice(NAMES)])
+            self._add_publisher(self.nodes[self.chance.choice(self.names)])
         for terms in QUEUES:
-            self._add_consumer(self.nodes[self.chance.choice(NAMES)], terms)
+            self._add_consumer(self.nodes[self.chance.choice(self.names)], terms)
         for _ in range(self.shape.consumers - len(QUEUES)):
-            self._add_consumer(self.nodes[self.chance.choice(NAMES)], self.chance.choice(QUEUES))
+            self._add_consumer(self.nodes[self.chance.choice(self.names)], self.chance.choice(QUEUES))
         for _ in range(self.shape.transactors):
-            self._add_transactor(self.nodes[self.chance.choice(NAMES)])
+            self._add_transactor(self.nodes[self.chance.choice(self.names)])
         self.world.after(1.0, self._sample)
+
+    def replicas_of(self, terms: QueueTerms) -> tuple[str, ...]:
+        """Where a queue is, as it is declared."""
+        return terms.replicas if self.names == NAMES else OF_FIVE.get(terms.name, terms.replicas)
 
     def _declaration(self, terms: QueueTerms) -> dict[str, Any]:
         semantics = Semantics.AT_MOST_ONCE if terms.at_most_once else Semantics.AT_LEAST_ONCE
         return {
-            "vhost": VHOST, "name": terms.name, "replicas": list(terms.replicas), "transient": False,
+            "vhost": VHOST, "name": terms.name, "replicas": list(self.replicas_of(terms)), "transient": False,
             "durable": True, "exclusive": False, "auto_delete": False, "arguments": {},
             "semantics": int(semantics), "front_end": 0, "holder": 0,
         }  # fmt: skip

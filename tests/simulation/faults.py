@@ -9,7 +9,7 @@ from functools import partial
 from cluster.broker import FRONT_END_GRACE_S
 from cluster.owner.proposal import BURY_INTERVAL_S
 from replication.raft import Role
-from tests.simulation.cluster import NAMES, QUEUES, Cluster, Shape
+from tests.simulation.cluster import NAMES, Cluster, Shape
 from tests.simulation.network import NetworkFaults
 from tests.simulation.node import NodeSettings, SimulatedNode
 from tests.simulation.transactors import Transactor
@@ -108,10 +108,11 @@ class Faults:
 
     def lose_disk(self) -> None:
         """A node that hosts nothing alone loses its disk for good; no other one before it is rebuilt."""
-        alone = {terms.replicas[0] for terms in QUEUES if len(terms.replicas) == 1}
+        alone = self.cluster.alone()
         if any(node.lost_disk for node in self.cluster.nodes.values()):
             return
-        node = self.cluster.nodes[self.chance.choice([name for name in NAMES if name not in alone])]
+        names = [name for name in self.cluster.names if name not in alone]
+        node = self.cluster.nodes[self.chance.choice(names)]
         self.world.note(f"{node.name} loses its disk")
         self._stop(node, power=True)
         node.disk.wipe()
@@ -172,7 +173,7 @@ class Faults:
 
     def _silence(self, leader: SimulatedNode) -> None:
         """A leader writes what nobody else gets, and dies."""
-        mend = self.cluster.network.cut([(leader.name, name) for name in NAMES if name != leader.name])
+        mend = self.cluster.network.cut(self._from(leader))
 
         def die() -> None:
             self._strike(leader, (0.3, 1.0))
@@ -183,7 +184,11 @@ class Faults:
     def _mute(self, leader: SimulatedNode) -> None:
         """A leader hears how far its first words came, but nobody hears what it says of that."""
         if leader.up and not self._over:
-            self._cut([(leader.name, name) for name in NAMES if name != leader.name])
+            self._cut(self._from(leader))
+
+    def _from(self, node: SimulatedNode) -> list[tuple[str, str]]:
+        """The ways from a node to the founders."""
+        return [(node.name, name) for name in self.cluster.names if name != node.name]
 
     def _strike(self, victim: SimulatedNode, away_s: tuple[float, float] = (0.001, 0.1)) -> None:
         if victim.up and not self._over:
@@ -194,7 +199,8 @@ class Faults:
 
     def slow_disk(self) -> None:
         """A disk takes long for each sync."""
-        self._slow_down(self.chance.choice(NAMES), self.chance.choice((0.005, 0.05, 0.3)), (0.2, 2.0))
+        name = self.chance.choice(self.cluster.names)
+        self._slow_down(name, self.chance.choice((0.005, 0.05, 0.3)), (0.2, 2.0))
 
     def _slow_down(self, name: str, sync_seconds: float, during_s: tuple[float, float]) -> None:
         disk = self.cluster.nodes[name].disk
@@ -216,13 +222,18 @@ class Faults:
 
     def reset(self) -> None:
         """A connection breaks and comes back."""
-        sender, receiver = self.chance.sample(NAMES, 2)
+        sender, receiver = self.chance.sample(self.cluster.names, 2)
         self.world.note(f"the connection {sender}->{receiver} is reset")
         self.cluster.network.break_connection(sender, receiver)
 
     def cut_in_halves(self) -> None:
-        """One node on one side, two on the other."""
-        self.isolate(self.cluster.nodes[self.chance.choice(NAMES)])
+        """A minority on one side, one node or, of five, maybe two; the others on the other side."""
+        names = self.cluster.names
+        minority = [self.chance.choice(names)]
+        if len(names) > len(NAMES) and self.chance.random() < 0.5:
+            minority.append(self.chance.choice([name for name in names if name not in minority]))
+        others = [name for name in names if name not in minority]
+        self._cut([pair for one in minority for other in others for pair in ((one, other), (other, one))])
 
     def isolate_owner(self) -> None:
         """A node that leads something is cut off from all others."""
@@ -231,17 +242,17 @@ class Faults:
             self.isolate(node)
 
     def isolate(self, node: SimulatedNode) -> None:
-        others = [name for name in NAMES if name != node.name]
+        others = [name for name in self.cluster.names if name != node.name]
         self._cut([(node.name, other) for other in others] + [(other, node.name) for other in others])
 
     def cut_one_way(self) -> None:
         """Nothing passes from one node to another, but everything the other way."""
-        sender, receiver = self.chance.sample(NAMES, 2)
+        sender, receiver = self.chance.sample(self.cluster.names, 2)
         self._cut([(sender, receiver)])
 
     def cut_link(self) -> None:
         """Two nodes do not reach each other; a third one reaches both."""
-        one, other = self.chance.sample(NAMES, 2)
+        one, other = self.chance.sample(self.cluster.names, 2)
         self._cut([(one, other), (other, one)])
 
     def corner_owner(self) -> None:
@@ -252,7 +263,7 @@ class Faults:
         if not leaders:
             return
         leader = self.chance.choice(leaders).name
-        slow, far = self.chance.sample([name for name in NAMES if name != leader], 2)
+        slow, far = self.chance.sample([name for name in self.cluster.names if name != leader], 2)
         self._slow_down(slow, CORNERED_S, (CORNERED_S, CORNERED_S))
         away_s = FRONT_END_GRACE_S + self.chance.uniform(0.1, 0.5)
         # The far one is heard for a little longer: what it says then is proposed, and comes to nobody else.
@@ -267,7 +278,7 @@ class Faults:
         if committing:
             name = self.chance.choice(committing).node.name
             away_s = FRONT_END_GRACE_S + BURY_INTERVAL_S + self.chance.uniform(0.1, 0.5)
-            for other in NAMES:
+            for other in self.cluster.names:
                 if other != name:
                     self._sever((name, other), away_s)
                     self._sever((other, name), away_s)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cluster.catalog.definitions import MemberState
 from cluster.catalog.state import CatalogState
-from tests.simulation.cluster import NAMES, Cluster
+from tests.simulation.cluster import Cluster
 from tests.simulation.history import Message, QueueTerms, Receipt
 from tests.simulation.node import SimulatedNode
 from tests.simulation.world import Violation
 
 WISH_INTERVAL_S = 0.3
+BLOWS = 5
+"""How often, at most, nodes are killed while they catch up."""
+
 MOVING_S = 120.0
 """How long everything may take to be where it should be once the faults are over."""
 
@@ -59,35 +62,51 @@ def keeping(name: str) -> Wish:
     return Wish("keep_member", {"name": name}, lambda state: state.nodes[name].state is MemberState.MEMBER)
 
 
+def dismissing(name: str) -> Wish:
+    """A node is to leave, and nothing else happens before it has gone."""
+    return Wish("remove_member", {"name": name, "heir": ""}, lambda state: name not in state.nodes)
+
+
+UNKNOWN_NODES = ("found_members", "add_member", "remove_member")
+"""Commands that may have come true although the catalog does not have the node."""
+
+
 def _goes(state: CatalogState, name: str) -> bool:
     return name not in state.nodes or state.nodes[name].state is MemberState.LEAVING
 
 
-def wishes_of(chance: random.Random) -> list[Wish]:
+def wishes_of(chance: random.Random, founders: Sequence[str], newcomers: Sequence[str]) -> list[Wish]:
     """What an administrator wants of a seed's cluster, one after the other."""
-    old = chance.choice(NAMES)
-    both = [adding("n4"), adding("n5")]
+    old = chance.choice(founders)
+    one, other = newcomers
     return chance.choice(
         (
-            both,
-            [adding("n4"), removing(old, heir="n4")],
-            [*both, removing(old)],
-            [adding("n4"), draining(old)],
-            [adding("n4"), draining(old), keeping(old)],
-            [adding("n4"), removing(old), adding("n5"), removing("n4")],
+            [adding(one), adding(other)],
+            [adding(one), removing(old, heir=one)],
+            [adding(one), adding(other), removing(old)],
+            [adding(one), draining(old)],
+            [adding(one), draining(old), keeping(old)],
+            [adding(one), removing(old), adding(other), removing(one)],
+            [adding(one), emptying(old), keeping(old)],
+            [adding(one), dismissing(old), adding(old)],
         )
     )
 
 
 class ChangingCluster(Cluster):
-    """Three nodes, two that may join, and somebody who changes who belongs to the cluster."""
+    """Founders, two nodes that may join, and an administrator who changes who belongs to the cluster."""
 
-    newcomers = ("n4", "n5")
+    new = 2
 
     def start(self) -> None:
+        self._strikes = self.world.chance("strikes")
+        self._blows = 0 if self.shape.faultless else BLOWS
         super().start()
         self._wishes = self.wishes()
-        founders = {name: {"peers": name} for name in NAMES}
+        self._wanted = {wish.arguments["name"]: wish for wish in self._wishes}
+        """Of each node what the administrator wants in the end: a command may be carried out late, and undo
+        what another one did since."""
+        founders = {name: {"peers": name} for name in self.names}
         self._wishes.insert(
             0, Wish("found_members", {"nodes": founders}, lambda state: state.members.founded)
         )
@@ -95,29 +114,71 @@ class ChangingCluster(Cluster):
 
     def wishes(self) -> list[Wish]:
         """What the administrator wants."""
-        return wishes_of(self.world.chance("wishes"))
+        return wishes_of(self.world.chance("wishes"), self.names, self.newcomers)
 
     def _wish(self) -> None:
         """Say again, to any node, what did not come true: a node may be behind, but not ahead."""
         ready = [node for node in self.nodes.values() if node.ready and not node.paused]
-        if ready and self._wishes:
+        if ready:
             node = self.chance.choice(ready)
             state = node.broker.catalog.state
             while self._wishes and self._came_true(self._wishes[0], state):
                 self.world.note(f"came true: {self._wishes[0].command} {self._wishes[0].arguments}")
                 del self._wishes[0]
-            if self._wishes:
-                wish = self._wishes[0]
+            wish = self._wishes[0] if self._wishes else self._undone()
+            if wish is not None:
+                self._prepare(wish)
                 node.input(lambda: self._say(node, wish))
         self.world.after(WISH_INTERVAL_S * (0.5 + self.chance.random()), self._wish)
 
+    def _undone(self) -> Wish | None:
+        """What has come true, and does not hold any more."""
+        state = self._newest()
+        return next((wish for wish in self._wanted.values() if not self._came_true(wish, state)), None)
+
     def _came_true(self, wish: Wish, state: CatalogState) -> bool:
         name = wish.arguments.get("name", "")
-        return wish.came_true(state) if name in state.nodes or wish.command != "drain_member" else False
+        return wish.came_true(state) if name in state.nodes or wish.command in UNKNOWN_NODES else False
 
     def _say(self, node: SimulatedNode, wish: Wish) -> None:
         node.broker.catalog.submit(wish.command, wish.arguments, lambda value, refusal: None, node.clock())
         node.wanted()
+
+    def _prepare(self, wish: Wish) -> None:
+        """A node that was removed is started again before it is added again, with its old disk or without."""
+        node = self.nodes.get(wish.arguments.get("name", ""))
+        if node is None or wish.command != "add_member" or not node.retired:
+            return
+        if self._strikes.random() < 0.5 and not any(one.lost_disk for one in self.nodes.values()):
+            node.disk.wipe()
+            node.lost_disk = True
+        node.retired = False
+        node.start()
+
+    def turned(self, node: SimulatedNode) -> None:
+        super().turned(node)
+        groups = node.broker.host.groups.values()
+        if any(self.agreement.lacks(node, group) for group in groups):
+            self._strike(node, 0.2)
+        elif not all(group.raft.may_vote for group in groups):
+            self._strike(node, 0.001)
+
+    def _strike(self, node: SimulatedNode, chance: float) -> None:
+        """A node that is catching up in some group is killed, and starts again."""
+        if not self._blows or self._strikes.random() >= chance:
+            return
+        self._blows -= 1
+
+        def strike() -> None:
+            node.stop(power=self._strikes.random() < 0.5)
+            self.world.after(self._strikes.uniform(0.001, 0.2), lambda: None if node.up else node.start())
+
+        self.world.after(0.0, strike)
+
+    def alone(self) -> set[str]:
+        return {
+            name for one in self._newest().table.replicated() if len(one.replicas) == 1 for name in one.hosts
+        }
 
     # -- circumstances --------------------------------------------------------------------------
 
@@ -142,9 +203,12 @@ class ChangingCluster(Cluster):
         return [node for node in self.nodes.values() if not node.retired]
 
     def settle(self) -> None:
-        """First everything is where it was wished to be."""
+        """First everything is where it was wished to be; then a node of those that moved starts again."""
         self._wait(lambda: any(node.ready for node in self.nodes.values()), "no node comes back")
         self._until(self._unfulfilled, MOVING_S)
+        self._restart_one()
+        self._until(self._unfulfilled, MOVING_S)
+        self._blows = 0
         state = self._newest()
         for node in self.nodes.values():
             if node.name not in state.nodes:
@@ -153,14 +217,23 @@ class ChangingCluster(Cluster):
         self._check_placement(state)
         super().settle()
 
+    def _restart_one(self) -> None:
+        """Also where nothing else happens a node replays what the catalog told when it was another one."""
+        moved = [node for name, node in self.nodes.items() if name in self._wanted and node.up]
+        if moved and not self.shape.faultless:
+            node = self._strikes.choice(moved)
+            node.stop(power=False)
+            node.start()
+
     def _newest(self) -> CatalogState:
         nodes = [node for node in self.nodes.values() if node.up]
         return max(nodes, key=lambda node: node.broker.catalog.applied_index).broker.catalog.state
 
     def _unfulfilled(self) -> str | None:
         state = self._newest()
-        if self._wishes:
-            return f"{self._wishes[0].command} {self._wishes[0].arguments} does not come true"
+        wish = self._wishes[0] if self._wishes else self._undone()
+        if wish is not None:
+            return f"{wish.command} {wish.arguments} does not come true"
         unsettled = [node for node in state.nodes.values() if node.state.value in ("joining", "leaving")]
         if unsettled:
             return f"{unsettled[0].name} is {unsettled[0].state.value}: {state.partitions}"

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
+from cluster.catalog.partitions import Partitions
 from cluster.front_end.commits import Commit
 from cluster.links.confirmation import Vote
 from cluster.owner.intake import Taking
@@ -31,6 +32,29 @@ def _forgotten_vote() -> AbstractContextManager[object]:
         intact(self, replace(hard_state, vote=None), snapshot, table)
 
     return mock.patch.object(PartitionLog, "restore", forgetful)
+
+
+def _forgotten_joining() -> AbstractContextManager[object]:
+    """A replica that joins gives no vote before it has caught up. Here a restart takes its log for whole."""
+    intact = PartitionLog.restore
+
+    def forgetful(
+        self: PartitionLog, hard_state: HardState, snapshot: Snapshot | None, table: EntryTable
+    ) -> None:
+        intact(self, replace(hard_state, joining=False), snapshot, table)
+
+    return mock.patch.object(PartitionLog, "restore", forgetful)
+
+
+def _old_catalog() -> AbstractContextManager[object]:
+    """Replicas go by a catalog that is up to date. Here a node that starts drops them by what it replays."""
+    intact = Partitions._close
+
+    def hasty(self: Partitions, partition: int) -> None:
+        with mock.patch.object(self._broker, "catalog_fresh", lambda: True):
+            intact(self, partition)
+
+    return mock.patch.object(Partitions, "_close", hasty)
 
 
 def _old_term() -> AbstractContextManager[object]:
@@ -96,11 +120,17 @@ class HastyNode(SimulatedNode):
 
 BUGS: dict[str, tuple[type[SimulatedNode], Callable[[], AbstractContextManager[object]]]] = {
     "forgotten vote": (SimulatedNode, _forgotten_vote),
+    "joining forgotten": (SimulatedNode, _forgotten_joining),
+    "dropped by an old catalog": (SimulatedNode, _old_catalog),
     "commit in an old term": (SimulatedNode, _old_term),
     "confirm before fsync": (HastyNode, nullcontext),
     "outcome before decision": (SimulatedNode, _early_outcome),
     "decided after abandonment": (SimulatedNode, _forgotten_abandonment),
 }
+
+
+OF_MEMBERS = frozenset({"joining forgotten", "dropped by an old catalog"})
+"""Those that only show where nodes join and leave."""
 
 
 @contextmanager

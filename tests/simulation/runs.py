@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from dataclasses import replace
 
-from tests.simulation.cluster import Cluster
+from tests.simulation.cluster import FIVE, Cluster
 from tests.simulation.faults import Faults, plan_of, shape_of
 from tests.simulation.membership import ChangingCluster
 from tests.simulation.node import SimulatedNode
@@ -13,6 +13,10 @@ from tests.simulation.world import World
 
 FAULTLESS_EVERY = 10
 """Every so many seeds one without any faults, in which the strictest promises hold."""
+
+
+FIVE_EVERY = 5
+"""Every so many seeds one with five founders."""
 
 
 class SeedFailure(AssertionError):
@@ -56,6 +60,8 @@ def run_seed(
     if elections:
         shape.settings = replace(shape.settings, max_append_bytes=1, election_timeout_s=0.25)
         kinds, interval_s = ("ambush",), 1.0
+    if seed % FIVE_EVERY == FIVE_EVERY - 2:
+        shape.names = FIVE
     cluster = (ChangingCluster if members else Cluster)(seed, shape, node_type)
     try:
         cluster.start()
