@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from cluster.config.tables import ResourceAlarms
+from cluster.management import machine
+from cluster.process.watermarks import Watermarks
 from tests.structure.tree import ROOT
 
 DEPLOY = ROOT / "deploy"
@@ -90,6 +95,88 @@ def test_no_node_sees_a_password(services: dict[str, Any]) -> None:
         if job.get("metrics_path", "/metrics") != "/metrics":
             assert job["basic_auth"]["username"] == "prometheus"
             assert job["basic_auth"]["password_file"].startswith(mount.split(":")[1] + "/")
+
+
+GIB = 1 << 30
+UNITS = {"m": 1 << 20, "g": GIB}
+
+
+def octets(limit: str) -> int:
+    """A limit with its default, as compose reads it."""
+    default = limit.rpartition(":-")[2].rstrip("}")
+    return int(default[:-1]) * UNITS[default[-1]]
+
+
+@pytest.mark.requirement("F1")
+def test_all_containers_fit_into_a_machine_of_four_gibibytes(services: dict[str, Any]) -> None:
+    assert all("mem_limit" in service for service in services.values())
+    together = {name: octets(service["mem_limit"]) for name, service in services.items()}
+    assert sum(size for name, size in together.items() if name != "founding") <= 4 * GIB
+    fourth = read(DEPLOY / "n4.yml")["services"]["n4"]
+    for node in (*(services[name] for name in NODES), fourth):
+        assert node["mem_limit"] == node["memswap_limit"] == "${QUORATE_MEMORY:-1g}"
+        assert octets(node["mem_reservation"]) * 2 == octets(node["mem_limit"])
+
+
+@pytest.mark.requirement("F6")
+def test_a_node_s_memory_alarm_goes_by_its_container_s_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = tmp_path / "memory.max"
+    limit.write_text(f"{256 << 20}\n", encoding="ascii")
+    monkeypatch.setattr(machine, "_CGROUP_LIMITS", (limit,))
+    assert Watermarks(ResourceAlarms(), tmp_path, lambda: None).memory == int(0.6 * (256 << 20))
+    limit.write_text("max\n", encoding="ascii")
+    assert Watermarks(ResourceAlarms(), tmp_path, lambda: None).memory > int(0.6 * (256 << 20))
+
+
+@pytest.mark.requirement("F1")
+@pytest.mark.parametrize("gibibytes", [1, 2, 4, 24, 256])
+@pytest.mark.parametrize("nodes", [3, 4])
+def test_nodes_share_the_memory_that_there_is(tmp_path: Path, gibibytes: int, nodes: int) -> None:
+    meminfo, file = tmp_path / "meminfo", tmp_path / ".env"
+    meminfo.write_text(f"MemTotal: {gibibytes << 20} kB\nMemFree: 1 kB\n", encoding="ascii")
+    file.write_text("GRAFANA_IMAGE=x@sha256:1\nQUORATE_MEMORY=1\n", encoding="ascii")
+    command = [DEPLOY / "share-memory.sh", str(nodes), file]
+    done = subprocess.run(command, env=os.environ | {"MEMINFO": str(meminfo)}, check=False)
+    if gibibytes == 1 and nodes == 4:
+        assert done.returncode == 1, "a node needs 256 MiB"
+        return
+    assert done.returncode == 0
+    said = dict(line.split("=", 1) for line in file.read_text(encoding="ascii").splitlines())
+    limit, reserved = int(said["QUORATE_MEMORY"]), int(said["QUORATE_MEMORY_RESERVATION"])
+    rest = (gibibytes << 30) - nodes * limit
+    assert min(GIB, gibibytes * GIB // 4) <= rest < min(GIB, gibibytes * GIB // 4) + nodes
+    assert reserved == limit // 2
+    assert said["GRAFANA_IMAGE"] == "x@sha256:1"
+
+
+@pytest.mark.requirement("F1")
+def test_images_of_others_can_be_pinned_by_digest(tmp_path: Path, services: dict[str, Any]) -> None:
+    """A docker of our own stands in for the registry: it tells a digest for each image that is asked for."""
+    docker = tmp_path / "docker"
+    docker.write_text(
+        '#!/bin/sh\n[ "$1" = pull ] && exit 0\nfor last; do :; done\n'
+        'echo "${last%:*}@sha256:$(printf %064d 7)"\n'
+    )
+    docker.chmod(0o755)
+    file = tmp_path / ".env"
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    for _ in range(2):
+        subprocess.run([DEPLOY / "pin-images.sh", file], env=environment, check=True)
+    said = dict(line.split("=", 1) for line in file.read_text(encoding="ascii").splitlines())
+    assert len(said) == len(file.read_text(encoding="ascii").splitlines())
+    named = [service["image"] for service in services.values()]
+    named.append(services["n1"]["build"]["args"]["BASE"])
+    variables = {
+        match[1]: match[2] for one in named if (match := re.fullmatch(r"\$\{(\w+):-(.+)\}", one)) is not None
+    }
+    assert {one for one in named if not one.startswith("${")} == {"quorate:latest"}
+    assert said == {
+        name: f"{tag.rpartition(':')[0]}@sha256:{'7'.zfill(64)}" for name, tag in variables.items()
+    }
+    base = re.search(r"^ARG BASE=(.+)$", (DEPLOY / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert base is not None and base[1] == variables["PYTHON_IMAGE"]
 
 
 @pytest.mark.requirement("F3")
