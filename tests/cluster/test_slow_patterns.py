@@ -1,0 +1,57 @@
+"""A pattern that needs exponential time costs a node little, whoever asks for how many names (A11)."""
+
+from __future__ import annotations
+
+from time import thread_time
+
+import pytest
+
+from cluster.access.patterns import TIMEOUT_S, compiled, permits
+from cluster.access.slow_patterns import MEMORY_S, REMEMBERED, SlowPatterns
+
+SLOW = [r"^(a+)+$", r"^(a|aa)+$", r"(.*a){20}$", r"^([a-z]+)*\d$", r"^(\w+\s?)*!$"]
+ATTEMPTS = 500
+
+
+@pytest.mark.requirement("A11")
+@pytest.mark.parametrize("pattern", SLOW)
+def test_many_names_that_a_pattern_takes_long_for_cost_one_time_out(pattern: str) -> None:
+    """Each by itself would take it: a client may ask hundreds of times in one piece of input."""
+    found = compiled(pattern)
+    began = thread_time()
+    assert not any(permits(found, "a" * 120 + f"{number}~") for number in range(ATTEMPTS))
+    assert thread_time() - began < 20 * TIMEOUT_S < ATTEMPTS * TIMEOUT_S / 20
+
+
+@pytest.mark.requirement("A11")
+def test_names_that_are_shorter_are_tried_as_before() -> None:
+    slow = compiled(r"^(b+)+$")
+    assert not permits(slow, "b" * 120 + "~")
+    assert permits(slow, "bbb")
+    assert not permits(slow, "bb~")
+
+
+def test_other_patterns_are_not_concerned() -> None:
+    assert not permits(compiled(r"^(c+)+$"), "c" * 120 + "~")
+    assert permits(compiled(r"^c"), "c" * 120 + "~")
+
+
+def test_what_was_slow_is_tried_again_after_a_while() -> None:
+    slow = SlowPatterns()
+    assert not slow
+    slow.took_too_long("p", "x" * 50, 10.0)
+    assert slow.refuses("p", "y" * 50, 10.0) and slow.refuses("p", "y" * 51, 9.9 + MEMORY_S)
+    assert not slow.refuses("p", "y" * 49, 10.0)
+    assert not slow.refuses("p", "y" * 50, 10.0 + MEMORY_S)
+    slow.took_too_long("p", "x" * 70, 20.0)
+    assert slow.refuses("p", "y" * 50, 20.0)
+    slow.took_too_long("p", "x" * 60, 20.0 + MEMORY_S)
+    assert not slow.refuses("p", "y" * 59, 20.0 + MEMORY_S)
+
+
+def test_few_patterns_are_remembered() -> None:
+    slow = SlowPatterns()
+    for number in range(REMEMBERED + 1):
+        slow.took_too_long(f"p{number}", "x", 0.0)
+    assert not slow.refuses("p0", "x", 0.0)
+    assert slow.refuses(f"p{REMEMBERED}", "x", 0.0)
