@@ -14,6 +14,9 @@ from node.runs import Run
 from node.wire.amqp091.fields import split_array, split_table
 from node.wire.amqp091.properties import property_places
 
+REMEMBERED_OCTETS: Final = 512
+"""Property lists of more octets are read each time."""
+
 CC: Final = b"CC"
 BCC: Final = b"BCC"
 
@@ -48,11 +51,15 @@ def keys_in(value: bytes) -> list[str]:
     ]
 
 
-@lru_cache(4096)
 def read_copies(properties: bytes) -> Copies:
     """What a property list asks for. Raises PreconditionFailedError where a header is no array, in
     RabbitMQ's words.
     """
+    # Clients choose how long they are: what is remembered of all clients must stay small.
+    return _remembered(properties) if len(properties) <= REMEMBERED_OCTETS else _read(properties)
+
+
+def _read(properties: bytes) -> Copies:
     place = property_places(properties).get("headers")
     headers: Headers = {} if place is None else dict(split_table(properties, place[0]))
     keys: list[str] = []
@@ -65,6 +72,11 @@ def read_copies(properties: bytes) -> Copies:
             )
         keys += keys_in(value or b"")
     return Copies(tuple(keys), BCC in headers)
+
+
+@lru_cache(4096)
+def _remembered(properties: bytes) -> Copies:
+    return _read(properties)
 
 
 def without_blind_copies(properties: bytes) -> bytes:
