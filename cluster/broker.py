@@ -348,7 +348,7 @@ class Broker:
             definition = self.catalog.state.nodes.get(peer)
             if definition is not None and definition.front_end:
                 for owner in self.owners.values():
-                    owner.reception.front_end_lost(definition.front_end)
+                    owner.lost_front_ends.lost(definition.front_end)
                 self._abandon_transient(definition.front_end)
 
     def _abandon_transient(self, front_end: int) -> None:
@@ -386,6 +386,12 @@ class Broker:
 
     def may_serve(self, partition: int) -> bool:
         return partition in self._transient or self.host.leads(partition, self.clock())
+
+    def former_leases_over(self, partition: int) -> bool:
+        group = self.host.groups.get(partition)
+        return partition in self._transient or (
+            group is not None and group.raft.former_leases_over(self.clock())
+        )
 
     def owner_active(self, partition: int, term: int) -> None:
         self._owner_announced(partition, self.node, term)

@@ -47,6 +47,9 @@ class OwnerContext(Protocol):
     def may_serve(self, partition: int) -> bool:
         """Whether a majority still takes this node for the leader (leader lease)."""
 
+    def former_leases_over(self, partition: int) -> bool:
+        """Whether no former leader of the partition has a lease any more."""
+
     def owner_active(self, partition: int, term: int) -> None:
         """This node has become the partition's owner and takes greetings."""
 

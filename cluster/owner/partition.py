@@ -20,6 +20,7 @@ from cluster.owner.dead_letters import DeadLetters
 from cluster.owner.decisions import Annotations
 from cluster.owner.disuse import Disuse
 from cluster.owner.intake import publish_own
+from cluster.owner.lost_front_ends import LostFrontEnds
 from cluster.owner.participation import Participation
 from cluster.owner.proposal import (
     BURY_INTERVAL_S,
@@ -72,6 +73,7 @@ class PartitionOwner:
         self._contents = Contents(self.machine, source)
         self._serving = Serving(self._contents, context.tells_failures)
         self.reception = Reception(self, context, self._serving)
+        self.lost_front_ends = LostFrontEnds(self, context)
         self.dead_letters = DeadLetters(self, context.transit)
         self.participation = Participation(self, context)
         self._activation: int | None = None
@@ -152,9 +154,7 @@ class PartitionOwner:
         self.reception.expect(attached)
         self._context.owner_active(self.partition, self.term)
         self._bury(now)
-        for front_end in attached:
-            if not self._context.front_ends.alive(front_end):
-                self.reception.front_end_lost(front_end)
+        self.lost_front_ends.take_over(attached)
         self._context.owner_dirty(self)
 
     def _bury(self, now: float) -> None:
@@ -329,7 +329,7 @@ class PartitionOwner:
         self.now = now
         if self._activation is not None and self.machine.applied_index >= self._activation:
             self._take_over(now)
-        if self.active and self._hold_until is not None and now >= self._hold_until:
+        if self.lost_front_ends.tick() and self._hold_until is not None and now >= self._hold_until:
             self._hold_until = None
             self.reception.expect_no_more()
             for queue, owner in self.queues.items():

@@ -1,0 +1,44 @@
+"""When an owner gives up front ends that it cannot reach, with what their consumers had. Pure.
+
+A former owner with a lease may still give them more (docs/decisions/0015-leases.md): none is given up before
+no such lease holds any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from cluster.owner.context import OwnerContext
+
+if TYPE_CHECKING:
+    from cluster.owner.partition import PartitionOwner
+
+
+class LostFrontEnds:
+    """Front ends that are out of reach of one owner, and wait to be given up."""
+
+    def __init__(self, owner: PartitionOwner, context: OwnerContext) -> None:
+        self._owner = owner
+        self._context = context
+        self._lost: set[int] = set()
+
+    def take_over(self, attached: Iterable[int]) -> None:
+        """This node has become the owner; `attached` may have had messages of former owners."""
+        self._lost = {one for one in attached if not self._context.front_ends.alive(one)}
+        self.tick()
+
+    def lost(self, front_end: int) -> None:
+        """The front end cannot be reached."""
+        self._lost.add(front_end)
+        self.tick()
+
+    def tick(self) -> bool:
+        """Give up those that have not come back meanwhile; whether any may be given up."""
+        allowed = self._owner.active and self._context.former_leases_over(self._owner.partition)
+        if self._lost and allowed:
+            lost, self._lost = self._lost, set()
+            for front_end in sorted(lost):
+                if not self._context.front_ends.alive(front_end):
+                    self._owner.reception.front_end_lost(front_end)
+        return allowed

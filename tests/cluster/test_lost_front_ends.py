@@ -1,0 +1,56 @@
+"""A front end is given up only when no former owner can serve it any more (docs/decisions/0015-leases.md)."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cluster.owner.lost_front_ends import LostFrontEnds
+
+
+class Scene:
+    """An owner that says which front ends it gave up; who is alive, and whether former leases are over."""
+
+    def __init__(self) -> None:
+        self.given_up: list[int] = []
+        self.alive: set[int] = set()
+        self.over = False
+        reception = SimpleNamespace(front_end_lost=self.given_up.append)
+        self.owner: Any = SimpleNamespace(partition=4, active=True, reception=reception)
+        front_ends = SimpleNamespace(alive=lambda front_end: front_end in self.alive)
+        context: Any = SimpleNamespace(front_ends=front_ends, former_leases_over=lambda partition: self.over)
+        self.lost = LostFrontEnds(self.owner, context)
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def test_a_front_end_out_of_reach_is_given_up_once_former_leases_are_over(scene: Scene) -> None:
+    scene.alive = {2}
+    scene.lost.take_over([1, 2])
+    scene.lost.lost(3)
+    assert not scene.lost.tick()
+    assert scene.given_up == []
+    scene.over = True
+    assert scene.lost.tick()
+    assert scene.given_up == [1, 3]
+
+
+def test_one_that_comes_back_meanwhile_is_not_given_up(scene: Scene) -> None:
+    scene.lost.take_over([1])
+    scene.alive = {1}
+    scene.over = True
+    scene.lost.tick()
+    assert scene.given_up == []
+
+
+def test_a_node_that_is_no_owner_gives_nobody_up(scene: Scene) -> None:
+    scene.over = True
+    scene.owner.active = False
+    scene.lost.lost(1)
+    assert not scene.lost.tick()
+    assert scene.given_up == []
