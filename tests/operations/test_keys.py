@@ -42,7 +42,7 @@ def write_nodes(data: Path, secrets: dict[str, CurveKeys]) -> dict[str, NodeConf
             "name": node.name,
             "data_dir": str(data / node.name),
             "secret_key_file": str(key_file),
-            "listen": {key: str(value) for key, value in node.config.listen},
+            "listen": {key: str(value) for key, value in node.config.listen if value is not None},
         }
         write_private(data / f"{node.name}.toml", toml_text({"node": own, "cluster": {"nodes": members}}))
         configs[node.name] = validate({**own, "cluster": {"nodes": members}}, node.name)
