@@ -1,7 +1,8 @@
 """What being scraped costs publishers: python -m bench.scraping [--queues 10000] [--rounds 3].
 
 One cluster with so many queues; publishers at full speed on one node, in turn with nobody scraping, with a
-Prometheus that asks that node for its pages every few seconds, and with clients that ask without a pause.
+Prometheus that asks that node as deploy/prometheus/prometheus.yml has it do, and with clients that ask for
+every page without a pause.
 """
 
 from __future__ import annotations
@@ -11,9 +12,8 @@ import base64
 import http.client
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -24,30 +24,29 @@ from bench.measures import STEADY
 from bench.quorate import Quorate
 from bench.raw import RawClient
 
-PAGES: Final = ("/metrics", "/metrics/queues", "/metrics/per-object")
-EVERY_S: Final = 5.0
-HAMMERING: Final = 4
+EVERY_S: Final = {"/metrics": 5.0, "/metrics/queues": 15.0}
+"""Seconds between two scrapes of a page."""
+PAGES: Final = (*EVERY_S, "/metrics/per-object")
 GUEST: Final = {"Authorization": "Basic " + base64.b64encode(b"guest:guest").decode()}
 
 
-def scrape(address: Address, stopped: threading.Event, pause_s: float) -> None:
-    """Ask for every page, and again after a pause, until it is enough."""
+def scrape(address: Address, stopped: threading.Event, page: str, pause_s: float) -> None:
+    """Ask for a page, and again after a pause, until it is enough."""
     while not stopped.is_set():
-        for page in PAGES:
-            connection = http.client.HTTPConnection(address.host, address.port, timeout=60)
-            connection.request("GET", page, headers=GUEST)
-            answer = connection.getresponse()
-            answer.read()
-            connection.close()
-            assert answer.status == 200, (page, answer.status)
+        connection = http.client.HTTPConnection(address.host, address.port, timeout=60)
+        connection.request("GET", page, headers=GUEST)
+        answer = connection.getresponse()
+        answer.read()
+        connection.close()
+        assert answer.status == 200, (page, answer.status)
         stopped.wait(pause_s)
 
 
 @contextmanager
-def scraped(address: Address, clients: int, pause_s: float) -> Iterator[None]:
+def scraped(address: Address, clients: Sequence[tuple[str, float]]) -> Iterator[None]:
+    """`clients`: the page that each asks for, and the seconds between."""
     stopped = threading.Event()
-    work: Callable[[], None] = partial(scrape, address, stopped, pause_s)
-    threads = [threading.Thread(target=work) for _ in range(clients)]
+    threads = [threading.Thread(target=scrape, args=(address, stopped, *client)) for client in clients]
     for one in threads:
         one.start()
     try:
@@ -65,7 +64,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=15.0)
     options = parser.parse_args()
     build()
-    kinds = {"nobody": (0, 0.0), f"every {EVERY_S:.0f} s": (1, EVERY_S), "without a pause": (HAMMERING, 0.0)}
+    kinds: dict[str, list[tuple[str, float]]] = {
+        "nobody": [],
+        "Prometheus": list(EVERY_S.items()),
+        "clients without a pause": [(page, 0.0) for page in PAGES],
+    }
     rates: dict[str, list[float]] = {kind: [] for kind in kinds}
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
         cluster = Quorate(Path(directory) / "quorate")
@@ -77,8 +80,8 @@ def main() -> None:
             owner = cluster.owner("scraped-0", 0)
             address, pages = cluster.address(owner), cluster.http(owner)
             for number in range(options.rounds):
-                for kind, (clients, pause_s) in kinds.items():
-                    with scraped(pages, clients, pause_s):
+                for kind, clients in kinds.items():
+                    with scraped(pages, clients):
                         result = run_load(
                             options.seconds, queue="scraped-0", type="quorum", publish_to=str(address),
                             consume_from=str(address), **STEADY,
