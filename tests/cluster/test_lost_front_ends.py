@@ -18,10 +18,11 @@ class Scene:
         self.alive: set[int] = set()
         self.over = False
         reception = SimpleNamespace(front_end_lost=self.given_up.append)
-        self.owner: Any = SimpleNamespace(partition=4, active=True, reception=reception)
+        owner: Any = SimpleNamespace(partition=4, active=True, reception=reception)
         front_ends = SimpleNamespace(alive=lambda front_end: front_end in self.alive)
         context: Any = SimpleNamespace(front_ends=front_ends, former_leases_over=lambda partition: self.over)
-        self.lost = LostFrontEnds(self.owner, context)
+        self.owner = owner
+        self.lost = LostFrontEnds(owner, context)
 
 
 @pytest.fixture
