@@ -126,8 +126,10 @@ class ChangingCluster(Cluster):
                 self.world.note(f"came true: {self._wishes[0].command} {self._wishes[0].arguments}")
                 del self._wishes[0]
             wish = self._wishes[0] if self._wishes else self._undone()
+            for wanted in self._wanted.values():
+                if wanted not in self._wishes[1:]:
+                    self._prepare(wanted)
             if wish is not None:
-                self._prepare(wish)
                 node.input(lambda: self._say(node, wish))
         self.world.after(WISH_INTERVAL_S * (0.5 + self.chance.random()), self._wish)
 
