@@ -42,12 +42,14 @@ from cluster.membership.mover import TAGS as MOVER_TAGS
 from cluster.membership.mover import Mover
 from cluster.membership.standing import Standing
 from cluster.owner.context import Disused
+from cluster.owner.lost_entries import LostEntries
 from cluster.owner.partition import PartitionOwner
 from node.engine.settings import QueueSettings
 from replication.group import Machine
 from replication.host import RAFT_TAG, SNAPSHOT_TAG, Host, Writer
-from replication.journal import Journal
+from replication.journal import DamagedEntryError, Journal
 from replication.raft import Entry, EntryKind, Membership, NotLeaderError
+from replication.repair import REPAIR_TAG, Repair
 
 ANNOUNCE_INTERVAL_S: Final = 1.0
 FRONT_END_GRACE_S: Final = 1.0
@@ -62,7 +64,6 @@ LIGHT_OCTETS: Final = 8192
 TURN_PASSES: Final = 4
 """Rounds of work in one turn, before sockets get theirs."""
 
-
 Send = Callable[[str, Sequence[bytes | memoryview]], object]
 """Queues one message, as parts, for a peer."""
 
@@ -74,18 +75,17 @@ class Broker:
         self, config: BrokerConfig, journal: Journal, send: Send,
         random: Callable[[], float], wall_ms: Callable[[], int], clock: Callable[[], float],
     ) -> None:  # fmt: skip
-        self.config = config
-        self.node = config.node
-        self.front_end = config.front_end
+        self.config, self.node, self.front_end = config, config.node, config.front_end
         self.clock, self.now = clock, clock()
         self.latencies = Latencies(lambda: self.now)
         self.host = Host(config.raft, journal, send, random, config.snapshot_bytes)
         self.partitions = Partitions(self, journal)
         self.owners, self.replicas = self.partitions.owners, self.partitions.replicas
+        self.repair = Repair(self.host, journal, send)
+        self.lost_entries = LostEntries(self.owners, self.propose, self.repair)
         self.links: dict[int, PartitionLink] = {}
         self.make_link: Callable[..., PartitionLink] = PartitionLink
-        self.transit = Transit(self)
-        self.front_ends = KnownFrontEnds(self)
+        self.transit, self.front_ends = Transit(self), KnownFrontEnds(self)
         self.connected: dict[str, None] = {}
         self.local_queues: dict[int, QueueSettings] = {}
         self.local_names: dict[int, tuple[str, str]] = {}
@@ -106,8 +106,7 @@ class Broker:
         self.down_since = {member: self.now for member in config.members if member != config.node}
         self._nudge_at: dict[int, float] = {}
         self._next_announcement = self.now
-        self.formats, self.standing = Formats(self), Standing(self)
-        self.mover = Mover(self)
+        self.formats, self.standing, self.mover = Formats(self), Standing(self), Mover(self)
         self.catalog = Catalog(config.raft, self.front_end, self.host, send, self.partitions)
         self.lost_memory, self.sole_replicas, self.uptime = LostMemory(self), SoleReplicas(self), Uptime(self)
 
@@ -131,7 +130,9 @@ class Broker:
         elif tag == TO_OWNER:
             owner = self.owners.get(address(parts)[0])
             if owner is not None:
-                receive_for_owner(owner.reception, parts)
+                self.repair.broken_off(partial(receive_for_owner, owner.reception, parts), now)
+        elif tag == REPAIR_TAG:
+            self.repair.receive(peer, parts, now)
         elif tag == TO_FRONT_END:
             partition, front_end = address(parts)
             link = self.links.get(partition)
@@ -207,7 +208,8 @@ class Broker:
         self.mover.tick(now)
         self.link_turns.flush_waiting()
         for owner in self.owners.values():
-            owner.tick(now)
+            self.repair.broken_off(partial(owner.tick, now), now)
+        self.repair.tick(now)
         self._give_up_lost_nodes(now)
         self.lost_memory.tick(now)
         self.uptime.tick(now)
@@ -243,14 +245,20 @@ class Broker:
     def _propose(self) -> None:
         self._dirty_owners.update(self._grown_owners)
         self._grown_owners.clear()
-        for owner in self._dirty_owners.values():
-            if not owner.propose():
-                self._grown_owners[owner.partition] = owner
+        for owner in list(self._dirty_owners.values()):
+            try:
+                if not owner.propose():
+                    self._grown_owners[owner.partition] = owner
+            except DamagedEntryError as error:
+                self.repair.found(error, self.now)
 
     def _serve(self) -> None:
         owners, self._dirty_owners = self._dirty_owners, {}
         for owner in owners.values():
-            owner.serve()
+            try:
+                owner.serve()
+            except DamagedEntryError as error:
+                self.repair.found(error, self.now)
             if owner.proposal and owner.active and owner.partition not in self._grown_owners:
                 # Collected after `_propose`, by what was applied since: no later turn would know of it.
                 self._dirty_owners[owner.partition] = owner

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from replication.group import Group, Machine, PendingSnapshot
-from replication.journal import Durations, Journal
+from replication.journal import DamagedEntryError, Durations, Journal
 from replication.raft import (
     EntryKind,
     Membership,
@@ -78,6 +78,7 @@ class Host:
         self.node = config.node
         self.groups: dict[int, Group] = {}
         self.failed: BaseException | None = None
+        self.on_damaged: Callable[[DamagedEntryError, float], None]
         self._config = config
         self._withheld = False
         self._journal = journal
@@ -245,10 +246,6 @@ class Host:
             del self._receivers[partition]
             self.groups[partition].log.abandon()
 
-    def next_deadline(self) -> float:
-        """When `tick` must be called next, in seconds of the monotonic clock."""
-        return min((group.raft.next_deadline() for group in self.groups.values()), default=float("inf"))
-
     # -- the turn -------------------------------------------------------------------------------
 
     def turn(self, now: float) -> None:
@@ -260,7 +257,10 @@ class Host:
             for group in groups.values():
                 # What one group applied may have closed another.
                 if self.groups.get(group.partition) is group:
-                    self._advance(group, now)
+                    try:
+                        self._advance(group, now)
+                    except DamagedEntryError as error:
+                        self.on_damaged(error, now)
         self.kick(now)
 
     def kick(self, now: float) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cluster.owner.partition import PartitionOwner
-from replication.journal import PartitionLog
+from replication.journal import DamagedEntryError, PartitionLog
 from replication.raft import Entry, Snapshot
 
 
@@ -29,8 +29,16 @@ class Replica:
         self._leading = False
 
     def apply(self, entries: Sequence[Entry], now: float) -> None:
+        damaged: DamagedEntryError | None = None
         for entry in entries:
-            self.owner.apply(entry.index, entry.data, now)
+            try:
+                self.owner.apply(entry.index, entry.data, now)
+            except DamagedEntryError as error:
+                # The machine has applied the entry; what the owner made of it was broken off, and is void.
+                self.owner.following()
+                damaged = damaged or error
+        if damaged is not None:
+            raise damaged
 
     def restore(self, snapshot: Snapshot) -> None:
         self.owner.machine.restore(snapshot.data)

@@ -117,6 +117,30 @@ EVENTS: Final = (
         "the others what it lacks. Report the traceback.",
     ),
     Event(
+        "Q113",
+        "entry_damaged",
+        "An entry of the journal does not read back as it was written. Nothing of it was given to anybody; "
+        "this node leads the partition no more, and asks the other replicas for the entry.",
+        "A disk that returns other octets than it was given, or a file that something else has written to.",
+        "Nothing at once, if `entry_repaired` follows. Look after the disk: it may go on like that.",
+    ),
+    Event(
+        "Q114",
+        "entry_repaired",
+        "An entry that could not be read is whole again: `peer` had it.",
+        "See `entry_damaged`.",
+        "Look after the disk.",
+    ),
+    Event(
+        "Q115",
+        "messages_lost",
+        "The contents of so many messages cannot be read, and no other replica has them. The queue has "
+        "let go of them, and serves the rest.",
+        "See `entry_damaged`. The queue has one replica, as classic queues have, or all replicas are "
+        "damaged.",
+        "Look after the disk. Queues of type `quorum` have replicas that would have mended it.",
+    ),
+    Event(
         "Q201",
         "rebuilding",
         "The node has lost its disk, and gets everything back from the others. It gives no votes until then.",

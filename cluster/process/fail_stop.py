@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cluster.process.logs import EventLog
 from cluster.process.scopes import ExitCode, Origin, Scope, ending_of, scope_of
-from replication.journal import JournalError
+from replication.journal import DamagedEntryError, JournalError
 from replication.resigning import resign
 from replication.transport import UndecodableError
 
@@ -46,7 +46,10 @@ class FailStop:
 
     def spares_node(self, error: BaseException, origin: Origin) -> bool:
         """Whether the node goes on; otherwise its end has begun."""
-        if scope_of(error, origin) is not Scope.NODE:
+        scope = scope_of(error, origin)
+        if scope is Scope.PARTITION and isinstance(error, DamagedEntryError):
+            self._process.broker.repair.found(error, self._process.clock())
+        if scope is not Scope.NODE:
             return True
         self.end(error, origin.value)
         return False

@@ -31,6 +31,7 @@ from cluster.management.api import management_of
 from cluster.management.node_report import NodeReport
 from cluster.membership.directory import http_hosts
 from cluster.process.clock import elapsed
+from cluster.process.damage import DamageLog
 from cluster.process.departure import depart
 from cluster.process.fail_stop import FailStop
 from cluster.process.identity import version
@@ -207,6 +208,7 @@ class NodeProcess:
         broker.standing.on_rebuilding = self.joining.begin_rebuilding
         broker.on_members_changed = self.peers.follow
         broker.standing.on_removed = self._leave
+        DamageLog(broker, self.log)
         self.spans = trace(broker, self.config.traces, self.config.cluster.name)
         return broker
 

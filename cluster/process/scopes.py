@@ -12,7 +12,7 @@ from enum import Enum, IntEnum
 from typing import Final
 
 from node.engine.partition import SequenceOrderError
-from replication.journal.errors import JournalError, JournalFailedError
+from replication.journal.errors import DamagedEntryError, JournalError, JournalFailedError
 from replication.raft import InvariantError
 
 
@@ -31,6 +31,7 @@ class Scope(Enum):
 
     CLIENT = "that client's connection, or that request"
     PEER = "that connection to another node"
+    PARTITION = "the leadership of a partition, and what met it"
     NODE = "the node"
 
 
@@ -122,6 +123,8 @@ ENDINGS: Final = (
 
 def scope_of(error: BaseException, origin: Origin) -> Scope:
     """What ends because of the exception."""
+    if isinstance(error, DamagedEntryError) and origin in (Origin.SESSION, Origin.REQUEST):
+        return Scope.PARTITION
     if isinstance(error, ALWAYS_THE_NODE):
         return Scope.NODE
     passed = modules_passed(error)

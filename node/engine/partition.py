@@ -230,6 +230,18 @@ class PartitionMachine:
             raise KeyError(sequence)
         return self._indexes[record]
 
+    def held_in(self, index: int) -> dict[int, list[Range]]:
+        """The live messages, by queue, whose contents are in the entry at a log index."""
+        record = bisect_left(self._indexes, index)
+        if record == len(self._indexes) or self._indexes[record] != index:
+            return {}
+        end = self._firsts[record + 1] if record + 1 < len(self._firsts) else self.next_sequence
+        found = {
+            queue: state.alive.intersection(self._firsts[record], end - 1)
+            for queue, state in self.queues.items()
+        }
+        return {queue: ranges for queue, ranges in found.items() if ranges}
+
     def live_indexes(self) -> list[tuple[int, int]]:
         """Closed ranges of log indexes that hold every entry with a live message.
 

@@ -3,6 +3,7 @@
 from replication.journal.batch import WriteBatch
 from replication.journal.counters import BOUNDS_S, Durations, JournalCounters
 from replication.journal.errors import (
+    DamagedEntryError,
     DamagedJournalError,
     JournalError,
     JournalFailedError,
@@ -16,6 +17,7 @@ from replication.journal.writer import JournalWriter
 
 __all__ = [
     "BOUNDS_S",
+    "DamagedEntryError",
     "DamagedJournalError",
     "DirectoryFiles",
     "Durations",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from replication.journal.errors import DamagedEntryError
 from replication.journal.log import PartitionLog
 from replication.journal.reader import EntryReader
 from replication.journal.segments import Segment
@@ -24,17 +25,24 @@ class Collector:
         self._rewrite = rewrite
         self._share = share
         self._probed = 0
+        self.damaged: list[DamagedEntryError] = []
+        """Entries that could not be read, for whoever mends them."""
 
     def candidates(self, segments: Iterable[Segment]) -> list[Segment]:
-        """Sealed segments of which no more than the share is worth keeping, the emptiest first."""
+        """Sealed segments of which no more than the share is worth keeping, the emptiest first.
+
+        Before them those with a damaged record, which have to go while a restart would still refuse them.
+        """
         found = [
             segment
             for segment in segments
             if segment.sealed
             and segment.live_records
-            and segment.live_bytes * segment.worth <= segment.capacity * self._share
+            and (segment.damaged or segment.live_bytes * segment.worth <= segment.capacity * self._share)
         ]
-        found.sort(key=lambda segment: segment.live_bytes * segment.worth / segment.capacity)
+        found.sort(
+            key=lambda segment: (not segment.damaged, segment.live_bytes * segment.worth / segment.capacity)
+        )
         return found
 
     def copy(self, segment: Segment, logs: Iterable[PartitionLog], budget: int) -> int:
@@ -56,9 +64,17 @@ class Collector:
             for rows in self._blocks(log, segment.number):
                 if copied >= budget:
                     return copied
-                for row, entry in zip(rows, self._reader.fetch(log.table, rows, keep=False), strict=True):
+                for row, entry in zip(rows, self._entries(log, rows), strict=False):
                     copied += log.copy_forward(row, self._shrunk(log, entry))
         return copied
+
+    def _entries(self, log: PartitionLog, rows: Sequence[int]) -> list[Entry]:
+        """None where one of them cannot be read; `damaged` tells."""
+        try:
+            return log.read(rows, keep=False)
+        except DamagedEntryError as error:
+            self.damaged.append(error)
+            return []
 
     def _blocks(self, log: PartitionLog, segment: int) -> Iterator[list[int]]:
         """Rows in the segment, as many together as are read at once."""
@@ -90,9 +106,9 @@ class Collector:
         for partition in segment.partitions & logs.keys():
             log = logs[partition]
             for row in self._sample(log, segment.number):
-                entry = self._reader.fetch(log.table, (row,), keep=False)[0]
-                before += len(entry.data)
-                after += len(self._shrunk(log, entry))
+                for entry in self._entries(log, (row,)):
+                    before += len(entry.data)
+                    after += len(self._shrunk(log, entry))
         segment.worth = after / before if before else 1.0
 
     def _sample(self, log: PartitionLog, segment: int) -> list[int]:

@@ -21,6 +21,17 @@ class DamagedJournalError(JournalError):
         self.offset = offset
 
 
+class DamagedEntryError(DamagedJournalError):
+    """One entry does not read back as it was written; a replica on another node may have it whole."""
+
+    def __init__(self, file: str, offset: int, what: str, index: int, term: int) -> None:
+        super().__init__(file, offset, what)
+        self.partition = 0
+        """Set by the log that was read."""
+        self.index = index
+        self.term = term
+
+
 class UnsupportedJournalError(JournalError):
     """The file was written in a format that this release does not know."""
 

@@ -9,6 +9,7 @@ from replication.journal.batch import Disk, WriteBatch
 from replication.journal.cache import EntryCache
 from replication.journal.collection import Collector, Rewrite
 from replication.journal.counters import JournalCounters
+from replication.journal.errors import DamagedEntryError
 from replication.journal.files import Files
 from replication.journal.log import PartitionLog
 from replication.journal.reader import EntryReader
@@ -213,6 +214,11 @@ class Journal:
             self._collector.probe(self._segments.values(), self._logs)
         self.counters.bytes_copied += copied
         return copied
+
+    def take_damaged(self) -> list[DamagedEntryError]:
+        """The entries that `collect` could not read since this was asked."""
+        damaged, self._collector.damaged = self._collector.damaged, []
+        return damaged
 
     def disk_bytes(self) -> int:
         """Size of all segments, spare files aside."""

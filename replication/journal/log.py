@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from replication.journal.errors import DamagedEntryError
 from replication.journal.reader import EntryReader
 from replication.journal.records import U64, RecordKind, SnapshotBody, encode_hard_state
 from replication.journal.stage import Place, Stage
@@ -104,7 +105,7 @@ class PartitionLog:
         while row < end and (size + lengths[row] <= max_bytes or row == first):
             size += lengths[row]
             row += 1
-        return self._reader.fetch(self.table, range(first, row))
+        return self.read(range(first, row))
 
     def entry(self, index: int) -> Entry:
         """An entry that is in the log or live. Misses in ascending order read whole blocks ahead.
@@ -117,7 +118,7 @@ class PartitionLog:
             return held
         rows = self._reader.ahead(self.table, row) if index == self._next_miss else range(row, row + 1)
         self._next_miss = self.table.indexes[rows[-1]] + 1
-        return self._reader.fetch(self.table, rows)[0]
+        return self.read(rows)[0]
 
     def entries_at(self, indexes: Iterable[int]) -> list[Entry]:
         """The entries of strictly ascending `indexes`, each in the log or live, read in large blocks.
@@ -130,7 +131,32 @@ class PartitionLog:
         rows: Sequence[int] = range(self._row(wanted[0]), self._row(wanted[-1]) + 1)
         if len(rows) != len(wanted) or wanted[-1] - wanted[0] != len(wanted) - 1:
             rows = [self._row(index) for index in wanted]
-        return self._reader.fetch(self.table, rows)
+        return self.read(rows)
+
+    def read(self, rows: Sequence[int], *, keep: bool = True) -> list[Entry]:
+        """The entries of `rows` of the table; see `EntryReader.fetch`. Raises DamagedEntryError, OSError."""
+        try:
+            return self._reader.fetch(self.table, rows, keep=keep)
+        except DamagedEntryError as error:
+            error.partition = self.partition
+            raise
+
+    def suspect(self, index: int) -> None:
+        """The entry's record does not read back: its segment is to go once nothing in it is alive."""
+        row = self.table.find(index)
+        if row >= 0:
+            self._stage.segments[self.table.segments[row]].damaged = True
+
+    def repair(self, index: int, term: int, data: bytes) -> bool:
+        """Stage what another replica has at `index` in place of what cannot be read here.
+
+        False: there is no such entry here any more, or a snapshot is on its way that replaces it.
+        """
+        row = self.table.find(index)
+        if row < 0 or self.table.terms[row] != term or self.received:
+            return False
+        self.copy_forward(row, data)
+        return True
 
     def live(self) -> list[tuple[int, int]]:
         """Closed ranges of the indexes up to the snapshot's whose entries stay readable."""

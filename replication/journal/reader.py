@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from replication.journal.cache import EntryCache
 from replication.journal.counters import JournalCounters
-from replication.journal.errors import DamagedJournalError
+from replication.journal.errors import DamagedEntryError
 from replication.journal.files import File, Files
 from replication.journal.records import CRC, MARK_BYTES, MARKED_KINDS, RECORD, RECORD_BYTES, seed_of
 from replication.journal.segments import segment_name
@@ -77,7 +77,7 @@ class EntryReader:
     def fetch(self, table: EntryTable, rows: Sequence[int], *, keep: bool = True) -> list[Entry]:
         """The entries of `rows`, in order; neighbours on disk are read together, and kept in the cache.
 
-        Raises DamagedJournalError if a record does not read back as it was written, or OSError.
+        Raises DamagedEntryError if a record does not read back as it was written, or OSError.
         """
         entries: list[Entry] = []
         at = 0
@@ -140,9 +140,10 @@ class EntryReader:
                 self._cache.put(segment << 32 | table.offsets[row], data)
             entries.append(Entry(index, term, _KINDS[entry_kind], data))
 
-    def _damaged(self, table: EntryTable, row: int) -> DamagedJournalError:
-        what = f"entry {table.indexes[row]} of term {table.terms[row]} is not there"
-        return DamagedJournalError(segment_name(table.segments[row]), table.offsets[row], what)
+    def _damaged(self, table: EntryTable, row: int) -> DamagedEntryError:
+        index, term = table.indexes[row], table.terms[row]
+        what = f"entry {index} of term {term} is not there"
+        return DamagedEntryError(segment_name(table.segments[row]), table.offsets[row], what, index, term)
 
     def _handle(self, segment: int) -> File:
         handle = self._handles.get(segment)

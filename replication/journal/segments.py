@@ -59,7 +59,8 @@ class Segment:
     durable. freed: its file is to be recycled. live_records and live_bytes: what recovery would
     still need from it, records that are only staged included. partitions: those that ever staged an
     entry here. worth: share of the live bytes that copying them forward would write again, as far as
-    it is known (1.0 = all).
+    it is known (1.0 = all). damaged: a record in it does not read back; recovery would refuse it, so that
+    what is alive in it is copied out.
     file: the writer's handle; key: of the segment's marks. Only the code that runs in `WriteBatch.write`
     touches them once the segment is in use.
     """
@@ -73,6 +74,7 @@ class Segment:
     live_bytes: int = 0
     partitions: set[int] = field(default_factory=set)
     worth: float = 1.0
+    damaged: bool = False
     file: File | None = None
     key: bytes = b""
 

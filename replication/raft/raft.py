@@ -203,6 +203,12 @@ class Raft:
         """
         self._lead().transfer(to, now)
 
+    def step_down(self, now: float) -> None:
+        """Lead no more, whatever the reason; nothing where this node does not lead."""
+        state = self._state
+        if state.leadership is not None:
+            state.become_follower(state.term, None, now)
+
     def peer_lost(self, peer: str, now: float) -> None:
         """The connection to `peer` broke, after everything that came over it was given to `step`.
 

@@ -1,0 +1,79 @@
+"""One octet of the owner's journal goes bad while the node runs: nobody is given it, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+
+import pika
+import pytest
+
+from tests.processes.nodes import Cluster, Node, until
+
+MESSAGES = 400
+PERSISTENT = pika.BasicProperties(delivery_mode=2)
+
+
+def spoil(node: Node, mark: bytes) -> None:
+    """Change an octet of the message that begins with the mark, behind the node's back."""
+    for file in sorted(node.local.config.data_dir.glob("journal/*.segment")):
+        at = file.read_bytes().find(mark)
+        if at >= 0:
+            with file.open("r+b") as handle:
+                handle.seek(at + 3000)
+                handle.write(b"\x55")
+            return
+    raise AssertionError(f"{mark!r} is in no segment")
+
+
+def events(node: Node) -> list[str]:
+    lines = node.local.log_file.read_text(encoding="utf-8").splitlines()
+    return [json.loads(line)["event"] for line in lines if line.startswith("{")]
+
+
+def filled(cluster: Cluster, queue: str, kind: str) -> Node:
+    """A queue of large messages; its owner, whose cache does not hold the first of them any more."""
+    with closing(cluster[0].connect()) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.queue_declare(queue, durable=True, arguments={"x-queue-type": kind})
+        for number in range(MESSAGES):
+            channel.basic_publish("", queue, b"<%06d>" % number + bytes(16000), PERSISTENT)
+    return cluster.owner(queue)
+
+
+def consumed(node: Node, queue: str, count: int) -> list[int]:
+    """The numbers of the messages that a consumer gets and acknowledges."""
+    got: list[int] = []
+    with closing(node.connect()) as connection:
+        channel = connection.channel()
+        channel.basic_qos(prefetch_count=10)
+        for method, _, body in channel.consume(queue, inactivity_timeout=20):
+            assert method is not None, f"{len(got)} of {count} messages came"
+            assert body[8:] == bytes(16000)
+            got.append(int(body[1:7]))
+            channel.basic_ack(method.delivery_tag)
+            if len(got) == count:
+                break
+    return got
+
+
+@pytest.mark.settings({"journal": {"cache_bytes": 1 << 20}})
+def test_an_octet_that_rots_is_mended_from_another_replica(own_cluster: Cluster) -> None:
+    owner = filled(own_cluster, "kept", "quorum")
+    spoil(owner, b"<000040>")
+    got = consumed(own_cluster.others(owner)[0], "kept", MESSAGES)
+    assert sorted(got) == list(range(MESSAGES))
+    until(lambda: "entry_repaired" in events(owner), "the entry is whole again")
+    assert own_cluster.owner("kept") is not owner
+
+
+@pytest.mark.settings({"journal": {"cache_bytes": 1 << 20}})
+def test_a_classic_queue_says_what_it_lost_and_serves_the_rest(own_cluster: Cluster) -> None:
+    owner = filled(own_cluster, "alone", "classic")
+    spoil(owner, b"<000040>")
+    got = consumed(own_cluster.others(owner)[0], "alone", MESSAGES - 1)
+    assert sorted(got) == [number for number in range(MESSAGES) if number != 40]
+    assert events(owner).count("messages_lost") == 1
+    assert own_cluster.owner("alone") is owner
+    own_cluster.new_errors()

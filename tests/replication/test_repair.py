@@ -1,0 +1,140 @@
+"""Entries that a disk does not give back are mended from another replica (`replication.repair`)."""
+
+from __future__ import annotations
+
+import pytest
+
+from replication.group import Group
+from replication.journal import DamagedEntryError
+from replication.repair import ASK_INTERVAL_S, REPAIR_TAG, Repair
+from tests.replication.hosts import PARTITION, Cluster, HostedNode
+
+BODY = b"what the entry says " * 200
+FILLING = b"\0" * 16000
+
+
+class Mended:
+    """Three hosts with their repairs, and what these told."""
+
+    def __init__(self) -> None:
+        self.cluster = Cluster(1 << 30)
+        self.repairs: dict[str, Repair] = {}
+        self.lost: list[int] = []
+        for name, node in self.cluster.nodes.items():
+            repair = self.repairs[name] = Repair(node.host, node.journal, node._send)
+            repair.on_lost = self._lost
+            taken = node.host.receive
+            node.host.receive = self._taking(repair, taken)  # type: ignore[method-assign]
+        self.cluster.run(
+            5.0, lambda: any(n.host.leads(PARTITION, self.cluster.now) for n in self.cluster.up())
+        )
+        self.leader = self.cluster.leader()
+        self.index = self.leader.host.propose(PARTITION, BODY, self.cluster.now)
+        for _ in range(10):
+            self.leader.host.propose(PARTITION, FILLING, self.cluster.now)
+        self.run(0.5)
+
+    def _taking(self, repair: Repair, taken):  # type: ignore[no-untyped-def]
+        def receive(peer: str, parts: list[bytes], now: float) -> None:
+            if parts[0][:1] == REPAIR_TAG:
+                repair.receive(peer, parts, now)
+            else:
+                taken(peer, parts, now)
+
+        return receive
+
+    def _lost(self, group: Group, error: DamagedEntryError) -> None:
+        self.lost.append(error.index)
+
+    def run(self, seconds: float) -> None:
+        end = self.cluster.now + seconds
+        while self.cluster.now < end:
+            self.cluster.run(0.02)
+            for node in self.cluster.up():
+                self.repairs[node.name].tick(self.cluster.now)
+
+    def spoil(self, node: HostedNode) -> None:
+        """The entry rots on the node's disk, and is in none of its caches."""
+        for name in node.disk.names():
+            at = node.disk.content(name).find(BODY)
+            if at >= 0:
+                node.disk.corrupt(name, at + 100, 0x10)
+                node.journal._cache._data.clear()
+                node.journal._cache._size = 0
+                return
+        raise AssertionError("the entry is in no segment")
+
+    def read(self, node: HostedNode) -> None:
+        """As an owner does that is asked for the entry's messages."""
+        try:
+            node.group.log.entry(self.index)
+        except DamagedEntryError as error:
+            self.repairs[node.name].found(error, self.cluster.now)
+
+
+@pytest.mark.interpreted
+def test_a_leader_that_cannot_read_an_entry_gives_way_and_gets_it_from_another_replica() -> None:
+    mended = Mended()
+    leader, state = mended.leader, mended.leader.group.log.hard_state()
+    mended.spoil(leader)
+    with pytest.raises(DamagedEntryError) as damaged:
+        leader.group.log.entry(mended.index)
+    assert (damaged.value.partition, damaged.value.index) == (PARTITION, mended.index)
+    mended.read(leader)
+    assert not leader.host.leads(PARTITION, mended.cluster.now)
+    mended.run(1.0)
+    assert leader.group.log.entry(mended.index).data == BODY
+    assert mended.repairs[leader.name].repaired == 1 and not mended.repairs[leader.name].damaged
+    assert mended.cluster.leader() is not leader
+    assert leader.group.log.hard_state().term > state.term and leader.group.raft.may_vote
+    # The segment with the damaged record has gone when what was alive in it has been copied.
+    assert "0000000001.segment" in leader.disk.names()
+    while leader.journal.collect(1 << 30):
+        leader.sync(mended.cluster.now)
+    leader.sync(mended.cluster.now)
+    assert "0000000001.segment" not in leader.disk.names()
+    again = leader.restarted()
+    assert again.group.log.entry(mended.index).data == BODY
+
+
+@pytest.mark.interpreted
+def test_a_follower_is_mended_without_a_change_of_leader() -> None:
+    mended = Mended()
+    follower = next(node for node in mended.cluster.up() if node is not mended.leader)
+    mended.spoil(follower)
+    mended.read(follower)
+    mended.run(0.2)
+    assert follower.group.log.entry(mended.index).data == BODY
+    assert mended.cluster.leader() is mended.leader
+
+
+@pytest.mark.interpreted
+def test_nothing_is_given_up_while_a_replica_is_down_that_may_have_it() -> None:
+    mended = Mended()
+    leader = mended.leader
+    other, down = (node for node in mended.cluster.up() if node is not leader)
+    mended.cluster.stop(down.name)
+    for node in (leader, other):
+        mended.spoil(node)
+        mended.read(node)
+    mended.run(3 * ASK_INTERVAL_S)
+    for node in (leader, other):
+        mended.read(node)
+    assert not mended.lost and mended.repairs[leader.name].damaged
+    mended.cluster.down.discard(down.name)
+    for node in mended.cluster.up():
+        node.host.peer_up(down.name, mended.cluster.now)
+    mended.run(3 * ASK_INTERVAL_S)
+    assert [node.group.log.entry(mended.index).data for node in (leader, other)] == [BODY, BODY]
+
+
+@pytest.mark.interpreted
+def test_what_no_replica_has_is_given_up_by_the_one_that_leads() -> None:
+    mended = Mended()
+    for node in mended.cluster.up():
+        mended.spoil(node)
+    for _ in range(8):
+        for node in mended.cluster.up():
+            mended.read(node)
+        mended.run(0.7 * ASK_INTERVAL_S)
+    assert mended.lost and set(mended.lost) == {mended.index}
