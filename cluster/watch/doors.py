@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from time import monotonic
+from collections.abc import Mapping
 from typing import Any, cast
 
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 from cluster.config.http_settings import HttpSettings
+from cluster.process.clock import elapsed
 from node.frontend.gate import Gate, GateLimits
 from node.frontend.tls_port import address_of
 
@@ -53,18 +53,11 @@ class Door(RequestHandler):
 class Doors:
     """All connections of a node's HTTP ports; implements `node.frontend.tls_port.House`."""
 
-    def __init__(
-        self,
-        limits: HttpSettings,
-        server: web.Server,
-        settings: Mapping[str, Any],
-        clock: Callable[[], float] = monotonic,
-    ) -> None:
+    def __init__(self, limits: HttpSettings, server: web.Server, settings: Mapping[str, Any]) -> None:
         """`settings`: what aiohttp's protocol takes."""
         self.handshake_timeout = limits.header_s
         self._server = server
         self._settings = settings
-        self._clock = clock
         most = limits.connections
         self._gate = Gate(
             GateLimits(
@@ -80,7 +73,7 @@ class Doors:
         return Door(self, self._server, self._settings)
 
     def admit(self, address: str) -> bool:
-        return self._gate.admit(address, self._clock())
+        return self._gate.admit(address, elapsed())
 
     def left(self, address: str) -> None:
         self._gate.left(address, stranger=True)

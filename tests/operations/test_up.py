@@ -83,7 +83,7 @@ def test_a_cluster_is_started_used_and_stopped(tmp_path: Path) -> None:
         assert (published.exit_code, published.stderr) == (0, "2 of 2 confirmed\n")
         got = quorate("get", "-q", "hello", "--url", cluster.amqp[2])
         assert (got.exit_code, got.stdout) == (0, "one\n")
-        looked = quorate("get", "-q", "hello", "--url", cluster.amqp[1], "--requeue")
+        looked = quorate("queues", "browse", "hello", "--url", cluster.http[1])
         assert looked.stdout == "two\n"
 
         status = cluster.status(1)
