@@ -14,7 +14,7 @@ CLOCKS = {
 }  # fmt: skip
 
 READERS = {
-    "cluster/access/patterns.py": "bounds the work on one pattern, and remembers for a while that it was too much",
+    "cluster/access/patterns.py": "bounds the work on one pattern, and forgets slow ones after a while",
     "cluster/commands/publisher.py": "a command of its own process, which paces its load",
     "cluster/local/supervisor.py": "a process of its own, which reports when it waits for long",
     "cluster/management/listing.py": "bounds the work on one pattern",
