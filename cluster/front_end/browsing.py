@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 NO_QUEUE: Final = 0
 """An owner of the release before takes what it does not know for a basic.get of the first argument: of this
-queue, which there is not, it gives nobody anything.
+queue, which there is not, it gives nobody anything. The argument behind it is a boolean for such an owner.
 """
 
 
@@ -56,5 +56,5 @@ def browse(broker: Broker, queue: QueueRef, behind: Bookmark, wanted: int, answe
         ]
         answer(ready, shown, None)
 
-    broker.link(queue.partition).request("browse", [NO_QUEUE, queue.id, *behind, wanted], answered)
+    broker.link(queue.partition).request("browse", [NO_QUEUE, False, queue.id, *behind, wanted], answered)
     broker.wanted()

@@ -36,9 +36,9 @@ class Requests:
         if self._owner.participation.asked(name, arguments, answer):
             return
         if name == "browse":
-            # The first argument is for owners that do not know the name; nobody uses a queue by looking.
-            browsing = partial(self._browse, answer, *arguments[1:])
-            self._owner.after_proposed(lambda: self._serving.when_served(arguments[1], browsing))
+            # The first two arguments are for owners that do not know the name; nobody uses a queue by looking.
+            browsing = partial(self._browse, answer, *arguments[2:])
+            self._owner.after_proposed(lambda: self._serving.when_served(arguments[2], browsing))
             return
         queue = arguments[0]
         # A client asks for the count when it declares the queue.

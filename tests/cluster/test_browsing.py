@@ -161,7 +161,7 @@ def test_an_owner_of_the_release_before_gives_nothing_for_it(site: Site) -> None
     for node in site.nodes.values():
         link = node.broker.link(node.broker.catalog.state.queues["/", "q"].partition)
         link.request(
-            "get", [NO_QUEUE, 1, 256, 0, 10], lambda value, delivery: answers.append((value, delivery))
+            "get", [NO_QUEUE, False, 1, 256, 0, 10], lambda value, delivery: answers.append((value, delivery))
         )
         node.broker.wanted()
     site.until(lambda: len(answers) == 3)
