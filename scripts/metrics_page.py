@@ -23,7 +23,8 @@ Each node serves its metrics in Prometheus' format on its HTTP port: those of th
 authentication, which deploy.md has Prometheus do). Queues behind direct reply-to are not told of, as
 whoever knows the name of one may reply. A page is rendered in slices of a millisecond with four of rest
 between, once for all who ask at the same time, and is shown for 39 times the work on it before it is rendered
-again: with 10,000 queues for some seconds. Names follow Prometheus' conventions:
+again: with 10,000 queues for some seconds. The header `Age-Ms` of each page has the milliseconds since its
+rendering began. Names follow Prometheus' conventions:
 base units (seconds, octets as `bytes`), `_total` at the end of counters. A histogram `NAME` has the series
 `NAME_bucket`, `NAME_sum` and `NAME_count`.
 

@@ -36,7 +36,7 @@ class Requests:
         if self._owner.participation.asked(name, arguments, answer):
             return
         if name == "browse":
-            # The first two arguments are for owners that do not know the name; nobody uses a queue by looking.
+            # The first two arguments are for owners that do not know the name. Looking is no use of a queue.
             browsing = partial(self._browse, answer, *arguments[2:])
             self._owner.after_proposed(lambda: self._serving.when_served(arguments[2], browsing))
             return

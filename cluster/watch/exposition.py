@@ -75,6 +75,14 @@ class Rendering:
         return sum(map(len, self.pieces))
 
 
+@dataclass(frozen=True, slots=True)
+class Page:
+    """`age_s`: seconds since its rendering began. What it tells was so then, or later."""
+
+    rendering: Rendering
+    age_s: float
+
+
 class Slices:
     """Work on the event loop, interrupted where a slice of its time is used up."""
 
@@ -135,14 +143,14 @@ class Pages:
 
     def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
         self._clock = clock
-        self._shown: dict[Hashable, tuple[Rendering, float]] = {}
-        """With the time until which each is shown."""
-        self._rendering: dict[Hashable, asyncio.Task[Rendering]] = {}
+        self._shown: dict[Hashable, tuple[Rendering, float, float]] = {}
+        """With the time when each was begun, and the time until which each is shown."""
+        self._rendering: dict[Hashable, asyncio.Task[tuple[Rendering, float]]] = {}
         self._turn = asyncio.Lock()
         self._rested = -math.inf
         """When the rests of all pages, one after the other, will be over."""
 
-    async def page(self, key: Hashable, render: Callable[[], Awaitable[Rendering]]) -> Rendering:
+    async def page(self, key: Hashable, render: Callable[[], Awaitable[Rendering]]) -> Page:
         """What is shown under the key, or what `render` makes.
 
         One page is rendered at a time. Who does not wait for the end leaves it to the others. Raises
@@ -151,7 +159,7 @@ class Pages:
         self._forget()
         shown = self._shown.get(key)
         if shown is not None:
-            return shown[0]
+            return Page(shown[0], self._clock() - shown[1])
         rendering = self._rendering.get(key)
         if rendering is None:
             debt = self._rested - self._clock()
@@ -159,28 +167,32 @@ class Pages:
                 raise BusyError(debt - LARGEST_DEBT_S)
             rendering = self._rendering[key] = asyncio.ensure_future(self._render(key, render))
             rendering.add_done_callback(_seen)
-        return await asyncio.shield(rendering)
+        page, begun = await asyncio.shield(rendering)
+        return Page(page, self._clock() - begun)
 
-    async def _render(self, key: Hashable, render: Callable[[], Awaitable[Rendering]]) -> Rendering:
+    async def _render(
+        self, key: Hashable, render: Callable[[], Awaitable[Rendering]]
+    ) -> tuple[Rendering, float]:
         try:
             async with self._turn:
+                begun = self._clock()
                 page = await render()
                 now = self._clock()
                 self._rested = max(now, self._rested) + page.work_s * REST
-                self._shown[key] = page, self._rested
+                self._shown[key] = page, begun, self._rested
                 asyncio.get_running_loop().call_later(self._rested - now, self._forget)
-                return page
+                return page, begun
         finally:
             del self._rendering[key]
 
     def _forget(self) -> None:
         """Drop pages whose time is over: they may be large."""
         now = self._clock()
-        for key in [key for key, (_, until) in self._shown.items() if until <= now]:
+        for key in [key for key, (_, _, until) in self._shown.items() if until <= now]:
             del self._shown[key]
 
 
-def _seen(rendering: asyncio.Task[Rendering]) -> None:
+def _seen(rendering: asyncio.Task[tuple[Rendering, float]]) -> None:
     """Its error was told to those who asked, if anybody still did."""
     if not rendering.cancelled():
         rendering.exception()

@@ -52,6 +52,8 @@ PATHS = (
 
 
 REQUEST_ID: Final = "X-Request-Id"
+AGE_HEADER: Final = "Age-Ms"
+"""Milliseconds since a page's rendering began: whether the page may be older than a change."""
 _NUMBER: Final = web.RequestKey("number", str)
 
 _ACCEPTABLE_ID: Final = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
@@ -301,10 +303,11 @@ async def _shown(
     except BusyError as error:
         headers = {"Retry-After": str(math.ceil(error.wait_s))}
         return web.json_response({"error": str(error)}, status=503, headers=headers)
-    response = web.StreamResponse(headers={"Content-Type": content_type})
-    response.content_length = page.size
+    headers = {"Content-Type": content_type, AGE_HEADER: str(math.ceil(page.age_s * 1000))}
+    response = web.StreamResponse(headers=headers)
+    response.content_length = page.rendering.size
     await response.prepare(request)
-    for piece in page.pieces if request.method != "HEAD" else ():
+    for piece in page.rendering.pieces if request.method != "HEAD" else ():
         await response.write(piece)
     await response.write_eof()
     return response

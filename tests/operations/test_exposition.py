@@ -97,10 +97,28 @@ def test_all_who_ask_at_once_get_one_rendering() -> None:
         asking[0].cancel()
         render.go.set()
         answers = await asyncio.gather(*asking[1:])
-        assert {one.pieces for one in answers} == {(b"1",)}
-        assert (await pages.page("a", render)).pieces == (b"1",)
+        assert {one.rendering.pieces for one in answers} == {(b"1",)}
+        assert (await pages.page("a", render)).rendering.pieces == (b"1",)
         time.now += 0.1 * REST + 0.001
-        assert (await pages.page("a", render)).pieces == (b"2",)
+        assert (await pages.page("a", render)).rendering.pieces == (b"2",)
+
+    asyncio.run(work())
+
+
+def test_a_page_tells_when_its_rendering_began() -> None:
+    """Whoever looks after a change knows whether a page may be older than the change."""
+
+    async def work() -> None:
+        time, render = Time(), Renderer(0.1)
+        pages = Pages(time.clock)
+        asking = asyncio.ensure_future(pages.page("a", render))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        time.now += 0.5
+        render.go.set()
+        assert (await asking).age_s == pytest.approx(0.5)
+        time.now += 0.25
+        assert (await pages.page("a", render)).age_s == pytest.approx(0.75)
 
     asyncio.run(work())
 
@@ -147,7 +165,7 @@ def test_an_error_is_told_to_all_who_asked_and_tried_again() -> None:
         good.go.set()
         answers = await asyncio.gather(*(pages.page("a", failing) for _ in range(2)), return_exceptions=True)
         assert [type(one) for one in answers] == [OSError, OSError]
-        assert (await pages.page("a", good)).pieces == (b"1",)
+        assert (await pages.page("a", good)).rendering.pieces == (b"1",)
 
     async def failing() -> Rendering:
         raise OSError

@@ -64,6 +64,20 @@ def until(condition: Callable[[], T | None], what: str | Callable[[], str], seco
     return value
 
 
+def read_page(url: str, timeout_s: float) -> bytes:
+    """A page of metrics, or the status, of which nothing is older than the question."""
+    asked = time.monotonic()
+
+    def young() -> bytes | None:
+        request = urllib.request.Request(url, headers=GUEST)
+        with _direct.open(request, timeout=timeout_s) as response:
+            age_s = int(response.headers["Age-Ms"]) / 1000
+            answered = time.monotonic()
+            return bytes(response.read()) if age_s <= answered - asked else None
+
+    return until(young, f"a page of {url} that is no older than the question")
+
+
 class Node:
     """One node: its process now, its ports, its log."""
 
@@ -141,11 +155,11 @@ class Node:
         self.process.send(number)
 
     def erase(self) -> None:
-        """Its disk is lost: only its configuration and its log are there again."""
+        """Its disk is lost: only its configuration, its key and its log are there again."""
         for path in self.local.config.data_dir.iterdir():
             if path.is_dir():
                 shutil.rmtree(path)
-            elif path not in (self.local.file, self.local.log_file):
+            elif path not in (self.local.file, self.local.log_file, self.local.config.secret_key_file):
                 path.unlink()
 
     def ready(self) -> bool:
@@ -168,8 +182,7 @@ class Node:
 
     def metrics(self) -> dict[str, float]:
         """Samples by name, labels included as Prometheus writes them."""
-        with _direct.open(self.http + "/metrics", timeout=5.0) as response:
-            lines = response.read().decode().splitlines()
+        lines = read_page(self.http + "/metrics", 5.0).decode().splitlines()
         samples = (line.rpartition(" ") for line in lines if not line.startswith("#"))
         return {name: float(value) for name, _, value in samples}
 
@@ -258,9 +271,7 @@ class Cluster:
         for node in self.nodes:
             if node.process is not None:
                 try:
-                    asked = urllib.request.Request(node.http + "/api/status", headers=GUEST)
-                    with _direct.open(asked, timeout=3.0) as response:
-                        return dict(json.load(response))
+                    return dict(json.loads(read_page(node.http + "/api/status", 3.0)))
                 except OSError:
                     continue
         raise NotInTimeError("no node answers /api/status")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import re
 import socket
-import urllib.request
 
 import pika
 import pytest
@@ -13,7 +12,7 @@ import pytest
 from scripts.metrics_page import OUTPUT, document, families, fetch
 from tests.processes.conftest import Connect
 from tests.processes.hostile import HEADER
-from tests.processes.nodes import GUEST, Cluster, Node, until
+from tests.processes.nodes import Cluster, Node, read_page, until
 
 
 @pytest.fixture
@@ -47,14 +46,14 @@ def test_the_page_says_what_a_node_serves(owner: Node) -> None:
 
 
 def test_a_queue_is_counted_where_it_is_owned(owner: Node, cluster: Cluster, name: str) -> None:
-    page = fetch(owner.http)["/metrics/queues"]
+    shown = page_of(owner, "/metrics/queues")
     labels = f'{{queue="{name}",vhost="/"}}'
-    assert f"quorate_queue_messages_ready{labels} 7.0" in page
-    assert f"quorate_queue_messages_leased{labels} 1.0" in page
-    assert f"quorate_queue_messages_published_total{labels} 10.0" in page
-    assert f"quorate_queue_messages_got_total{labels} 3.0" in page
+    assert f"quorate_queue_messages_ready{labels} 7.0" in shown
+    assert f"quorate_queue_messages_leased{labels} 1.0" in shown
+    assert f"quorate_queue_messages_published_total{labels} 10.0" in shown
+    assert f"quorate_queue_messages_got_total{labels} 3.0" in shown
     for other in cluster.others(owner):
-        assert name not in fetch(other.http)["/metrics/queues"]
+        assert name not in page_of(other, "/metrics/queues")
 
 
 def test_what_is_measured_is_measured(owner: Node, cluster: Cluster) -> None:
@@ -112,11 +111,11 @@ def test_what_queues_give_up_is_counted_by_reason(cluster: Cluster, channel: Con
                 publisher.basic_publish("", queue, b"x", pika.BasicProperties(delivery_mode=2))
 
     def counted(queue: str, metric: str, **labels: str) -> float:
-        page = fetch(cluster.owner(queue).http)["/metrics/queues"]
+        shown = page_of(cluster.owner(queue), "/metrics/queues")
         wanted = {"queue": queue, "vhost": "/", **labels}
         return sum(
             sample.value
-            for family in families(page)
+            for family in families(shown)
             for sample in family.samples
             if sample.name == f"quorate_queue_messages_{metric}_total" and sample.labels == wanted
         )
@@ -154,9 +153,7 @@ DETAILED = {
 
 
 def page_of(node: Node, path: str) -> str:
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(urllib.request.Request(node.http + path, headers=GUEST), timeout=5.0) as response:
-        return str(response.read().decode())
+    return read_page(node.http + path, 5.0).decode()
 
 
 @pytest.mark.requirement("F3", "F7")
