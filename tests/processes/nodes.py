@@ -11,7 +11,7 @@ import signal
 import time
 import tomllib
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -286,6 +286,18 @@ class Cluster:
 
     def others(self, node: Node) -> list[Node]:
         return [one for one in self.nodes if one is not node]
+
+    @contextmanager
+    def frozen(self, nodes: Iterable[Node]) -> Iterator[None]:
+        """Nodes that neither run nor end meanwhile: a hung machine, to the others."""
+        frozen = list(nodes)
+        for node in frozen:
+            node.send(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for node in frozen:
+                node.send(signal.SIGCONT)
 
     # -- logs -----------------------------------------------------------------------------------
 
