@@ -76,7 +76,7 @@ class Rendering:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ShownPage:
     """`age_s`: seconds since its rendering began. What it tells was so then, or later."""
 
     rendering: Rendering
@@ -150,7 +150,7 @@ class Pages:
         self._rested = -math.inf
         """When the rests of all pages, one after the other, will be over."""
 
-    async def page(self, key: Hashable, render: Callable[[], Awaitable[Rendering]]) -> Page:
+    async def page(self, key: Hashable, render: Callable[[], Awaitable[Rendering]]) -> ShownPage:
         """What is shown under the key, or what `render` makes.
 
         One page is rendered at a time. Who does not wait for the end leaves it to the others. Raises
@@ -159,7 +159,7 @@ class Pages:
         self._forget()
         shown = self._shown.get(key)
         if shown is not None:
-            return Page(shown[0], self._clock() - shown[1])
+            return ShownPage(shown[0], self._clock() - shown[1])
         rendering = self._rendering.get(key)
         if rendering is None:
             debt = self._rested - self._clock()
@@ -168,7 +168,7 @@ class Pages:
             rendering = self._rendering[key] = asyncio.ensure_future(self._render(key, render))
             rendering.add_done_callback(_seen)
         page, begun = await asyncio.shield(rendering)
-        return Page(page, self._clock() - begun)
+        return ShownPage(page, self._clock() - begun)
 
     async def _render(
         self, key: Hashable, render: Callable[[], Awaitable[Rendering]]
