@@ -220,7 +220,7 @@ class Mover:
                     return
             elif node.state is MemberState.JOINING and settled:
                 self._submit("member_joined", name=name)
-            elif node.state is MemberState.LEAVING and self._is_empty(name):
+            elif node.state is MemberState.LEAVING and name != broker.node and self._is_empty(name):
                 if name in membership.members:
                     # Later leaders count only members among those who may hold leases of former ones.
                     if broker.catalog.expel(name, now):

@@ -1,0 +1,23 @@
+"""Nodes that leave: what they lead goes to others first, whatever else they still have."""
+
+from __future__ import annotations
+
+from cluster.catalog.replica import CATALOG
+from replication.raft import Role
+from tests.site import Site
+
+
+def leads_the_catalog(site: Site, name: str) -> bool:
+    return site.nodes[name].broker.host.groups[CATALOG].raft.role is Role.LEADER
+
+
+def test_a_node_that_leads_the_catalog_and_has_nothing_else_leaves() -> None:
+    """A leader cannot end its own lease of the catalog: another node leads before this one is let go."""
+    site = Site("n1", "n2", "n3")
+    site.submit("n1", "found_members", {"nodes": {name: {"peers": name} for name in site.nodes}})
+    site.until(lambda: any(leads_the_catalog(site, name) for name in site.nodes))
+    [leader] = [name for name in site.nodes if leads_the_catalog(site, name)]
+    other = next(name for name in site.nodes if name != leader)
+    site.submit(other, "remove_member", {"name": leader, "heir": ""})
+    site.until(lambda: leader not in site.nodes[other].broker.catalog.state.nodes)
+    assert not leads_the_catalog(site, leader)
