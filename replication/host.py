@@ -81,6 +81,8 @@ class Host:
         self.on_damaged: Callable[[DamagedEntryError, float], None]
         self._config = config
         self._withheld = False
+        self.newest_lost = float("inf")
+        """Partitions above it are newer than this process: a disk lost before promised nothing in them."""
         self._journal = journal
         self._send_parts = send
         self._random = random
@@ -133,7 +135,8 @@ class Host:
         # A group of one has nobody to get anything back from: what its disk had is gone.
         alone = membership.members == {self.node}
         joins = not membership.members and log.last_index() == 0
-        if joins or (self._withheld and not alone):
+        forgot = self._withheld and (partition <= self.newest_lost or log.last_index() > 0)
+        if joins or (forgot and not alone):
             log.set_hard_state(replace(log.hard_state(), joining=True))
         config = replace(self._config, partition=partition, commit_notices=notices)
         raft = Raft(config, log, membership, now, self._random)

@@ -176,6 +176,9 @@ class Partitions(Observer):
 
     def node_started(self, node: NodeDefinition, previous: int) -> None:
         """A node runs anew: what its former process held is nobody's."""
+        if node.front_end == self._broker.front_end:
+            # Founders of a new group would otherwise wait for one another's votes for ever.
+            self._broker.host.newest_lost = self._broker.catalog.state.table.last
         for owner in self.owners.values():
             if previous:
                 owner.reception.front_end_dead(previous)

@@ -64,6 +64,23 @@ def test_a_node_is_whole_when_it_has_back_what_its_catalog_told_of_while_that_wa
     assert node.broker.host.groups.keys() > {CATALOG}
 
 
+def test_a_node_that_rebuilds_votes_in_a_group_that_is_founded_meanwhile() -> None:
+    """Of two founders each needs the other's vote; a disk that was lost before cannot have promised one."""
+    site = Site("n1", "n2", "n3")
+    site.client("n1").declare("orders", durable=True)
+    node = site.nodes["n3"]
+    node.stop(power=True)
+    node.disk.wipe()
+    node.lost_disk = True
+    node.start()
+    node.lost_disk = False  # Nothing tells this node that it has everything back.
+    site.until(lambda: node.ready)
+    client = site.client("n3")
+    client.declare("letters", durable=True, quorum_initial_group_size=2)
+    assert node.broker.host.rebuilding
+    assert client.confirms(client.publish("letters", b"one")) == [True]
+
+
 def test_that_a_learner_could_vote_is_forgotten_when_it_goes() -> None:
     """When it comes back it has forgotten its votes, and must not become a voter on its earlier word."""
     site = Site("n1", "n2", "n3")
