@@ -2,45 +2,27 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from pika import BasicProperties
 
-from cluster.access.control import Access
-from cluster.access.entrance import Entrance
-from cluster.access.usage import Usage
 from cluster.front_end.broker_port import FrontEnd
-from cluster.front_end.local_queues import LocalQueues
 from node.engine.errors import Refusal
-from node.frontend.session import Session
 from node.wire.amqp091 import methods as m
-from node.wire.amqp091.codec import PROTOCOL_HEADER, encode_method
+from node.wire.amqp091.codec import encode_method
 from node.wire.amqp091.limits import ConnectionLimits
 from node.wire.amqp091.primitives import Method
 from tests import messages
+from tests.simulation.connection import Connection
+from tests.simulation.front_ends import USERS, FrontEnds
 from tests.simulation.network import Network, NetworkFaults
-from tests.simulation.node import TICK_S, NodeSettings, SimulatedNode
+from tests.simulation.node import NodeSettings, SimulatedNode
 from tests.simulation.world import World
-from tests.wire.client import CLIENT_CAPABILITIES, frames, split
 
 PATIENCE_S = 30.0
 CHANNEL = 1
-
-
-class TrustingHasher:
-    """Every password is right."""
-
-    def hash(self, password: str, answer: Callable[[str], None]) -> None:
-        answer("hash")
-
-    def compare(
-        self, stored: str | None, password: str, origin: str, user: str, answer: Callable[[bool], None]
-    ) -> Callable[[], None]:
-        answer(stored is not None)
-        return lambda: None
 
 
 class Site:
@@ -48,18 +30,16 @@ class Site:
 
     def __init__(self, *names: str, seed: int = 1, default_type: str = "quorum", drift: float = 0.0) -> None:
         self.world = World(seed)
-        self.default_type = default_type
         self.network = Network(self.world, names, NetworkFaults())
         settings = NodeSettings(
             snapshot_bytes=1 << 16, segment_bytes=1 << 16, cache_bytes=1 << 16, drift=drift
         )
         self.nodes = {name: SimulatedNode(name, names, self.world, self.network, settings) for name in names}
-        self._front_ends: dict[tuple[str, int], FrontEnd] = {}
+        self._front_ends = FrontEnds(default_type)
         for node in self.nodes.values():
             node.start()
         self.until(lambda: all(node.ready for node in self.nodes.values()))
-        users = {"guest": {"password_hash": "hash", "tags": ["administrator"]}}
-        self.submit(names[0], "found_access", {"vhost": "/", "users": users})
+        self.submit(names[0], "found_access", {"vhost": "/", "users": USERS})
 
     def run(self, seconds: float) -> None:
         self.world.run(self.world.now + seconds)
@@ -80,70 +60,11 @@ class Site:
 
     def front_end(self, name: str) -> FrontEnd:
         """What clients of a node's present process talk to."""
-        node = self.nodes[name]
-        found = self._front_ends.get((name, node.life))
-        if found is None:
-            local = LocalQueues(node.broker, random.Random(f"{name} {node.life}").getrandbits)
-            state = node.broker.catalog.state
-            access = Access(state.access, _submit_nothing, TrustingHasher())
-            usage = Usage(state.access, _tell_nobody, lambda: ())
-            entrance = Entrance(state, access, usage, largest=1000)
-            found = FrontEnd(node.broker, local, access, entrance, self.default_type)
-            self._front_ends[name, node.life] = found
-            self._tick(node, found)
-        return found
-
-    def _tick(self, node: SimulatedNode, front_end: FrontEnd) -> None:
-        """Its timers, which run as long as its process."""
-        front_end.tick()
-        node.after(TICK_S, lambda: self._tick(node, front_end))
+        return self._front_ends.of(self.nodes[name])
 
     def client(self, name: str, *, transactional: bool = False) -> Client:
         """A client with an open channel: a confirmed one, or a transactional one."""
         return Client(self, name, transactional)
-
-
-def _submit_nothing(name: str, arguments: dict[str, Any], answer: Any) -> None:
-    raise AssertionError(name)
-
-
-def _tell_nobody(peer: str, parts: Sequence[bytes]) -> None:
-    raise AssertionError(peer)
-
-
-class Wire:
-    """The socket of a session that writes as soon as it may."""
-
-    remote = "127.0.0.1"
-    certified_name = ""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self.closed = False
-
-    def wanted(self) -> None:
-        self._client.flush_soon()
-
-    def pause_reading(self) -> None:
-        """The client sends all the same: sessions keep what they cannot take yet."""
-
-    def resume_reading(self) -> None:
-        """See above."""
-
-    def close_after_flush(self) -> None:
-        self.closed = True
-
-    def log(self, event: str, fields: Mapping[str, str | int]) -> None:
-        """Nobody reads it."""
-
-    def entered(self) -> None:
-        """Nobody counts strangers."""
-
-    def negotiation_failed(self, reason: str) -> None:
-        raise AssertionError(reason)
-
-    def session_failed(self, error: Exception) -> None:
-        raise error
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,60 +102,23 @@ class Client:
         self.cancelled: list[str] = []
         self._published = 0
         self._answers: list[Method] = []
-        self._content: tuple[Any, bytes] | None = None
-        self._flushing = self._lost = False
-        self._wire = Wire(self)
-        self._session = Session(
-            site.front_end(name), self._wire, ConnectionLimits(first_window=2000), self.node.clock
+        self.connection = Connection(
+            self.node, site.front_end(name), self, ConnectionLimits(first_window=2000)
         )
-        self._tick()
-        properties: dict[str, Any] = {"capabilities": dict(CLIENT_CAPABILITIES)}
-        self._send(PROTOCOL_HEADER)
-        self.answer(m.ConnectionStart)
-        self._send(encode_method(0, m.ConnectionStartOk(properties, "PLAIN", b"\0guest\0guest")))
-        self.answer(m.ConnectionTune)
-        self._send(encode_method(0, m.ConnectionTuneOk(0, 0, 0)))
-        self._send(encode_method(0, m.ConnectionOpen("/")))
+        self.connection.open()
         self.answer(m.ConnectionOpenOk)
         self.open_channel()
 
     @property
     def holder(self) -> int:
         """Whom exclusive queues of the connection belong to."""
-        return self._session.holder
+        return self.connection.session.holder
 
     # -- octets ---------------------------------------------------------------------------------
 
-    def _send(self, data: bytes) -> None:
-        self.node.input(lambda: self._session.receive(data))
-
-    def _tick(self) -> None:
-        if not self._lost:
-            self._session.tick()
-            self.node.after(TICK_S, self._tick)
-
-    def flush_soon(self) -> None:
-        if not self._flushing:
-            self._flushing = True
-            self.node.after(0.0001, self._flush)
-
-    def _flush(self) -> None:
-        self._flushing = False
-        data = self._session.take_output()
-        if self._session.connection.has_output:
-            self.flush_soon()
-        for frame, (kind, _, payload) in zip(split(data), frames(data), strict=True):
-            if kind == m.FRAME_METHOD:
-                self._method(payload)
-            elif self._content is not None:
-                method, content = self._content
-                self._content = method, content + frame
-        self._end_content()
-
-    def _method(self, method: Method) -> None:
-        self._end_content()
+    def received(self, method: Method, content: bytes) -> None:
         if isinstance(method, m.BasicDeliver | m.BasicGetOk | m.BasicReturn):
-            self._content = method, b""
+            self._content(method, Delivery(method, *messages.parts(content)))
         elif isinstance(method, m.BasicAck | m.BasicNack):
             into = self.confirmed if isinstance(method, m.BasicAck) else self.refused
             low = method.delivery_tag
@@ -243,14 +127,10 @@ class Client:
             into.update(range(low, method.delivery_tag + 1))
         elif isinstance(method, m.BasicCancel):
             self.cancelled.append(method.consumer_tag)
-        else:
+        elif not isinstance(method, m.ConnectionStart | m.ConnectionTune):
             self._answers.append(method)
 
-    def _end_content(self) -> None:
-        if self._content is None:
-            return
-        (method, content), self._content = self._content, None
-        delivery = Delivery(method, *messages.parts(content))
+    def _content(self, method: Method, delivery: Delivery) -> None:
         if isinstance(method, m.BasicDeliver):
             self.deliveries.append(delivery)
         elif isinstance(method, m.BasicReturn):
@@ -259,20 +139,23 @@ class Client:
             self._answers.append(method)
             self._got = delivery
 
+    def read(self) -> None:
+        """Calls look at what has come when they want it."""
+
     def answer(self, *kinds: type[Method]) -> Any:
         """Wait for the answer to what was sent. Raises ChannelClosedError."""
         self.site.until(lambda: self._answers)
         answer = self._answers.pop(0)
         if isinstance(answer, m.ChannelClose | m.ConnectionClose):
             if isinstance(answer, m.ChannelClose):
-                self._send(encode_method(CHANNEL, m.ChannelCloseOk()))
+                self.send(m.ChannelCloseOk())
             raise ChannelClosedError(answer.reply_code, answer.reply_text)
         assert isinstance(answer, kinds), answer
         return answer
 
     def send(self, method: Method) -> None:
         """A method that has no answer."""
-        self._send(encode_method(CHANNEL, method))
+        self.connection.send(CHANNEL, method)
 
     def call(self, method: Method, *kinds: type[Method]) -> Any:
         """A method and its answer. Raises ChannelClosedError."""
@@ -293,8 +176,7 @@ class Client:
 
     def close(self) -> None:
         """The connection is lost."""
-        self._lost = True
-        self.node.input(self._session.lost)
+        self.connection.drop()
         self.site.run(0.01)
 
     def declare(
@@ -353,7 +235,9 @@ class Client:
         """Publish messages in one go; returns their numbers."""
         properties.setdefault("delivery_mode", 2)
         method = encode_method(CHANNEL, m.BasicPublish(exchange, key))
-        self._send(b"".join(method + messages.content(body, **properties) for body in bodies))
+        self.connection.send_octets(
+            b"".join(method + messages.content(body, **properties) for body in bodies)
+        )
         first = self._published + 1
         self._published += len(bodies)
         return list(range(first, self._published + 1))
@@ -373,11 +257,11 @@ class Client:
         self.ask(queue, no_ack=no_ack)
         return self.got()
 
-    def received(self, method: Method, body: bytes) -> Callable[[], None]:
+    def reading(self, method: Method, body: bytes) -> Callable[[], None]:
         """What the node does when its event loop reads a publish from this client's socket."""
         self._published += 1
         data = encode_method(CHANNEL, method) + messages.content(body, delivery_mode=2)
-        return lambda: self._session.receive(data)
+        return lambda: self.connection.session.receive(data)
 
     def ask(self, queue: str, *, no_ack: bool = True) -> None:
         """A basic.get, whose answer `got` gives."""

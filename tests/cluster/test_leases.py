@@ -113,7 +113,7 @@ def test_readiness_is_asked_of_the_clock_and_not_of_the_last_turn() -> None:
     node.pause()
     other.bind("q", "x")
     site.run(2.0)
-    node.resume(first=victim.received(m.BasicPublish("x", ""), b"routed"))
+    node.resume(first=victim.reading(m.BasicPublish("x", ""), b"routed"))
     site.until(lambda: 2 in victim.confirmed | victim.refused)
     assert [delivery.body for delivery in other.drain("q")] == [b"routed"]
 

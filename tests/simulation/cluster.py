@@ -7,14 +7,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from node.engine.errors import Refusal
-from node.engine.operations import Semantics
+from node.wire.amqp091 import methods as m
+from node.wire.amqp091.primitives import Method
 from tests.simulation.checks import Agreement, check_memory, check_replicas
-from tests.simulation.clients import Consumer, Getter, Publisher, Session
+from tests.simulation.clients import Client, Place, Publisher
+from tests.simulation.consumers import Consumer, Getter
+from tests.simulation.front_ends import USERS, FrontEnds
 from tests.simulation.history import History, Message, QueueTerms, Receipt, Transaction
 from tests.simulation.network import Network, NetworkFaults
 from tests.simulation.node import NodeSettings, SimulatedNode
 from tests.simulation.outages import Outages
+from tests.simulation.routes import Path, path_of
+from tests.simulation.scripts import Caller, Script, Steps
 from tests.simulation.transactors import KEEPING, Transactor
+from tests.simulation.transactors import TARGETS as COMMITTED
 from tests.simulation.world import Violation, World
 
 NAMES = ("n1", "n2", "n3")
@@ -78,7 +84,9 @@ class Cluster:
         self.network = Network(self.world, self.names + self.newcomers, shape.network)
         self.history = History(QUEUES, self)
         self.agreement = Agreement()
-        self.sessions: list[Session] = []
+        self.sessions: list[Client] = []
+        self.front_ends = FrontEnds()
+        self.paths: dict[tuple[str, ...], Path] = {}
         self.healed = False
         self.nodes: dict[str, SimulatedNode] = {}
         for name in self.names + self.newcomers:
@@ -87,7 +95,7 @@ class Cluster:
             node.on_death = self._node_died
             node.after_turn = self.turned
             self.nodes[name] = node
-        self._declared = 0
+        self._drains: dict[str, Consumer] = {}
         self._drained: dict[str, bool] = {}
 
     def turned(self, node: SimulatedNode) -> None:
@@ -122,11 +130,11 @@ class Cluster:
             node.start()
         founders = [self.nodes[name] for name in self.names]
         self._wait(lambda: all(node.ready for node in founders), "the nodes do not start")
-        self._ask("n1", "declare_vhost", {"vhost": VHOST})
-        self._wait(lambda: self._declared == 1, "the virtual host is not declared")
-        for terms in QUEUES:
-            self._ask(self.chance.choice(self.names), "declare_queue", self._declaration(terms))
-        self._wait(lambda: self._declared == len(QUEUES) + 1, "the queues are not declared")
+        self._found_access()
+        declarations = [Script(self.world, self._declare(terms)) for terms in QUEUES]
+        self._wait(lambda: all(script.done for script in declarations), "the queues are not declared")
+        routes = Script(self.world, self._declare_routes())
+        self._wait(lambda: routes.done, "the exchanges are not declared")
         for _ in range(self.shape.publishers):
             self._add_publisher(self.nodes[self.chance.choice(self.names)])
         for terms in QUEUES:
@@ -141,32 +149,38 @@ class Cluster:
         """Where a queue is, as it is declared."""
         return terms.replicas if self.names == NAMES else OF_FIVE.get(terms.name, terms.replicas)
 
-    def _declaration(self, terms: QueueTerms) -> dict[str, Any]:
-        semantics = Semantics.AT_MOST_ONCE if terms.at_most_once else Semantics.AT_LEAST_ONCE
-        return {
-            "vhost": VHOST, "name": terms.name, "replicas": list(self.replicas_of(terms)), "transient": False,
-            "durable": True, "exclusive": False, "auto_delete": False, "arguments": {},
-            "semantics": int(semantics), "front_end": 0, "holder": 0,
-        }  # fmt: skip
-
-    def _ask(self, name: str, command: str, arguments: dict[str, Any]) -> None:
-        node = self.nodes[name]
+    def _found_access(self) -> None:
+        """What a new cluster does by itself: a virtual host, and a user who may do everything."""
+        node, done = self.nodes[self.names[0]], []
 
         def answered(value: Any, refusal: Refusal | None) -> None:
-            if refusal is not None:
-                raise Violation(f"{command} on {name} is refused: {refusal}")
-            self._declared += 1
-            if command == "declare_queue":
-                self._check_visible(arguments["name"])
+            assert refusal is None, refusal
+            done.append(value)
 
-        node.input(lambda: node.broker.catalog.submit(command, arguments, answered, node.clock()))
+        arguments = {"vhost": VHOST, "users": USERS}
+        node.input(lambda: node.broker.catalog.submit("found_access", arguments, answered, node.clock()))
+        self._wait(lambda: bool(done), "the virtual host is not declared")
 
-    def _check_visible(self, queue: str) -> None:
-        """A16: what one client has seen declared, every client sees."""
-        for node in self.nodes.values():
-            catalog = node.broker.catalog
-            if node.up and catalog.fresh(node.clock()) and (VHOST, queue) not in catalog.state.queues:
-                raise Violation(f"{queue} is declared, but a client on {node.name} does not see it")
+    def _declare(self, terms: QueueTerms) -> Steps:
+        """Have a client declare a queue, and a client of any node use it at once (A16)."""
+        replicas = self.replicas_of(terms)
+        home = replicas[0] if len(replicas) == 1 else self.chance.choice(self.names)
+        client = Caller(self.place(self.nodes[home]))
+        declaration = m.QueueDeclare(terms.name, durable=True, arguments=terms.declared(len(replicas)))
+        yield client.ask(declaration)
+        witness = Caller(self.place(self.nodes[self.chance.choice(self.names)]))
+        yield witness.ask(m.QueueDeclare(terms.name, passive=True))
+        client.leave()
+        witness.leave()
+
+    def _declare_routes(self) -> Steps:
+        """One client declares how messages get to more than one queue."""
+        client = Caller(self.place(self.nodes[self.chance.choice(self.names)]))
+        for queues in sorted({*TARGETS, *COMMITTED}):
+            self.paths[queues], declared = path_of(queues, self.chance)
+            for method in declared:
+                yield client.ask(method)
+        client.leave()
 
     def _wait(self, reached: Callable[[], bool], otherwise: str) -> None:
         self._until(lambda: None if reached() else otherwise)
@@ -181,16 +195,20 @@ class Cluster:
 
     # -- clients --------------------------------------------------------------------------------
 
+    def place(self, node: SimulatedNode) -> Place:
+        """For a client of a node's present process."""
+        return Place(node, self.front_ends, self.history, self.chance)
+
     def _add_publisher(self, node: SimulatedNode) -> None:
-        self.sessions.append(Publisher(node, self.history, self.chance, self.chance.choice(TARGETS)))
+        self.sessions.append(Publisher(self.place(node), self.chance.choice(TARGETS), self.paths))
 
     def _add_consumer(self, node: SimulatedNode, terms: QueueTerms) -> None:
         kind = Getter if self.chance.random() < 0.1 else Consumer
-        self.sessions.append(kind(node, self.history, self.chance, terms))
+        self.sessions.append(kind(self.place(node), terms))
 
     def _add_transactor(self, node: SimulatedNode) -> None:
         terms = self.chance.choice([terms for terms in QUEUES if terms.name in KEEPING])
-        self.sessions.append(Transactor(node, self.history, self.chance, terms))
+        self.sessions.append(Transactor(self.place(node), terms, self.paths))
 
     def _node_died(self, node: SimulatedNode) -> None:
         """The clients of a node die with it, or connect to another one."""
@@ -200,7 +218,7 @@ class Cluster:
             if ready and not self.healed and self.chance.random() < 0.6:
                 self._replace(session, self.chance.choice(ready))
 
-    def _replace(self, session: Session, node: SimulatedNode) -> None:
+    def _replace(self, session: Client, node: SimulatedNode) -> None:
         if isinstance(session, Transactor):
             self._add_transactor(node)
         elif isinstance(session, Consumer):
@@ -251,9 +269,10 @@ class Cluster:
             elif isinstance(session, Publisher):
                 session.stopped = True
         for terms in QUEUES:
-            drain = Consumer(self._some_member(), self.history, self.chance, terms)
+            drain = Consumer(self.place(self._some_member()), terms)
             drain.finishing = True
             self.sessions.append(drain)
+            self._drains[terms.name] = drain
         self.world.note("draining")
         limit = self.world.now + PATIENCE_S
         while not self._at_rest():
@@ -288,13 +307,13 @@ class Cluster:
         ]
 
     def _ask_depth(self, queue: str) -> None:
-        node = self._some_member()
-        definition = node.broker.catalog.state.queue(VHOST, queue)
+        def answered(answer: Method) -> None:
+            assert isinstance(answer, m.QueueDeclareOk)
+            self._drained[queue] = answer.message_count == 0
 
-        def answered(value: Any, delivery: object) -> None:
-            self._drained[queue] = value[0] == 0 and value[2] == 0
-
-        node.broker.link(definition.partition).request("count", [definition.id], answered)
+        drain = self._drains[queue]
+        if drain.attached:
+            drain.request(m.QueueDeclare(queue, passive=True), answered)
 
     def _unrest(self) -> str:
         lost = [f"{queue}: {message}" for queue, message in self.history.unfinished(self._keeps)]
@@ -325,7 +344,7 @@ class Cluster:
         """Where nothing fails no commit is refused, and only a client that goes with its node hears nothing:
         a node that was let go ends.
         """
-        if transaction.answer is False:
+        if transaction.refused:
             raise Violation("a commit is refused without a reason")
         if transaction.answer is None and self.nodes[transaction.node].life == transaction.life:
             raise Violation(f"a commit is not answered on {transaction.node}, which is alive")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import count
-from typing import Protocol
+from typing import Any, Protocol
 
 from cluster.links.ports import FIRST_CONSUMER
 from tests.simulation.world import Violation
@@ -33,6 +33,15 @@ class QueueTerms:
     at_most_once: bool = False
     no_ack: bool = False
     transient: bool = False
+
+    def declared(self, replicas: int) -> dict[str, Any]:
+        """The arguments that the queue is declared with; a queue of one replica is a classic one."""
+        arguments: dict[str, Any] = {"x-quorum-initial-group-size": replicas}
+        if replicas == 1:
+            arguments = {"x-queue-type": "classic"}
+        if self.at_most_once:
+            arguments["x-semantics"] = "at-most-once"
+        return arguments
 
     @property
     def removing(self) -> bool:
@@ -90,6 +99,8 @@ class Transaction:
     node: str
     life: int
     answer: bool | None = None
+    refused: bool = False
+    """Whether the broker did not carry out a commit; otherwise it is the client that has rolled back."""
     seen: bool = False
     """Whether somebody got one of the messages."""
     undone: bool = False
@@ -107,7 +118,7 @@ class Transaction:
         if self.committed and self.undone:
             raise Violation(f"{self.messages[0]} was committed, but not what was settled with it")
         if self.answer is False and any(places):
-            raise Violation(f"{self.messages[0]} was delivered, but its commit refused")
+            raise Violation(f"{self.messages[0]} was delivered, but not committed")
 
 
 class Circumstances(Protocol):

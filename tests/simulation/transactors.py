@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import random
-from functools import partial
-from typing import Any
-
-from cluster.front_end.commits import Share, Shares
-from cluster.links.ports import Delivery
-from node.engine.errors import Refusal
-from node.frontend.ports import Outcome
-from node.numbers import Numbers
-from node.runs import Run
-from tests.simulation.clients import Consumer, ranges_of, run_of
-from tests.simulation.history import History, QueueTerms, Transaction
-from tests.simulation.node import SimulatedNode
+from node.wire.amqp091 import methods as m
+from node.wire.amqp091.primitives import Method
+from tests.simulation.clients import Place, publishes_of
+from tests.simulation.consumers import Consumer
+from tests.simulation.history import QueueTerms, Receipt, Transaction
+from tests.simulation.routes import Path
 
 KEEPING = ("orders", "invoices", "local")
 """Queues that keep what they have: what was committed into them is delivered some time."""
@@ -25,58 +18,82 @@ TARGETS = (("orders",), ("invoices",), ("local",), ("orders", "local"), ("invoic
 class Transactor(Consumer):
     """Settles what it gets, and publishes, with one commit after the other."""
 
-    def __init__(
-        self, node: SimulatedNode, history: History, chance: random.Random, terms: QueueTerms
-    ) -> None:
-        super().__init__(node, history, chance, terms)
-        self.interval_s = chance.choice((0.0, 0.002, 0.02, 0.1))
-        self.committing = False
-        self.after(chance.uniform(0.1, 0.3), self._work)
+    def __init__(self, place: Place, terms: QueueTerms, paths: dict[tuple[str, ...], Path]) -> None:
+        super().__init__(place, terms)
+        self.paths = paths
+        self.interval_s = self.chance.choice((0.0, 0.002, 0.02, 0.1))
+        self.transaction: Transaction | None = None
+        """The one that is begun, until its commit is answered."""
+        self._taken: dict[int, Receipt] = {}
 
-    def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool) -> None:
-        self.receive(run, numbers, redelivered, consumer)
-        if self.finishing:
-            self.hurry()
+    @property
+    def committing(self) -> bool:
+        return self.transaction is not None
 
-    def _attached(self, value: Any, delivery: Delivery | None) -> None:
-        super()._attached(value, delivery)
+    def opened(self) -> None:
+        self.request(m.TxSelect(), lambda _: super(Transactor, self).opened())
+
+    def _attached(self, answer: Method) -> None:
+        super()._attached(answer)
         if self.finishing:
-            self.hurry()
+            self.close()
+        else:
+            self.after(self.chance.uniform(0.1, 0.3), self._work)
+
+    def read(self) -> None:
+        """What came is settled with some commit."""
+        self._fresh.clear()
+
+    def hurry(self) -> None:
+        self.finishing = True
+        if self.transaction is None:
+            self.close()
 
     def _work(self) -> None:
-        """Commit something, and go on when that is answered."""
-        if not (self.finishing or (self.attached and self._commit())):
-            self.after(0.05, self._work)
-
-    def _commit(self) -> bool:
-        """Whether there was something to commit."""
-        shares: Shares = {}
+        """Do something in one transaction, and go on when it has ended."""
+        if self.finishing or not self.attached or self.transaction is not None:
+            return
         published: list[tuple[int, int]] = []
         for queues in self.chance.sample(TARGETS, self.chance.choice((1, 2, 3))):
-            found = [one for one in map(self.find, queues) if one is not None]
-            if len(found) < len(queues) or any(link.unreachable or link.full for _, link in found):
-                continue
             quantity = self.chance.choice((1, 1, 3))
             first = self.history.published(self.id, quantity, queues, persistent=True)
-            run = run_of(self.id, first, quantity, True, self.chance)
             published.append((first, quantity))
-            for definition, link in found:
-                shares.setdefault(link, Share()).publishes.append((run, [definition.id]))
-        if not published:
-            return False
-        settled = self.chance.sample(sorted(self.unsettled), self.chance.randint(0, len(self.unsettled)))
-        receipts = [self.unsettled.pop(sequence) for sequence in settled]
-        for part in ranges_of(sorted(settled)):
-            share = shares.setdefault(self.link, Share())
-            share.settled.append((self.definition.id, Outcome.ACCEPTED, [part]))
-        self.committing = True
-        transaction = self.history.begin(self.id, published, receipts, self.node.name, self.life)
-        self.node.commits.commit(shares, partial(self._answered, transaction))
-        return True
+            self.connection.send_octets(
+                publishes_of(self.id, first, quantity, True, self.paths[queues], self.chance)
+            )
+        tags = self.chance.sample(list(self.unsettled), self.chance.randint(0, len(self.unsettled)))
+        self._taken = {tag: self.unsettled.pop(tag) for tag in sorted(tags)}
+        for tag in tags:
+            self.send(m.BasicAck(tag))
+        receipts = list(self._taken.values())
+        self.transaction = self.history.begin(self.id, published, receipts, self.node.name, self.life)
+        if self.chance.random() < 0.1:
+            self.request(m.TxRollback(), self._rolled_back)
+        else:
+            self.request(m.TxCommit(), lambda _: self._end(done=True))
 
-    def _answered(self, transaction: Transaction, refusal: Refusal | None) -> None:
-        if self.node.life == self.life:
-            self.committing = False
-            self.history.answered(transaction, refusal is None)
-            self._grant()
+    def _rolled_back(self, answer: Method) -> None:
+        """What was published is nowhere; what was settled is unsettled as before."""
+        taken = self._taken
+        self._end(done=False)
+        for tag, receipt in taken.items():
+            receipt.outcome, receipt.transaction = None, None
+            self.unsettled[tag] = receipt
+
+    def refused(self, code: int, text: str) -> None:
+        """A commit is refused that needs a queue whose only node is down, or settles what was given up."""
+        if self.transaction is None or code != m.ReplyCode.PRECONDITION_FAILED:
+            super().refused(code, text)
+        else:
+            self._end(done=False, refused=True)
+            self.start_again()
+
+    def _end(self, done: bool, refused: bool = False) -> None:
+        transaction, self.transaction, self._taken = self.transaction, None, {}
+        assert transaction is not None
+        self.history.answered(transaction, done)
+        transaction.refused = refused
+        if self.finishing and not refused:
+            self.close()
+        else:
             self.after(self.interval_s * self.chance.uniform(0.5, 1.5), self._work)

@@ -1,0 +1,163 @@
+"""A client's connection to a simulated node: octets into a real session, and what comes back taken apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+from cluster.front_end.broker_port import FrontEnd
+from node.frontend.session import Session
+from node.wire.amqp091 import methods as m
+from node.wire.amqp091.codec import FRAME, FRAME_OVERHEAD, PROTOCOL_HEADER, decode_method, encode_method
+from node.wire.amqp091.limits import ConnectionLimits
+from node.wire.amqp091.primitives import Method
+from tests.simulation.node import TICK_S, SimulatedNode
+from tests.simulation.world import Action
+from tests.wire.client import CLIENT_CAPABILITIES
+
+WITH_CONTENT: Final = (m.BasicDeliver, m.BasicGetOk, m.BasicReturn)
+FLUSH_S: Final = 0.0001
+"""From the end of a turn to the moment when the session's output is with the client."""
+
+
+class Receiver(Protocol):
+    """The client behind a connection."""
+
+    def received(self, method: Method, content: bytes) -> None:
+        """A method of the broker; `content` is its header and body frames, where it has some."""
+
+    def read(self) -> None:
+        """Everything that had come has been received."""
+
+
+class Wire:
+    """The socket, as a session sees it (`node.frontend.session.Transport`)."""
+
+    remote = "127.0.0.1"
+    certified_name = ""
+
+    def __init__(self, wanted: Action, close: Action) -> None:
+        self.wanted = wanted
+        self.close_after_flush = close
+
+    def pause_reading(self) -> None:
+        """The client sends all the same: sessions keep what they cannot take yet."""
+
+    def resume_reading(self) -> None:
+        """See above."""
+
+    def log(self, event: str, fields: Mapping[str, str | int]) -> None:
+        """Nobody reads the log."""
+
+    def entered(self) -> None:
+        """Nobody counts strangers."""
+
+    def negotiation_failed(self, reason: str) -> None:
+        raise AssertionError(reason)
+
+    def session_failed(self, error: Exception) -> None:
+        raise error
+
+
+class Connection:
+    """See the module's docstring. `latency_s`: how long octets are on their way, in either direction.
+
+    It ends with the node's process, and octets that are on their way then still arrive.
+    """
+
+    def __init__(
+        self, node: SimulatedNode, front_end: FrontEnd, receiver: Receiver,
+        limits: ConnectionLimits | None = None, latency_s: float = 0.0,
+    ) -> None:  # fmt: skip
+        self.node = node
+        self.lost = self.closed = False
+        """Lost: the client has left without a word. Closed: the broker has closed the socket."""
+        self._receiver = receiver
+        self._latency_s = latency_s
+        self._flushing = False
+        self._content: tuple[Method, list[bytes]] | None = None
+        wire = Wire(self._flush_soon, self._close)
+        self.session = Session(front_end, wire, limits or ConnectionLimits(), node.clock)
+        self._tick()
+
+    def open(self) -> None:
+        """Send all that opens a connection: its answers are received like others, Open-Ok as the last."""
+        properties: dict[str, Any] = {"capabilities": dict(CLIENT_CAPABILITIES)}
+        self.send_octets(PROTOCOL_HEADER)
+        self.send(0, m.ConnectionStartOk(properties, "PLAIN", b"\0guest\0guest"))
+        self.send(0, m.ConnectionTuneOk(0, 0, 0))
+        self.send(0, m.ConnectionOpen("/"))
+
+    def send(self, channel: int, method: Method) -> None:
+        self.send_octets(encode_method(channel, method))
+
+    def send_octets(self, data: bytes) -> None:
+        self._later(lambda: self.session.receive(data))
+
+    def drop(self) -> None:
+        """The client is gone: nothing is received any more."""
+        self.lost = True
+        self._later(self.session.lost)
+
+    def _later(self, action: Action) -> None:
+        """Do something at the node, after what was sent before."""
+        if self._latency_s:
+            life = self.node.life
+            self.node.world.after(
+                self._latency_s, lambda: self.node.input(action) if self.node.life == life else None
+            )
+        else:
+            self.node.input(action)
+
+    # -- at the node ----------------------------------------------------------------------------
+
+    def _close(self) -> None:
+        self.closed = True
+
+    def _tick(self) -> None:
+        if not self.session.closed:
+            self.session.tick()
+            self.node.after(TICK_S, self._tick)
+
+    def _flush_soon(self) -> None:
+        if not self._flushing:
+            self._flushing = True
+            self.node.after(FLUSH_S, self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        data = self.session.take_output()
+        if self.session.connection.has_output:
+            self._flush_soon()
+        if not data:
+            return
+        if self._latency_s:
+            self.node.world.after(self._latency_s, lambda: self._arrived(data))
+        else:
+            self._arrived(data)
+
+    # -- at the client --------------------------------------------------------------------------
+
+    def _arrived(self, data: bytes) -> None:
+        at = 0
+        while at < len(data) and not self.lost:
+            kind, _, size = FRAME.unpack_from(data, at)
+            stop = at + size + FRAME_OVERHEAD
+            if kind == m.FRAME_METHOD:
+                self._end_content()
+                method = decode_method(data[at + FRAME.size : stop - 1])
+                if isinstance(method, WITH_CONTENT):
+                    self._content = method, []
+                else:
+                    self._receiver.received(method, b"")
+            elif self._content is not None:
+                self._content[1].append(data[at:stop])
+            at = stop
+        self._end_content()
+        if not self.lost:
+            self._receiver.read()
+
+    def _end_content(self) -> None:
+        if self._content is not None and not self.lost:
+            (method, frames), self._content = self._content, None
+            self._receiver.received(method, b"".join(frames))

@@ -1,0 +1,68 @@
+"""What clients of a simulated node's processes talk to: the real front end, with access for everybody."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from cluster.access.control import Access
+from cluster.access.entrance import Entrance
+from cluster.access.usage import Usage
+from cluster.front_end.broker_port import FrontEnd
+from cluster.front_end.local_queues import LocalQueues
+from tests.simulation.node import TICK_S, SimulatedNode
+
+USER = "guest"
+USERS = {USER: {"password_hash": "hash", "tags": ["administrator"]}}
+"""As the catalog's command `found_access` takes them."""
+
+CONNECTIONS = 1000
+
+
+class TrustingHasher:
+    """Every password is right."""
+
+    def hash(self, password: str, answer: Callable[[str], None]) -> None:
+        answer("hash")
+
+    def compare(
+        self, stored: str | None, password: str, origin: str, user: str, answer: Callable[[bool], None]
+    ) -> Callable[[], None]:
+        answer(stored is not None)
+        return lambda: None
+
+
+class FrontEnds:
+    """One for each process of each node. `default_type` is that of durable queues."""
+
+    def __init__(self, default_type: str = "quorum") -> None:
+        self._default_type = default_type
+        self._made: dict[tuple[str, int], FrontEnd] = {}
+
+    def of(self, node: SimulatedNode) -> FrontEnd:
+        """That of the node's present process; its timers run as long as the process."""
+        found = self._made.get((node.name, node.life))
+        if found is None:
+            local = LocalQueues(node.broker, random.Random(f"{node.name} {node.life}").getrandbits)
+            state = node.broker.catalog.state
+            access = Access(state.access, _submit_nothing, TrustingHasher())
+            usage = Usage(state.access, _tell_nobody, lambda: ())
+            entrance = Entrance(state, access, usage, largest=CONNECTIONS)
+            found = FrontEnd(node.broker, local, access, entrance, self._default_type)
+            self._made[node.name, node.life] = found
+            _tick(node, found)
+        return found
+
+
+def _tick(node: SimulatedNode, front_end: FrontEnd) -> None:
+    front_end.tick()
+    node.after(TICK_S, lambda: _tick(node, front_end))
+
+
+def _submit_nothing(name: str, arguments: dict[str, Any], answer: Any) -> None:
+    raise AssertionError(name)
+
+
+def _tell_nobody(peer: str, parts: Sequence[bytes]) -> None:
+    raise AssertionError(peer)

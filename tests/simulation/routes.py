@@ -1,0 +1,53 @@
+"""How messages get to the queues that they are for: exchanges of every type, and copies."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from node.wire.amqp091 import methods as m
+from node.wire.amqp091.primitives import Method
+
+KINDS = ("direct", "fanout", "topic", "headers", "copies", "chain")
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """What a publisher says so that a message goes to certain queues."""
+
+    exchange: str
+    key: str
+    headers: Mapping[str, Any] = field(default_factory=dict)
+    mandatory: bool = False
+
+
+def path_of(queues: tuple[str, ...], chance: random.Random) -> tuple[Path, list[Method]]:
+    """A way to these queues, and what must be declared for it."""
+    mandatory = chance.random() < 0.3
+    if len(queues) == 1:
+        return Path("", queues[0], mandatory=mandatory), []
+    kind = chance.choice(KINDS)
+    name = f"{kind} to {' and '.join(queues)}"
+    if kind == "copies":
+        return Path("", queues[0], {"CC": list(queues[1:])}, mandatory), []
+    if kind == "chain":
+        return Path(name, "any", mandatory=mandatory), list(_chain(name, queues))
+    declared: list[Method] = [m.ExchangeDeclare(name, kind, durable=True)]
+    key, pattern = {"topic": ("to.all.of.them", "to.*.#"), "direct": ("here", "here")}.get(kind, ("", ""))
+    headers = {"to": name} if kind == "headers" else {}
+    declared += [m.QueueBind(queue, name, pattern, arguments=headers) for queue in queues]
+    return Path(name, key, headers, mandatory), declared
+
+
+def _chain(name: str, queues: Iterable[str]) -> Iterator[Method]:
+    """One exchange behind the other, each bound to a queue of its own."""
+    before = ""
+    for number, queue in enumerate(queues):
+        exchange = f"{name} {number}" if before else name
+        yield m.ExchangeDeclare(exchange, "fanout", durable=True)
+        yield m.QueueBind(queue, exchange, "")
+        if before:
+            yield m.ExchangeBind(exchange, before, "")
+        before = exchange

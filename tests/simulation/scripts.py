@@ -1,0 +1,132 @@
+"""Clients that do one thing after the other: generators that yield what they wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from node.wire.amqp091 import methods as m
+from node.wire.amqp091.primitives import Method
+from tests.simulation.clients import Client, Place
+from tests.simulation.world import Action, World
+
+Steps = Generator["Answer | float", Any, None]
+"""Yields answers, whose values are sent to it, and times to pass in seconds."""
+
+
+class LostError(Exception):
+    """The client's node has ended: what it was asked for may be done or not."""
+
+
+class RefusedError(Exception):
+    """The broker has closed the channel, and a new one is open."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(f"{code} {text}")
+        self.code = code
+
+
+class Answer:
+    """What a script waits for."""
+
+    def __init__(self) -> None:
+        self.given = False
+        self.value: Any = None
+        self.error: Exception | None = None
+        self._waiting: Action | None = None
+
+    def give(self, value: Any = None, error: Exception | None = None) -> None:
+        """Only the first answer counts."""
+        if not self.given:
+            self.given, self.value, self.error = True, value, error
+            if self._waiting is not None:
+                self._waiting()
+
+    def then(self, action: Action) -> None:
+        if self.given:
+            action()
+        else:
+            self._waiting = action
+
+
+class Script:
+    """Carries out steps, until they have ended."""
+
+    def __init__(self, world: World, steps: Steps) -> None:
+        self.done = False
+        self._world = world
+        self._steps = steps
+        self._go_on(None)
+
+    def _go_on(self, answer: Answer | None) -> None:
+        try:
+            if answer is not None and answer.error is not None:
+                wanted = self._steps.throw(answer.error)
+            else:
+                wanted = self._steps.send(None if answer is None else answer.value)
+        except StopIteration:
+            self.done = True
+            return
+        if isinstance(wanted, Answer):
+            wanted.then(lambda: self._go_on(wanted))
+        else:
+            self._world.after(wanted, lambda: self._go_on(None))
+
+
+class Caller(Client):
+    """A client whose requests can be waited for. Answers carry LostError and RefusedError."""
+
+    def __init__(self, place: Place) -> None:
+        self._open = False
+        self._early: list[tuple[Method, Answer]] = []
+        self._pending: list[Answer] = []
+        super().__init__(place)
+
+    def opened(self) -> None:
+        self._open = True
+        early, self._early = self._early, []
+        for method, answer in early:
+            self._ask(method, answer)
+
+    def ask(self, method: Method) -> Answer:
+        """Have the broker do something, once the channel is open."""
+        answer = Answer()
+        self._pending.append(answer)
+        if not self.alive:
+            self.lost()
+        elif self._open:
+            self._ask(method, answer)
+        else:
+            self._early.append((method, answer))
+        return answer
+
+    def _ask(self, method: Method, answer: Answer) -> None:
+        def answered(value: Method) -> None:
+            self._pending.remove(answer)
+            answer.give(value)
+
+        self.request(method, answered)
+
+    def refused(self, code: int, text: str) -> None:
+        self._open = False
+        self._end(RefusedError(code, text))
+        self._open_channel()
+
+    def lost(self) -> None:
+        """The node's process has ended."""
+        self._end(LostError())
+
+    def _end(self, error: Exception) -> None:
+        pending, self._pending = self._pending, []
+        self._early.clear()
+        for answer in pending:
+            answer.give(error=error)
+
+    def leave(self) -> None:
+        """Close the connection."""
+        self.connection.send(0, m.ConnectionClose(200, "done"))
+        self.closed = True
+
+    def received(self, method: Method, content: bytes) -> None:
+        if not self.closed:
+            super().received(method, content)
