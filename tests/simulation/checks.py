@@ -143,7 +143,7 @@ def kept_by(node: SimulatedNode, front_ends: set[int]) -> Iterator[tuple[str, ob
         table = owner.machine.transactions
         yield f"transactions {name}", [*table.prepared, *table.decided]
         yield f"abandoned transactions {name} of the dead", table.awaited() - front_ends
-        yield f"op batch numbers {name} of the dead", owner.machine._numbers.keys() - front_ends
+        yield f"op batch numbers {name} of the dead", owner.machine._numbers.keys() - front_ends - others
         for queue, state in owner.machine.queues.items():
             yield f"messages {name} in queue {queue}", len(state.alive)
             yield f"attached front ends {name}, queue {queue}", state.attached - front_ends

@@ -21,6 +21,7 @@ from tests.simulation.routes import Path, path_of
 from tests.simulation.scripts import Caller, Script, Steps
 from tests.simulation.transactors import KEEPING, Transactor
 from tests.simulation.transactors import TARGETS as COMMITTED
+from tests.simulation.trials.examiner import Examiner
 from tests.simulation.world import Violation, World
 
 NAMES = ("n1", "n2", "n3")
@@ -63,6 +64,8 @@ class Shape:
     faultless: bool = False
     transactors: int = 0
     names: tuple[str, ...] = NAMES
+    trials: tuple[tuple[str, ...], ...] = ()
+    """The kinds of trials that each examiner carries out (`tests.simulation.trials`)."""
 
 
 class Cluster:
@@ -86,6 +89,8 @@ class Cluster:
         self.agreement = Agreement()
         self.sessions: list[Client] = []
         self.front_ends = FrontEnds()
+        self.examiners = [Examiner(number, self, kinds) for number, kinds in enumerate(shape.trials)]
+        self._examinations: list[Script] = []
         self.paths: dict[tuple[str, ...], Path] = {}
         self.healed = False
         self.nodes: dict[str, SimulatedNode] = {}
@@ -143,6 +148,7 @@ class Cluster:
             self._add_consumer(self.nodes[self.chance.choice(self.names)], self.chance.choice(QUEUES))
         for _ in range(self.shape.transactors):
             self._add_transactor(self.nodes[self.chance.choice(self.names)])
+        self._examinations = [Script(self.world, one.run()) for one in self.examiners]
         self.world.after(1.0, self._sample)
 
     def replicas_of(self, terms: QueueTerms) -> tuple[str, ...]:
@@ -195,6 +201,15 @@ class Cluster:
 
     # -- clients --------------------------------------------------------------------------------
 
+    @property
+    def wall_clocks_stepped(self) -> bool:
+        """Whether somebody has set a node's time of day wrong."""
+        return any(node.stepped for node in self.nodes.values())
+
+    def ready_nodes(self) -> list[SimulatedNode]:
+        """Those that take clients."""
+        return [node for node in self.nodes.values() if node.ready]
+
     def place(self, node: SimulatedNode) -> Place:
         """For a client of a node's present process."""
         return Place(node, self.front_ends, self.history, self.chance)
@@ -212,6 +227,8 @@ class Cluster:
 
     def _node_died(self, node: SimulatedNode) -> None:
         """The clients of a node die with it, or connect to another one."""
+        for examiner in self.examiners:
+            examiner.node_died(node)
         for session in [one for one in self.sessions if one.node is node]:
             self.sessions.remove(session)
             ready = [other for other in self.nodes.values() if other.ready]
@@ -268,6 +285,8 @@ class Cluster:
                 session.node.input(session.hurry)
             elif isinstance(session, Publisher):
                 session.stopped = True
+        for examiner in self.examiners:
+            examiner.stopped = True
         for terms in QUEUES:
             drain = Consumer(self.place(self._some_member()), terms)
             drain.finishing = True
@@ -292,6 +311,8 @@ class Cluster:
         if any(isinstance(one, Transactor) and one.committing for one in self.sessions):
             return False
         if self.history.unfinished(self._keeps) or self._in_doubt():
+            return False
+        if not all(script.done for script in self._examinations):
             return False
         for terms in QUEUES:
             self._ask_depth(terms.name)
@@ -326,7 +347,8 @@ class Cluster:
         return (
             f"{PATIENCE_S:.0f} s after the faults ended: {len(lost)} confirmed messages are lost or stuck "
             f"({'; '.join(lost[:4])}), queues not empty: {deep}, {'; '.join(waiting) or 'all confirmed'}, "
-            f"transactions in doubt: {self._in_doubt()[:4]}"
+            f"transactions in doubt: {self._in_doubt()[:4]}, "
+            f"trials: {[one.doing for one in self.examiners if not one.idle]}"
         )
 
     def _check_agreement(self) -> None:

@@ -105,6 +105,8 @@ class SimulatedNode:
         self.lost_disk = self.empty = False
         self.retired = False
         self.formats = FORMATS
+        self.stepped = False
+        """Whether the time of day was set, so that what depends on it happens at other times."""
         self.failures: list[str] = []
         self.on_ready: Callable[[SimulatedNode], None] = lambda node: None
         self.on_death: Callable[[SimulatedNode], None] = lambda node: None
@@ -294,6 +296,7 @@ class SimulatedNode:
         """Set the time of day, forward or back; no other clock knows of that."""
         self.world.note(f"{self.name}'s time of day is set by {seconds:+.1f} s")
         self._wall_offset_ms += int(seconds * 1000)
+        self.stepped = True
 
     # -- the event loop -------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from replication.journal.log import PartitionLog
 from replication.journal.table import EntryTable
 from replication.raft import HardState, Snapshot
 from replication.raft.leadership import Leadership
+from tests.simulation import planted_queues
 from tests.simulation.node import SimulatedNode, SimulatedWriter
 
 
@@ -126,6 +127,10 @@ BUGS: dict[str, tuple[type[SimulatedNode], Callable[[], AbstractContextManager[o
     "confirm before fsync": (HastyNode, nullcontext),
     "outcome before decision": (SimulatedNode, _early_outcome),
     "decided after abandonment": (SimulatedNode, _forgotten_abandonment),
+    "answer before all nodes know": (SimulatedNode, planted_queues.hasty_declarations),
+    "stale routes": (SimulatedNode, planted_queues.stale_routes),
+    "limit counted twice": (SimulatedNode, planted_queues.doubled_limit),
+    "expired messages delivered": (SimulatedNode, planted_queues.late_expiry),
 }
 
 

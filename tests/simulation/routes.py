@@ -36,7 +36,7 @@ def path_of(queues: tuple[str, ...], chance: random.Random) -> tuple[Path, list[
         return Path(name, "any", mandatory=mandatory), list(_chain(name, queues))
     declared: list[Method] = [m.ExchangeDeclare(name, kind, durable=True)]
     key, pattern = {"topic": ("to.all.of.them", "to.*.#"), "direct": ("here", "here")}.get(kind, ("", ""))
-    headers = {"to": name} if kind == "headers" else {}
+    headers: dict[str, Any] = {"to": name} if kind == "headers" else {}
     declared += [m.QueueBind(queue, name, pattern, arguments=headers) for queue in queues]
     return Path(name, key, headers, mandatory), declared
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import traceback
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ from tests.simulation.cluster import FIVE, Cluster
 from tests.simulation.faults import Faults, plan_of, shape_of
 from tests.simulation.membership import ChangingCluster
 from tests.simulation.node import SimulatedNode
+from tests.simulation.trials.examiner import KINDS
 from tests.simulation.world import World
 
 FAULTLESS_EVERY = 10
@@ -43,6 +45,12 @@ class SeedFailure(AssertionError):
         )
 
 
+def trials_of(chance: random.Random) -> tuple[tuple[str, ...], ...]:
+    """What examiners try beside the load: a seed tries a few kinds, often."""
+    kinds = chance.sample(sorted(KINDS), chance.choice((1, 2, 3)))
+    return tuple(tuple(kinds) for _ in range(chance.choice((0, 0, 1, 2))))
+
+
 def run_seed(
     seed: int, node_type: type[SimulatedNode] = SimulatedNode, bug: str | None = None,
     elections: bool = False, members: bool = False,
@@ -57,6 +65,10 @@ def run_seed(
     shape = shape_of(chance, faultless)
     shape.transactors = World(seed).chance("transactions").choice((0, 0, 1, 3)) if not elections else 0
     kinds, interval_s = plan_of(chance)
+    if not elections:
+        shape.trials = trials_of(World(seed).chance("trials"))
+        if shape.trials:
+            shape.publishers, shape.consumers = 2, 5
     if elections:
         shape.settings = replace(shape.settings, max_append_bytes=1, election_timeout_s=0.25)
         kinds, interval_s = ("ambush",), 1.0

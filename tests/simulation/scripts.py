@@ -78,27 +78,36 @@ class Caller(Client):
 
     def __init__(self, place: Place) -> None:
         self._open = False
-        self._early: list[tuple[Method, Answer]] = []
+        self._early: list[Action] = []
         self._pending: list[Answer] = []
         super().__init__(place)
 
     def opened(self) -> None:
         self._open = True
         early, self._early = self._early, []
-        for method, answer in early:
-            self._ask(method, answer)
+        for action in early:
+            action()
+
+    def when_open(self, action: Action) -> None:
+        """Do something as soon as there is a channel."""
+        if self._open:
+            action()
+        else:
+            self._early.append(action)
 
     def ask(self, method: Method) -> Answer:
         """Have the broker do something, once the channel is open."""
         answer = Answer()
+        self.wait_for(answer)
+        if not answer.given:
+            self.when_open(lambda: self._ask(method, answer))
+        return answer
+
+    def wait_for(self, answer: Answer) -> None:
+        """Give it an error when the node ends before there is an answer."""
         self._pending.append(answer)
         if not self.alive:
             self.lost()
-        elif self._open:
-            self._ask(method, answer)
-        else:
-            self._early.append((method, answer))
-        return answer
 
     def _ask(self, method: Method, answer: Answer) -> None:
         def answered(value: Method) -> None:
@@ -128,5 +137,6 @@ class Caller(Client):
         self.closed = True
 
     def received(self, method: Method, content: bytes) -> None:
-        if not self.closed:
+        """What comes when the node has ended comes too late: the client was told that it is lost."""
+        if self.alive:
             super().received(method, content)

@@ -1,0 +1,58 @@
+"""Bugs planted on purpose in what queues and the catalog promise (`tests.simulation.planted`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+from unittest import mock
+
+from cluster.catalog.replica import Catalog
+from cluster.front_end.routes import Routes, Targets
+from cluster.owner import upkeep
+from node.engine.lifetimes import Lifetimes
+from node.engine.limits import surplus
+from node.engine.settings import QueueSettings
+from node.frontend.permissions import Scope
+
+
+def hasty_declarations() -> AbstractContextManager[object]:
+    """A16: a change is answered once every node that serves clients has it. Here: once it is committed."""
+
+    def hasty(self: Catalog, request: int, pending: Any, now: float) -> None:
+        self._visible(request)
+
+    return mock.patch.object(Catalog, "_ask_barrier", hasty)
+
+
+def stale_routes() -> AbstractContextManager[object]:
+    """Routes are remembered until the catalog changes. Here also longer."""
+    intact = Routes.find
+
+    def forgetless(
+        self: Routes, scope: Scope, exchange: str, key: str, headers: Mapping[str, Any] | None,
+        copies: Sequence[str] = (),
+    ) -> Targets:  # fmt: skip
+        self._version = self._broker.catalog.version
+        return intact(self, scope, exchange, key, headers, copies)
+
+    return mock.patch.object(Routes, "find", forgetless)
+
+
+def doubled_limit() -> AbstractContextManager[object]:
+    """A queue drops what is over its limit. Here each message counts twice."""
+
+    def twice(settings: QueueSettings, messages: int, octets: int) -> tuple[int, int]:
+        return surplus(settings, 2 * messages, octets)
+
+    return mock.patch.object(upkeep, "surplus", twice)
+
+
+def late_expiry() -> AbstractContextManager[object]:
+    """A message that has expired is not delivered. Here it lives two seconds longer."""
+    intact = Lifetimes.add
+
+    def late(self: Lifetimes, first: int, last: int, expiry: int) -> None:
+        intact(self, first, last, expiry + 2000)
+
+    return mock.patch.object(Lifetimes, "add", late)

@@ -1,0 +1,95 @@
+"""Carries out one trial after the other, and takes away what each has left."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from node.wire.amqp091 import methods as m
+from tests.simulation.node import SimulatedNode
+from tests.simulation.scripts import LostError, Steps
+from tests.simulation.trials import limits, order, routing
+from tests.simulation.trials.trial import PAUSE_S, Kind, Nodes, Trial
+
+KINDS: dict[str, Kind] = {
+    "catalog": routing.catalog_changes,
+    "names": routing.names_come_and_go,
+    "length": limits.length_limit,
+    "expiry": limits.expiry,
+    "rejection": limits.rejection,
+    "delivery limit": limits.delivery_limit,
+    "purge": limits.purge,
+    "policies": limits.policies,
+    "delays": order.delays,
+    "duplicates": order.duplicates,
+    "priorities": order.priorities,
+    "groups": order.groups,
+    "single active": order.single_active,
+    "gets": order.gets,
+}
+
+
+class Examiner:
+    """One trial at a time, of the kinds that a seed has chosen."""
+
+    def __init__(self, number: int, nodes: Nodes, kinds: Sequence[str]) -> None:
+        self.stopped = False
+        self.ended: dict[str, int] = dict.fromkeys(kinds, 0)
+        """Trials that came to their end, by kind."""
+        self._number = number
+        self._nodes = nodes
+        self._kinds = kinds
+        self._trial: Trial | None = None
+        self._chance: random.Random = nodes.world.chance(f"trials {number}")
+
+    @property
+    def idle(self) -> bool:
+        return self._trial is None
+
+    @property
+    def doing(self) -> str:
+        """The name of the trial that has not ended."""
+        return "" if self._trial is None else self._trial.name
+
+    def node_died(self, node: SimulatedNode) -> None:
+        """Clients there hear nothing any more."""
+        for prover in [] if self._trial is None else self._trial.provers:
+            if prover.node is node:
+                prover.lost()
+
+    def run(self) -> Steps:
+        """Trials, until it is stopped."""
+        count = 0
+        while not self.stopped:
+            count += 1
+            kind = self._chance.choice(self._kinds)
+            trial = self._trial = Trial(self._nodes, f"{kind} {self._number}.{count}", self._chance)
+            try:
+                yield from KINDS[kind](trial)
+                self.ended[kind] += 1
+            except LostError:
+                self._nodes.world.note(f"{trial.name} is given up")
+            for prover in trial.provers:
+                if prover.alive:
+                    prover.leave()
+            yield from self._clean(trial)
+            self._trial = None
+            yield self._chance.uniform(0.0, 6 * PAUSE_S)
+
+    def _clean(self, trial: Trial) -> Steps:
+        """Delete what was declared, as often as it takes."""
+        while True:
+            yield PAUSE_S
+            try:
+                sweeper = trial.prover()
+                for policy in list(trial.policies):
+                    yield trial.drop_policy()
+                    trial.policies.remove(policy)
+                for name in trial.queues:
+                    yield sweeper.ask(m.QueueDelete(name))
+                for name in trial.exchanges:
+                    yield sweeper.ask(m.ExchangeDelete(name))
+            except LostError:
+                continue
+            sweeper.leave()
+            return

@@ -1,0 +1,159 @@
+"""A trial: a few clients, alone with queues and exchanges of their own, do something whose end is known.
+
+What must come of it holds whatever happens to nodes meanwhile. A trial whose client goes with its node is
+given up, and says nothing.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from node.wire.amqp091 import methods as m
+from tests.simulation.clients import Place
+from tests.simulation.node import SimulatedNode
+from tests.simulation.outages import Outages
+from tests.simulation.scripts import Answer, LostError, Steps
+from tests.simulation.trials.prover import Prover, Received
+from tests.simulation.world import Violation, World
+
+PAUSE_S = 0.05
+SLACK_S = 0.15
+"""Times of day differ by up to 40 ms between nodes, clocks drift by 50 ms a second, and turns are late."""
+
+
+class Nodes(Protocol):
+    """The cluster, as trials need it."""
+
+    world: World
+    outages: Outages
+
+    @property
+    def wall_clocks_stepped(self) -> bool: ...
+
+    def place(self, node: SimulatedNode) -> Place: ...
+
+    def ready_nodes(self) -> list[SimulatedNode]: ...
+
+
+class Trial:
+    """One of them. `name` is in the names of all that it declares."""
+
+    def __init__(self, nodes: Nodes, name: str, chance: random.Random) -> None:
+        self.nodes = nodes
+        self.name = name
+        self.chance = chance
+        self.began = nodes.world.now
+        self.provers: list[Prover] = []
+        self.queues: list[str] = []
+        self.exchanges: list[str] = []
+        self.policies: list[str] = []
+
+    @property
+    def now(self) -> float:
+        return self.nodes.world.now
+
+    @property
+    def calm(self) -> bool:
+        """Whether no owner changed and no connection broke since the trial began."""
+        return self.nodes.world.disturbed < self.began
+
+    @property
+    def times_hold(self) -> bool:
+        """Whether times of day may be relied upon: nobody has set one."""
+        return not self.nodes.wall_clocks_stepped
+
+    def expect(self, held: bool, what: str) -> None:
+        if not held:
+            raise Violation(f"{self.name}: {what}")
+
+    # -- clients --------------------------------------------------------------------------------
+
+    def prover(self) -> Prover:
+        """A client at some node, another one each time where possible. Raises LostError."""
+        used = {one.node for one in self.provers}
+        ready = self.nodes.ready_nodes()
+        fresh = [node for node in ready if node not in used] or ready
+        if not fresh:
+            raise LostError
+        prover = Prover(self.nodes.place(self.chance.choice(fresh)))
+        self.provers.append(prover)
+        return prover
+
+    def pause(self, seconds: float = PAUSE_S) -> Steps:
+        """Let time pass. Raises LostError where a client has gone with its node meanwhile."""
+        yield seconds
+        if any(prover.node.life != prover.life for prover in self.provers):
+            raise LostError
+
+    def queue(self, prover: Prover, suffix: str = "", **arguments: Any) -> Answer:
+        """Declare a replicated queue; arguments with underscores for hyphens. `queues` has its name then."""
+        name = f"{self.name}{suffix}"
+        if name not in self.queues:
+            self.queues.append(name)
+        named = {f"x-{key.replace('_', '-')}": value for key, value in arguments.items() if value is not None}
+        return prover.ask(m.QueueDeclare(name, durable=True, arguments=named))
+
+    def grave(self, prover: Prover) -> tuple[Answer, dict[str, str]]:
+        """Declare a queue for dead letters; and the arguments by which another one has it."""
+        answer = self.queue(prover, " grave")
+        return answer, {"dead_letter_exchange": "", "dead_letter_routing_key": f"{self.name} grave"}
+
+    def put_policy(self, definition: dict[str, Any]) -> Answer:
+        """For the queues of this trial; said to any node, as its HTTP API does."""
+        policy = {
+            "name": self.name, "pattern": f"^{self.name}$", "apply_to": "queues", "priority": 0,
+            "definition": definition,
+        }  # fmt: skip
+        self.policies = [self.name]
+        return self._administer("put_policy", {"policy": policy})
+
+    def drop_policy(self) -> Answer:
+        return self._administer("delete_policy", {"name": self.name})
+
+    def _administer(self, command: str, arguments: dict[str, Any]) -> Answer:
+        """Through a node that a client of this trial is at."""
+        answer = Answer()
+        node = self.provers[-1].node
+        self.provers[-1].wait_for(answer)
+        full = {"vhost": "/", "operator": False, **arguments}
+
+        def submit() -> None:
+            node.broker.catalog.submit(command, full, lambda *_: answer.give(), node.clock())
+            node.wanted()
+
+        node.input(submit)
+        return answer
+
+    # -- what is left ---------------------------------------------------------------------------
+
+    def take(self, prover: Prover, queue: str, wanted: Iterable[str], into: list[Received]) -> Steps:
+        """Get and acknowledge until all that is wanted has come, and nothing more is there."""
+        missing = set(wanted)
+        while True:
+            got = yield prover.get(queue)
+            if got is not None:
+                prover.ack(got)
+                into.append(got)
+                missing.discard(got.body)
+            elif missing:
+                self.nodes.world.note(f"{self.name}: {queue} still lacks {sorted(missing)[:5]}")
+                yield PAUSE_S
+            else:
+                return
+
+    def check_taken(self, wanted: Iterable[str], taken: list[Received]) -> None:
+        """Nothing else came, and nothing twice but what had been lost on its way."""
+        wanted = set(wanted)
+        bodies = [one.body for one in taken]
+        strange = [body for body in bodies if body not in wanted]
+        self.expect(not strange, f"{strange[:5]} came, which should not be there")
+        seen: dict[str, Received] = {}
+        for one in taken:
+            first = seen.setdefault(one.body, one)
+            given_up = self.nodes.outages.during(first.node, first.time)
+            self.expect(first is one or (given_up and one.redelivered), f"{one.body} came twice")
+
+
+Kind = Callable[[Trial], Steps]
