@@ -70,30 +70,38 @@ class Transactor(Consumer):
         if self.chance.random() < 0.1:
             self.request(m.TxRollback(), self._rolled_back)
         else:
-            self.request(m.TxCommit(), lambda _: self._end(done=True))
+            self.request(m.TxCommit(), self._committed)
 
     def _rolled_back(self, answer: Method) -> None:
         """What was published is nowhere; what was settled is unsettled as before."""
         taken = self._taken
-        self._end(done=False)
+        self._conclude(done=False)
         for tag, receipt in taken.items():
             receipt.outcome, receipt.transaction = None, None
             self.unsettled[tag] = receipt
+        self._go_on()
 
     def refused(self, code: int, text: str) -> None:
         """A commit is refused that needs a queue whose only node is down, or settles what was given up."""
         if self.transaction is None or code != m.ReplyCode.PRECONDITION_FAILED:
             super().refused(code, text)
         else:
-            self._end(done=False, refused=True)
+            self._conclude(done=False).refused = True
+            self.after(self.interval_s * self.chance.uniform(0.5, 1.5), self._work)
             self.start_again()
 
-    def _end(self, done: bool, refused: bool = False) -> None:
+    def _committed(self, answer: Method) -> None:
+        self._conclude(done=True)
+        self._go_on()
+
+    def _conclude(self, done: bool) -> Transaction:
         transaction, self.transaction, self._taken = self.transaction, None, {}
         assert transaction is not None
         self.history.answered(transaction, done)
-        transaction.refused = refused
-        if self.finishing and not refused:
+        return transaction
+
+    def _go_on(self) -> None:
+        if self.finishing:
             self.close()
         else:
             self.after(self.interval_s * self.chance.uniform(0.5, 1.5), self._work)
