@@ -66,7 +66,7 @@ class FrontEnd:
         self._get_links: dict[tuple[int, int], int] = {}
         self._get_links_limit = GET_LINKS
         self._last_consumer = FIRST_CONSUMER
-        self._waiting: list[Subscriber] = []
+        self._waiting: dict[Subscriber, None] = {}
         broker.on_access_removed = self._entrance.access_removed
 
     # -- readiness ------------------------------------------------------------------------------
@@ -78,13 +78,16 @@ class FrontEnd:
         return broker.catalog_fresh() and broker.front_end in witnesses
 
     def wait_ready(self, subscriber: Subscriber) -> None:
-        self._waiting.append(subscriber)
+        self._waiting[subscriber] = None
+
+    def wait_no_more(self, subscriber: Subscriber) -> None:
+        self._waiting.pop(subscriber, None)
 
     def tick(self) -> None:
         """Let waiting sessions go on once the catalog may be relied upon again; close those cast out."""
         self._entrance.tick(self._broker.now)
         if self._waiting and self.ready():
-            waiting, self._waiting = self._waiting, []
+            waiting, self._waiting = self._waiting, {}
             for subscriber in waiting:
                 subscriber.unblocked()
 

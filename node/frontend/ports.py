@@ -152,6 +152,9 @@ class BrokerPort(Protocol):
     def wait_ready(self, subscriber: Subscriber) -> None:
         """Have `subscriber.unblocked` called when `ready` is true again."""
 
+    def wait_no_more(self, subscriber: Subscriber) -> None:
+        """The subscriber is gone, and takes no call of `unblocked`."""
+
     def authenticate(self, login: Login, remote: str, answer: Authenticated) -> None:
         """Check who a client says to be; `remote` is its address."""
 

@@ -103,8 +103,8 @@ class Session(Containment):
         if self._blocked:
             self._held_back.add(data)
             return
-        if not self._port.ready() and self.holder:
-            # This node's catalog may be behind: what it would route by it could go astray.
+        if not self._port.ready():
+            # This node's catalog may be behind: it may not know the client yet, or route messages astray.
             self._held_back.add(data)
             self._blocked = True
             self._transport.pause_reading()
@@ -304,6 +304,8 @@ class Session(Containment):
             return
         self.closed = True
         self._held_back.clear()
+        if self._blocked:
+            self._port.wait_no_more(self)
         self._consumers.connection_closed(unsettled)
         if self.holder:
             # Clients take it that exclusive queues are gone when they read Close-Ok (§4.5).

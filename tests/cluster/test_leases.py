@@ -7,6 +7,8 @@ import pytest
 from cluster.catalog.packing import pack
 from cluster.catalog.replica import TAG, Kind
 from node.wire.amqp091 import methods as m
+from node.wire.amqp091.primitives import Method
+from tests.simulation.connection import Connection
 from tests.site import Site
 
 NEW = "late"
@@ -168,3 +170,49 @@ def test_a_node_in_good_health_always_has_a_lease() -> None:
     for _ in range(500):
         site.run(0.01)
         assert all(node.broker.catalog_fresh() for node in site.nodes.values())
+
+
+class Answers:
+    """What the broker says to a client."""
+
+    def __init__(self) -> None:
+        self.methods: list[type[Method]] = []
+
+    def received(self, method: Method, content: bytes) -> None:
+        self.methods.append(type(method))
+
+    def read(self) -> None:
+        """Tests look at it when they want."""
+
+
+@pytest.mark.requirement("A16")
+def test_a_user_that_one_node_knows_is_turned_away_by_none() -> None:
+    """A node that was cut off when the user was made takes the log-in up once its catalog is whole again."""
+    site = settled_site("n1", "n2", "n3")
+    other, far = leader_of(site), next(name for name in site.nodes if name != leader_of(site))
+    near = [name for name in site.nodes if name != far]
+    pairs = [(far, name) for name in near] + [(name, far) for name in near]
+    mend = site.network.cut(pairs)
+    site.until(lambda: not site.nodes[far].broker.catalog_fresh())
+    site.submit(other, "put_user", {"user": "alice", "tags": [], "password_hash": "hash"})
+    everything = {"configure": ".*", "write": ".*", "read": ".*"}
+    site.submit(other, "set_permissions", {"user": "alice", "vhost": "/", **everything})
+    told = Answers()
+    connection = Connection(site.nodes[far], site.front_end(far), told)
+    connection.open("alice")
+    site.run(1.0)
+    assert told.methods == []
+    mend()
+    site.until(lambda: m.ConnectionOpenOk in told.methods)
+
+
+def test_nothing_is_kept_of_a_client_that_goes_while_a_node_waits_for_its_catalog() -> None:
+    site = settled_site("n1", "n2", "n3")
+    far = next(name for name in site.nodes if name != leader_of(site))
+    site.network.cut([(far, name) for name in site.nodes if name != far])
+    site.until(lambda: not site.nodes[far].broker.catalog_fresh())
+    connection = Connection(site.nodes[far], site.front_end(far), Answers())
+    connection.open()
+    assert site.front_end(far)._waiting
+    connection.drop()
+    assert not site.front_end(far)._waiting

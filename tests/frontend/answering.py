@@ -77,6 +77,9 @@ class AnsweringBroker:
     def ready(self) -> bool:
         return True
 
+    def wait_no_more(self, subscriber: Subscriber) -> None:
+        """Nobody waits: it is always ready."""
+
     def authenticate(self, login: Any, remote: str, answer: Callable[[Identity | None, str], None]) -> None:
         answer(Identity("guest"), "")
 

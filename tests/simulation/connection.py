@@ -80,11 +80,11 @@ class Connection:
         self.session = Session(front_end, wire, limits or ConnectionLimits(), node.clock)
         self._tick()
 
-    def open(self) -> None:
+    def open(self, user: str = "guest") -> None:
         """Send all that opens a connection: its answers are received like others, Open-Ok as the last."""
         properties: dict[str, Any] = {"capabilities": dict(CLIENT_CAPABILITIES)}
         self.send_octets(PROTOCOL_HEADER)
-        self.send(0, m.ConnectionStartOk(properties, "PLAIN", b"\0guest\0guest"))
+        self.send(0, m.ConnectionStartOk(properties, "PLAIN", f"\0{user}\0secret".encode()))
         self.send(0, m.ConnectionTuneOk(0, 0, 0))
         self.send(0, m.ConnectionOpen("/"))
 
