@@ -96,7 +96,7 @@ class Broker:
         self.on_access_removed: Callable[[], None] = _nothing
         self.on_policies_changed: Callable[[str], None] = _nothing
         self.on_members_changed: Callable[[], None] = _nothing
-        self.send, self._wall_ms = send, wall_ms
+        self.send, self._wall_ms, self.auto_delete_after_s = send, wall_ms, config.auto_delete_after_s
         self._transient = self.partitions.transient
         self._transient_entries: list[tuple[PartitionOwner, int, bytes]] = []
         self._announced: dict[int, tuple[str, int]] = {}

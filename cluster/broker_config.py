@@ -28,3 +28,5 @@ class BrokerConfig:
     """This node is none of the founders: it is added by an administrator."""
     formats: int = FORMATS
     """What this node lets others write (`cluster.membership.formats`)."""
+    auto_delete_after_s: float = 0.0
+    """How long an auto-delete queue waits for another consumer when its last one is gone."""

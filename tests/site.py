@@ -179,6 +179,11 @@ class Client:
         self.connection.drop()
         self.site.run(0.01)
 
+    def disconnect(self) -> None:
+        """Close the connection, and wait for the answer."""
+        self.connection.send(0, m.ConnectionClose(200, "", 0, 0))
+        self.answer(m.ConnectionCloseOk)
+
     def declare(
         self,
         queue: str,

@@ -140,6 +140,12 @@ class ClusterConfig(Section):
         description='What a durable queue declared without `x-queue-type` is: "quorum" is replicated on '
         'three nodes, "classic" lives on one.',
     )
+    auto_delete_after_s: float = Field(
+        default=0.0,
+        ge=0.0,
+        description="How long an auto-delete queue waits for another consumer when its last one is gone, in "
+        "seconds. With 0, as on RabbitMQ, it is gone when who took its consumer away is answered.",
+    )
     server_product: ServerProduct = Field(
         default="RabbitMQ",
         description="What nodes call themselves to AMQP clients. Some take their reading of the protocol "

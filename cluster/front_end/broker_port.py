@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from cluster.access.control import Access
@@ -12,6 +13,7 @@ from cluster.catalog.definitions import parse_local_queue_name
 from cluster.catalog.redeclaration import locked
 from cluster.catalog.virtual_host import exchange_to_plain
 from cluster.front_end.browsing import Bookmark, Shown, browse
+from cluster.front_end.cancellations import Cancellations
 from cluster.front_end.commits import Attached, Commits, shares_of
 from cluster.front_end.local_queues import LocalQueues
 from cluster.front_end.queue_declarations import QueueDeclarations, home_node_down, reachable
@@ -62,6 +64,7 @@ class FrontEnd:
         self._entrance = entrance
         self._routes = Routes(broker, access)
         self._commits = Commits(broker)
+        self._cancellations = Cancellations(broker, local)
         self._consumers: dict[int, Attached] = {}
         self._get_links: dict[tuple[int, int], int] = {}
         self._get_links_limit = GET_LINKS
@@ -106,6 +109,9 @@ class FrontEnd:
         self._entrance.check_channels(user)
 
     def release_holder(self, holder: int, released: Callable[[], None]) -> None:
+        self._cancellations.when_gone(partial(self._release_holder, holder, released))
+
+    def _release_holder(self, holder: int, released: Callable[[], None]) -> None:
         self._entrance.leave(holder)
         self._broker.lost_memory.release_holder(holder)
         if self._declarations.release_holder(holder):
@@ -375,6 +381,14 @@ class FrontEnd:
         attached = self._consumers.get(consumer)
         if attached is not None:
             attached.link.detach(consumer)
+            self._cancellations.left(attached.link, attached.queue, _nothing)
+
+    def leave(self, consumer: int, done: Callable[[], None]) -> None:
+        attached = self._consumers.get(consumer)
+        if attached is None:
+            done()
+        else:
+            self._cancellations.cancel(attached.link, attached.queue, consumer, done)
 
     def forget(self, consumer: int) -> None:
         self._consumers.pop(consumer, None)

@@ -179,6 +179,15 @@ class LocalQueues:
             self.delete(queue.ref, one_less)
         one_less()
 
+    def goes_unused(self, id: int) -> bool:
+        """Whether this is a queue of here that goes with its last consumer."""
+        queue = self._by_id.get(id)
+        return queue is not None and queue.auto_delete
+
+    def delete_unused(self, id: int, done: Callable[[], None]) -> None:
+        """Its last consumer is gone. Calls back as `delete` does."""
+        self.delete(self._by_id[id].ref, done)
+
     def _unused(self, id: int, how: Disused) -> None:
         # Nobody takes a reply but who asked: it does not wait for another consumer.
         queue = (self._replies if how is Disused.LEFT else self._by_id).get(id)

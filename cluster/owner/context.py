@@ -38,6 +38,9 @@ class OwnerContext(Protocol):
 
     latencies: Latencies
 
+    auto_delete_after_s: float
+    """How long an auto-delete queue waits for another consumer when its last one is gone."""
+
     def propose(self, partition: int, data: bytes) -> int | None:
         """Append an entry to the partition's log; its index, or None while that is impossible."""
 

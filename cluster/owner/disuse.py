@@ -8,13 +8,8 @@ is counted by the owner alone: another owner begins anew, so a queue goes late b
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 from cluster.owner.alarms import Alarms
-
-POLITE_S: Final = 1.0
-"""How long an auto-delete queue waits for another consumer when the last one is gone. RabbitMQ deletes it at
-once; who consumes it again at once, or from another connection, does not have to declare it anew here."""
 
 InUse = Callable[[int], bool]
 Told = Callable[[int], None]
@@ -23,9 +18,11 @@ Told = Callable[[int], None]
 class Disuse:
     """When each of an owner's queues was used last; times are in seconds of the owner's clock."""
 
-    __slots__ = ("_alarms", "_left", "_limits", "_used")
+    __slots__ = ("_alarms", "_left", "_limits", "_polite_s", "_used")
 
-    def __init__(self) -> None:
+    def __init__(self, polite_s: float) -> None:
+        """`polite_s`: how long an auto-delete queue waits for another consumer."""
+        self._polite_s = polite_s
         self._limits: dict[int, float] = {}
         self._used: dict[int, float] = {}
         # Of the queues that their last consumer left, those that were left first come first.
@@ -65,7 +62,7 @@ class Disuse:
         """The queues that nobody consumes since they were left, politely long ago; each is told once."""
         due = []
         for queue, at in self._left.items():
-            if at + POLITE_S > now:
+            if at + self._polite_s > now:
                 break
             due.append(queue)
         for queue in due:

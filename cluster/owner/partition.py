@@ -66,7 +66,7 @@ class PartitionOwner:
         self.upcoming: dict[int, Weights] = {}
         """What queues that may refuse messages have taken and not got yet."""
         self.alarms = Alarms()
-        self.disuse = Disuse()
+        self.disuse = Disuse(context.auto_delete_after_s)
         self.now = self._bury_at = 0.0
         self._context = context
         self.tells_failures = context.tells_failures

@@ -277,10 +277,11 @@ def fitting_messages(run: Run, octets: int) -> int:
 def serve(owner: PartitionOwner, serving: Serving) -> None:
     """Hand out what the owner's queues have ready."""
     outgoing: Outgoing = {}
+    counted: list[Callable[[], None]] = []
     for number in serving.take_dirty():
         queue = owner.queues.get(number)
         if queue is None:
-            _tell(serving, number)
+            counted += serving.counted(number)
             continue
         if queue.attended:
             before_serving(owner, number, queue, owner.wall_ms())
@@ -295,12 +296,15 @@ def serve(owner: PartitionOwner, serving: Serving) -> None:
                 owner.reception.answer(front_end, request, None)
             serving.hold_gets(queue, number)
         if queue.served:
-            _tell(serving, number)
+            counted += serving.counted(number)
         if queue.blocked:
             owner.await_mark(number)
         if queue.unfinished:
             owner.serve_again(number)
     owner.send(outgoing)
+    # Who asks for what is left hears it behind what left.
+    for callback in counted:
+        callback()
 
 
 def _hand_out(
@@ -315,11 +319,6 @@ def _hand_out(
                 _hand_over(owner, serving, handout, outgoing)
         else:
             _remove_first(owner, serving, queue, handout)
-
-
-def _tell(serving: Serving, number: int) -> None:
-    for callback in serving.counted(number):
-        callback()
 
 
 def regrant(

@@ -198,6 +198,7 @@ class NodeProcess:
             rebuilding=self.joining.rebuilding,
             joins=self.config.joins,
             formats=self.config.cluster.formats,
+            auto_delete_after_s=self.config.cluster.auto_delete_after_s,
         )
         broker = Broker(config, self.journal, self.transport.send, random.random, wall_ms, self.clock)
         broker.latencies.clock = self.clock

@@ -244,6 +244,11 @@ class BrokerPort(Protocol):
     def keeps_until_settled(self, queue: QueueRef) -> bool:
         """Whether the queue still has what it delivered, or removed it before (at-most-once)."""
 
+    def leave(self, consumer: int, done: Callable[[], None]) -> None:
+        """End a consumer at its client's wish. `done` is called once what the same session published before
+        has come to the consumer, as far as that had credit, and its queue is gone if it goes with it.
+        """
+
     def cancel(self, consumer: int) -> None:
         """Deliver no more; what was delivered may still be settled."""
 

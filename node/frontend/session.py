@@ -6,6 +6,7 @@ No socket and no clock: `Transport` writes, `now` comes with the input.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from node.engine.errors import Refusal
@@ -213,8 +214,8 @@ class Session(Containment):
 
     def _request(self, requests: Requests, effect: effects.Request) -> None:
         if isinstance(effect.method, methods.BasicCancel):
-            self._port.cancel(effect.consumer)
-            self.connection.reply(effect.channel, methods.BasicCancelOk(effect.method.consumer_tag))
+            ok = methods.BasicCancelOk(effect.method.consumer_tag)
+            self._port.leave(effect.consumer, partial(self.reply, effect.channel, ok))
             return
         caller = Caller(effect.channel, self.scope, self.holder, self)
         requests.carry_out(caller, effect.method)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.owner.disuse import POLITE_S, Disuse
-from tests.site import Site
+from cluster.owner.disuse import Disuse
+from tests.cluster.kinds import KINDS
+from tests.site import ChannelClosedError, Client, Site
 
+POLITE_S = 1.0
 STEPS = st.lists(
     st.tuples(st.sampled_from(("use", "take", "leave", "look")), st.floats(0.0, 0.6)), max_size=30
 )
@@ -16,7 +20,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_a_queue_goes_when_it_was_not_used_for_its_time(steps: list[tuple[str, float]]) -> None:
-    disuse, now, used, taken = Disuse(), 100.0, 100.0, False
+    disuse, now, used, taken = Disuse(POLITE_S), 100.0, 100.0, False
     disuse.watch(1, 1000, now)
     for step, seconds in steps:
         now += seconds
@@ -34,7 +38,7 @@ def test_a_queue_goes_when_it_was_not_used_for_its_time(steps: list[tuple[str, f
 
 
 def test_a_queue_that_is_gone_is_not_told() -> None:
-    disuse = Disuse()
+    disuse = Disuse(POLITE_S)
     disuse.watch(1, 1000, 0.0)
     disuse.watch(2, 1000, 0.0)
     disuse.forget(1)
@@ -44,14 +48,14 @@ def test_a_queue_that_is_gone_is_not_told() -> None:
 
 @pytest.mark.requirement("A15")
 def test_an_auto_delete_queue_goes_also_where_a_policy_changes_meanwhile() -> None:
-    disuse = Disuse()
+    disuse = Disuse(POLITE_S)
     disuse.left(1, 0.0)
     disuse.watch(1, None, 0.1)
     assert disuse.abandoned(POLITE_S, lambda _: False) == [1]
 
 
 def test_a_queue_that_is_still_there_is_told_again() -> None:
-    disuse = Disuse()
+    disuse = Disuse(POLITE_S)
     disuse.watch(1, 1000, 0.0)
     assert [disuse.ended(now, lambda _: False) for now in (0.9, 1.0, 1.5, 2.0)] == [[], [1], [], [1]]
 
@@ -75,3 +79,66 @@ def test_an_auto_delete_queue_goes_when_its_last_consumer_dies_with_its_owner(co
     else:
         site.run(10.0)
         assert ("/", "q") in queues
+
+
+TAKEN_AWAY: dict[str, Callable[[Client, str], object]] = {
+    "cancel": lambda client, tag: client.cancel(tag),
+    "close": lambda client, tag: client.disconnect(),
+}
+
+
+@pytest.mark.requirement("A15")
+@pytest.mark.parametrize("kind", ["replicated", "classic", "transient"])
+@pytest.mark.parametrize("how", TAKEN_AWAY)
+def test_an_auto_delete_queue_is_gone_everywhere_when_its_last_consumer_is_answered(
+    kind: str, how: str
+) -> None:
+    site = Site("n1", "n2", "n3")
+    client, other = site.client("n2"), site.client("n3")
+    site.client("n1").declare("q", auto_delete=True, **KINDS[kind])
+    tag = client.consume("q")
+    other.cancel(other.consume("q"))
+    for node in site.nodes.values():
+        assert ("/", "q") in node.broker.catalog.state.queues
+    TAKEN_AWAY[how](client, tag)
+    for node in site.nodes.values():
+        assert ("/", "q") not in node.broker.catalog.state.queues
+
+
+@pytest.mark.requirement("A15")
+def test_an_exclusive_auto_delete_queue_is_gone_when_its_last_consumer_is_answered() -> None:
+    client = Site("n1", "n2").client("n2")
+    queue = client.declare("", exclusive=True, auto_delete=True).queue
+    client.cancel(client.consume(queue))
+    with pytest.raises(ChannelClosedError) as caught:
+        client.declare(queue, exclusive=True, passive=True)
+    assert caught.value.code == 404
+
+
+@pytest.mark.requirement("A17")
+@pytest.mark.parametrize("kind", ["replicated", "classic", "transient"])
+def test_what_was_published_before_a_cancel_goes_to_the_consumer(kind: str) -> None:
+    site = Site("n1", "n2", "n3")
+    client = site.client("n2")
+    site.client("n1").declare("q", **KINDS[kind])
+    tag = client.consume("q", no_ack=True)
+    client.publish("q", b"a")
+    client.cancel(tag)
+    assert [one.body for one in client.deliveries] == [b"a"]
+
+
+@pytest.mark.requirement("A15")
+def test_an_auto_delete_queue_waits_politely_where_that_is_set() -> None:
+    site = Site("n1", "n2", "n3")
+    for node in site.nodes.values():
+        node.broker.auto_delete_after_s = POLITE_S
+    client = site.client("n2")
+    client.declare("q", auto_delete=True)
+    client.cancel(client.consume("q"))
+    site.run(POLITE_S / 2)
+    tag = client.consume("q")
+    site.run(2 * POLITE_S)
+    client.cancel(tag)
+    assert client.depth("q") == 0
+    queues = site.nodes["n2"].broker.catalog.state.queues
+    site.until(lambda: not queues)

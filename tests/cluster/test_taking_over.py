@@ -39,6 +39,7 @@ class Node(Silence):
         self.proposed = 1
         self.transit = self.front_ends = Silence()
         self.latencies = Latencies(lambda: 0.0)
+        self.auto_delete_after_s = 0.0
 
     def propose(self, partition: int, data: bytes) -> int:
         self.proposed += 1

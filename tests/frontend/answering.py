@@ -197,6 +197,10 @@ class AnsweringBroker:
 
     # -- what consumers hold --------------------------------------------------------------------
 
+    def leave(self, consumer: int, done: Callable[[], None]) -> None:
+        self.cancel(consumer)
+        done()
+
     def cancel(self, consumer: int) -> None:
         self.consumers.pop(consumer, None)
 

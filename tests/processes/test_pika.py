@@ -345,7 +345,7 @@ def test_auto_delete_queues_go_with_their_last_consumer(channel: Connect, name: 
     consumer.basic_cancel(first)
     assert exists(declarer, name)
     consumer.basic_cancel(second)
-    until(lambda: not exists(declarer, name), f"{name} is gone", 5.0)
+    assert not exists(declarer, name)
 
 
 @pytest.mark.requirement("A10", "A5")

@@ -1,0 +1,93 @@
+"""Takes consumers away at their clients' wish, and an auto-delete queue with its last one (A15).
+
+The client hears of it when it is so: what its channel published before has come to the consumer if that had
+credit for it, and the queue is gone for every client of the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from cluster.front_end.local_queues import LocalQueues
+from cluster.links.link import PartitionLink
+
+if TYPE_CHECKING:
+    from cluster.broker import Broker
+
+Done = Callable[[], None]
+
+
+class Cancellations:
+    """Of the clients of one node."""
+
+    def __init__(self, broker: Broker, local: LocalQueues) -> None:
+        self._broker = broker
+        self._local = local
+        self._asked = 0
+        self._under_way: set[int] = set()
+        self._waiting: list[tuple[set[int], Done]] = []
+
+    def cancel(self, link: PartitionLink, queue: int, consumer: int, done: Done) -> None:
+        """End a consumer behind what was published before; call `done` when its queue is gone, if it goes."""
+
+        def removed(value: Any = None, _: object = None) -> None:
+            link.detach(consumer)
+            self.left(link, queue, done)
+
+        def served(value: Any, _: object) -> None:
+            # What needs no acknowledgement leaves when its removal is committed: before another answer.
+            link.request("count", [queue], removed)
+
+        if link.unreachable:
+            removed()
+        else:
+            # Answered once what came before is committed, and consumers have what is theirs.
+            link.request("count", [queue], served)
+            self._broker.wanted()
+
+    def left(self, link: PartitionLink, queue: int, done: Done) -> None:
+        """A consumer of the queue was taken away; call `done` when the queue is gone, if it goes at once."""
+        polite = self._broker.auto_delete_after_s > 0
+        if polite or link.unreachable or not self._goes(queue):
+            done()
+            return
+        self._asked += 1
+        self._under_way.add(self._asked)
+        # Of a queue with a single active consumer what was given back goes before, and then the consumer.
+        link.flush_waiting()
+        link.request("count", [queue], partial(self._counted, queue, self._asked, done))
+        self._broker.wanted()
+
+    def when_gone(self, done: Done) -> None:
+        """Call `done` once the queues are gone that are about to be deleted now."""
+        if self._under_way:
+            self._waiting.append((set(self._under_way), done))
+        else:
+            done()
+
+    def _goes(self, queue: int) -> bool:
+        definition = self._broker.catalog.state.queues_by_id.get(queue)
+        return self._local.goes_unused(queue) if definition is None else definition.auto_delete
+
+    def _counted(self, queue: int, asked: int, done: Done, value: Any, _: object) -> None:
+        gone = partial(self._gone, asked, done)
+        absent, consumers = isinstance(value[1], str), value[1]
+        if absent or consumers:
+            gone()
+        elif self._local.goes_unused(queue):
+            self._local.delete_unused(queue, gone)
+        else:
+            self._broker.catalog.submit("delete_queue", {"id": queue}, lambda *_: gone(), self._broker.now)
+
+    def _gone(self, asked: int, done: Done) -> None:
+        self._under_way.discard(asked)
+        done()
+        waiting, self._waiting = self._waiting, []
+        for others, callback in waiting:
+            others.discard(asked)
+            if others:
+                self._waiting.append((others, callback))
+            else:
+                callback()
