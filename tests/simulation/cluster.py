@@ -14,6 +14,7 @@ from tests.simulation.clients import Client, Place, Publisher
 from tests.simulation.consumers import Consumer, Getter
 from tests.simulation.front_ends import USERS, FrontEnds
 from tests.simulation.history import History, Message, QueueTerms, Receipt, Transaction
+from tests.simulation.leases import Leases
 from tests.simulation.network import Network, NetworkFaults
 from tests.simulation.node import NodeSettings, SimulatedNode
 from tests.simulation.outages import Outages
@@ -66,6 +67,7 @@ class Shape:
     names: tuple[str, ...] = NAMES
     trials: tuple[tuple[str, ...], ...] = ()
     """The kinds of trials that each examiner carries out (`tests.simulation.trials`)."""
+    declares: bool = False
 
 
 class Cluster:
@@ -92,6 +94,7 @@ class Cluster:
         self.examiners = [Examiner(number, self, kinds) for number, kinds in enumerate(shape.trials)]
         self._examinations: list[Script] = []
         self.paths: dict[tuple[str, ...], Path] = {}
+        self.leases = Leases(self.world, lambda: self.nodes.values())
         self.healed = False
         self.nodes: dict[str, SimulatedNode] = {}
         for name in self.names + self.newcomers:
@@ -99,6 +102,7 @@ class Cluster:
             node.on_ready = self._node_ready
             node.on_death = self._node_died
             node.after_turn = self.turned
+            node.after_message = self.leases.check
             self.nodes[name] = node
         self._drains: dict[str, Consumer] = {}
         self._drained: dict[str, bool] = {}
@@ -150,6 +154,7 @@ class Cluster:
             self._add_transactor(self.nodes[self.chance.choice(self.names)])
         self._examinations = [Script(self.world, one.run()) for one in self.examiners]
         self.world.after(1.0, self._sample)
+        self.leases.start(declares=self.shape.declares)
 
     def replicas_of(self, terms: QueueTerms) -> tuple[str, ...]:
         """Where a queue is, as it is declared."""
@@ -278,7 +283,7 @@ class Cluster:
 
     def settle(self) -> None:
         """Faults are over: everything confirmed is delivered and settled, and all replicas agree."""
-        self.healed = True
+        self.healed = self.leases.over = True
         self._wait(lambda: all(node.ready for node in self.members()), "the nodes do not come back")
         for session in self.sessions:
             if isinstance(session, Consumer):

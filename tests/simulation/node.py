@@ -44,6 +44,7 @@ class NodeSettings:
     max_append_bytes: int = 1 << 20
     election_timeout_s: float = 0.6
     drift: float = 0.0
+    lease_s: float = 1.0
 
 
 class SimulatedWriter:
@@ -111,6 +112,7 @@ class SimulatedNode:
         self.on_ready: Callable[[SimulatedNode], None] = lambda node: None
         self.on_death: Callable[[SimulatedNode], None] = lambda node: None
         self.after_turn: Callable[[SimulatedNode], None] = lambda node: None
+        self.after_message: Callable[[SimulatedNode], None] = lambda node: None
         self._network = network
         self._settings = settings
         self._random = world.chance(f"node {name}")
@@ -160,6 +162,7 @@ class SimulatedNode:
         raft = RaftConfig(
             self.name,
             election_timeout_s=settings.election_timeout_s,
+            lease_s=settings.lease_s,
             clock_drift=settings.drift,
             max_append_bytes=settings.max_append_bytes,
         )
@@ -357,6 +360,7 @@ class SimulatedNode:
 
     def message(self, peer: str, parts: list[bytes]) -> None:
         self.broker.receive(peer, parts, self.clock())
+        self.after_message(self)
 
     def peer_up(self, peer: str) -> None:
         self.broker.peer_up(peer, self.clock())

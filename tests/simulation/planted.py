@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 from unittest import mock
 
+from cluster.broker import Broker
+from cluster.catalog.packing import unpack
 from cluster.catalog.partitions import Partitions
+from cluster.catalog.replica import Catalog, Kind
 from cluster.front_end.commits import Commit
 from cluster.links.confirmation import Vote
 from cluster.owner.intake import Taking
@@ -105,6 +108,34 @@ def _forgotten_abandonment() -> AbstractContextManager[object]:
     return mock.patch.object(Participation, "_decide", forgetful)
 
 
+def _counted_from_pong() -> AbstractContextManager[object]:
+    """A share of a lease counts from the ping, or earlier. Here it counts from when the answer arrives."""
+    intact = Catalog.receive
+
+    def late(self: Catalog, peer: str, parts: Sequence[bytes], now: float) -> None:
+        intact(self, peer, parts, now)
+        if unpack(parts[1])[0] == Kind.PONG:
+            self._holder.granted(now)
+
+    return mock.patch.object(Catalog, "receive", late)
+
+
+def _lease_without_quorum() -> AbstractContextManager[object]:
+    """A leader has a lease while a majority has answered it of late. Here it has one as long as it leads."""
+    return mock.patch.object(Leadership, "leased_until", lambda self, now: now + 1.0)
+
+
+def _served_without_lease() -> AbstractContextManager[object]:
+    """An owner serves only on its lease. Here it does so as long as it takes itself for the owner."""
+    return mock.patch.object(Broker, "may_serve", lambda self, partition: True)
+
+
+class ForgetfulClockNode(SimulatedNode):
+    """Reads a clock that does not count suspensions, as CLOCK_MONOTONIC on Linux."""
+
+    counts_suspension = False
+
+
 class HastyWriter(SimulatedWriter):
     """Says that a batch is on disk when it only begins to write it."""
 
@@ -126,6 +157,10 @@ BUGS: dict[str, tuple[type[SimulatedNode], Callable[[], AbstractContextManager[o
     "commit in an old term": (SimulatedNode, _old_term),
     "confirm before fsync": (HastyNode, nullcontext),
     "outcome before decision": (SimulatedNode, _early_outcome),
+    "lease counted from PONG": (SimulatedNode, _counted_from_pong),
+    "lease without a quorum": (SimulatedNode, _lease_without_quorum),
+    "served without a lease": (SimulatedNode, _served_without_lease),
+    "clock that a suspension stops": (ForgetfulClockNode, nullcontext),
     "decided after abandonment": (SimulatedNode, _forgotten_abandonment),
     "answer before all nodes know": (SimulatedNode, planted_queues.hasty_declarations),
     "stale routes": (SimulatedNode, planted_queues.stale_routes),

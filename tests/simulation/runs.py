@@ -19,6 +19,11 @@ FAULTLESS_EVERY = 10
 
 FIVE_EVERY = 5
 """Every so many seeds one with five founders."""
+DECLARING = 0.3
+"""The share of seeds in which clients declare all the time, and leases are short or long."""
+
+OF_LEASES = ("one way", "link", "freeze", "suspension")
+"""Faults in which a lease ends and its holder does not hear of that; more frequent where clients declare."""
 
 
 class SeedFailure(AssertionError):
@@ -63,12 +68,17 @@ def run_seed(
     chance = World(seed).chance("shape")
     faultless = seed % FAULTLESS_EVERY == 0 and not elections
     shape = shape_of(chance, faultless)
+    shape.declares = not members and World(seed).chance("declares").random() < DECLARING
+    if shape.declares:
+        shape.settings = replace(shape.settings, lease_s=World(seed).chance("leases").choice((0.3, 1.0)))
     shape.transactors = World(seed).chance("transactions").choice((0, 0, 1, 3)) if not elections else 0
     kinds, interval_s = plan_of(chance)
     if not elections:
         shape.trials = trials_of(World(seed).chance("trials"))
         if shape.trials:
             shape.publishers, shape.consumers = 2, 5
+    if shape.declares:
+        kinds += OF_LEASES
     if elections:
         shape.settings = replace(shape.settings, max_append_bytes=1, election_timeout_s=0.25)
         kinds, interval_s = ("ambush",), 1.0

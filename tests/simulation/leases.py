@@ -1,0 +1,86 @@
+"""What is checked of leases, at every moment: nobody relies on one that another node does not count with."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from cluster.catalog.replica import CATALOG
+from tests.simulation.node import SimulatedNode
+from tests.simulation.world import Violation, World
+
+LOOK_S = 0.02
+DECLARE_S = 0.15
+
+
+class Leases:
+    """Declares virtual hosts at one node after the other, and looks what all nodes rely on."""
+
+    def __init__(self, world: World, nodes: Callable[[], Iterable[SimulatedNode]]) -> None:
+        self.over = False
+        """Nothing is declared any more."""
+        self._world = world
+        self._nodes = nodes
+        self._chance: random.Random = world.chance("declarations")
+        self._declared = 0
+        self._shown: list[str] = []
+        self._known: dict[tuple[str, int], int] = {}
+
+    def start(self, *, declares: bool) -> None:
+        """Look from now on, as long as the world turns, and declare if that is asked for."""
+        if declares:
+            self._declare()
+        self._look()
+
+    def _declare(self) -> None:
+        ready = [node for node in self._nodes() if node.ready and not node.paused]
+        if ready and not self.over:
+            self._declared += 1
+            self._submit(self._chance.choice(ready), f"v{self._declared}")
+        self._world.after(DECLARE_S * (0.5 + self._chance.random()), self._declare)
+
+    def _submit(self, node: SimulatedNode, name: str) -> None:
+        def answered(value: object, refusal: object) -> None:
+            if refusal is None:
+                self._shown.append(name)
+
+        node.input(
+            partial(node.broker.catalog.submit, "declare_vhost", {"vhost": name}, answered, node.clock())
+        )
+
+    def _look(self) -> None:
+        for node in self._nodes():
+            self.check(node)
+        self._world.after(LOOK_S, self._look)
+
+    def check(self, node: SimulatedNode) -> None:
+        """What the node would rely on if a client asked it now."""
+        if node.up and node.broker.host.failed is None:
+            self._check_catalog(node)
+            self._check_owners(node)
+
+    def _check_catalog(self, node: SimulatedNode) -> None:
+        """A16: once a declaration is answered, no node with a lease of the catalog lacks it."""
+        known = self._known.get((node.name, node.life), 0)
+        while known < len(self._shown) and self._shown[known] in node.broker.catalog.state.vhosts:
+            known += 1
+        self._known[node.name, node.life] = known
+        if known < len(self._shown) and node.broker.catalog_fresh():
+            raise Violation(f"{node.name} relies on a catalog without {self._shown[known]}")
+
+    def _check_owners(self, node: SimulatedNode) -> None:
+        """No owner serves on a lease when a later one has waited for the leases of former ones."""
+        for partition, group in node.broker.host.groups.items():
+            owner = node.broker.owners.get(partition)
+            if partition == CATALOG or owner is None or not owner.active:
+                continue
+            later = [other.name for other in self._nodes() if self._waited(other, partition, group.raft.term)]
+            if later and node.broker.may_serve(partition):
+                raise Violation(f"{node.name} may serve partition {partition} after {later[0]} succeeded it")
+
+    @staticmethod
+    def _waited(node: SimulatedNode, partition: int, term: int) -> bool:
+        """Whether the node leads in a later term, and may give up what former owners had given out."""
+        group = node.broker.host.groups.get(partition) if node.up else None
+        return group is not None and group.raft.term > term and node.broker.former_leases_over(partition)
