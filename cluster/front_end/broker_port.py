@@ -408,11 +408,6 @@ class FrontEnd:
         if attached is not None:
             attached.link.give_back(attached.queue, ranges, failed=failed)
 
-    def redeliver(self, consumer: int, ranges: list[Range]) -> None:
-        attached = self._consumers.get(consumer)
-        if attached is not None:
-            attached.link.redeliver(attached.queue, consumer, ranges)
-
     def discard(self, consumer: int, ranges: list[Range]) -> None:
         attached = self._consumers.get(consumer)
         if attached is not None:

@@ -11,7 +11,8 @@ from cluster.links.state import LinkConsumer
 from cluster.management.rates import message_stats, with_rates
 from cluster.management.sampling import Sampler
 from node.frontend.listener import Client
-from node.wire.amqp091.channel import Channel, ChannelState
+from node.wire.amqp091.channel import Channel
+from node.wire.amqp091.channel_state import ChannelState
 from node.wire.amqp091.connection import Connection
 from node.wire.amqp091.credit import ChannelConsumer
 from node.wire.amqp091.lifecycle import ConnectionState
@@ -20,9 +21,6 @@ OCTETS: Final = ("recv_oct", "send_oct")
 CHANNEL_NAMES: Final = (
     "publish", "confirm", "deliver", "deliver_no_ack", "get", "redeliver", "ack",
 )  # fmt: skip
-
-_STATES: Final = {ConnectionState.OPEN: "running", ConnectionState.CLOSING: "closing"}
-"""Only connections that were opened are shown, as in RabbitMQ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +137,7 @@ def _activity(terms: LinkConsumer | None) -> str:
 
 def is_shown(client: Client) -> bool:
     """Whether the connection was opened."""
-    return client.session.connection.state in _STATES and bool(client.session.vhost)
+    return client.session.connection.state is ConnectionState.OPEN and bool(client.session.vhost)
 
 
 def client_name(client: Client) -> str:
@@ -177,7 +175,7 @@ def _state(client: Client) -> str:
         return "blocked"
     if client.session.held_back:
         return "flow"
-    return _STATES.get(connection.state, "starting")
+    return "running"
 
 
 def _peer(client: Client) -> dict[str, Any]:

@@ -10,10 +10,10 @@ queue.bind                         the queue                      the exchange, 
 queue.purge                                                       the queue
 basic.get                                                         the queue
 basic.consume                                                     the queue
-passive declares  any of the three
 
-Unbinding needs what binding needs; what is marked * only where the argument is given and nothing of that
-name is there yet. Publishing is checked where routes are found, and remembered with them.
+A passive declare needs no right. Unbinding needs what binding needs; what is marked * only where the argument
+is given and nothing of that name is there yet. Publishing is checked where routes are found, and remembered
+with them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from node.engine.errors import AccessRefusedError, NotFoundError, Refusal
+from node.engine.errors import NotFoundError, Refusal
 from node.engine.exchange import ExchangeKind
 from node.frontend.permissions import Right, Scope
 from node.frontend.ports import BrokerPort
@@ -62,7 +62,6 @@ class AccessChecks:
 
     def _declare_exchange(self, scope: Scope, holder: int, method: methods.ExchangeDeclare) -> None:
         if method.passive:
-            _any(lambda right: self._subject(scope, right, method.exchange))
             return
         self._subject(scope, Right.CONFIGURE, method.exchange)
         alternate = method.arguments.get("alternate-exchange")
@@ -94,10 +93,9 @@ class AccessChecks:
     # -- queues ---------------------------------------------------------------------------------
 
     def _declare_queue(self, scope: Scope, holder: int, method: methods.QueueDeclare) -> None:
-        name = method.queue or SERVER_NAMED
         if method.passive:
-            _any(lambda right: self._queue(scope, right, name))
             return
+        name = method.queue or SERVER_NAMED
         self._queue(scope, Right.CONFIGURE, name)
         dead_letters = method.arguments.get("x-dead-letter-exchange")
         if isinstance(dead_letters, str) and not self._exists(scope, holder, method.queue):
@@ -126,17 +124,6 @@ class AccessChecks:
         self, scope: Scope, holder: int, method: methods.QueuePurge | methods.BasicGet | methods.BasicConsume
     ) -> None:
         self._queue(scope, Right.READ, method.queue)
-
-
-def _any(check: Callable[[Right], None]) -> None:
-    """One right is enough; the refusal names the one that declaring would have needed."""
-    for right in (Right.READ, Right.WRITE):
-        try:
-            check(right)
-        except AccessRefusedError:
-            continue
-        return
-    check(Right.CONFIGURE)
 
 
 _CHECKS: Final[dict[type[Method], Callable[[AccessChecks, Scope, int, Any], None]]] = {

@@ -13,7 +13,6 @@ GIVING_BACK: Final = frozenset(
     (
         effects.Settle,
         effects.Return,
-        effects.Redeliver,
         effects.Discard,
         effects.Rollback,
         effects.ChannelClosed,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from node.engine.argument_types import type_name
@@ -63,6 +63,7 @@ class Requests:
 
     def carry_out(self, caller: Caller, method: Method) -> None:
         """Begin a request; a refusal found at once is answered at once."""
+        method = _without_line_ends(method)
         try:
             self._access.check(caller.scope, caller.holder, method)
             _HANDLERS[type(method)](self, caller, method)
@@ -255,6 +256,25 @@ class Requests:
                 self._answers.deliver_get(caller.channel, message)
 
         self._port.get(queue, method.no_ack, got)
+
+
+_NAMED: Final[dict[type[Method], str]] = {
+    methods.ExchangeDeclare: "exchange",
+    methods.ExchangeDelete: "exchange",
+    methods.QueueDeclare: "queue",
+    methods.QueueDelete: "queue",
+}
+
+
+def _without_line_ends(method: Method) -> Method:
+    """RabbitMQ takes CR and LF out of the names that are declared and deleted: careless input leaves them."""
+    field = _NAMED.get(type(method))
+    name = "" if field is None else getattr(method, field)
+    if field is None or not ("\r" in name or "\n" in name):
+        return method
+    declaration: Any = method
+    cleaned: Method = replace(declaration, **{field: name.replace("\r", "").replace("\n", "")})
+    return cleaned
 
 
 def _unless_absent(refusal: Refusal | None) -> Refusal | None:

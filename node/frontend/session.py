@@ -41,14 +41,13 @@ class Session(Containment):
         self, port: BrokerPort, transport: Transport, limits: ConnectionLimits, clock: Callable[[], float]
     ) -> None:
         super().__init__()
-        self.connection = Connection(limits, clock())
+        self.connection = connection = Connection(limits, clock())
         self.scope, self.holder, self.closed = NOWHERE, 0, False
         self.traffic = Traffic()
         self._port, self._transport, self._clock = port, transport, clock
         requests = Requests(port, self)
         transactions = Transactions(port, self)
         authentication = Authentication(port, transport, self)
-        connection = self.connection
         self._consumers = SessionConsumers(port, lambda: connection.channels)
         self._held_back = Pieces()
         # Channels whose publishes have filled a link.
@@ -63,10 +62,11 @@ class Session(Containment):
             effects.Rollback: transactions.roll_back,
             effects.Settle: self._settle,
             effects.Return: self._return,
-            effects.Redeliver: self._redeliver,
             effects.Discard: self._discard,
             effects.Credit: self._credit,
             effects.Request: lambda effect: self._request(requests, effect),
+            effects.Answer: lambda effect: connection.reply(effect.channel, effect.method),
+            effects.Refuse: lambda effect: connection.fail(effect.channel, effect.error),
             effects.ChannelClosed: self._channel_closed,
             effects.ConnectionClosed: self._connection_closed,
             effects.Authenticate: authentication.log_in,
@@ -200,9 +200,6 @@ class Session(Containment):
 
     def _return(self, effect: effects.Return) -> None:
         self._port.give_back(effect.consumer, effect.ranges, effect.delivered)
-
-    def _redeliver(self, effect: effects.Redeliver) -> None:
-        self._port.redeliver(effect.consumer, effect.ranges)
 
     def _discard(self, effect: effects.Discard) -> None:
         self._port.discard(effect.consumer, effect.ranges)

@@ -30,7 +30,7 @@ def events(node: Node, event: str) -> list[dict[str, object]]:
     "beginning",
     [
         b"HTTP/1.1", b"GET / HTTP/1.1\r\n", b"\0" * 8, b"AMQP\x01\x00\x09\x01", b"AMQP\x00\x00\x09\x00",
-        b"AMQP\x00\x00\x08\x00", b"AMQP\x01\x01\x08\x00", b"AMQP\x00\x00\x09\x02", b"amqp\x00\x00\x09\x01",
+        b"AMQP\x00\x00\x08\x00", b"AMQP\x01\x01\x09\x00", b"AMQP\x00\x00\x09\x02", b"amqp\x00\x00\x09\x01",
     ],
 )  # fmt: skip
 def test_another_beginning_gets_the_header_and_the_end(node: Node, beginning: bytes) -> None:

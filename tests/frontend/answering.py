@@ -221,9 +221,6 @@ class AnsweringBroker:
     def give_back(self, consumer: int, ranges: list[Range], failed: bool) -> None:
         self._release(consumer, ranges)
 
-    def redeliver(self, consumer: int, ranges: list[Range]) -> None:
-        self._release(consumer, ranges)
-
     def discard(self, consumer: int, ranges: list[Range]) -> None:
         self._release(consumer, ranges)
 

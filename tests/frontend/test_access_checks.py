@@ -115,13 +115,8 @@ def test_each_right_is_needed(method: Method, rights: list[str]) -> None:
 
 @pytest.mark.requirement("A11")
 @pytest.mark.parametrize(
-    ("method", "what"),
-    [(m.QueueDeclare("q", passive=True), "queue q"), (m.ExchangeDeclare("e", passive=True), "exchange e")],
+    "method", [m.QueueDeclare("q", passive=True), m.ExchangeDeclare("e", passive=True)], ids=repr
 )
-def test_any_right_is_enough_to_look(method: Method, what: str) -> None:
-    for right in ("configure", "write", "read"):
-        broker: Any = Broker({f"{right} {what}"})
-        AccessChecks(broker).check(SCOPE, 1, method)
-    broker = Broker(set())
-    with pytest.raises(AccessRefusedError, match=f"configure {what}"):
-        AccessChecks(broker).check(SCOPE, 1, method)
+def test_no_right_is_needed_to_look(method: Method) -> None:
+    broker: Any = Broker(set())
+    AccessChecks(broker).check(SCOPE, 1, method)

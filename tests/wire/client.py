@@ -18,7 +18,7 @@ from node.wire.amqp091.codec import (
     encode_method,
 )
 from node.wire.amqp091.connection import Connection
-from node.wire.amqp091.effects import Effect
+from node.wire.amqp091.effects import Answer, Effect, Refuse
 from node.wire.amqp091.limits import ConnectionLimits
 from node.wire.amqp091.primitives import Method
 
@@ -115,9 +115,28 @@ class Client:
     def send(self, *data: bytes | tuple[int, Method]) -> list[Effect]:
         """Octets, or channels with methods; returns the effects of it, and keeps them."""
         octets = [one if isinstance(one, bytes) else encode_method(*one) for one in data]
-        effects = self.connection.receive(b"".join(octets), self.now)
+        effects = self._answered(self.connection.receive(b"".join(octets), self.now))
         self.effects += effects
         return effects
+
+    def take_effects(self) -> list[Effect]:
+        """What the answers of the test have led to."""
+        return self._answered(self.connection.take_effects())
+
+    def _answered(self, effects: list[Effect]) -> list[Effect]:
+        """What is left of the effects, and of what follows, once the channels' own answers are given."""
+        left: list[Effect] = []
+        while effects:
+            for effect in effects:
+                match effect:
+                    case Answer():
+                        self.connection.reply(effect.channel, effect.method)
+                    case Refuse():
+                        self.connection.fail(effect.channel, effect.error)
+                    case _:
+                        left.append(effect)
+            effects = self.connection.take_effects()
+        return left
 
     def deliver(self, consumer: int, run: Run, first: int, redelivered: bool) -> None:
         """Messages for a consumer, numbered from `first` on."""

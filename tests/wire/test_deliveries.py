@@ -169,8 +169,6 @@ def test_settling_publishing_and_asking_keep_their_order() -> None:
         (m.BasicNack(0, True, True), e.Return(1, 7, [(10, 14)], delivered=True)),
         (m.BasicRecover(True), e.Return(1, 7, [(10, 14)], delivered=True)),
         (m.BasicRecoverAsync(True), e.Return(1, 7, [(10, 14)], delivered=True)),
-        (m.BasicRecover(False), e.Redeliver(1, 7, [(10, 14)])),
-        (m.BasicRecoverAsync(False), e.Redeliver(1, 7, [(10, 14)])),
     ],
 )
 def test_every_way_to_settle(method: m.Method, effect: e.Effect) -> None:
@@ -179,7 +177,7 @@ def test_every_way_to_settle(method: m.Method, effect: e.Effect) -> None:
     client.output()
     settled, credit = client.send((1, method))
     assert settled == effect
-    assert isinstance(effect, e.Settle | e.Return | e.Discard | e.Redeliver)
+    assert isinstance(effect, e.Settle | e.Return | e.Discard)
     assert credit == e.Credit(7, 100 + count_of(effect.ranges))
     assert client.methods() == ([m.BasicRecoverOk()] if isinstance(method, m.BasicRecover) else [])
 
@@ -442,12 +440,22 @@ def test_what_has_no_consumer_any_more_is_recovered_into_its_queue() -> None:
     client.connection.deliver_get(1, run_of([b"g"]), 30, False, 0, 1)
     client.send((1, m.BasicCancel("b")))
     client.connection.reply(1, m.BasicCancelOk("b"))
-    effects = client.send((1, m.BasicRecover(False)))
+    effects = client.send((1, m.BasicRecover(True)))
     assert [effect for effect in effects if not isinstance(effect, e.Credit)] == [
-        e.Redeliver(1, 7, [(10, 11)]),
+        e.Return(1, 7, [(10, 11)], delivered=True),
         e.Return(1, 8, [(10, 11)], delivered=True),
         e.Return(1, 1, [(30, 30)], delivered=True),
     ]
+
+
+@pytest.mark.requirement("A5", "A17")
+@pytest.mark.parametrize("method", [m.BasicRecover(False), m.BasicRecoverAsync(False)])
+def test_recovery_without_requeue_is_not_implemented(method: m.Method) -> None:
+    client = consuming(100)
+    client.send((1, method))
+    (close,) = client.methods()
+    assert isinstance(close, m.ConnectionClose)
+    assert (close.reply_code, close.class_id, close.method_id) == (540, method.CLASS_ID, method.METHOD_ID)
 
 
 @pytest.mark.requirement("A22")

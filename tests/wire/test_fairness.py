@@ -114,7 +114,7 @@ def test_a_channel_that_is_held_waits_and_the_others_go_on() -> None:
     ]
     assert client.methods() == []
     client.connection.release(1)
-    effects = client.connection.take_effects()
+    effects = client.take_effects()
     contents = [content for effect in effects for content in effect.run.contents()]
     assert [content[-2:-1] for content in contents] == [b"a", b"c"]
     assert client.methods() == [m.BasicQosOk()]

@@ -246,11 +246,11 @@ def test_heartbeats_are_sent_when_nothing_else_is() -> None:
         client.tick(client.connection.next_deadline() - client.now)
         beats += client.output().count(BEAT)
     elapsed = client.now - 100
-    assert elapsed / 10 <= beats <= elapsed / 5 + 1
+    assert elapsed / 5 - 1 <= beats <= elapsed / 5 + 1
 
 
 @pytest.mark.requirement("A8")
-def test_no_interval_passes_without_an_octet() -> None:
+def test_no_half_of_an_interval_passes_without_an_octet() -> None:
     client = beating(10)
     client.open_channel(1)
     last = client.now
@@ -260,9 +260,9 @@ def test_no_interval_passes_without_an_octet() -> None:
         if step % 17 == 3:
             client.send((1, m.BasicQos()))
         if client.connection.take_output():
-            assert client.now - last <= 10 + 2 * 0.7
+            assert client.now - last <= 5 + 2 * 0.7
             last = client.now
-    assert client.now - last <= 10 + 2 * 0.7
+    assert client.now - last <= 5 + 2 * 0.7
 
 
 @pytest.mark.requirement("A8")

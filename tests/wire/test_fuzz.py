@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from node.numbers import numbers_of
 from node.wire.amqp091 import effects as e
 from node.wire.amqp091 import methods as m
-from node.wire.amqp091.channel import ChannelState
+from node.wire.amqp091.channel_state import ChannelState
 from node.wire.amqp091.codec import PROTOCOL_HEADER, encode_frame, encode_method
 from node.wire.amqp091.connection import Connection
 from node.wire.amqp091.errors import NotAllowedError
@@ -104,7 +104,7 @@ class Accounting(RuleBasedStateMachine):
     def account(self, found: list[e.Effect]) -> None:
         for effect in found:
             match effect:
-                case e.Settle() | e.Return() | e.Redeliver() | e.Discard():
+                case e.Settle() | e.Return() | e.Discard():
                     assert effect.ranges
                     self.end([(effect.consumer, effect.ranges)])
                 case e.ChannelClosed(channel, unsettled):

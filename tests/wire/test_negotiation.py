@@ -75,7 +75,7 @@ def test_capabilities_are_announced() -> None:
 @pytest.mark.requirement("A1")
 @pytest.mark.parametrize(
     "octets",
-    [b"GET / HTTP/1.1", b"AMQP\x00\x01\x00\x00", b"AMQP\x03\x01\x00\x00", b"AMQP\x01\x01\x00\x09", b"\x16"],
+    [b"GET / HTTP/1.1", b"AMQP\x00\x01\x00\x00", b"AMQP\x03\x01\x00\x00", b"AMQP\x01\x01\x09\x00", b"\x16"],
 )
 def test_any_other_header_is_answered_with_ours(octets: bytes) -> None:
     client = Client()
@@ -83,6 +83,16 @@ def test_any_other_header_is_answered_with_ours(octets: bytes) -> None:
     assert [type(effect) for effect in effects] == [e.NegotiationFailed, e.CloseSocket]
     assert client.connection.take_output() == PROTOCOL_HEADER
     assert client.send(PROTOCOL_HEADER) == [] and client.connection.take_output() == b""
+
+
+@pytest.mark.requirement("A1")
+@pytest.mark.parametrize("numbers", [b"\x01\x01\x00\x09", b"\x01\x01\x08\x00", b"\x01\x01\x09\x01"])
+def test_headers_of_older_clients_are_taken_for_that_of_0_9_1(numbers: bytes) -> None:
+    client = Client()
+    for octet in b"AMQP" + numbers:
+        assert client.output() == []
+        assert client.send(bytes((octet,))) == []
+    assert [type(method) for method in client.methods()] == [m.ConnectionStart]
 
 
 @pytest.mark.requirement("A1")

@@ -123,8 +123,8 @@ def test_frames_behind_a_commit_wait_for_its_answer() -> None:
     client.send(publish(1, b"a"), (1, m.TxCommit()), publish(1, b"b"), (1, m.TxRollback()))
     assert [type(effect) for effect in client.effects] == [e.HoldPublish, e.Commit]
     client.connection.reply(1, m.TxCommitOk())
+    assert [type(effect) for effect in client.take_effects()] == [e.HoldPublish, e.Rollback]
     assert client.methods() == [m.TxCommitOk(), m.TxRollbackOk()]
-    assert [type(effect) for effect in client.connection.take_effects()] == [e.HoldPublish, e.Rollback]
 
 
 @pytest.mark.requirement("A18")

@@ -1,35 +1,30 @@
-"""One channel: what each method does, and when (§3.1, §4.3 to §4.6).
-
-    state     Close received        Close-Ok received    other frames      on an exception
-    OPEN      Close-Ok, CLOSED      command invalid      handled           Close, CLOSING
-    CLOSING   Close-Ok, CLOSING     CLOSED               discarded         -
-
-A channel that is held takes no frames in any state: the connection parks them.
-"""
+"""One channel: what each method does, and when (§3.1, §4.3 to §4.6)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from enum import Enum
 from typing import Any, Final
 
 from node.runs import Run
 from node.wire.amqp091 import methods as m
+from node.wire.amqp091.channel_state import ChannelState
 from node.wire.amqp091.codec import decode_method
 from node.wire.amqp091.confirms import Confirms
 from node.wire.amqp091.credit import ChannelConsumer
 from node.wire.amqp091.deliveries import ChannelDeliveries
-from node.wire.amqp091.effects import ChannelClosed, Log, Publish, Request, Unsettled
+from node.wire.amqp091.effects import Answer, ChannelClosed, Log, Publish, Refuse, Request, Unsettled
 from node.wire.amqp091.errors import (
     ChannelModeError,
     ChannelNumberError,
     Failure,
     NoQueueDeclaredError,
     NotAllowedError,
+    ProtocolException,
     UnexpectedFrameError,
     UnexpectedMethodError,
     UnknownDeliveryTagError,
+    UnsupportedError,
 )
 from node.wire.amqp091.incoming import IncomingContent
 from node.wire.amqp091.outbox import Disposition
@@ -40,13 +35,6 @@ from node.wire.amqp091.replies import reply_text
 from node.wire.amqp091.reply_to import DirectReplies
 from node.wire.amqp091.shared import ConnectionParts, Hold
 from node.wire.amqp091.transaction import ChannelTransaction
-
-
-class ChannelState(Enum):
-    OPEN = 1
-    CLOSING = 2
-    """We sent Close."""
-    CLOSED = 3
 
 
 class Channel:
@@ -233,6 +221,9 @@ class Channel:
         """
         pending, self.pending = self.pending, None
         self.holds &= ~Hold.REQUEST
+        if isinstance(pending, m.ChannelClose):
+            self._close_now()
+            return None
         if self.state is not ChannelState.OPEN:
             self._report_end()
             return None
@@ -260,8 +251,20 @@ class Channel:
     # -- methods --------------------------------------------------------------------------------
 
     def _reply(self, request: Method, answer: Method) -> None:
-        if not getattr(request, "nowait", False):
+        """Answer a request that asks nobody else, behind what was published before: it may be refused."""
+        if self.number in self._parts.outbox.publishing:
+            self._await(request)
+            self._parts.outbox.emit(Answer(self.number, answer))
+        elif not getattr(request, "nowait", False):
             self._parts.outbox.send(self.number, answer)
+
+    def defers(self, error: ProtocolException) -> bool:
+        """Whether an exception waits, and the channel with it, for what was published before it."""
+        if self.state is not ChannelState.OPEN or self.number not in self._parts.outbox.publishing:
+            return False
+        self.holds |= Hold.REQUEST
+        self._parts.outbox.emit(Refuse(self.number, error))
+        return True
 
     def _request(self, method: Method, consumer: int = 0) -> None:
         self._await(method)
@@ -285,7 +288,19 @@ class Channel:
     def _open(self, method: m.ChannelOpen) -> None:
         raise ChannelNumberError("second 'channel.open' seen", method_ids(method))
 
-    def _close(self, _method: m.ChannelClose) -> None:
+    def _close(self, method: m.ChannelClose) -> None:
+        if self.number in self._parts.outbox.publishing:
+            self._await(method)
+            self._parts.outbox.emit(Answer(self.number, m.ChannelCloseOk()))
+        else:
+            self._close_now()
+
+    def _close_now(self) -> None:
+        if self.state is ChannelState.CLOSING:
+            # What was published before it has been refused: both closed at once.
+            self._report_end()
+            self._parts.outbox.send(self.number, m.ChannelCloseOk())
+            return
         self.flush_confirms()
         self._parts.outbox.send(self.number, m.ChannelCloseOk())
         self.state = ChannelState.CLOSED
@@ -298,7 +313,7 @@ class Channel:
         """Answers that change nothing: to Channel.Flow, and to Basic.Cancel from the server."""
 
     def _flow(self, method: m.ChannelFlow) -> None:
-        self._parts.outbox.send(self.number, m.ChannelFlowOk(method.active))
+        self._reply(method, m.ChannelFlowOk(method.active))
         self.deliveries.set_flow(method.active)
 
     def _access(self, method: m.AccessRequest) -> None:
@@ -389,10 +404,13 @@ class Channel:
             raise
 
     def _recover(self, method: m.BasicRecover | m.BasicRecoverAsync) -> None:
+        if not method.requeue:
+            # RabbitMQ's reading: who wants its messages again without others getting them may keep them.
+            raise UnsupportedError("requeue=false", method_ids(method))
         # §4.6: what recovery does is not to be seen before the answer.
         if isinstance(method, m.BasicRecover):
-            self._parts.outbox.send(self.number, m.BasicRecoverOk())
-        self.deliveries.recover(method.requeue)
+            self._reply(method, m.BasicRecoverOk())
+        self.deliveries.recover()
 
 
 def _encoded_ids(kind: type[Method]) -> bytes:

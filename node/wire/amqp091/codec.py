@@ -18,6 +18,13 @@ from node.wire.amqp091.methods import (
 from node.wire.amqp091.primitives import LONG, Method
 
 PROTOCOL_HEADER: Final = b"AMQP\x00\x00\x09\x01"
+ACCEPTED_HEADERS: Final = (
+    PROTOCOL_HEADER,
+    b"AMQP\x01\x01\x00\x09",
+    b"AMQP\x01\x01\x08\x00",
+    b"AMQP\x01\x01\x09\x01",
+)
+"""Clients of 0-9-1 are about that still say the numbers of 0-9 and 0-8, or their own; RabbitMQ takes them."""
 """What a client sends first, and what it is answered when it sent anything else (§4.2.2)."""
 
 FRAME: Final = Struct(">BHI")

@@ -12,7 +12,8 @@ from math import inf
 from node.numbers import Numbers
 from node.runs import Run
 from node.wire.amqp091 import methods as m
-from node.wire.amqp091.channel import Channel, ChannelState
+from node.wire.amqp091.channel import Channel
+from node.wire.amqp091.channel_state import ChannelState
 from node.wire.amqp091.codec import HEARTBEAT
 from node.wire.amqp091.credit import ChannelConsumer
 from node.wire.amqp091.deliver_path import encode_contents
@@ -23,7 +24,7 @@ from node.wire.amqp091.lifecycle import DEAF, NOT_OPEN_YET, ConnectionState
 from node.wire.amqp091.limits import ConnectionLimits
 from node.wire.amqp091.negotiation import Stage
 from node.wire.amqp091.outbox import Disposition
-from node.wire.amqp091.primitives import Method, truncated
+from node.wire.amqp091.primitives import Method, method_ids, truncated
 from node.wire.amqp091.reader import FrameReader
 from node.wire.amqp091.replies import reply_text
 from node.wire.amqp091.resource_alarm import ResourceAlarm
@@ -93,7 +94,7 @@ class Connection(FrameReader):
         if self._unread and not self._must_read():
             self._has_read()
         if output:
-            self._heartbeats.wrote()
+            self._heartbeats.wrote(self._now)
         return output
 
     @property
@@ -209,10 +210,11 @@ class Connection(FrameReader):
 
     def reply(self, channel: int, method: Method) -> None:
         """The answer to the channel's pending Request."""
-        found = self._channels.get(channel)
-        if found is None:
+        if (found := self._channels.get(channel)) is None:
             return
         pending = found.answer(method)
+        if found.state is ChannelState.CLOSED:
+            self._forget_channel(found)
         if isinstance(pending, m.BasicCancel):
             consumer = found.deliveries.consumers.get(pending.consumer_tag)
             if consumer is not None:
@@ -220,14 +222,15 @@ class Connection(FrameReader):
         self._resume(channel)
 
     def fail(self, channel: int, error: Failure) -> None:
-        """The answer to the channel's pending Request: it is refused, and channel or connection closed."""
+        """The pending Request, or what Refuse tells of, is refused, and channel or connection closed."""
         found = self._channels.get(channel)
         if found is None:
             return
         pending = found.pending
-        ids = (pending.CLASS_ID, pending.METHOD_ID) if pending is not None else (0, 0)
+        ids = getattr(error, "method", (0, 0)) if pending is None else method_ids(pending)
         found.answer(None)
-        self._close_with(found, error, ids)
+        if pending is not None or found.state is ChannelState.OPEN:
+            self._close_with(found, error, ids)
         self._resume(channel)
 
     def fail_publish(self, channel: int, error: Failure) -> None:

@@ -282,15 +282,10 @@ class ChannelDeliveries:
             self._settle(Disposition.ACCEPTED, taken)
             self._release()
 
-    def recover(self, requeue: bool) -> None:
-        """Give every unsettled delivery back to its queue; no transaction covers that.
-
-        Without `requeue` it comes again to the consumer that had it, while there is one; what basic.get
-        took, or a consumer that was cancelled, has no recipient to come to (basic.recover).
-        """
+    def recover(self) -> None:
+        """Give every unsettled delivery back to its queue; no transaction covers that (basic.recover)."""
         for taken in self.unsettled.take_all():
-            again = not requeue and taken.consumer is not None and not taken.consumer.ended
-            self._settle(Disposition.REDELIVERED if again else Disposition.RETURNED, taken)
+            self._settle(Disposition.RETURNED, taken)
         self._release()
 
     def settled(self, done: Iterable[tuple[Disposition, Taken]]) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from node.numbers import Range
 from node.runs import Run
+from node.wire.amqp091.errors import ProtocolException
 from node.wire.amqp091.primitives import Method
 
 Unsettled = list[tuple[int, list[Range]]]
@@ -83,15 +84,6 @@ class Return:
 
 
 @dataclass(frozen=True, slots=True)
-class Redeliver:
-    """The messages go back to their queue, and to nobody else before this consumer (basic.recover)."""
-
-    channel: int
-    consumer: int
-    ranges: list[Range]
-
-
-@dataclass(frozen=True, slots=True)
 class Discard:
     """The client rejected the messages without requeue."""
 
@@ -100,7 +92,7 @@ class Discard:
     ranges: list[Range]
 
 
-Settlement = Settle | Return | Redeliver | Discard
+Settlement = Settle | Return | Discard
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +141,25 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
+class Answer:
+    """What the channel answers by itself, in its turn: call `reply` with it.
+
+    Something that was published before it may be refused, which closes the channel instead.
+    """
+
+    channel: int
+    method: Method
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """An exception behind something that was published: call `fail` with it."""
+
+    channel: int
+    error: ProtocolException
+
+
+@dataclass(frozen=True, slots=True)
 class ChannelClosed:
     """The channel is gone, with its consumers; `unsettled` goes back to the queues, marked redelivered.
 
@@ -191,13 +202,14 @@ Effect = (
     | Publish
     | Settle
     | Return
-    | Redeliver
     | Discard
     | HoldPublish
     | Commit
     | Rollback
     | Credit
     | Request
+    | Answer
+    | Refuse
     | ChannelClosed
     | ConnectionClosed
     | CloseSocket

@@ -8,26 +8,25 @@ SILENT_INTERVALS = 2
 """Without an octet from the client for so many intervals, it is gone."""
 
 SENT_PER_INTERVAL = 2
-"""The server looks so often in an interval whether it has sent anything; any octet is a heartbeat."""
+"""After so small a part of an interval without an octet to the client a heartbeat leaves."""
 
 
 class Heartbeats:
     """`interval` in seconds, 0 for none. Times are those of the connection's clock."""
 
-    __slots__ = ("_check_at", "_heard_at", "_interval", "_listening", "_wrote")
+    __slots__ = ("_heard_at", "_interval", "_listening", "_wrote_at")
 
     def __init__(self) -> None:
         self._interval = 0.0
         self._heard_at = 0.0
-        self._check_at = inf
-        self._wrote = False
+        self._wrote_at = 0.0
         self._listening = True
 
     def start(self, interval: float, now: float) -> None:
         """From Tune-Ok on."""
         self._interval = interval
         self._heard_at = now
-        self._check_at = now + interval / SENT_PER_INTERVAL if interval else inf
+        self._wrote_at = now
 
     def stop(self) -> None:
         self.start(0, 0)
@@ -36,9 +35,9 @@ class Heartbeats:
         """Some octet came in."""
         self._heard_at = now
 
-    def wrote(self) -> None:
-        """Some octet went out."""
-        self._wrote = True
+    def wrote(self, now: float) -> None:
+        """Some octet went out: any octet is a heartbeat."""
+        self._wrote_at = now
 
     def listen(self, listening: bool, now: float) -> None:
         """The shell stopped or resumed reading: a client that is not read from cannot be heard."""
@@ -46,7 +45,7 @@ class Heartbeats:
         self._heard_at = now
 
     def next_deadline(self) -> float:
-        return min(self._check_at, self._silent_at())
+        return min(self._due_at(), self._silent_at())
 
     def silent(self, now: float) -> bool:
         """Whether the client has been silent for too long."""
@@ -54,12 +53,13 @@ class Heartbeats:
 
     def due(self, now: float) -> bool:
         """Whether a heartbeat has to be sent now."""
-        if now < self._check_at:
+        if now < self._due_at():
             return False
-        self._check_at = now + self._interval / SENT_PER_INTERVAL
-        due = not self._wrote
-        self._wrote = False
-        return due
+        self._wrote_at = now
+        return True
+
+    def _due_at(self) -> float:
+        return self._wrote_at + self._interval / SENT_PER_INTERVAL if self._interval else inf
 
     def _silent_at(self) -> float:
         if not self._interval or not self._listening:

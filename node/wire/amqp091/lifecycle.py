@@ -18,7 +18,8 @@ from math import inf
 from typing import Final
 
 from node.wire.amqp091 import methods as m
-from node.wire.amqp091.channel import Channel, ChannelState
+from node.wire.amqp091.channel import Channel
+from node.wire.amqp091.channel_state import ChannelState
 from node.wire.amqp091.codec import FRAME_OVERHEAD
 from node.wire.amqp091.credit import Credits
 from node.wire.amqp091.effects import CloseSocket, ConnectionClosed, Log, NegotiationFailed, Unsettled

@@ -8,7 +8,7 @@ from typing import Final
 
 from node.numbers import Numbers, Range, merged, ranges_of
 from node.wire.amqp091.codec import FRAME, encode_method
-from node.wire.amqp091.effects import Discard, Effect, Publish, Redeliver, Return, Settle, Settlement
+from node.wire.amqp091.effects import Discard, Effect, HoldPublish, Publish, Return, Settle, Settlement
 from node.wire.amqp091.methods import BasicDeliver
 from node.wire.amqp091.primitives import SHORT, Method
 
@@ -30,8 +30,6 @@ class Disposition(Enum):
     RETURNED = 3
     UNSENT = 4
     """Back to the queue; the client never got it."""
-    REDELIVERED = 5
-    """Back to the queue, and from there to the consumer that had it."""
 
 
 class Outbox:
@@ -42,13 +40,15 @@ class Outbox:
     settlements there is no order to keep, and mixing them must not break the merging.
     """
 
-    __slots__ = ("_effects", "_output", "_settled", "octets", "unread")
+    __slots__ = ("_effects", "_output", "_settled", "octets", "publishing", "unread")
 
     def __init__(self) -> None:
         self.octets = 0
         """Octets that have not been taken."""
         self.unread = 0
         """Those among them that the client has asked for by requests and publishes: all but deliveries."""
+        self.publishing: set[int] = set()
+        """Channels with publishes among the effects, each of which may be refused."""
         self._output: list[bytes | bytearray] = []
         self._effects: list[Effect] = []
         self._settled: dict[tuple[Disposition, int, int], list[Range]] = {}
@@ -88,7 +88,8 @@ class Outbox:
         self._output.clear()
         self.octets = self.unread = 0
 
-    def publish(self, effect: Publish) -> None:
+    def publish(self, effect: Publish | HoldPublish) -> None:
+        self.publishing.add(effect.channel)
         self._effects.append(effect)
 
     def emit(self, effect: Effect) -> None:
@@ -111,6 +112,7 @@ class Outbox:
         if self._settled:
             self._flush_settled()
         effects, self._effects = self._effects, []
+        self.publishing.clear()
         return effects
 
     def _flush_settled(self) -> None:
@@ -155,5 +157,3 @@ def settlement(disposition: Disposition, channel: int, consumer: int, ranges: li
             return Return(channel, consumer, ranges, delivered=True)
         case Disposition.UNSENT:
             return Return(channel, consumer, ranges, delivered=False)
-        case Disposition.REDELIVERED:
-            return Redeliver(channel, consumer, ranges)

@@ -6,8 +6,10 @@ from typing import Final
 
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.ack_path import ACK_IDS, acknowledgements
-from node.wire.amqp091.channel import Channel, ChannelState
+from node.wire.amqp091.channel import Channel
+from node.wire.amqp091.channel_state import ChannelState
 from node.wire.amqp091.codec import (
+    ACCEPTED_HEADERS,
     FRAME,
     FRAME_OVERHEAD,
     FRAME_SLACK,
@@ -61,7 +63,8 @@ class FrameReader(Lifecycle):
 
     def _protocol_header(self, data: bytes) -> int:
         """The position behind the header, 0 where it is another or has not come completely."""
-        if not PROTOCOL_HEADER.startswith(data[: len(PROTOCOL_HEADER)]):
+        begun = data[: len(PROTOCOL_HEADER)]
+        if not any(header.startswith(begun) for header in ACCEPTED_HEADERS):
             self._outbox.write(PROTOCOL_HEADER)
             self._outbox.emit(NegotiationFailed("not the header of AMQP 0-9-1"))
             self._close_socket()
@@ -251,8 +254,7 @@ class FrameReader(Lifecycle):
         if channel is not None:
             channel.receive_method(payload)
             if channel.state is ChannelState.CLOSED:
-                del self._channels[number]
-                self._used_tags[number] = channel.highest_tag
+                self._forget_channel(channel)
             return
         method = decode_method(payload)
         if not isinstance(method, m.ChannelOpen):
@@ -267,6 +269,11 @@ class FrameReader(Lifecycle):
         self._channels[number] = Channel(number, self._parts, self._used_tags.get(number, 0))
         self.channels_opened += 1
         self._outbox.send(number, m.ChannelOpenOk())
+
+    def _forget_channel(self, channel: Channel) -> None:
+        """It is closed: its number is free."""
+        del self._channels[channel.number]
+        self._used_tags[channel.number] = channel.highest_tag
 
     def _while_closing(self, kind: int, number: int, frame: bytes) -> None:
         """After Close was sent everything is discarded but Close and Close-Ok (§2.3.7)."""
@@ -284,6 +291,8 @@ class FrameReader(Lifecycle):
     def _raised(self, error: ProtocolException, channel: Channel | None) -> None:
         if self.state is ConnectionState.NEGOTIATING:
             raise NegotiationError(str(error)) from error
+        if channel is not None and channel.defers(error):
+            return
         if channel is not None and not error.ends_connection:
             channel.fail(error, error.method)
         else:
