@@ -22,8 +22,10 @@ BINDS_SERVER = ("server", "both")
 PREFACE = """# Conformance
 
 What the project is built to, and the tests that show it; written by `make conformance` from the tests'
-`@pytest.mark.requirement` marks. A test shows a part of its requirement; a row without tests is not
-shown yet.
+`@pytest.mark.requirement` marks. A requirement that is cut into clauses (`tests/clauses.toml`) is shown when
+each clause has a test that `make test` runs; otherwise its row names the clauses that are missing. A
+requirement that is not cut yet counts as touched: its tests assert parts of it, and nothing says that these
+are all. Tests that only run by another target are followed by its name.
 """
 
 SENTENCES = """## Sentences of the AMQP 0-9-1 specification ({shown} of {binding} that bind the server shown)
@@ -51,6 +53,11 @@ def requirements() -> dict[str, dict[str, str]]:
         f"{letter}. {table['title']}": {key: text for key, text in table.items() if key != "title"}
         for letter, table in tables.items()
     }
+
+
+def clauses() -> dict[str, dict[str, str]]:
+    """Requirement id → clause id → words."""
+    return tomllib.loads((ROOT / "tests" / "clauses.toml").read_text(encoding="utf-8"))
 
 
 def sentences() -> dict[str, Sentence]:
@@ -113,13 +120,78 @@ def document() -> str:
     tests = shown()
     parts = [PREFACE]
     for title, rows in requirements().items():
-        shown_rows = sum(key in tests for key in rows)
-        parts.append(f"## {title} ({shown_rows} of {len(rows)} shown)\n")
-        parts.append("| id | requirement | tests |\n|---|---|---|")
-        for key, text in rows.items():
-            parts.append(f"| {key} | {text} | {_cell(tests.get(key, []))} |")
+        states = [_state(key, tests) for key in rows]
+        figures = ", ".join(
+            f"{states.count(state)} {state}" for state in ("shown", "partly shown", "touched")
+        )
+        parts.append(f"## {title} ({figures} of {len(rows)})\n")
+        parts.append("| id | requirement | state | tests |\n|---|---|---|---|")
+        for (key, text), state in zip(rows.items(), states, strict=True):
+            missing = _missing(key, tests)
+            told = f"{state}; missing: {'; '.join(missing)}" if missing else state
+            parts.append(f"| {key} | {text} | {told} | {_cell(_of_row(key, tests))} |")
         parts.append("")
     return "\n".join([*parts, *_sentence_rows(), ""])
+
+
+def _of_row(key: str, tests: dict[str, list[str]]) -> list[str]:
+    """The tests of a requirement and of its clauses."""
+    ids = (key, *clauses().get(key, {}))
+    return sorted({test for one in ids for test in tests.get(one, [])})
+
+
+def _missing(key: str, tests: dict[str, list[str]]) -> list[str]:
+    """The words of the clauses that no test of `make test` asserts."""
+    return [
+        words
+        for clause, words in clauses().get(key, {}).items()
+        if all(target_of(test) for test in tests.get(clause, []))
+    ]
+
+
+def _state(key: str, tests: dict[str, list[str]]) -> str:
+    if not _of_row(key, tests):
+        return "not shown"
+    if key not in clauses():
+        return "touched"
+    return "partly shown" if _missing(key, tests) else "shown"
+
+
+TARGETS = {
+    "chaos": "test-chaos", "clients": "clients", "compose": "test-compose", "console": "test-console",
+    "proof": "proof", "watch": "test-watch",
+}  # fmt: skip
+"""The markers that `make test` leaves out, and the targets that run them."""
+
+
+@cache
+def target_of(test: str) -> str:
+    """The target that alone runs a test; empty where `make test` does."""
+    path, _, name = test.partition("::")
+    tree = _modules()[path]
+    return next((target for marker, target in TARGETS.items() if name in _marked(tree, marker)), "")
+
+
+def _marked(tree: ast.Module, marker: str) -> set[str]:
+    """The tests of a module that bear a marker without arguments, by themselves or with all around them."""
+    sign = f"pytest.mark.{marker}"
+    assigned = [
+        node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark"
+    ]
+    whole = any(sign in ast.unparse(value) for value in assigned)
+    found: set[str] = set()
+    for node in tree.body:
+        within = node.body if isinstance(node, ast.ClassDef) else [node]
+        prefix = f"{node.name}::" if isinstance(node, ast.ClassDef) else ""
+        around = getattr(node, "decorator_list", []) if prefix else []
+        for one in within:
+            if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef):
+                decorators = [*around, *one.decorator_list]
+                if whole or any(ast.unparse(each).startswith(sign) for each in decorators):
+                    found.add(prefix + one.name)
+    return found
 
 
 def _sentence_rows() -> Iterator[str]:
@@ -133,7 +205,10 @@ def _sentence_rows() -> Iterator[str]:
 
 
 def _cell(tests: list[str]) -> str:
-    return "<br>".join(f"`{test.removeprefix('tests/')}`" for test in tests) or "–"
+    told = [(test.removeprefix("tests/"), target_of(test)) for test in tests]
+    return (
+        "<br>".join(f"`{test}`" + (f" (`make {target}`)" if target else "") for test, target in told) or "–"
+    )
 
 
 if __name__ == "__main__":

@@ -131,7 +131,6 @@ def test_a_pool_of_connections_and_a_service_that_answers(node: Node, elsewhere:
     kombu.pools.reset()
 
 
-@pytest.mark.requirement("A11")
 def test_heartbeats_and_the_next_address_where_a_node_does_not_answer(cluster: Cluster, name: str) -> None:
     closed = socket.create_server(("127.0.0.1", 0))
     nobody = closed.getsockname()[1]

@@ -197,7 +197,7 @@ def test_an_exchange_for_delayed_messages_must_say_how_to_route(client: Client, 
         client.declare_exchange("later", "x-delayed-message", **{"x-delayed-type": type_})
 
 
-@pytest.mark.requirement("X1", "A7")
+@pytest.mark.requirement("X1")
 def test_an_exchange_for_delayed_messages_is_none_of_its_type(client: Client) -> None:
     client.declare_exchange("later", "x-delayed-message", **{"x-delayed-type": "topic"})
     with pytest.raises(AssertionError, match="received 'topic' but current is 'x-delayed-message'"):

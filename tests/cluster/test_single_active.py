@@ -98,7 +98,6 @@ def test_single_messages_can_be_got(client: Client, declared: Any) -> None:
     assert client.bodies(queue) == [b"1"]
 
 
-@pytest.mark.requirement("D1")
 def test_the_consumers_of_all_nodes_are_in_one_order() -> None:
     site = Site("n1", "n2", "n3")
     far, near, last = (site.client(name) for name in ("n2", "n1", "n3"))

@@ -105,7 +105,7 @@ def test_an_unknown_type_ends_the_channel() -> None:
     assert (refusal.value.code, refusal.value.ends_connection) == (406, False)
 
 
-@pytest.mark.requirement("A13")
+@pytest.mark.requirement("A13.1", "A13.2")
 def test_direct_compares_keys_and_fanout_does_not() -> None:
     exchanges = with_queues("a", "b")
     for source in ("amq.direct", "amq.fanout"):
@@ -122,7 +122,7 @@ WORDS = st.lists(st.sampled_from(("a", "b", "", "*", "#", "#")), max_size=6).map
 KEYS = st.lists(st.sampled_from(("a", "b", "c", "", "ä")), max_size=6).map(".".join)
 
 
-@pytest.mark.requirement("A13")
+@pytest.mark.requirement("A13.3")
 @given(st.lists(st.tuples(WORDS, st.booleans()), max_size=8), KEYS)
 @example([("*.stock.#", True)], "usd.stock")
 @example([("*.stock.#", True)], "eur.stock.db")
@@ -164,7 +164,7 @@ VALUES = st.one_of(
 TABLES = st.dictionaries(st.sampled_from(("a", "b", "c", "x-d")), VALUES, max_size=4)
 
 
-@pytest.mark.requirement("A13")
+@pytest.mark.requirement("A13.4")
 @given(
     st.lists(st.tuples(TABLES, st.sampled_from((None, "all", "any", b"any"))), min_size=1, max_size=4), TABLES
 )

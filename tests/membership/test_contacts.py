@@ -9,8 +9,6 @@ import pytest
 
 from cluster.membership.contacts import SILENT_S, STEADY_S, TELL_INTERVAL_S, Contacts
 
-pytestmark = pytest.mark.requirement("D2")
-
 NODES = ("n1", "n2", "n3", "n4", "n5")
 
 

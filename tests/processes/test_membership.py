@@ -73,7 +73,7 @@ def at_rest(cluster: Cluster, place: int = 0) -> dict[str, dict[str, Any]]:
     return {row["name"]: row for row in told["members"]}
 
 
-@pytest.mark.requirement("F2", "D2")
+@pytest.mark.requirement("F2.2", "D2")
 def test_three_nodes_become_five_under_load(storm: Storm) -> None:
     cluster = storm.cluster
     declare(cluster, 30)
@@ -104,7 +104,7 @@ def test_a_node_that_nobody_has_added_waits_and_says_so(own_cluster: Cluster) ->
         connection.channel().queue_declare("of-the-fourth", durable=True)
 
 
-@pytest.mark.requirement("F2")
+@pytest.mark.requirement("F2.2")
 def test_the_node_that_moves_replicas_dies_on_the_way(own_cluster: Cluster) -> None:
     declare(own_cluster, 24)
     add(own_cluster, "n4")
@@ -120,7 +120,7 @@ def test_the_node_that_moves_replicas_dies_on_the_way(own_cluster: Cluster) -> N
     check_messages(own_cluster, 24)
 
 
-@pytest.mark.requirement("F2")
+@pytest.mark.requirement("F2.2")
 def test_a_dead_node_is_replaced_and_what_it_alone_had_is_named(own_cluster: Cluster) -> None:
     declare(own_cluster, 9)
     dead = own_cluster[2]
@@ -148,7 +148,7 @@ def test_a_dead_node_is_replaced_and_what_it_alone_had_is_named(own_cluster: Clu
 
 
 @pytest.mark.proof
-@pytest.mark.requirement("F2")
+@pytest.mark.requirement("F2.2")
 def test_a_node_is_drained_kept_and_removed_under_load(storm: Storm) -> None:
     cluster = storm.cluster
     with closing(cluster[2].connect()) as connection:

@@ -48,7 +48,7 @@ def written(cluster: Cluster) -> list[int]:
     return [row.get("formats", LAST_FORMATS) for row in cluster.status()["nodes"]]
 
 
-@pytest.mark.requirement("F2")
+@pytest.mark.requirement("F2.3")
 def test_a_cluster_is_upgraded_node_by_node_under_load_and_taken_back(
     cluster_of_last: Cluster, released: Path, tmp_path: Path
 ) -> None:
@@ -72,7 +72,7 @@ def test_a_cluster_is_upgraded_node_by_node_under_load_and_taken_back(
         storm.clients.abandon()
 
 
-@pytest.mark.requirement("F2")
+@pytest.mark.requirement("F2.3")
 def test_what_is_new_is_written_once_the_last_node_is_upgraded(
     cluster_of_last: Cluster, tmp_path: Path
 ) -> None:

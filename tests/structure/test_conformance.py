@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import ast
 
-from scripts.conformance import BINDS_SERVER, DOCUMENT, document, marks, requirements, sentences, shown
+from scripts.conformance import (
+    BINDS_SERVER,
+    DOCUMENT,
+    clauses,
+    document,
+    marks,
+    requirements,
+    sentences,
+    shown,
+)
 
 
 def test_every_mark_names_a_requirement() -> None:
     known = {key for rows in requirements().values() for key in rows}
+    assert set(clauses()) <= known, "clauses of requirements that do not exist"
+    known |= {clause for rows in clauses().values() for clause in rows}
     unknown = {key: tests for key, tests in shown().items() if key not in known}
     assert not unknown
 

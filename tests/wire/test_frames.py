@@ -217,7 +217,7 @@ def test_the_socket_is_gone() -> None:
 # -- heartbeats ---------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("A8")
+@pytest.mark.requirement("A8.2")
 def test_two_silent_intervals_close_the_connection() -> None:
     client = beating(10)
     client.tick(9)
@@ -229,7 +229,7 @@ def test_two_silent_intervals_close_the_connection() -> None:
     assert client.connection.next_deadline() == inf
 
 
-@pytest.mark.requirement("A8")
+@pytest.mark.requirement("A8.1")
 def test_any_octet_is_a_heartbeat() -> None:
     client = beating(10)
     for octet in publish(0, b"abcdefgh")[:12]:
@@ -265,7 +265,7 @@ def test_no_half_of_an_interval_passes_without_an_octet() -> None:
     assert client.now - last <= 5 + 2 * 0.7
 
 
-@pytest.mark.requirement("A8")
+@pytest.mark.requirement("A8.3")
 def test_heartbeats_go_on_during_close() -> None:
     client = beating(2)
     client.connection.close(ConnectionForcedError("shutting down"))

@@ -28,7 +28,6 @@ def close_of(client: Client) -> m.ChannelClose:
     return close
 
 
-@pytest.mark.requirement("A22")
 def test_a_message_may_name_its_publisher() -> None:
     client = opened(1)
     effects = client.send(publish(1, b"x", properties=user_id("guest")) * 20)
@@ -36,7 +35,6 @@ def test_a_message_may_name_its_publisher() -> None:
     assert client.methods() == []
 
 
-@pytest.mark.requirement("A22")
 @pytest.mark.parametrize("before", [0, 3])
 @pytest.mark.parametrize("body", [b"x", b"x" * 200_000])
 def test_a_message_must_not_name_another_publisher(before: int, body: bytes) -> None:
