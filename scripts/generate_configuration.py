@@ -133,6 +133,8 @@ def _type(field: FieldInfo) -> str:
     if high is not None:
         start = _number(low.ge) + " to " if low is not None else "above 0, to "
         return start + _number(high.le)
+    if low is not None:
+        return f"{_number(low.ge)} or more"
     names = {"Address": "host:port", "Path": "path", "str": "text"}
     return names.get(getattr(annotation, "__name__", ""), "text")
 
