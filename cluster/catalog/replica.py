@@ -42,13 +42,17 @@ class Kind(IntEnum):
 
 @dataclass(slots=True)
 class PendingCommand:
-    """A command of this node. `index` is set once it is applied here and waits for the other nodes."""
+    """A command of this node, or without `data` a look at what its catalog shows.
+
+    `index` is set once this node has applied it, and what it answers waits for the other nodes.
+    """
 
     data: bytes
     answer: Answer
     asked: float
     index: int = 0
     value: Any = None
+    error: Refusal | None = None
 
 
 class Catalog:
@@ -73,6 +77,10 @@ class Catalog:
         self._send = send
         self._pending: dict[int, PendingCommand] = {}
         self._last_request = 0
+        self._visible_index = 0
+        """Every node that may have a lease has applied that much."""
+        self._looking: dict[int, list[Callable[[], None]]] = {}
+        """Who waits until what this node showed at an index is visible everywhere."""
         self._term = 0
         self._holder = LeaseHolder(config)
         self._grantor: LeaseGrantor | None = None
@@ -107,6 +115,29 @@ class Catalog:
         self._pending[request] = PendingCommand(data, answer, now)
         self._propose(data, now)
 
+    def when_visible(self, done: Callable[[], None], now: float) -> None:
+        """Call `done` once every node shows what this replica shows now, or something later.
+
+        What another client is just declaring may be here, and not everywhere yet.
+        """
+        index = self.applied_index
+        if index <= self._visible_index:
+            done()
+            return
+        waiting = self._looking.setdefault(index, [])
+        waiting.append(done)
+        if len(waiting) == 1:
+            self._last_request += 1
+            look = self._pending[self._last_request] = PendingCommand(b"", self._looked(index), now, index)
+            self._ask_barrier(self._last_request, look, now)
+
+    def _looked(self, index: int) -> Answer:
+        def answer(_value: Any, _refusal: Refusal | None) -> None:
+            for done in self._looking.pop(index):
+                done()
+
+        return answer
+
     def _propose(self, data: bytes, now: float) -> None:
         if self.leads:
             try:
@@ -122,11 +153,8 @@ class Catalog:
         pending = self._pending.get(outcome.request)
         if pending is None:
             return
-        if outcome.error is not None:
-            del self._pending[outcome.request]
-            pending.answer(None, outcome.error)
-            return
-        pending.index, pending.value, pending.asked = index, outcome.value, now
+        # A refusal as well tells of what other clients have changed.
+        pending.index, pending.value, pending.error, pending.asked = index, outcome.value, outcome.error, now
         self._ask_barrier(outcome.request, pending, now)
 
     def _ask_barrier(self, request: int, pending: PendingCommand, now: float) -> None:
@@ -138,7 +166,8 @@ class Catalog:
     def _visible(self, request: int) -> None:
         pending = self._pending.pop(request, None)
         if pending is not None:
-            pending.answer(pending.value, None)
+            self._visible_index = max(self._visible_index, pending.index)
+            pending.answer(pending.value, pending.error)
 
     # -- messages -------------------------------------------------------------------------------
 
@@ -243,8 +272,8 @@ class Catalog:
         self.applied_index = snapshot.index
         self.state.restore(snapshot.data)
         # Whether these were carried out is in the snapshot, but what they answered is not.
-        pending, self._pending = self._pending, {}
-        for command in pending.values():
+        commands = [request for request, pending in self._pending.items() if pending.data]
+        for command in [self._pending.pop(request) for request in commands]:
             command.answer(None, RestartedError("this node fell behind; declare again"))
 
     def snapshot(self) -> bytes:

@@ -199,10 +199,14 @@ class FrontEnd:
         self._broker.catalog.submit(name, arguments, answer, self._broker.now)
         self._broker.wanted()
 
+    def when_visible(self, done: Callable[[], None]) -> None:
+        self._broker.catalog.when_visible(done, self._broker.now)
+        self._broker.wanted()
+
     def declare_exchange(self, vhost: str, exchange: Exchange, answer: Done) -> None:
         try:
             if self._broker.catalog.state.vhost(vhost).exchanges.declared(exchange):
-                answer(None)
+                self.when_visible(partial(answer, None))
                 return
         except Refusal as refusal:
             answer(refusal)
@@ -234,7 +238,7 @@ class FrontEnd:
                 answer(refusal)
                 return
             if bound is (change == "bind"):
-                answer(None)
+                self.when_visible(partial(answer, None))
                 return
         plain = _binding_to_plain(vhost, binding, arguments)
         self._submit(change, plain, lambda _, refusal: answer(refusal))

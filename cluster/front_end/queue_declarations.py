@@ -70,7 +70,7 @@ class QueueDeclarations:
         try:
             present = self._declared(vhost, declaration, holder)
             if present is not None:
-                answer(present, None)
+                self._answer_present(present, answer)
                 return
             settings = check_arguments(declaration.arguments, declaration.name, vhost)
             placement = self._placement(vhost, declaration, node or self._broker.node)
@@ -78,6 +78,15 @@ class QueueDeclarations:
             answer(None, refusal)
             return
         self._submit(vhost, declaration, holder, answer, placement, settings.semantics, node)
+
+    def _answer_present(self, queue: QueueRef, answer: Declared) -> None:
+        done = partial(answer, queue, None)
+        if self._local.owns(queue):
+            done()
+        else:
+            # Another client may be just declaring the queue, and other nodes not have it yet (A16).
+            self._broker.catalog.when_visible(done, self._broker.now)
+            self._broker.wanted()
 
     def _submit(
         self, vhost: str, declaration: QueueDeclaration, holder: int, answer: Declared,

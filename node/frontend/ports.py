@@ -212,6 +212,9 @@ class BrokerPort(Protocol):
     def still_leads(self, route: Route) -> bool:
         """Whether a route that was found earlier leads to a queue that is there now."""
 
+    def when_visible(self, done: Callable[[], None]) -> None:
+        """Call `done` once what this node's catalog shows now is seen on every node."""
+
     def declare_exchange(self, vhost: str, exchange: Exchange, answer: Done) -> None: ...
     def delete_exchange(self, vhost: str, name: str, if_unused: bool, answer: Done) -> None: ...
     def bind(self, vhost: str, binding: Binding, arguments: dict[str, Any], answer: Done) -> None: ...

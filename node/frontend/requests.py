@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final, Protocol
 
 from node.engine.argument_types import type_name
@@ -76,13 +77,17 @@ class Requests:
         else:
             self._answers.fail(caller.channel, refusal)
 
+    def _reply_of_catalog(self, caller: Caller, method: Method) -> None:
+        """Answer out of this node's catalog, once every node shows the same (A16)."""
+        self._port.when_visible(partial(self._answers.reply, caller.channel, method))
+
     # -- exchanges ------------------------------------------------------------------------------
 
     def _declare_exchange(self, caller: Caller, method: methods.ExchangeDeclare) -> None:
         if method.passive:
             refuse_default(method.exchange)
             self._port.exchange(caller.vhost, method.exchange)
-            self._answers.reply(caller.channel, methods.ExchangeDeclareOk())
+            self._reply_of_catalog(caller, methods.ExchangeDeclareOk())
             return
         kind, delayed = asked_kind(method.type_, method.arguments)
         wanted = Exchange(
@@ -133,7 +138,7 @@ class Requests:
         try:
             self._port.queue(caller.vhost, method.queue, caller.holder)
         except NotFoundError:
-            self._answers.reply(caller.channel, methods.QueueUnbindOk())
+            self._reply_of_catalog(caller, methods.QueueUnbindOk())
             return
         except HomeNodeDownError:
             # Its bindings are in the catalog, which is there.
@@ -162,7 +167,8 @@ class Requests:
             self._declare_reply_queue(caller, method.queue)
             return
         if method.passive:
-            self._answer_declared(caller, self._port.queue(caller.vhost, method.queue, caller.holder))
+            there = self._port.queue(caller.vhost, method.queue, caller.holder)
+            self._port.when_visible(partial(self._answer_declared, caller, there))
             return
         declaration = QueueDeclaration(
             method.queue, method.durable, method.exclusive, method.auto_delete, dict(method.arguments)
@@ -206,7 +212,7 @@ class Requests:
         try:
             queue = self._port.queue(caller.vhost, method.queue, caller.holder)
         except NotFoundError:
-            self._answers.reply(caller.channel, methods.QueueDeleteOk(0))
+            self._reply_of_catalog(caller, methods.QueueDeleteOk(0))
             return
         self._port.delete_queue(
             queue,

@@ -6,8 +6,13 @@ import math
 
 import pytest
 
+from cluster.catalog.state import CatalogState
 from cluster.catalog.visibility import ASK_AGAIN_S, PINGS_A_LEASE, LeaseGrantor, LeaseHolder, counts_from
+from node.engine.matching import Binding, Destination, DestinationKind
+from node.wire.amqp091 import methods as m
+from node.wire.amqp091.primitives import Method
 from replication.raft import RaftConfig
+from tests.site import Site
 
 CONFIG = RaftConfig("n2")
 LEASE_S, HELD_S = CONFIG.lease_s, CONFIG.held_s
@@ -168,3 +173,62 @@ def test_a_share_ends_no_later_than_the_lease_that_it_is_cut_from(drift: float, 
     ends = (since + config.held_s) / holders
     waited = round_sent + config.lease_s / (1.0 + drift)
     assert ends <= waited + 1e-9
+
+
+Q_EXISTS = m.QueueDeclare("q", durable=True)
+X_EXISTS = m.ExchangeDeclare("x", "fanout")
+BOUND = m.QueueBind("q", "x", "")
+UNBOUND = m.QueueUnbind("q", "x", "")
+
+AGAIN = {
+    "declare": (Q_EXISTS, Q_EXISTS, m.QueueDeclareOk),
+    "look for a queue": (Q_EXISTS, m.QueueDeclare("q", passive=True), m.QueueDeclareOk),
+    "declare an exchange": (X_EXISTS, X_EXISTS, m.ExchangeDeclareOk),
+    "look for an exchange": (X_EXISTS, m.ExchangeDeclare("x", passive=True), m.ExchangeDeclareOk),
+    "bind": (BOUND, BOUND, m.QueueBindOk),
+    "unbind": (UNBOUND, UNBOUND, m.QueueUnbindOk),
+    "unbind a queue that is gone": (m.QueueDelete("q"), UNBOUND, m.QueueUnbindOk),
+    "delete": (m.QueueDelete("q"), m.QueueDelete("q"), m.QueueDeleteOk),
+    "delete an exchange": (m.ExchangeDelete("x"), m.ExchangeDelete("x"), m.ExchangeDeleteOk),
+}
+"""What a first client asks for, what a second one then asks for, which changes nothing, and its answer."""
+
+BEFORE: dict[type[Method], tuple[Method, ...]] = {
+    m.QueueBind: (Q_EXISTS, X_EXISTS),
+    m.QueueUnbind: (Q_EXISTS, X_EXISTS, BOUND),
+    m.QueueDelete: (Q_EXISTS, X_EXISTS, BOUND),
+    m.ExchangeDelete: (X_EXISTS,),
+}
+
+
+BINDING = Binding.of("x", Destination(DestinationKind.QUEUE, "q"), "", {})
+
+
+def content(state: CatalogState) -> tuple[bool, bool, bool]:
+    """Whether the queue, the exchange and the binding are there."""
+    exchanges = state.vhost("/").exchanges
+    queue, exchange = ("/", "q") in state.queues, any(one.name == "x" for one in exchanges)
+    return queue, exchange, queue and exchange and exchanges.bound(BINDING)
+
+
+@pytest.mark.requirement("A16")
+@pytest.mark.parametrize("again", AGAIN)
+def test_what_changes_nothing_is_answered_once_every_node_shows_the_same(again: str) -> None:
+    """Another client is just changing it, and a node with a lease has not heard of that yet."""
+    first, second, answer = AGAIN[again]
+    site = Site("n1", "n2", "n3")
+    leader = next(node for node in site.nodes.values() if node.broker.catalog.leads)
+    near, far = (node for node in site.nodes.values() if node is not leader)
+    changing, repeating = site.client(near.name), site.client(near.name)
+    for method in BEFORE.get(type(first), ()):
+        changing.call(method, Method)
+    site.until(lambda: all(node.broker.catalog_fresh() for node in site.nodes.values()))
+    before = content(near.broker.catalog.state)
+    site.network.cut([(leader.name, far.name), (near.name, far.name)])
+    changing.send(first)
+    site.until(lambda: content(near.broker.catalog.state) != before)
+    assert far.broker.catalog_fresh()
+    assert content(far.broker.catalog.state) == before
+    repeating.send(second)
+    repeating.answer(answer)
+    assert not far.broker.catalog_fresh() or content(far.broker.catalog.state) != before

@@ -145,6 +145,10 @@ class AnsweringBroker:
             self._release(one.consumer, one.ranges)
         answer(None)
 
+    def when_visible(self, done: Callable[[], None]) -> None:
+        self._called()
+        done()
+
     def declare_exchange(self, vhost: str, exchange: Exchange, answer: Any) -> None:
         self._called()
         answer(None)
