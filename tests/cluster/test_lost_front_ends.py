@@ -9,6 +9,8 @@ import pytest
 
 from cluster.owner.lost_front_ends import LostFrontEnds
 
+pytestmark = pytest.mark.interpreted
+
 
 class Scene:
     """An owner that says which front ends it gave up; who is alive, and whether former leases are over."""

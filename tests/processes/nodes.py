@@ -71,7 +71,8 @@ def read_page(url: str, timeout_s: float) -> bytes:
     def young() -> bytes | None:
         request = urllib.request.Request(url, headers=GUEST)
         with _direct.open(request, timeout=timeout_s) as response:
-            age_s = int(response.headers["Age-Ms"]) / 1000
+            # The release before remembers no pages.
+            age_s = int(response.headers.get("Age-Ms", "0")) / 1000
             answered = time.monotonic()
             return bytes(response.read()) if age_s <= answered - asked else None
 
