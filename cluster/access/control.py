@@ -14,7 +14,7 @@ from cluster.access.passwords import parse_hash
 from cluster.access.patterns import Pattern, compiled, expanded, mistake_in, permits
 from cluster.access.records import ADMINISTRATOR
 from cluster.access.state import AccessState
-from node.engine.errors import AccessRefusedError, PreconditionFailedError, Refusal
+from node.engine.errors import AccessRefusedError, PreconditionFailedError, Refusal, ResourceError
 from node.frontend.gate import origin_of
 from node.frontend.permissions import Right
 from node.frontend.ports import Authenticated, Identity
@@ -57,7 +57,10 @@ class Access:
         def checked(right: bool | None) -> None:
             current = self.state.users.get(user)
             if right is None:
-                answer(None, f"user '{user}' - too many passwords wait to be checked")
+                answer(
+                    None,
+                    f"user '{user}' - the password could not be checked now: too many wait, or no memory",
+                )
             elif not right or current is None or current.password_hash != stored:
                 answer(None, f"user '{user}' - invalid credentials")
             else:
@@ -209,9 +212,14 @@ class Access:
         if password == "":
             answer(None, PreconditionFailedError("a password must not be empty"))
         elif password is not None:
-            self._hasher.hash(
-                password, lambda made: self._submit(command, {**rest, "password_hash": made}, answer)
-            )
+
+            def hashed(made: str | None) -> None:
+                if made is None:
+                    answer(None, ResourceError("the password could not be hashed now: no memory"))
+                else:
+                    self._submit(command, {**rest, "password_hash": made}, answer)
+
+            self._hasher.hash(password, hashed)
         elif password_hash and not _is_hash(password_hash):
             answer(None, PreconditionFailedError("the password hash is not of a known form"))
         else:

@@ -75,14 +75,16 @@ class HashingThreads:
         self._loop = loop
         self._threads = ThreadPoolExecutor(THREADS, "passwords", _give_way)
         self._decoy = str(PasswordHash.of(""))
+        self.failed: Callable[[Exception], None] = _unheard
+        """Called with what a thread raised; who waits for the hash is answered None after it."""
         self._turns = Turns()
         self._busy = 0
 
-    def hash(self, password: str, answer: Callable[[str], None]) -> None:
+    def hash(self, password: str, answer: Callable[[str | None], None]) -> None:
         self._wait("", "", Work(lambda: str(PasswordHash.of(password)), answer))
 
     def compare(
-        self, stored: str | None, password: str, origin: str, user: str, answer: Callable[[bool], None]
+        self, stored: str | None, password: str, origin: str, user: str, answer: Callable[[bool | None], None]
     ) -> Callable[[], None]:
         work = Work(lambda: _matches(stored, self._decoy, password), answer)
         self._wait(origin, user, work)
@@ -103,15 +105,29 @@ class HashingThreads:
             self._busy -= 1
             if not done.cancelled():
                 # The answer may take back what waits.
-                answer(done.result())
+                answer(None if self._unmade(done.exception()) else done.result())
                 self._begin()
 
         return ended
+
+    def _unmade(self, error: BaseException | None) -> bool:
+        """Whether the thread raised, as one does that gets no memory: only this hash is lost."""
+        if error is None:
+            return False
+        if not isinstance(error, Exception):
+            raise error
+        self.failed(error)
+        return True
 
     def close(self) -> None:
         """Drop what waits; what runs is not answered any more."""
         self._turns = Turns()
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _unheard(error: Exception) -> None:
+    """Nobody wants to hear of failures yet."""
+    raise error
 
 
 def _give_way() -> None:

@@ -27,17 +27,19 @@ KEY_BYTES: Final = 32
 DIGEST_BYTES: Final = 32
 
 Answer = Callable[[bool | None], None]
-"""Takes whether the password is right; None: too many wait, and nobody has looked."""
+"""Takes whether the password is right; None: too many wait, or the hash could not be made."""
 
 
 class Hasher(Protocol):
-    """Hashes off the event loop. Both answer later, in the thread of the event loop."""
+    """Hashes off the event loop. Both answer later, in the thread of the event loop: None where the hash
+    could not be made, for want of memory.
+    """
 
-    def hash(self, password: str, answer: Callable[[str], None]) -> None:
+    def hash(self, password: str, answer: Callable[[str | None], None]) -> None:
         """A new hash of a password."""
 
     def compare(
-        self, stored: str | None, password: str, origin: str, user: str, answer: Callable[[bool], None]
+        self, stored: str | None, password: str, origin: str, user: str, answer: Callable[[bool | None], None]
     ) -> Callable[[], None]:
         """Whether the hash is the password's; None takes as long as any hash, and is nobody's.
 
@@ -145,7 +147,7 @@ class PasswordChecks:
             return
         check.answers.append(answer)
 
-    def _compared(self, check: Check, right: bool) -> None:
+    def _compared(self, check: Check, right: bool | None) -> None:
         if self._checks.get(check.digest) is not check:
             # Another origin had its turn earlier.
             return

@@ -285,6 +285,14 @@ EVENTS: Final = (
         "Report it with the traceback.",
     ),
     Event(
+        "Q312",
+        "password_not_hashed",
+        "A password could not be hashed: that log-in, or that change of a password, was refused. Other "
+        "clients are not concerned.",
+        "Memory for scrypt was refused: 16 MiB for each hash; or a defect of quorate: see `what`.",
+        "Give the node more memory. Report the traceback where memory is not what was lacking.",
+    ),
+    Event(
         "Q401",
         "management_failed",
         "A request to the management API failed with 500.",

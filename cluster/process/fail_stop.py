@@ -61,6 +61,11 @@ class FailStop:
             self._process.log.error("peer_message_refused", error, peer=peer, reason=text)
             raise UndecodableError(text) from error
 
+    def of_hashing(self, error: Exception) -> None:
+        """A thread that hashes passwords has raised it."""
+        if self.spares_node(error, Origin.HASHING):
+            self._process.log.error("password_not_hashed", error, what=said(error))
+
     def _uncaught(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Every exception that nothing has caught on the event loop, in callbacks, protocols and tasks."""
         error = context.get("exception")

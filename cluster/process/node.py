@@ -95,6 +95,7 @@ class NodeProcess:
         self.writer = JournalWriter(self.journal, loop.call_soon_threadsafe, self._durable, self._disk_failed)
         self.local_queues = LocalQueues(self.broker, secrets.randbits)
         self.hashing = HashingThreads(loop)
+        self.hashing.failed = self.fail_stop.of_hashing
         self.access = Access(
             self.broker.catalog.state.access, self.submit, self.hashing, config.cluster.loopback_users
         )

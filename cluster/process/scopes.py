@@ -23,13 +23,14 @@ class Origin(Enum):
     REQUEST = "an HTTP request"
     PEER_MESSAGE = "a message of another node"
     CONNECTION = "a socket of the event loop"
+    HASHING = "the hashing of a password"
     NODE = "the node's own work"
 
 
 class Scope(Enum):
     """What ends."""
 
-    CLIENT = "that client's connection, or that request"
+    CLIENT = "that client's connection, request or log-in"
     PEER = "that connection to another node"
     PARTITION = "the leadership of a partition, and what met it"
     NODE = "the node"
@@ -87,6 +88,7 @@ BY_ORIGIN: Final = {
     Origin.SESSION: Scope.CLIENT,
     Origin.REQUEST: Scope.CLIENT,
     Origin.CONNECTION: Scope.CLIENT,
+    Origin.HASHING: Scope.CLIENT,
     Origin.PEER_MESSAGE: Scope.NODE,
     Origin.NODE: Scope.NODE,
 }

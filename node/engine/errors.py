@@ -46,6 +46,12 @@ class EntryRefusedError(Refusal):
     ends_connection = True
 
 
+class ResourceError(Refusal):
+    """The node has not what the request takes at the moment."""
+
+    code = 506
+
+
 class NotImplementedRefusal(Refusal):
     """The broker cannot do this."""
 

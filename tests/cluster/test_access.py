@@ -14,7 +14,13 @@ from cluster.access.state import AccessState
 from cluster.catalog.observer import Observer
 from cluster.catalog.packing import pack, unpack
 from cluster.catalog.state import CatalogState, encode_command
-from node.engine.errors import AccessRefusedError, NotFoundError, PreconditionFailedError, Refusal
+from node.engine.errors import (
+    AccessRefusedError,
+    NotFoundError,
+    PreconditionFailedError,
+    Refusal,
+    ResourceError,
+)
 from node.frontend.permissions import Right
 from node.frontend.ports import Identity
 
@@ -244,6 +250,21 @@ def test_a_login_is_checked_once_and_remembered() -> None:
     assert desk.login("alice", "wonder")[0] is not None
     assert desk.hashing.compared == 1
     assert desk.login("alice", "wrong")[0] is None
+
+
+def test_a_password_that_cannot_be_hashed_is_refused_and_not_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    desk = Desk()
+    with monkeypatch.context() as short:
+        short.setattr(desk.hashing, "compare", lambda *asked: asked[-1](None))
+        short.setattr(desk.hashing, "hash", lambda _, answer: answer(None))
+        identity, reason = desk.login("alice", "wonder")
+        assert identity is None and "could not be checked now" in reason
+        with pytest.raises(ResourceError):
+            desk.call(desk.access.set_password, "bob", password="new")
+    assert desk.login("alice", "wonder")[0] is not None
+    assert desk.login("bob", "wonder")[0] is not None
 
 
 def test_an_unknown_user_costs_a_hash_as_well() -> None:

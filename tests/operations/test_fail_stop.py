@@ -229,3 +229,13 @@ def test_an_undecodable_message_is_told_and_ends_that_connection() -> None:
     process, stopping = on_loop(body)
     assert not process.steps and stopping.failure is None
     assert process.log.events == ["peer_message_refused"]
+
+
+def test_a_password_that_cannot_be_hashed_ends_neither_the_node_nor_a_connection() -> None:
+    async def body(process: Ending, stopping: FailStop) -> None:
+        stopping.of_hashing(MemoryError())
+        await turns()
+
+    process, stopping = on_loop(body)
+    assert not process.steps and stopping.failure is None
+    assert process.log.lines == [("password_not_hashed", {"what": "MemoryError"})]

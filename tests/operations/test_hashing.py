@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -131,3 +132,42 @@ def test_wrong_passwords_do_not_starve_right_ones() -> None:
         hasher.close()
 
     asyncio.run(work())
+
+
+def test_a_hash_that_cannot_be_made_is_answered_and_the_next_one_is_made() -> None:
+    """OpenSSL has no memory for scrypt: its exception never reaches the event loop's handler."""
+    answers: list[bool | str | None] = []
+    failures: list[Exception] = []
+    uncaught: list[object] = []
+
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: uncaught.append(context))
+        hasher = HashingThreads(loop)
+        hasher.failed = failures.append
+        done = loop.create_future()
+
+        def answered(answer: bool | str | None) -> None:
+            answers.append(answer)
+            if len(answers) == 4:
+                done.set_result(None)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(hashing, "_matches", out_of_memory)
+            hasher.compare(HASH, "wonder", "a", "x", answered)
+            hasher.compare(HASH, "wonder", "a", "y", answered)
+            hasher.compare(HASH, "wonder", "a", "z", answered)
+            while len(answers) < 3:
+                await asyncio.sleep(0)
+        hasher.compare(HASH, "wonder", "a", "x", answered)
+        await done
+        hasher.close()
+
+    asyncio.run(work())
+    assert answers == [None, None, None, True]
+    assert [str(error) for error in failures] == ["[digital envelope routines] malloc failure"] * 3
+    assert not uncaught
+
+
+def out_of_memory(*_: object) -> bool:
+    raise ValueError("[digital envelope routines] malloc failure")

@@ -70,6 +70,7 @@ def test_an_entry_that_does_not_follow_ends_the_node(origin: Origin) -> None:
         (Origin.SESSION, Scope.CLIENT),
         (Origin.REQUEST, Scope.CLIENT),
         (Origin.CONNECTION, Scope.CLIENT),
+        (Origin.HASHING, Scope.CLIENT),
         (Origin.PEER_MESSAGE, Scope.NODE),
         (Origin.NODE, Scope.NODE),
     ],
