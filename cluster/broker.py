@@ -375,14 +375,13 @@ class Broker:
     # -- OwnerContext ---------------------------------------------------------------------------
 
     def propose(self, partition: int, data: bytes) -> int | None:
-        log = self._transient.get(partition)
-        if log is None:
+        if partition not in self._transient:
             try:
                 return self.host.propose(partition, data, self.now)
             except NotLeaderError:
                 # The group has stepped down, or is handing over: its machine hears of it in this turn.
                 return None
-        index = log.append(data)
+        index = self._transient[partition].append(data)
         self._transient_entries.append((self.owners[partition], index, data))
         return index
 
@@ -395,23 +394,24 @@ class Broker:
     def may_serve(self, partition: int) -> bool:
         return partition in self._transient or self.host.leads(partition, self.clock())
 
+    def confirm_leading(self, partition: int, number: int) -> bool:
+        if partition not in self._transient:
+            self.host.read_index(partition, number.to_bytes(8, "big"), self.now)
+        return partition in self._transient
+
     def former_leases_over(self, partition: int) -> bool:
         group = self.host.groups.get(partition)
-        return partition in self._transient or (
-            group is not None and group.raft.former_leases_over(self.clock())
-        )
+        over = group is not None and group.raft.former_leases_over(self.clock())
+        return over or partition in self._transient
 
     def owner_active(self, partition: int, term: int) -> None:
         self._owner_announced(partition, self.node, term)
         self._announce(list(self.connected))
 
     def queues_of(self, partition: int) -> dict[int, QueueSettings]:
-        queues = self.catalog.state.queues.values()
-        wanted = {
-            queue.id: settings_of(self.catalog.state, queue)
-            for queue in queues
-            if queue.partition == partition
-        }
+        state = self.catalog.state
+        placed = (queue for queue in state.queues.values() if queue.partition == partition)
+        wanted = {queue.id: settings_of(state, queue) for queue in placed}
         if partition in self._transient:
             wanted.update(self.local_queues)
         return wanted
@@ -421,15 +421,15 @@ class Broker:
 
     def tells_failures(self, queue: int) -> bool:
         # As on RabbitMQ: clients take the header for that of a quorum queue.
-        definition = self.catalog.state.queues_by_id.get(queue)
-        return definition is not None and queue_type(self.catalog.state, definition) == QUORUM
+        state = self.catalog.state
+        return queue in state.queues_by_id and queue_type(state, state.queues_by_id[queue]) == QUORUM
 
     def queue_left(self, queue: int) -> None:
         self.on_unused(queue, Disused.LEFT)
 
     def queue_unused(self, queue: int) -> None:
-        definition = self.catalog.state.queues_by_id.get(queue)
-        if definition is not None and definition.auto_delete:
+        queues = self.catalog.state.queues_by_id
+        if queue in queues and queues[queue].auto_delete:
             self.catalog.submit("delete_queue", {"id": queue}, _ignore, self.now)
         self.on_unused(queue, Disused.ABANDONED)
 

@@ -50,6 +50,13 @@ class OwnerContext(Protocol):
     def may_serve(self, partition: int) -> bool:
         """Whether a majority still takes this node for the leader (leader lease)."""
 
+    def confirm_leading(self, partition: int, number: int) -> bool:
+        """Ask a majority whether this node still leads the partition; True: no other node ever does.
+
+        What the majority says comes to the owner's `confirmed_answers` under the number; nothing comes when
+        this node leads no more.
+        """
+
     def former_leases_over(self, partition: int) -> bool:
         """Whether no former leader of the partition has a lease any more."""
 

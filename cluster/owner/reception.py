@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cluster.links.ports import ACCESS_REFUSED, NOT_FOUND, ConsumerTerms, Delivery, Holders, Ranges
+from cluster.owner.confirmed_answers import ConfirmedAnswers
 from cluster.owner.context import OwnerContext
 from cluster.owner.failures import return_leased
 from cluster.owner.intake import take_batch
@@ -31,6 +32,7 @@ class Reception:
         self._owner = owner
         self._context, self._serving = context, serving
         self._requests = Requests(owner, serving, self)
+        self.confirmed_answers = ConfirmedAnswers(owner.partition, context, self)
         self._front_ends: dict[int, FrontEndState] = {}
         self._taken: dict[int, Taken] = {}
         """Of all front ends that have greeted and may greet again."""
@@ -44,6 +46,7 @@ class Reception:
         """The owner leads no more: whoever leads next is greeted anew."""
         self._front_ends, self._taken = {}, {}
         self._requests.clear()
+        self.confirmed_answers.clear()
         self._expected.clear()
         self._postponed.clear()
         self._returning.clear()
@@ -59,6 +62,11 @@ class Reception:
     def _state(self, front_end: int, epoch: int) -> FrontEndState | None:
         state = self._front_ends.get(front_end)
         return state if state is not None and state.epoch == epoch and self._owner.active else None
+
+    def epoch(self, front_end: int) -> int | None:
+        """The present epoch of a front end that has greeted."""
+        state = self._front_ends.get(front_end)
+        return None if state is None else state.epoch
 
     def greeted(self, front_end: int, epoch: int) -> bool:
         """Whether this is the front end's present epoch."""

@@ -35,16 +35,17 @@ class Requests:
         answer = partial(self._reception.answer, front_end, request)
         if self._owner.participation.asked(name, arguments, answer):
             return
+        found = partial(self._reception.confirmed_answers.answer, front_end, request)
         if name == "browse":
             # The first two arguments are for owners that do not know the name. Looking is no use of a queue.
-            browsing = partial(self._browse, answer, *arguments[2:])
+            browsing = partial(self._browse, found, *arguments[2:])
             self._owner.after_proposed(lambda: self._serving.when_served(arguments[2], browsing))
             return
         queue = arguments[0]
         # A client asks for the count when it declares the queue.
         self._owner.used(queue)
         if name == "count":
-            counting = partial(_count, self._owner, queue, answer)
+            counting = partial(_count, self._owner, queue, found)
             self._owner.after_proposed(lambda: self._serving.when_served(queue, counting))
         elif name == "purge":
             if (front_end, request) not in self._purging:

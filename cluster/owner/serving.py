@@ -293,7 +293,7 @@ def serve(owner: PartitionOwner, serving: Serving) -> None:
         if queue.served and serving.admit_gets(queue, number):
             _hand_out(owner, serving, number, queue, outgoing)
             for front_end, request in serving.refused(queue, number):
-                owner.reception.answer(front_end, request, None)
+                owner.reception.confirmed_answers.answer(front_end, request, None)
             serving.hold_gets(queue, number)
         if queue.served:
             counted += serving.counted(number)

@@ -183,16 +183,14 @@ class Raft:
         return self._lead().propose_membership(change, now)
 
     def read_index(self, context: bytes, now: float) -> None:
-        """Ask for a linearizable read; `context` comes back in `Ready.reads`, unless a leader change
-        or a lost message loses it: ask again after a time-out. Raises NotLeaderError if no leader is known.
+        """Ask for a linearizable read; `context` comes back in `Ready.reads`, unless no leader is known, or a
+        leader change or a lost message loses it: ask again after a time-out.
         """
         state = self._state
         if state.leadership is not None:
             state.leadership.read_index(context, state.node, now)
         elif state.leader is not None:
             state.messages.append(ReadIndexRequest(state.node, state.leader, state.term, context))
-        else:
-            raise NotLeaderError(None)
 
     def transfer_leadership(self, to: str, now: float) -> None:
         """Hand over to voter `to`, given up after an election time-out. No proposals meanwhile.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from cluster.catalog.packing import pack
@@ -54,11 +56,12 @@ def leader_of(site: Site) -> str:
     return next(node.name for node in site.nodes.values() if node.broker.catalog.leads)
 
 
-def reset(site: Site, pairs: list[tuple[str, str]]) -> None:
-    """Cut the ways, and break their connections at once: both ends learn of it."""
-    site.network.cut(pairs)
+def reset(site: Site, pairs: list[tuple[str, str]]) -> Callable[[], None]:
+    """Cut the ways, and break their connections at once: both ends learn of it. Returns what mends them."""
+    mend = site.network.cut(pairs)
     for pair in pairs:
         site.network.break_connection(*pair)
+    return mend
 
 
 def elected(site: Site, others: list[str]) -> str:
