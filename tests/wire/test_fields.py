@@ -10,10 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from node.wire.amqp091 import effects as e
+from node.wire.amqp091 import methods as m
+from node.wire.amqp091 import properties
+from node.wire.amqp091.codec import encode_method
 from node.wire.amqp091.errors import FieldSyntaxError
-from node.wire.amqp091.fields import MAX_DEPTH, Timestamp, encode_table, read_headers, read_table
+from node.wire.amqp091.fields import MAX_DEPTH, MAX_FIELDS, Timestamp, encode_table, read_headers, read_table
 from node.wire.amqp091.primitives import encode_shortstr, read_shortstr, truncated
+from node.wire.amqp091.properties import PROPERTY_FLAGS
+from tests.wire.client import opened, publish
 from tests.wire.strategies import tables
+
+HEADERS_ALONE = pack(">H", PROPERTY_FLAGS["headers"])
+"""Property flags of a message with headers and nothing else."""
 
 pytestmark = pytest.mark.requirement("A6")
 
@@ -130,3 +139,65 @@ def test_reply_texts_are_cut_between_characters() -> None:
 def test_values_that_fit_no_field(value: Any) -> None:
     with pytest.raises(ValueError, match="does not fit"):
         encode_table({"a": value})
+
+
+# -- bounded work -----------------------------------------------------------------------------------
+
+
+def wide(count: int) -> bytes:
+    return table(*(field(f"k{n}".encode(), b"V") for n in range(count)))
+
+
+def many_in_tables(count: int) -> bytes:
+    """Tables of ten fields each: every table is small."""
+    inner = b"F" + table(*(field(str(n).encode(), b"V") for n in range(10)))
+    return table(*(field(f"t{n}".encode(), inner) for n in range(count // 11)))
+
+
+def many_in_arrays(count: int) -> bytes:
+    array = b"A" + table(b"V" * 1000)
+    return table(*(field(f"a{n}".encode(), array) for n in range(count // 1001)))
+
+
+@pytest.mark.parametrize("shape", [wide, many_in_tables, many_in_arrays])
+def test_a_table_of_a_client_has_a_bounded_number_of_values_wherever_they_stand(shape: Any) -> None:
+    taken, refused = shape(MAX_FIELDS), shape(MAX_FIELDS + 1100)
+    assert read_headers(taken, 0, MAX_FIELDS)[1] == len(taken)
+    with pytest.raises(FieldSyntaxError, match="more than 4096 fields"):
+        read_headers(refused, 0, MAX_FIELDS)
+    assert read_headers(refused, 0)[1] == len(refused), "what is stored may have more"
+
+
+def test_headers_that_are_too_many_end_their_connection_with_a_syntax_error() -> None:
+    """A method's table likewise."""
+    good = publish(1, b"x", properties=HEADERS_ALONE + wide(MAX_FIELDS))
+    for octets in (
+        publish(1, b"x", properties=HEADERS_ALONE + wide(MAX_FIELDS + 1)),
+        encode_method(1, m.QueueDeclare("q", arguments={f"k{n}": None for n in range(MAX_FIELDS + 1)})),
+    ):
+        client = opened(1)
+        assert [type(effect) for effect in client.send(good)] == [e.Publish]
+        client.send(octets)
+        close = client.methods()[-1]
+        assert isinstance(close, m.ConnectionClose) and close.reply_code == 502
+
+
+@pytest.mark.interpreted
+def test_the_headers_of_a_message_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = []
+    whole = properties.read_headers
+
+    def counting(data: bytes, at: int, fields_max: int) -> Any:
+        read.append(at)
+        return whole(data, at, fields_max)
+
+    monkeypatch.setattr(properties, "read_headers", counting)
+    client = opened(1)
+    lists = [HEADERS_ALONE + wide(100 + n) for n in range(3)]
+    # One that asks for something else than the one before ends the run that it could have been in.
+    lists.append(
+        HEADERS_ALONE + table(field(b"CC", b"A" + table()), field(b"long", b"x" + table(bytes(300))))
+    )
+    effects = client.send(*(publish(1, b"x", properties=one) for one in lists))
+    assert [effect.run.count for effect in effects if isinstance(effect, e.Publish)] == [3, 1]
+    assert len(read) == len(lists)

@@ -18,17 +18,22 @@ integer as `L` is. `x`, a byte array, is not in the grammar at all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from decimal import Decimal
 from struct import Struct
 from struct import error as StructError
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from node.wire.amqp091.errors import FieldSyntaxError
 from node.wire.amqp091.primitives import LONG, LONGLONG, encode_shortstr
 
 MAX_DEPTH: Final = 64
 """Tables and arrays within tables; deeper ones would cost the server its stack."""
+
+MAX_FIELDS: Final = 4096
+"""Values in a table that a client sends, those of tables and arrays within it included: each is some work."""
+
+_ANY_NUMBER: Final = 2**62
 
 MAX_NAME: Final = 128
 """Characters of a field name (§4.2.5.5)."""
@@ -63,39 +68,121 @@ def _check_name(name: str) -> None:
 
 
 def read_table(data: bytes, at: int) -> tuple[Table, int]:
-    """The table whose length stands at `at`. Invalid names and duplicate fields raise FieldSyntaxError."""
-    return _read_table(data, at, len(data), MAX_DEPTH, strict=True)
+    """The table whose length stands at `at`.
+
+    Invalid names, duplicate fields and more than MAX_FIELDS values raise FieldSyntaxError.
+    """
+    return _Reader(data, MAX_FIELDS, strict=True).table(at, len(data), MAX_DEPTH)
 
 
-def read_headers(data: bytes, at: int) -> tuple[Table, int]:
-    """As `read_table`, but with any names: message headers are the application's own business."""
-    return _read_table(data, at, len(data), MAX_DEPTH, strict=False)
+def read_headers(data: bytes, at: int, fields_max: int = _ANY_NUMBER) -> tuple[Table, int]:
+    """As `read_table`, but with any names: message headers are the application's own business.
+
+    `fields_max` is for what a client sends. What is stored may have more: dead letters have got more headers
+    than their publishers sent, and the release before took any number.
+    """
+    return _Reader(data, fields_max, strict=False).table(at, len(data), MAX_DEPTH)
 
 
-def _bounds(data: bytes, at: int, limit: int) -> tuple[int, int]:
-    (length,) = LONG.unpack_from(data, at)
-    end = at + 4 + length
-    if end > limit:
-        raise FieldSyntaxError("a field is longer than what it stands in")
-    return at + 4, end
+class _Reader:
+    """Reads one table or array with all that is in it: of `fields_max` values at most."""
 
+    __slots__ = ("_data", "_left", "_strict")
 
-def _read_table(data: bytes, at: int, limit: int, depth: int, *, strict: bool) -> tuple[Table, int]:
-    if not depth:
-        raise FieldSyntaxError(f"tables are nested more than {MAX_DEPTH} deep")
-    at, end = _bounds(data, at, limit)
-    table: Table = {}
-    while at < end:
-        name_end = at + 1 + data[at]
-        if name_end >= end:
+    def __init__(self, data: bytes, fields_max: int, *, strict: bool) -> None:
+        self._data = data
+        self._strict = strict
+        self._left = fields_max
+
+    def bounds(self, at: int, limit: int) -> tuple[int, int]:
+        """Where what has its length at `at` begins and ends."""
+        (length,) = LONG.unpack_from(self._data, at)
+        end: int = at + 4 + length
+        if end > limit:
+            raise FieldSyntaxError("a field is longer than what it stands in")
+        return at + 4, end
+
+    def table(self, at: int, limit: int, depth: int) -> tuple[Table, int]:
+        """The table whose length stands at `at`, and the position behind it."""
+        if not depth:
+            raise FieldSyntaxError(f"tables are nested more than {MAX_DEPTH} deep")
+        at, end = self.bounds(at, limit)
+        table: Table = {}
+        while at < end:
+            octets, at = self.name(at, end)
+            name = _text(octets)
+            if self._strict:
+                _check_name(name)
+            if name in table:
+                raise FieldSyntaxError(f"duplicate field {name[:32]!r}")
+            table[name], at = self.value(at, end, depth)
+        return table, end
+
+    def name(self, at: int, limit: int) -> tuple[bytes, int]:
+        """The octets of the field name at `at`, and the position behind it, where a value is to follow."""
+        data = self._data
+        end = at + 1 + data[at]
+        if end >= limit:
             raise FieldSyntaxError("a field name is longer than its table")
-        name = _text(data[at + 1 : name_end])
-        if strict:
-            _check_name(name)
-        if name in table:
-            raise FieldSyntaxError(f"duplicate field {name[:32]!r}")
-        table[name], at = _read_value(data, name_end, end, depth, strict=strict)
-    return table, end
+        return data[at + 1 : end], end
+
+    def value(self, at: int, limit: int, depth: int) -> tuple[FieldValue, int]:
+        """The value whose type octet stands at `at`, and the position behind it, at most `limit`."""
+        self._left -= 1
+        if self._left < 0:
+            raise FieldSyntaxError(f"more than {MAX_FIELDS} fields in a table")
+        kind = self._data[at]
+        at += 1
+        fixed = _FIXED.get(kind)
+        value: FieldValue
+        if fixed is not None:
+            (value,) = fixed.unpack_from(self._data, at)
+            at += fixed.size
+        else:
+            value, at = self._other(kind, at, limit, depth)
+        if at > limit:
+            raise FieldSyntaxError("a field value is cut short")
+        return value, at
+
+    def _other(self, kind: int, at: int, limit: int, depth: int) -> tuple[FieldValue, int]:
+        match kind:
+            case 0x53:  # S
+                return self._string(at, limit)
+            case 0x56:  # V
+                return None, at
+            case 0x74:  # t
+                return self._data[at] != 0, at + 1
+            case 0x46:  # F
+                return self.table(at, limit, depth - 1)
+            case 0x41:  # A
+                return self._array(at, limit, depth)
+            case 0x54:  # T
+                return Timestamp(LONGLONG.unpack_from(self._data, at)[0]), at + LONGLONG.size
+            case 0x78:  # x
+                at, end = self.bounds(at, limit)
+                return self._data[at:end], end
+            case 0x44:  # D
+                return _decimal(self._data, at), at + _DECIMAL.size
+            case _:
+                raise FieldSyntaxError(f"unknown field type {kind:#04x}")
+
+    def _string(self, at: int, limit: int) -> tuple[str | bytes, int]:
+        at, end = self.bounds(at, limit)
+        octets = self._data[at:end]
+        try:
+            return octets.decode("utf-8"), end
+        except UnicodeDecodeError:
+            return octets, end
+
+    def _array(self, at: int, limit: int, depth: int) -> tuple[list[FieldValue], int]:
+        if depth <= 1:
+            raise FieldSyntaxError(f"arrays are nested more than {MAX_DEPTH} deep")
+        at, end = self.bounds(at, limit)
+        values: list[FieldValue] = []
+        while at < end:
+            value, at = self.value(at, end, depth - 1)
+            values.append(value)
+        return values, end
 
 
 def _text(octets: bytes) -> str:
@@ -105,85 +192,10 @@ def _text(octets: bytes) -> str:
         raise FieldSyntaxError("a field name is not UTF-8") from None
 
 
-def _read_value(data: bytes, at: int, limit: int, depth: int, *, strict: bool) -> tuple[FieldValue, int]:
-    """The value whose type octet stands at `at`, and the position behind it, at most `limit`."""
-    kind = data[at]
-    at += 1
-    fixed = _FIXED.get(kind)
-    value: FieldValue
-    if fixed is not None:
-        (value,) = fixed.unpack_from(data, at)
-        at += fixed.size
-    else:
-        reader = _READERS.get(kind)
-        if reader is None:
-            raise FieldSyntaxError(f"unknown field type {kind:#04x}")
-        value, at = reader(data, at, limit, depth, strict)
-    if at > limit:
-        raise FieldSyntaxError("a field value is cut short")
-    return value, at
-
-
-_Reader = Callable[[bytes, int, int, int, bool], tuple[Any, int]]
-
-
-def _read_boolean(data: bytes, at: int, _limit: int, _depth: int, _strict: bool) -> tuple[bool, int]:
-    return data[at] != 0, at + 1
-
-
-def _read_decimal(data: bytes, at: int, _limit: int, _depth: int, _strict: bool) -> tuple[Decimal, int]:
+def _decimal(data: bytes, at: int) -> Decimal:
     scale, unscaled = _DECIMAL.unpack_from(data, at)
     sign = 1 if unscaled < 0 else 0
-    return Decimal((sign, tuple(map(int, str(abs(unscaled)))), -scale)), at + _DECIMAL.size
-
-
-def _read_string(data: bytes, at: int, limit: int, _depth: int, _strict: bool) -> tuple[str | bytes, int]:
-    at, end = _bounds(data, at, limit)
-    octets = data[at:end]
-    try:
-        return octets.decode("utf-8"), end
-    except UnicodeDecodeError:
-        return octets, end
-
-
-def _read_octets(data: bytes, at: int, limit: int, _depth: int, _strict: bool) -> tuple[bytes, int]:
-    at, end = _bounds(data, at, limit)
-    return data[at:end], end
-
-
-def _read_array(data: bytes, at: int, limit: int, depth: int, strict: bool) -> tuple[list[FieldValue], int]:
-    if depth <= 1:
-        raise FieldSyntaxError(f"arrays are nested more than {MAX_DEPTH} deep")
-    at, end = _bounds(data, at, limit)
-    values: list[FieldValue] = []
-    while at < end:
-        value, at = _read_value(data, at, end, depth - 1, strict=strict)
-        values.append(value)
-    return values, end
-
-
-def _read_inner_table(data: bytes, at: int, limit: int, depth: int, strict: bool) -> tuple[Table, int]:
-    return _read_table(data, at, limit, depth - 1, strict=strict)
-
-
-def _read_timestamp(data: bytes, at: int, _limit: int, _depth: int, _strict: bool) -> tuple[Timestamp, int]:
-    return Timestamp(LONGLONG.unpack_from(data, at)[0]), at + 8
-
-
-def _read_void(_data: bytes, at: int, _limit: int, _depth: int, _strict: bool) -> tuple[None, int]:
-    return None, at
-
-
-_READERS: Final[dict[int, _Reader]] = {
-    ord("t"): _read_boolean,
-    ord("D"): _read_decimal,
-    ord("S"): _read_string,
-    ord("x"): _read_octets,
-    ord("A"): _read_array,
-    ord("F"): _read_inner_table,
-    ord("T"): _read_timestamp,
-    ord("V"): _read_void,
-}
+    return Decimal((sign, tuple(map(int, str(abs(unscaled)))), -scale))
 
 
 def encode_table(table: Table) -> bytes:
@@ -247,14 +259,13 @@ def split_table(data: bytes, at: int) -> list[tuple[bytes, bytes]]:
 
     Names are not checked, as in `read_headers`. Raises FieldSyntaxError, IndexError, struct.error.
     """
-    at, end = _bounds(data, at, len(data))
+    reader = _Reader(data, _ANY_NUMBER, strict=False)
+    at, end = reader.bounds(at, len(data))
     found = []
     while at < end:
-        name_end = at + 1 + data[at]
-        if name_end >= end:
-            raise FieldSyntaxError("a field name is longer than its table")
-        _, value_end = _read_value(data, name_end, end, MAX_DEPTH, strict=False)
-        found.append((data[at + 1 : name_end], data[name_end:value_end]))
+        name, at = reader.name(at, end)
+        _, value_end = reader.value(at, end, MAX_DEPTH)
+        found.append((name, data[at:value_end]))
         at = value_end
     return found
 
@@ -264,10 +275,11 @@ def split_array(data: bytes, at: int) -> list[bytes]:
 
     Raises FieldSyntaxError, IndexError, struct.error.
     """
-    at, end = _bounds(data, at, len(data))
+    reader = _Reader(data, _ANY_NUMBER, strict=False)
+    at, end = reader.bounds(at, len(data))
     found = []
     while at < end:
-        _, value_end = _read_value(data, at, end, MAX_DEPTH, strict=False)
+        _, value_end = reader.value(at, end, MAX_DEPTH)
         found.append(data[at:value_end])
         at = value_end
     return found

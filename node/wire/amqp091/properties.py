@@ -18,7 +18,7 @@ from node.wire.amqp091.errors import (
     FrameError,
     UnexpectedFrameError,
 )
-from node.wire.amqp091.fields import read_headers
+from node.wire.amqp091.fields import MAX_FIELDS, read_headers
 from node.wire.amqp091.methods import BASIC_PROPERTIES, BasicPublish
 from node.wire.amqp091.primitives import LONG, SHORT, encode_shortstr
 
@@ -78,12 +78,15 @@ class ContentHeader(NamedTuple):
 class PropertyChecks:
     """Checks property lists, and remembers those that it has seen: publishers repeat themselves."""
 
-    __slots__ = ("_claims", "_seen", "remembered")
+    __slots__ = ("_claims", "_latest", "_latest_traits", "_seen", "remembered")
 
     def __init__(self, claims: str | None = None) -> None:
         """`claims` is the one user-id that may stand in them; None for any."""
         self._claims = claims
         self._seen: dict[bytes, Traits] = {}
+        # A long one, which is asked for again where it ends a run.
+        self._latest = b""
+        self._latest_traits = Traits(False, False)
         self.remembered = 0
         """Octets that the lists take which are remembered."""
 
@@ -94,19 +97,28 @@ class PropertyChecks:
         """
         found = self._seen.get(properties)
         if found is None:
+            if properties == self._latest:
+                return self._latest_traits
             found = check_properties(properties)
             if self._claims is not None:
                 self._check_user_id(properties, self._claims)
-            if len(properties) <= _CACHED_SIZE:
-                if self.remembered > _REMEMBERED_OCTETS:
-                    self.clear()
-                self._seen[properties] = found
-                self.remembered += len(properties) + TRAITS_OCTETS
+            self._remember(properties, found)
         return found
+
+    def _remember(self, properties: bytes, traits: Traits) -> None:
+        if self.remembered > _REMEMBERED_OCTETS:
+            self.clear()
+        if len(properties) <= _CACHED_SIZE:
+            self._seen[properties] = traits
+            self.remembered += len(properties) + TRAITS_OCTETS
+        else:
+            self.remembered += len(properties) - len(self._latest)
+            self._latest, self._latest_traits = properties, traits
 
     def clear(self) -> None:
         """Remember nothing."""
         self._seen.clear()
+        self._latest = b""
         self.remembered = 0
 
     def _check_user_id(self, properties: bytes, user: str) -> None:
@@ -150,7 +162,9 @@ def check_properties(data: bytes) -> Traits:
                 if name == "delivery_mode":
                     persistent = data[at] == PERSISTENT
                 elif name == "headers":
-                    special |= not SPECIAL_HEADERS.isdisjoint(read_headers(data, at)[0])
+                    headers, at = read_headers(data, at, MAX_FIELDS)
+                    special |= not SPECIAL_HEADERS.isdisjoint(headers)
+                    continue
                 elif name == "priority":
                     special = True
                 elif name == "reply_to":
@@ -191,9 +205,7 @@ def property_places(data: bytes) -> dict[str, tuple[int, int]]:
     places = {}
     for number, (name, kind) in enumerate(BASIC_PROPERTIES):
         if flags & (1 << (15 - number)):
-            end = (
-                at + LONG.size + LONG.unpack_from(data, at)[0] if kind == "table" else _behind(data, at, kind)
-            )
+            end = _behind(data, at, kind)
             places[name] = at, end
             at = end
     return places
@@ -210,7 +222,8 @@ def _behind(data: bytes, at: int, kind: str) -> int:
     if kind == "shortstr":
         return at + 1 + data[at]
     if kind == "table":
-        return read_headers(data, at)[1]
+        length: int = LONG.unpack_from(data, at)[0]
+        return at + LONG.size + length
     return at + _SIZES[kind]
 
 
