@@ -59,6 +59,7 @@ def length_limit(trial: Trial) -> Steps:
 
 def expiry(trial: Trial) -> Steps:
     """Nothing comes out after its time, and nothing goes before it; the expired are dead letters."""
+    trial.timed = True
     chance = trial.chance
     one, other = trial.prover(), trial.prover()
     answer, letters = trial.grave(one)

@@ -13,6 +13,7 @@ from tests.simulation.trials.trial import PAUSE_S, SLACK_S, Trial
 
 def delays(trial: Trial) -> Steps:
     """Nothing comes early, and everything comes."""
+    trial.timed = True
     chance = trial.chance
     one, other = trial.prover(), trial.prover()
     yield trial.queue(one)

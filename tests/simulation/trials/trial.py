@@ -49,6 +49,8 @@ class Trial:
         self.queues: list[str] = []
         self.exchanges: list[str] = []
         self.policies: list[str] = []
+        self.timed = False
+        """Whether messages wait for a time of day: on a node whose time was set back, for an hour maybe."""
 
     @property
     def now(self) -> float:
@@ -129,7 +131,10 @@ class Trial:
     # -- what is left ---------------------------------------------------------------------------
 
     def take(self, prover: Prover, queue: str, wanted: Iterable[str], into: list[Received]) -> Steps:
-        """Get and acknowledge until all that is wanted has come, and nothing more is there."""
+        """Get and acknowledge until all that is wanted has come, and nothing more is there.
+
+        Raises LostError where a time of day was set, so that it may not come.
+        """
         missing = set(wanted)
         while True:
             got = yield prover.get(queue)
@@ -137,6 +142,8 @@ class Trial:
                 prover.ack(got)
                 into.append(got)
                 missing.discard(got.body)
+            elif missing and self.timed and not self.times_hold:
+                raise LostError
             elif missing:
                 self.nodes.world.note(f"{self.name}: {queue} still lacks {sorted(missing)[:5]}")
                 yield PAUSE_S
