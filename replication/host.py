@@ -12,11 +12,11 @@ Order of one turn, which durability rests on:
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
+from replication.forms import ENVELOPE, addressed
 from replication.group import Group, Machine, PendingSnapshot
 from replication.journal import DamagedEntryError, Durations, Journal
 from replication.raft import (
@@ -46,8 +46,6 @@ from replication.snapshots import (
 
 RAFT_TAG = b"R"
 SNAPSHOT_TAG = b"S"
-ENVELOPE = struct.Struct(">cI")
-"""Tag and partition: the first part of each message."""
 
 
 class Writer(Protocol):
@@ -181,7 +179,7 @@ class Host:
 
     def receive(self, peer: str, parts: Sequence[bytes], now: float) -> None:
         """Take one message of a peer whose first part starts with one of this module's tags."""
-        tag, partition = ENVELOPE.unpack_from(parts[0])
+        tag, partition = addressed(parts)
         group = self.groups.get(partition)
         if group is None:
             return

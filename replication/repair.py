@@ -13,8 +13,9 @@ from typing import Any, Final
 
 import msgpack
 
+from replication.forms import ENVELOPE, addressed
 from replication.group import Group
-from replication.host import ENVELOPE, Host
+from replication.host import Host
 from replication.journal import DamagedEntryError, Journal
 from replication.raft import Entry, Role
 from replication.raft.errors import CompactedError, MessageError
@@ -173,7 +174,7 @@ def _needed(group: Group, error: DamagedEntryError) -> bool:
 def decode(parts: Sequence[bytes]) -> tuple[int, tuple[int, int, int, int], bytes]:
     """Partition, what is asked or told, and the entry's data. Raises MessageError."""
     try:
-        _, partition = ENVELOPE.unpack_from(parts[0])
+        _, partition = addressed(parts)
         kind, index, term, flag = msgpack.unpackb(parts[1])
         return (
             partition,

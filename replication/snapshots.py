@@ -16,8 +16,9 @@ from dataclasses import dataclass
 
 import msgpack
 
+from replication.forms import expect
 from replication.journal import PartitionLog
-from replication.raft import Entry, EntryKind, SnapshotRequest, encode_message
+from replication.raft import Entry, EntryKind, MessageError, SnapshotRequest, encode_message
 
 CHUNK_BYTES = 512 * 1024
 """A chunk is closed once it has so many octets: it exceeds them by less than one entry."""
@@ -29,6 +30,7 @@ STALL_S = 5.0
 CHUNK = 0
 FINAL = 1
 ACKNOWLEDGED = 2
+_ENTRY_KINDS = frozenset(map(int, EntryKind))
 
 StreamId = tuple[int, int, int]
 """Term, index of the snapshot, and a number that the leader gives to no other stream of that term."""
@@ -57,7 +59,17 @@ class Part:
 
     @classmethod
     def decode(cls, parts: Sequence[bytes]) -> Part:
-        kind, (term, index, attempt), number, entries = msgpack.unpackb(parts[0])
+        """Raises MessageError."""
+        try:
+            head = msgpack.unpackb(parts[0])
+        except (ValueError, IndexError, msgpack.UnpackException) as error:
+            raise MessageError(f"the head of a part does not decode: {error}") from error
+        expect(head, (int, (int, int, int), int, [(int, int, int)]))
+        kind, (term, index, attempt), number, entries = head
+        if kind not in (CHUNK, FINAL, ACKNOWLEDGED) or not all(one[2] in _ENTRY_KINDS for one in entries):
+            raise MessageError("a part, or an entry in it, is of an unknown kind")
+        if kind != FINAL and len(parts) != 1 + len(entries):
+            raise MessageError("a part has another number of entries than it says")
         return cls(kind, (term, index, attempt), number, tuple(map(tuple, entries)), parts[1:])
 
 

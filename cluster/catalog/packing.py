@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, Final
 
 import msgpack
+
+from replication.forms import expect
+from replication.raft import MessageError
 
 _DECIMAL: Final = 1
 
@@ -13,6 +17,16 @@ _DECIMAL: Final = 1
 def pack(value: Any) -> bytes:
     """Raises TypeError for a value that has no place in a field table."""
     return bytes(msgpack.packb(value, default=_extension, unicode_errors="surrogateescape"))
+
+
+def unpack_part(parts: Sequence[bytes], form: Any) -> Any:
+    """The second part of a peer's message, of this form. Raises MessageError."""
+    try:
+        value = unpack(parts[1])
+    except Exception as error:
+        raise MessageError(f"a message does not decode: {error}") from error
+    expect(value, form)
+    return value
 
 
 def unpack(data: bytes) -> Any:

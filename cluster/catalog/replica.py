@@ -13,11 +13,12 @@ from typing import Any, Final
 
 from cluster.catalog.definitions import MemberState
 from cluster.catalog.observer import Observer
-from cluster.catalog.packing import pack, unpack
+from cluster.catalog.packing import pack, unpack, unpack_part
 from cluster.catalog.placement import RestartedError
 from cluster.catalog.state import CatalogState, Outcome, encode_command
 from cluster.catalog.visibility import LeaseGrantor, LeaseHolder, counts_from
 from node.engine.errors import Refusal
+from replication.forms import expect
 from replication.host import Host
 from replication.raft import Entry, NotLeaderError, Raft, RaftConfig, Snapshot
 
@@ -38,6 +39,17 @@ class Kind(IntEnum):
     APPLIED = 4
     BARRIER = 5
     VISIBLE = 6
+
+
+FORMS: Final[dict[int, Any]] = {
+    Kind.PROPOSE: bytes,
+    Kind.PING: (float, int),
+    Kind.PONG: float,
+    Kind.APPLIED: int,
+    Kind.BARRIER: (int, int, int),
+    Kind.VISIBLE: (int, int),
+}
+"""The argument of each."""
 
 
 @dataclass(slots=True)
@@ -179,7 +191,9 @@ class Catalog:
             self._tell(self.leader, kind, argument)
 
     def receive(self, peer: str, parts: Sequence[bytes], now: float) -> None:
-        kind, argument = unpack(parts[1])
+        kind, argument = unpack_part(parts, (int, object))
+        if kind in FORMS:
+            expect(argument, FORMS[kind])
         grantor = self._grantor
         if kind == Kind.PONG:
             if self._is_answered(argument, parts[2:]):

@@ -16,6 +16,7 @@ import msgpack
 
 from cluster.links.ports import ConsumerTerms, Delivery, FrontEndPort, Holders, OwnerPort, Ranges
 from node.runs import Run
+from replication.forms import expect
 
 OWNERS_TAG: Final = b"A"
 """Announces which partitions a node owns, in which terms, and its front end."""
@@ -23,6 +24,7 @@ OWNERS_TAG: Final = b"A"
 TO_OWNER = b"L"
 TO_FRONT_END = b"O"
 _ENVELOPE = struct.Struct(">cBIQQ")
+_TERMS_FORM: Final = (int, int, int, int, bool, bool, int)
 
 Send = Callable[[Sequence[bytes | memoryview]], object]
 
@@ -90,6 +92,12 @@ class RemoteOwner:
         self._call(OwnerCall.REQUEST, front_end, epoch, [request, name, arguments])
 
 
+def _terms_from_plain(plain: list[Any]) -> ConsumerTerms:
+    """Releases before there were single active consumers leave out the last two. Raises MessageError."""
+    expect(plain, (*_TERMS_FORM, int, int)[: max(len(plain), len(_TERMS_FORM))])
+    return ConsumerTerms(*plain)
+
+
 def _by_queue(plain: list[Any]) -> dict[int, list[Any]]:
     return {queue: [tuple(part) for part in parts] for queue, parts in plain}
 
@@ -100,20 +108,27 @@ def receive_for_owner(owner: OwnerPort, parts: Sequence[bytes]) -> None:
     arguments = msgpack.unpackb(parts[1], use_list=True)
     match call:
         case OwnerCall.OPERATIONS:
+            expect(arguments, int)
             owner.operations(front_end, epoch, arguments, parts[2])
         case OwnerCall.CREDIT:
+            expect(arguments, [(int, int)])
             owner.credit(front_end, epoch, [(consumer, limit) for consumer, limit in arguments])
         case OwnerCall.HELLO:
+            expect(arguments, (str, [list], int))
             node, consumers, tried = arguments
-            owner.hello(front_end, epoch, node, [ConsumerTerms(*plain) for plain in consumers], tried)
+            owner.hello(front_end, epoch, node, [_terms_from_plain(plain) for plain in consumers], tried)
         case OwnerCall.HELD:
+            expect(arguments, ([(int, [(int, int)])], [(int, [(int, int, int)])]))
             leases, holders = arguments
             owner.held(front_end, epoch, _by_queue(leases), _by_queue(holders))
         case OwnerCall.ATTACH:
-            owner.attach(front_end, epoch, arguments[0], ConsumerTerms(*arguments[1]))
+            expect(arguments, (int, list))
+            owner.attach(front_end, epoch, arguments[0], _terms_from_plain(arguments[1]))
         case OwnerCall.DETACH:
+            expect(arguments, int)
             owner.detach(front_end, epoch, arguments)
         case OwnerCall.REQUEST:
+            expect(arguments, (int, str, list))
             owner.request(front_end, epoch, *arguments)
 
 
@@ -187,6 +202,7 @@ def receive_for_front_end(front_end: FrontEndPort, parts: Sequence[bytes]) -> No
             if isinstance(arguments, int):
                 front_end.acknowledged(epoch, arguments)
             else:
+                expect(arguments, (int, [(int, [(int, int)])]))
                 number, refused = arguments
                 batches = [(batch, [(first, last) for first, last in ranges]) for batch, ranges in refused]
                 front_end.acknowledged(epoch, number, batches)
@@ -194,12 +210,15 @@ def receive_for_front_end(front_end: FrontEndPort, parts: Sequence[bytes]) -> No
             pairs = zip(arguments, parts[2:], strict=True)
             front_end.delivered(epoch, [_delivery_from_plain(plain, raw) for plain, raw in pairs])
         case FrontEndCall.RESULT:
+            expect(arguments, (int, object, object))
             request, value, plain = arguments
             delivery = None if plain is None else _delivery_from_plain(plain, parts[2])
             front_end.result(epoch, request, value, delivery)
         case FrontEndCall.CONSUMER_CANCELLED:
+            expect(arguments, int)
             front_end.consumer_cancelled(epoch, arguments)
         case FrontEndCall.ACTIVITY:
+            expect(arguments, (int, int, int))
             front_end.activity(epoch, *arguments)
         case FrontEndCall.RESYNC:
             front_end.resync()

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from cluster.catalog.definitions import MemberState, Move, PartitionDefinition
-from cluster.catalog.packing import pack, unpack
+from cluster.catalog.packing import pack, unpack_part
 from cluster.catalog.replica import CATALOG
 from cluster.membership.catching_up import CatchingUp
 from cluster.membership.plan import (
@@ -117,7 +117,7 @@ class Mover:
         if bytes(parts[0]) == CONTACTS_TAG:
             self._yielding.receive(peer, parts)
             return
-        self._electors |= {(partition, peer) for partition in unpack(parts[1])}
+        self._electors |= {(partition, peer) for partition in unpack_part(parts, [int])}
 
     def _forget_electors(self) -> None:
         """A replica that went, and is a learner again, has forgotten the votes that it could give."""

@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from cluster.catalog.definitions import MemberState
-from cluster.catalog.packing import pack, unpack
+from cluster.catalog.packing import pack, unpack_part
 from cluster.membership.contacts import TELL_INTERVAL_S, Contacts
+from replication.forms import expect
 from replication.group import Group
 from replication.raft import Role
 
@@ -39,7 +40,9 @@ class Yielding:
 
     def receive(self, peer: str, parts: Sequence[bytes]) -> None:
         """A peer tells whom it hears."""
-        ages = {node: age / 1000 for node, age in unpack(parts[1]).items()}
+        told = unpack_part(parts, dict)
+        expect(list(told.items()), [(str, float)])
+        ages = {node: age / 1000 for node, age in told.items()}
         self._contacts.told(peer, ages, self._broker.now)
 
     def tick(self, now: float) -> None:

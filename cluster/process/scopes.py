@@ -13,7 +13,7 @@ from typing import Final
 
 from node.engine.partition import SequenceOrderError
 from replication.journal.errors import DamagedEntryError, JournalError, JournalFailedError
-from replication.raft import InvariantError
+from replication.raft import InvariantError, MessageError
 
 
 class Origin(Enum):
@@ -130,7 +130,9 @@ def scope_of(error: BaseException, origin: Origin) -> Scope:
     if isinstance(error, ALWAYS_THE_NODE):
         return Scope.NODE
     passed = modules_passed(error)
-    if origin is Origin.PEER_MESSAGE and passed and passed[-1] in DECODERS:
+    if origin is Origin.PEER_MESSAGE and (
+        isinstance(error, MessageError) or (passed and passed[-1] in DECODERS)
+    ):
         return Scope.PEER
     if any(module.startswith(SHARED) for module in passed):
         return Scope.NODE

@@ -287,6 +287,9 @@ def _decode_append(sender: str, to: str, term: int, rest: list[Any], parts: Sequ
         _expect(entry_term, int)
         if type(kind) is not int or kind not in _KINDS:
             raise MessageError(f"unknown entry kind {kind!r}")
+        if kind == EntryKind.MEMBERSHIP:
+            # In force from the moment it is in the log: one that does not decode must not get there.
+            Membership.decode(parts[offset + 1])
         entries.append(Entry(prev_index + 1 + offset, entry_term, _KINDS[kind], parts[offset + 1]))
     return AppendRequest(sender, to, term, prev_index, prev_term, commit, entries)
 

@@ -35,7 +35,11 @@ def messages(draw: st.DrawFn) -> Message:
         parts = draw(
             st.lists(st.tuples(NUMBERS, st.sampled_from(EntryKind), st.binary(max_size=20)), max_size=5)
         )
-        appended = [Entry(prev + 1 + offset, *part) for offset, part in enumerate(parts)]
+        encoded = Membership(draw(st.frozensets(NAMES))).encode()
+        appended = [
+            Entry(prev + 1 + offset, term, of, encoded if of is EntryKind.MEMBERSHIP else data)
+            for offset, (term, of, data) in enumerate(parts)
+        ]
         return AppendRequest(*head, prev, draw(NUMBERS), draw(NUMBERS), appended)
     if kind is SnapshotRequest:
         names = st.frozensets(NAMES)

@@ -1,0 +1,209 @@
+"""A message of a peer that has another form than its kind ends that connection, and changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any, Final, cast
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.catalog.replica import Catalog
+from cluster.links.ports import ConsumerTerms
+from cluster.links.protocol import (
+    RemoteFrontEnd,
+    RemoteOwner,
+    address,
+    receive_for_front_end,
+    receive_for_owner,
+)
+from cluster.membership.mover import VOTES_TAG, Mover
+from cluster.membership.yielding import Yielding
+from cluster.process.scopes import Origin, Scope, scope_of
+from replication.raft import (
+    Entry,
+    EntryKind,
+    Membership,
+    MessageError,
+    decode_message,
+    encode_message,
+)
+from replication.raft.messages import AppendRequest
+from replication.repair import REPAIR_TAG, Repair
+from replication.snapshots import ACKNOWLEDGED, CHUNK, Part
+from tests.replication.hosts import PARTITION, HostedNode
+
+ABSENT: Final = cast(Any, None)
+RAFT, STREAM, REPAIR = (tag + PARTITION.to_bytes(4, "big") for tag in (b"R", b"S", REPAIR_TAG))
+
+Parts = list[bytes]
+
+
+def calls_to_an_owner() -> list[Parts]:
+    sent: list[Parts] = []
+    owner = RemoteOwner(PARTITION, lambda parts: sent.append([bytes(part) for part in parts]))
+    terms = ConsumerTerms(16, 1, 10, 0, no_ack=False, exclusive=False, priority=0)
+    owner.hello(7, 1, "n1", [terms], 0)
+    owner.operations(7, 1, 1, b"")
+    owner.held(7, 1, {1: [(1, 2)]}, {1: [(1, 2, 16)]})
+    owner.attach(7, 1, 1, terms)
+    owner.detach(7, 1, 16)
+    owner.credit(7, 1, [(16, 20)])
+    owner.request(7, 1, 1, "count", [1])
+    return sent
+
+
+def calls_to_a_front_end() -> list[Parts]:
+    sent: list[Parts] = []
+    front_end = RemoteFrontEnd(PARTITION, 7, lambda parts: sent.append([bytes(part) for part in parts]))
+    front_end.acknowledged(1, 2, [(1, [(0, 3)])])
+    front_end.result(1, 1, 3, None)
+    front_end.consumer_cancelled(1, 16)
+    front_end.activity(1, 16, 2, 3)
+    return sent
+
+
+def read_part(parts: Sequence[bytes]) -> None:
+    Part.decode(parts[1:])
+
+
+class Anything:
+    """Takes every call: a message that reaches it had the form of its kind."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return self._called
+
+    def _called(self, *_: object) -> None:
+        self.calls += 1
+
+
+def receive_for_anything(receive: Callable[..., None]) -> Callable[[Parts], None]:
+    def work(parts: Parts) -> None:
+        address(parts)
+        receive(Anything(), parts)
+
+    return work
+
+
+def repair_of(node: HostedNode) -> Repair:
+    return Repair(node.host, node.journal, lambda _peer, _parts: None)
+
+
+def catalog() -> Any:
+    """As far as a message that is not for a leader of the catalog reaches."""
+    made = cast(Any, object.__new__(Catalog))
+    made._grantor = made._holder = Anything()
+    made._front_end, made._visible, made._propose = 7, Anything()._called, Anything()._called
+    made._grant = Anything()._called
+    return made
+
+
+MEMBERSHIP = Entry(1, 1, EntryKind.MEMBERSHIP, Membership(frozenset("ab")).encode())
+APPEND = encode_message(AppendRequest("b", "a", 1, 0, 0, 0, [MEMBERSHIP]))
+KINDS: Final[dict[str, tuple[list[Parts], Callable[[Parts], object]]]] = {
+    "raft": ([[RAFT, *APPEND]], lambda parts: decode_message(parts[1:])),
+    "stream": (
+        [
+            [STREAM, *Part(CHUNK, (1, 2, 3), 0, ((1, 1, 0),), [b"x"]).encode()],
+            [STREAM, *Part(ACKNOWLEDGED, (1, 2, 3), 0).encode()],
+        ],
+        read_part,
+    ),
+    "repair": (
+        [[REPAIR, msgpack.packb([1, 1, 1, 0])], [REPAIR, msgpack.packb([2, 1, 1, 1]), b"x"]],
+        lambda parts: repair_of(HostedNode("a")).receive("b", parts, 0.0),
+    ),
+    "owner": (calls_to_an_owner(), receive_for_anything(receive_for_owner)),
+    "front end": (calls_to_a_front_end(), receive_for_anything(receive_for_front_end)),
+    "catalog": (
+        [
+            [b"C", msgpack.packb(plain)]
+            for plain in ([1, b"x"], [2, [1.0, 1]], [3, 1.0], [4, 1], [5, [1, 2, 3]], [6, [7, 2]])
+        ],
+        lambda parts: catalog().receive("b", parts, 0.0),
+    ),
+    "votes": (
+        [[VOTES_TAG, msgpack.packb([1, 2])]],
+        lambda parts: Mover.receive(cast(Any, SimpleNamespace(_electors=set())), "b", parts),
+    ),
+    "contacts": (
+        [[b"c", msgpack.packb({"n1": 5})]],
+        lambda parts: Yielding.receive(
+            cast(Any, SimpleNamespace(_contacts=Anything(), _broker=SimpleNamespace(now=0.0))), "b", parts
+        ),
+    ),
+}
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text(max_size=3)
+    | st.binary(max_size=3),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=2), inner, max_size=2),
+    max_leaves=8,
+)  # fmt: skip
+
+
+@st.composite
+def spoilt(draw: st.DrawFn, good: list[Parts]) -> Parts:
+    """A message that had the right form, and may have it no more."""
+    parts = list(draw(st.sampled_from(good)))
+    place = draw(st.integers(0, len(parts) - 1))
+    octets = parts[place]
+    match draw(st.sampled_from(["cut", "flip", "longer", "other", "fewer", "more"])):
+        case "cut":
+            parts[place] = octets[: draw(st.integers(0, max(0, len(octets) - 1)))]
+        case "flip" if octets:
+            at = draw(st.integers(0, len(octets) - 1))
+            changed = octets[at] ^ 1 << draw(st.integers(0, 7))
+            parts[place] = octets[:at] + bytes([changed]) + octets[at + 1 :]
+        case "longer":
+            parts[place] = octets + draw(st.binary(min_size=1, max_size=9))
+        case "other" if place:
+            parts[place] = msgpack.packb(draw(PLAIN))
+        case "fewer":
+            del parts[max(1, place) :]
+        case _:
+            parts.append(draw(st.binary(max_size=9)))
+    return parts
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize("kind", KINDS)
+@given(data=st.data())
+def test_a_malformed_message_ends_that_connection_alone(kind: str, data: st.DataObject) -> None:
+    good, receive = KINDS[kind]
+    parts = data.draw(spoilt(good))
+    try:
+        receive(parts)
+    except Exception as error:
+        assert scope_of(error, Origin.PEER_MESSAGE) is Scope.PEER, (parts, repr(error))
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_other_nodes_send_is_taken(kind: str) -> None:
+    good, receive = KINDS[kind]
+    for parts in good:
+        receive(parts)
+
+
+@pytest.mark.parametrize("envelope", [b"R", b"S", b"R\0\0\0", RAFT + b"\0"])
+def test_a_message_shorter_or_longer_than_its_envelope_reaches_no_group(envelope: bytes) -> None:
+    node = HostedNode("a")
+    with pytest.raises(MessageError) as refused:
+        node.host.receive("b", [envelope, *APPEND], 0.0)
+    assert scope_of(refused.value, Origin.PEER_MESSAGE) is Scope.PEER
+
+
+def test_a_membership_that_does_not_decode_gets_into_no_log() -> None:
+    """It would be in force from the moment it is appended."""
+    node = HostedNode("a")
+    bad = Entry(1, 1, EntryKind.MEMBERSHIP, b"\xc1")
+    with pytest.raises(MessageError):
+        node.host.receive("b", [RAFT, *encode_message(AppendRequest("b", "a", 1, 0, 0, 0, [bad]))], 0.0)
+    assert node.group.raft.last_index == 0
