@@ -424,19 +424,12 @@ class Broker:
         state = self.catalog.state
         return queue in state.queues_by_id and queue_type(state, state.queues_by_id[queue]) == QUORUM
 
-    def queue_left(self, queue: int) -> None:
-        self.on_unused(queue, Disused.LEFT)
-
-    def queue_unused(self, queue: int) -> None:
-        queues = self.catalog.state.queues_by_id
-        if queue in queues and queues[queue].auto_delete:
+    def queue_disused(self, queue: int, why: Disused) -> None:
+        definition = self.catalog.state.queues_by_id.get(queue)
+        goes = why in (Disused.EXPIRED, Disused.SEALED)
+        if definition is not None and (goes or (why is Disused.ABANDONED and definition.auto_delete)):
             self.catalog.submit("delete_queue", {"id": queue}, _ignore, self.now)
-        self.on_unused(queue, Disused.ABANDONED)
-
-    def queue_expired(self, queue: int) -> None:
-        if queue in self.catalog.state.queues_by_id:
-            self.catalog.submit("delete_queue", {"id": queue}, _ignore, self.now)
-        self.on_unused(queue, Disused.EXPIRED)
+        self.on_unused(queue, why)
 
     def owner_dirty(self, owner: PartitionOwner) -> None:
         if not self._dirty_owners:

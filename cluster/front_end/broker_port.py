@@ -17,12 +17,13 @@ from cluster.front_end.cancellations import Cancellations
 from cluster.front_end.commits import Attached, Commits, shares_of
 from cluster.front_end.local_queues import LocalQueues
 from cluster.front_end.queue_declarations import QueueDeclarations, home_node_down, reachable
+from cluster.front_end.queue_deletions import QueueDeletions
 from cluster.front_end.routes import Routes, Targets
 from cluster.links.confirmation import Confirmation
 from cluster.links.link import PartitionLink
 from cluster.links.ports import ACCESS_REFUSED, FIRST_CONSUMER, NOT_FOUND, UNREACHABLE, Delivery
 from cluster.links.state import LinkConsumer
-from node.engine.errors import AccessRefusedError, NotFoundError, PreconditionFailedError, Refusal
+from node.engine.errors import AccessRefusedError, NotFoundError, Refusal
 from node.engine.exchange import Exchange
 from node.engine.matching import Binding, DestinationKind
 from node.engine.settings import PLAIN, QueueSettings
@@ -59,6 +60,7 @@ class FrontEnd:
         self._local = local
         self._declarations = QueueDeclarations(broker, local, default_type)
         self.churn = self._declarations.churn
+        self._deletions = QueueDeletions(broker, local, self.churn, self._ask)
         self._access = access
         self.permissions: Permissions = access
         self._entrance = entrance
@@ -261,23 +263,7 @@ class FrontEnd:
         if_empty: bool,
         answer: Callable[[int, Refusal | None], None],
     ) -> None:
-        def counted(counts: QueueCounts, refusal: Refusal | None) -> None:
-            if refusal is not None:
-                answer(0, refusal)
-            elif if_unused and counts.consumers:
-                answer(0, PreconditionFailedError(f"{queue} in use"))
-            elif if_empty and (counts.ready or counts.scheduled):
-                answer(0, PreconditionFailedError(f"{queue} not empty"))
-            elif self._local.owns(queue):
-                self.churn.deleted += 1
-                self._local.delete(queue, lambda: answer(counts.ready, None))
-            else:
-                self.churn.deleted += 1
-                self._submit(
-                    "delete_queue", {"id": queue.id}, lambda _, refusal: answer(counts.ready, refusal)
-                )
-
-        self.count(queue, counted)
+        self._deletions.delete(queue, if_unused, if_empty, answer)
 
     # -- owners ---------------------------------------------------------------------------------
 

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from cluster.broker import Broker
 
 FORMATS: Final = 1
-"""What this release reads. 1: nodes say which formats they read."""
+"""What this release reads. 1: nodes say which formats they read, and seal queues."""
+
+SEALED_QUEUES: Final = 1
+"""From here on the log of a partition may seal a queue that is to be deleted if it is empty, or unused."""
 
 SPOKEN: Final = 3
 """The part of an announcement of owners that has the sender's number."""

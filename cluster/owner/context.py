@@ -26,6 +26,9 @@ class Disused(Enum):
     EXPIRED = 3
     """Nobody has used it for as long as it asked to live without (x-expires)."""
 
+    SEALED = 4
+    """A client deletes it, which the log has, and maybe not the catalog yet."""
+
 
 class OwnerContext(Protocol):
     """What an owner needs of its node."""
@@ -78,14 +81,8 @@ class OwnerContext(Protocol):
     def tells_failures(self, queue: int) -> bool:
         """Whether consumers of a queue are told how many deliveries of a message have failed."""
 
-    def queue_left(self, queue: int) -> None:
-        """The last consumer of a queue is gone; another one may come."""
-
-    def queue_unused(self, queue: int) -> None:
-        """The last consumer of a queue is gone since a while."""
-
-    def queue_expired(self, queue: int) -> None:
-        """Nobody has used a queue for as long as it asked to live without (x-expires)."""
+    def queue_disused(self, queue: int, why: Disused) -> None:
+        """A queue may have to go: have the catalog delete it if that is so."""
 
     def owner_dirty(self, owner: PartitionOwner) -> None:
         """Have `propose` and `serve` called in this turn."""

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cluster.owner.alarms import Alarms
+from cluster.owner.context import Disused
 
 InUse = Callable[[int], bool]
-Told = Callable[[int], None]
+Told = Callable[[int, Disused], None]
 
 
 class Disuse:
@@ -69,12 +70,12 @@ class Disuse:
             del self._left[queue]
         return [queue for queue in due if not in_use(queue)]
 
-    def tell(self, now: float, in_use: InUse, expired: Told, unused: Told) -> None:
+    def tell(self, now: float, in_use: InUse, told: Told) -> None:
         """Tell of the queues that are to go, by x-expires or as auto-delete queues."""
         for queue in self.ended(now, in_use):
-            expired(queue)
+            told(queue, Disused.EXPIRED)
         for queue in self.abandoned(now, in_use):
-            unused(queue)
+            told(queue, Disused.ABANDONED)
 
     def used(self, queue: int, now: float) -> None:
         """Somebody uses the queue, or has used it until now."""

@@ -15,7 +15,7 @@ from cluster.owner.alarms import Alarms
 from cluster.owner.arrivals import Arrivals
 from cluster.owner.configuring import cover
 from cluster.owner.contents import Contents, EntrySource
-from cluster.owner.context import OwnerContext
+from cluster.owner.context import Disused, OwnerContext
 from cluster.owner.dead_letters import DeadLetters
 from cluster.owner.decisions import Annotations
 from cluster.owner.disuse import Disuse
@@ -47,8 +47,7 @@ class PartitionOwner:
     """See the module's docstring; front ends speak with its `reception`."""
 
     def __init__(self, partition: int, context: OwnerContext, source: EntrySource, *, durable: bool) -> None:
-        self.partition = partition
-        self.durable = durable
+        self.partition, self.durable = partition, durable
         self.machine = PartitionMachine()
         self.queues: dict[int, QueueOwner] = {}
         self.active = self._reconciled = False
@@ -100,9 +99,8 @@ class PartitionOwner:
         self._contents.forget()
 
     def leading(self, term: int) -> None:
-        """This replica was elected: it becomes owner once its first own entry is applied.
-
-        Only then does its state hold everything that former owners committed.
+        """This replica was elected: it becomes owner once its first own entry is applied, and its state holds
+        everything that former owners committed.
         """
         self.following()
         self.term = term
@@ -136,17 +134,19 @@ class PartitionOwner:
             self._activate(settings, now)
 
     def _activate(self, wanted: dict[int, QueueSettings], now: float) -> None:
-        self._activation = None
-        self.active = True
+        self._activation, self.active = None, True
         self._hold_until = now + HOLD_S
         self._last_proposed = self.machine.applied_index
         self.next_sequence = max(self.machine.next_sequence, self.term << SEQUENCES_PER_TERM_BITS)
         self.arrivals = Arrivals(self._context.latencies, self.next_sequence)
         for queue, settings in wanted.items():
             self.set_settings(queue, settings)
-        for queue in self.machine.queues:
-            self._own(queue, fresh=False)
-            self._serving.mark(queue)
+        for queue, state in self.machine.queues.items():
+            if state.sealed:
+                self._context.queue_disused(queue, Disused.SEALED)
+            else:
+                self._own(queue, fresh=False)
+                self._serving.mark(queue)
         self.participation.take_over()
         self.dead_letters.take_over()
         self.reconcile()
@@ -341,7 +341,7 @@ class PartitionOwner:
             self._context.owner_dirty(self)
         for queue in self.alarms.due(self.wall_ms()):
             self._serving.mark(queue)
-        self.disuse.tell(now, self._in_use, self._context.queue_expired, self._context.queue_unused)
+        self.disuse.tell(now, self._in_use, self._context.queue_disused)
         self._serving.retry_crowded()
         if self._serving.dirty:
             self._context.owner_dirty(self)

@@ -31,12 +31,13 @@ class Reception:
     def __init__(self, owner: PartitionOwner, context: OwnerContext, serving: Serving) -> None:
         self._owner = owner
         self._context, self._serving = context, serving
-        self._requests = Requests(owner, serving, self)
+        self._requests = Requests(owner, context, serving, self)
         self.confirmed_answers = ConfirmedAnswers(owner.partition, context, self)
         self._front_ends: dict[int, FrontEndState] = {}
         self._taken: dict[int, Taken] = {}
         """Of all front ends that have greeted and may greet again."""
         self._returning: Counter[int] = Counter()
+        self._joining: Counter[int] = Counter()
         """How many batches with messages for a queue to take back are not applied yet."""
         self._expected: set[int] = set()
         self._postponed: list[Callable[[], None]] = []
@@ -50,6 +51,7 @@ class Reception:
         self._expected.clear()
         self._postponed.clear()
         self._returning.clear()
+        self._joining.clear()
 
     def known(self) -> set[int]:
         """The front ends that have greeted, also those that are out of reach by now."""
@@ -267,11 +269,24 @@ class Reception:
             return
 
         def join() -> None:
+            self._joining[terms.queue] -= 1
             state = self._state(front_end, epoch)
             if state is not None:
                 self.answer(front_end, request, self._join(state, terms))
 
+        self._joining[terms.queue] += 1
         self.when_attached(terms.queue, front_end, join, consuming=True)
+
+    def joining(self, queue: int) -> int:
+        """How many consumers of the queue wait until the log knows of their front ends."""
+        return self._joining[queue]
+
+    def after_greetings(self, callback: Callable[[], None]) -> None:
+        """Call back once the consumers that former owners had are here again, those that there are."""
+        if self._expected:
+            self._postponed.append(callback)
+        else:
+            callback()
 
     def _join(self, state: FrontEndState, terms: ConsumerTerms) -> list[Any] | None:
         """Add a consumer whose front end is known to all replicas; what is wrong with it, if anything."""

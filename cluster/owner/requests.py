@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from cluster.links.ports import NOT_FOUND
 from cluster.owner.browsing import page
+from cluster.owner.context import Disused, OwnerContext
 from cluster.owner.serving import Serving, regrant
-from node.engine.operation_format import encode_purge
+from node.engine.dispatch import QueueOwner
+from node.engine.operation_format import encode_purge, encode_seal_queue
 
 if TYPE_CHECKING:
     from cluster.owner.partition import PartitionOwner
@@ -17,12 +19,18 @@ if TYPE_CHECKING:
 
 Answer = Callable[[Any], None]
 
+ANY: Final = (1 << 64) - 1
+"""Above every message."""
+
 
 class Requests:
     """A front end that greets anew asks again, under the same number, what it has no answer to."""
 
-    def __init__(self, owner: PartitionOwner, serving: Serving, reception: Reception) -> None:
-        self._owner, self._serving, self._reception = owner, serving, reception
+    def __init__(
+        self, owner: PartitionOwner, context: OwnerContext, serving: Serving, reception: Reception
+    ) -> None:
+        self._owner, self._context = owner, context
+        self._serving, self._reception = serving, reception
         self._purging: set[tuple[int, int]] = set()
         """Front ends and numbers of purges that are not committed yet: each empties its queue once."""
 
@@ -54,6 +62,9 @@ class Requests:
         elif name == "redeliver":
             # Once the messages are in the queue again, and before anybody else is served.
             self._owner.after_proposed(partial(self._redeliver, front_end, request, *arguments))
+        elif name == "close":
+            closing = partial(self._close, front_end, request, *arguments)
+            self._owner.after_proposed(partial(self._reception.after_greetings, closing))
         elif name == "get":
             get = partial(self._get, front_end, epoch, request, queue, arguments[1])
             self._reception.when_attached(queue, front_end, get)
@@ -81,6 +92,37 @@ class Requests:
                 self._owner.operation(encode_purge(number, purged.durable))
         self._owner.after_proposed(committed)
 
+    def _close(self, front_end: int, request: int, number: int, if_unused: bool, if_empty: bool) -> None:
+        """Seal a queue that is to be deleted if unused, or if empty; answers whether it is, and its counts.
+
+        The log orders the seal among publishes: what is published first keeps an empty queue from being
+        sealed, and what comes behind the seal finds no queue. The same holds for consumers: a queue is sealed
+        when none is on its way, and whoever attaches meanwhile waits for the seal's entry.
+        """
+        again = partial(self._close, front_end, request, number, if_unused, if_empty)
+        queue = self._owner.queues.get(number)
+        if queue is None:
+            self._reception.answer(front_end, request, NOT_FOUND)
+        elif self._reception.joining(number):
+            self._owner.after_proposed(again)
+        elif (if_unused and queue.consumers.count) or (if_empty and (queue.ready or queue.scheduled_count)):
+            self._reception.confirmed_answers.answer(front_end, request, [False, *_counts(queue)])
+        else:
+            through = self._owner.machine.next_sequence - 1 if if_empty else ANY
+            self._owner.operation(encode_seal_queue(number, through))
+            sealing = partial(self._sealed, front_end, request, number, _counts(queue), again)
+            self._owner.after_proposed(sealing)
+
+    def _sealed(
+        self, front_end: int, request: int, number: int, counts: list[int], again: Callable[[], None]
+    ) -> None:
+        state = self._owner.machine.queues.get(number)
+        if state is not None and not state.sealed:
+            again()
+        else:
+            self._context.queue_disused(number, Disused.SEALED)
+            self._reception.answer(front_end, request, [True, *counts])
+
     def _redeliver(
         self, front_end: int, request: int, queue: int, consumer: int, first: int, last: int
     ) -> None:
@@ -107,4 +149,9 @@ def _count(owner: PartitionOwner, number: int, answer: Answer) -> None:
     if queue is None:
         answer(NOT_FOUND)
     else:
-        answer([len(queue.ready), queue.consumers.count, queue.leased_count, queue.scheduled_count])
+        answer(_counts(queue))
+
+
+def _counts(queue: QueueOwner) -> list[int]:
+    """As `QueueCounts` has them."""
+    return [len(queue.ready), queue.consumers.count, queue.leased_count, queue.scheduled_count]

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from cluster.owner.configuring import weigh_some
+from cluster.owner.context import Disused
 from cluster.owner.duplicates import forget_ids
 from cluster.owner.giving_up import give_up
 from node.engine.consumers import Consumer
@@ -75,7 +76,7 @@ def left_behind(owner: PartitionOwner, context: OwnerContext, number: int) -> No
     """The last consumer of a queue is gone; another one may come."""
     owner.used(number)
     owner.disuse.left(number, owner.now)
-    context.queue_left(number)
+    context.queue_disused(number, Disused.LEFT)
 
 
 def find_left_behind(owner: PartitionOwner, context: OwnerContext) -> None:

@@ -50,6 +50,7 @@ from node.engine.operations import (
     RememberIds,
     Remove,
     Return,
+    SealQueue,
     Semantics,
     Settle,
     Transferred,
@@ -152,6 +153,10 @@ def encode_create_queue(queue: int, semantics: Semantics) -> bytes:
 
 def encode_drop_queue(queue: int) -> bytes:
     return _ALONE.pack(OpKind.DROP_QUEUE, queue)
+
+
+def encode_seal_queue(queue: int, through: int) -> bytes:
+    return _PAIR.pack(OpKind.SEAL_QUEUE, queue, through)
 
 
 def encode_forget(front_end: int) -> bytes:
@@ -355,7 +360,7 @@ def _alone_reader(
 
 
 def _pair_reader(
-    made: Callable[[int, int], Mark | Attach | Detach | Transferred | ForgetIds],
+    made: Callable[[int, int], Mark | Attach | Detach | SealQueue | Transferred | ForgetIds],
 ) -> Callable[[Buffer, int], tuple[Operation, int]]:
     """Reads operations that are two numbers."""
 
@@ -379,6 +384,7 @@ _READERS: Final[dict[int, Callable[[Buffer, int], tuple[Operation, int]]]] = {
     OpKind.DETACH: _pair_reader(Detach),
     OpKind.CREATE_QUEUE: _read_create_queue,
     OpKind.DROP_QUEUE: _alone_reader(DropQueue),
+    OpKind.SEAL_QUEUE: _pair_reader(SealQueue),
     OpKind.FORGET: _alone_reader(Forget),
     OpKind.ANNOTATE: _read_annotate,
     OpKind.REMOVE: _read_remove,

@@ -70,6 +70,7 @@ class OpKind(IntEnum):
     REFUSE = 16
     TRANSFER = 17
     TRANSFERRED = 18
+    SEAL_QUEUE = 19
     REMEMBER_IDS = 30
     FORGET_IDS = 31
     PREPARE = 40
@@ -161,6 +162,13 @@ class DropQueue(NamedTuple):
     """The queue goes, and all that it needed."""
 
     queue: int
+
+
+class SealQueue(NamedTuple):
+    """The queue takes nothing more, as its deletion is decided, if no message of it is above `through`."""
+
+    queue: int
+    through: int
 
 
 class Forget(NamedTuple):
@@ -315,6 +323,7 @@ Operation = (
     | Detach
     | CreateQueue
     | DropQueue
+    | SealQueue
     | Forget
     | Annotate
     | Remove

@@ -36,6 +36,7 @@ from node.engine.operations import (
     RememberIds,
     Remove,
     Return,
+    SealQueue,
     Settle,
     Transferred,
 )
@@ -133,7 +134,7 @@ class PartitionMachine:
         stored = False
         for queue in queues:
             state = self.queues.get(queue)
-            if state is not None:
+            if state is not None and not state.sealed:
                 state.append(first, last)
                 applied.appended.append((queue, first, last))
                 stored = True
@@ -183,6 +184,12 @@ class PartitionMachine:
 
     def _drop_queue(self, operation: DropQueue, front_end: int, applied: Applied) -> None:
         if self.queues.pop(operation.queue, None) is not None:
+            applied.dropped.append(operation.queue)
+
+    def _seal_queue(self, operation: SealQueue, front_end: int, applied: Applied) -> None:
+        state = self.queues.get(operation.queue)
+        if state is not None and (state.alive.last or 0) <= operation.through:
+            state.sealed = True
             applied.dropped.append(operation.queue)
 
     def _note(self, operation: Annotate | RememberIds | ForgetIds, front_end: int, applied: Applied) -> None:
@@ -360,12 +367,8 @@ class PartitionMachine:
             raise SnapshotFormatError(f"snapshot has {len(data) - offset} octets too many")
         self.applied_index, self.next_sequence = applied_index, next_sequence
         self._numbers = dict(zip(numbers[::2], numbers[1::2], strict=True))
-        self.queues, self.refusals, self.transfers, self.transactions = (
-            queues,
-            refusals,
-            transfers,
-            transactions,
-        )
+        self.queues, self.refusals = queues, refusals
+        self.transfers, self.transactions = transfers, transactions
         self._firsts, self._indexes, self._unpruned = firsts, indexes, 0
 
     def digest(self) -> bytes:
@@ -383,6 +386,7 @@ _APPLIERS: Final[dict[type, Callable[[PartitionMachine, Any, int, Applied], None
     Detach: PartitionMachine._detach,
     CreateQueue: PartitionMachine._create_queue,
     DropQueue: PartitionMachine._drop_queue,
+    SealQueue: PartitionMachine._seal_queue,
     Forget: PartitionMachine._forget,
     Annotate: PartitionMachine._note,
     Remove: PartitionMachine._done,

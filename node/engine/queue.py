@@ -14,7 +14,8 @@ from node.engine.ranges import Range, RangeSet
 _HEAD = Struct("<BQII")
 _ASPECTS = Struct("<B")
 _CONSUMED: Final = 1 << 7
-"""Beside the semantics, in one octet."""
+_SEALED: Final = 1 << 6
+"""Both beside the semantics, in one octet."""
 
 WITH_ANNOTATIONS: Final = 2
 """The version of snapshots from which on they have annotations, and the ids that were seen."""
@@ -30,7 +31,7 @@ class QueueState:
     were given back at least once, so that their next delivery is marked redelivered; `failures`
     maps a count of failed deliveries to the messages that have that count. No message above
     `mark` was ever leased. `attached` are the front ends with consumers or leases on the queue;
-    `consumed` says that there ever was a consumer.
+    `consumed` says that there ever was a consumer; `sealed`: the queue is as good as deleted.
     `annotations` holds what owners have decided about messages, by aspect; no map in it is empty.
     `seen` are the message ids within the queue's window, None where there are none. `withheld` are those
     of `alive` that a transaction has published whose outcome is not known (`node.engine.transactions`).
@@ -39,8 +40,8 @@ class QueueState:
     """
 
     __slots__ = (
-        "alive", "annotations", "attached", "consumed", "failures", "mark", "returned", "seen", "semantics",
-        "settled", "withheld",
+        "alive", "annotations", "attached", "consumed", "failures", "mark", "returned", "sealed", "seen",
+        "semantics", "settled", "withheld",
     )  # fmt: skip
 
     def __init__(self, semantics: Semantics) -> None:
@@ -50,7 +51,7 @@ class QueueState:
         self.failures: dict[int, RangeSet] = {}
         self.mark = self.settled = 0
         self.attached: set[int] = set()
-        self.consumed = False
+        self.consumed = self.sealed = False
         self.annotations: dict[Aspect, RangeMap] = {}
         self.seen: SeenIds | None = None
         self.withheld = NONE
@@ -173,7 +174,7 @@ class QueueState:
 
     def encode(self) -> bytes:
         """Canonical bytes: equal states, and only they, give equal bytes."""
-        flags = self.semantics | (_CONSUMED if self.consumed else 0)
+        flags = self.semantics | (_CONSUMED if self.consumed else 0) | (_SEALED if self.sealed else 0)
         parts = [_HEAD.pack(flags, self.mark, len(self.attached), len(self.failures))]
         parts.extend(front_end.to_bytes(8, "little") for front_end in sorted(self.attached))
         parts.append(self.alive.encode())
@@ -194,8 +195,8 @@ class QueueState:
         """
         flags, mark, attached, counts = _HEAD.unpack_from(data, offset)
         offset += _HEAD.size
-        state = cls(Semantics(flags & ~_CONSUMED))
-        state.consumed = flags & _CONSUMED != 0
+        state = cls(Semantics(flags & ~(_CONSUMED | _SEALED)))
+        state.consumed, state.sealed = flags & _CONSUMED != 0, flags & _SEALED != 0
         state.mark = mark
         for _ in range(attached):
             state.attached.add(int.from_bytes(data[offset : offset + 8], "little"))
