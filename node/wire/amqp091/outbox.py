@@ -8,7 +8,7 @@ from typing import Final
 
 from node.numbers import Numbers, Range, merged, ranges_of
 from node.wire.amqp091.codec import FRAME, encode_method
-from node.wire.amqp091.effects import Discard, Effect, HoldPublish, Publish, Return, Settle, Settlement
+from node.wire.amqp091.effects import Discard, Effect, Publish, Return, Settle, Settlement
 from node.wire.amqp091.methods import BasicDeliver
 from node.wire.amqp091.primitives import SHORT, Method
 
@@ -88,7 +88,7 @@ class Outbox:
         self._output.clear()
         self.octets = self.unread = 0
 
-    def publish(self, effect: Publish | HoldPublish) -> None:
+    def publish(self, effect: Publish) -> None:
         self.publishing.add(effect.channel)
         self._effects.append(effect)
 
