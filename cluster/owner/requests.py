@@ -61,7 +61,8 @@ class Requests:
                 self._owner.after_proposed(partial(self._purge, front_end, request, queue))
         elif name == "redeliver":
             # Once the messages are in the queue again, and before anybody else is served.
-            self._owner.after_proposed(partial(self._redeliver, front_end, request, *arguments))
+            redelivering = partial(self._redeliver, front_end, request, *arguments)
+            self._owner.after_proposed(partial(self._before_served, queue, redelivering))
         elif name == "close":
             closing = partial(self._close, front_end, request, *arguments)
             self._owner.after_proposed(partial(self._reception.after_greetings, closing))
@@ -122,6 +123,10 @@ class Requests:
         else:
             self._context.queue_disused(number, Disused.SEALED)
             self._reception.answer(front_end, request, [True, *counts])
+
+    def _before_served(self, queue: int, callback: Callable[[], None]) -> None:
+        self._serving.before_served(queue, callback)
+        self._owner.wake()
 
     def _redeliver(
         self, front_end: int, request: int, queue: int, consumer: int, first: int, last: int

@@ -51,6 +51,7 @@ class Serving:
         # Requests that wait, by queue, and by front end and link.
         self._gets: dict[int, dict[ConsumerKey, deque[int]]] = {}
         self._counts: dict[int, list[Callable[[], None]]] = {}
+        self._returning: dict[int, list[Callable[[], None]]] = {}
         self._crowded: set[int] = set()
         self._leaving: dict[tuple[int, ConsumerKey], deque[Handout]] = {}
 
@@ -59,6 +60,7 @@ class Serving:
         self._crowded.clear()
         self._gets.clear()
         self._counts.clear()
+        self._returning.clear()
         self._leaving.clear()
 
     def mark(self, queue: int) -> None:
@@ -166,6 +168,17 @@ class Serving:
         if gone:
             self._gets.pop(queue, None)
         return found
+
+    # -- redelivery -----------------------------------------------------------------------------
+
+    def before_served(self, queue: int, callback: Callable[[], None]) -> None:
+        """Call back when the queue may hand out messages, before anybody else has any."""
+        self._returning.setdefault(queue, []).append(callback)
+        self.mark(queue)
+
+    def returning(self, queue: int) -> list[Callable[[], None]]:
+        """Those who wait for that, which is now."""
+        return self._returning.pop(queue, [])
 
     # -- counts ---------------------------------------------------------------------------------
 
@@ -279,6 +292,8 @@ def serve(owner: PartitionOwner, serving: Serving) -> None:
     outgoing: Outgoing = {}
     counted: list[Callable[[], None]] = []
     for number in serving.take_dirty():
+        for callback in serving.returning(number):
+            callback()
         queue = owner.queues.get(number)
         if queue is None:
             counted += serving.counted(number)
@@ -327,9 +342,8 @@ def regrant(
     """Give a consumer what it had before and gave back (0-9-1, basic.recover without requeue)."""
     queue = owner.queues[number]
     outgoing: Outgoing = {}
-    if owner.active:
-        for handout in serving.hand_out_again(queue, number, consumer, messages, owner.room):
-            _hand_over(owner, serving, handout, outgoing)
+    for handout in serving.hand_out_again(queue, number, consumer, messages, owner.room):
+        _hand_over(owner, serving, handout, outgoing)
     owner.send(outgoing)
 
 

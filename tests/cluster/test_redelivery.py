@@ -1,0 +1,34 @@
+"""A consumer is given again what it gave back only under the lease (docs/decisions/0015-leases.md)."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import pytest
+
+from cluster.broker import Broker
+from tests.site import Site
+
+
+@pytest.mark.interpreted
+def test_nothing_is_delivered_again_without_a_lease() -> None:
+    """Front ends of the last release ask for it."""
+    site = Site("n1", "n2", "n3")
+    client = site.client("n1")
+    client.declare("q")
+    client.confirms(client.publish("q", b"one"))
+    client.consume("q")
+    site.until(lambda: len(client.deliveries) == 1)
+    queue = site.nodes["n1"].broker.catalog.state.queues["/", "q"]
+    owners = [node.broker.owners.get(queue.partition) for node in site.nodes.values()]
+    (owner,) = (one for one in owners if one is not None and one.active)
+    of_queue = owner.queues[queue.id]
+    ((_, consumer),) = of_queue.consumers
+    given = [(of_queue.granted, of_queue.granted)]
+    link = site.nodes["n1"].broker.links[queue.partition]
+    with mock.patch.object(Broker, "may_serve", lambda self, partition: False):
+        client.node.input(lambda: link.redeliver(queue.id, consumer, given))
+        site.run(0.5)
+        assert len(client.deliveries) == 1
+    site.until(lambda: len(client.deliveries) == 2)
+    assert client.deliveries[1].body == b"one"
