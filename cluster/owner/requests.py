@@ -82,15 +82,18 @@ class Requests:
 
         def committed() -> None:
             self._purging.discard((front_end, request))
-            self._reception.answer(front_end, request, answer)
+            tell(front_end, request, answer)
 
         answer: Any = NOT_FOUND
+        # An entry shows that this owner leads. That there was nothing to purge rests on no entry.
+        tell: Callable[[int, int, Any], None] = self._reception.confirmed_answers.answer
         queue = self._owner.queues.get(number)
         if queue is not None:
             purged = queue.purge()
             answer = purged.count
             if purged.durable:
                 self._owner.operation(encode_purge(number, purged.durable))
+                tell = self._reception.answer
         self._owner.after_proposed(committed)
 
     def _close(self, front_end: int, request: int, number: int, if_unused: bool, if_empty: bool) -> None:
