@@ -101,6 +101,12 @@ class RawClient:
                 rest = rest[self._socket.send(rest) :]
         self._socket.settimeout(PATIENCE_S)
 
+    @property
+    def own_address(self) -> tuple[str, int]:
+        """The address of this end, by which a node's list of connections names it."""
+        host, port = self._socket.getsockname()[:2]
+        return host, port
+
     def end(self) -> None:
         """Close this side of the socket, after Close-Ok: the node closes the other."""
         self._socket.shutdown(socket.SHUT_WR)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pika import spec
 from pika.exceptions import ConnectionClosedByBroker
 
+from tests.conformance.raw import RawClient, method
 from tests.processes.conftest import Connect
 from tests.processes.management_client import Management, path_of
 from tests.processes.nodes import Cluster
@@ -90,6 +93,26 @@ def test_connections_are_seen_and_closed(cluster: Cluster, name: str) -> None:
     with pytest.raises(ConnectionClosedByBroker) as caught:
         connection.process_data_events(10)
     assert caught.value.reply_text == "CONNECTION_FORCED - maintenance"
+
+
+def test_a_connection_that_is_closing_is_not_listed(cluster: Cluster) -> None:
+    """The node has sent Close, and waits for a Close-Ok that the client withholds."""
+    client = RawClient(cluster[1].amqp).open()
+    (row,) = (one for one in Management(cluster[0]).get("connections") if _is(one, client))
+    assert row["name"] in [one["name"] for one in Shell(cluster).rows("connections", "list")]
+    client.send(method(0, spec.Connection.TuneOk(0, 131_072, 0)))
+    assert client.method(spec.Connection.Close, 0).reply_code == 503
+    for place in (0, 1):
+        assert not any(_is(one, client) for one in Management(cluster[place]).get("connections"))
+        listed = Shell(cluster, place).rows("connections", "list")
+        assert row["name"] not in [one["name"] for one in listed]
+    client.send((0, spec.Connection.CloseOk()))
+    client.rest()
+    client.vanish()
+
+
+def _is(row: dict[str, Any], client: RawClient) -> bool:
+    return (row["peer_host"], row["peer_port"]) == client.own_address
 
 
 def test_definitions_are_saved_and_taken_over(cluster: Cluster, vhost: str, tmp_path: Path) -> None:
