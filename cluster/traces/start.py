@@ -25,7 +25,7 @@ def trace(broker: Broker, settings: TraceSettings | None, cluster: str) -> OtlpS
         from cluster.traces.export import OtlpSpans
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"node.traces: {error.name} is not installed: pip install 'quorate[traces]', or remove the table"
+            f"node.traces: {error.name} is not installed: install quorate[traces], or remove the table"
         ) from None
     spans = OtlpSpans(settings, broker.node, cluster)
     broker.make_link = partial(TracedLink, spans)
