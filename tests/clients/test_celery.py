@@ -190,7 +190,7 @@ def test_results_by_rpc_come_to_who_asked(application: Celery, pair: Workers, el
         assert channel.queue_declare(application.thread_oid, passive=True).message_count == 0
 
 
-@pytest.mark.requirement("A13", "A17")
+@pytest.mark.requirement("A17")
 def test_remote_control(application: Celery) -> None:
     until(lambda: len(application.control.ping(timeout=1.0)) == 2, "both workers answer", 20.0)
     active = application.control.inspect(timeout=5.0).active_queues()
@@ -201,7 +201,7 @@ def test_remote_control(application: Celery) -> None:
         revoked.get(timeout=RESULT_S)
 
 
-@pytest.mark.requirement("A13", "A17")
+@pytest.mark.requirement("A17")
 def test_events(application: Celery) -> None:
     seen: list[str] = []
     with application.connection() as connection:

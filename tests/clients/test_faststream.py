@@ -46,7 +46,7 @@ def replicated(name: str, key: str = "") -> RabbitQueue:
     return RabbitQueue(name, QueueType.QUORUM, durable=True, routing_key=key)
 
 
-@pytest.mark.requirement("A13", "A17")
+@pytest.mark.requirement("A13.3", "A17")
 def test_a_topic_is_published_on_and_on(node: Node, elsewhere: Node, name: str) -> None:
     application, publisher = broker(node), broker(elsewhere)
     exchange = RabbitExchange(name, ExchangeType.TOPIC, durable=True)

@@ -50,7 +50,7 @@ def test_py_amqp_confirms_returns_and_acknowledges(node: Node, elsewhere: Node, 
         assert consumer.queue_delete(name) == 0
 
 
-@pytest.mark.requirement("A13", "A17")
+@pytest.mark.requirement("A13.3", "A17")
 def test_kombu_routes_serialises_and_requeues(node: Node, elsewhere: Node, name: str) -> None:
     exchange = kombu.Exchange(name, "topic", durable=True)
     queue = kombu.Queue(name, exchange, routing_key="stock.#", durable=True)

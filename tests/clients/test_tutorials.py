@@ -106,7 +106,7 @@ def test_2_work_queues(run: Run, start: Start) -> None:
         worker.wait_for("[x] Done")
 
 
-@pytest.mark.requirement("A13")
+@pytest.mark.requirement("A13.2")
 def test_3_publish_and_subscribe(run: Run, start: Start) -> None:
     listeners = [start("receive_logs.py"), start("receive_logs.py")]
     run("emit_log.py", "to", "all")
@@ -114,7 +114,7 @@ def test_3_publish_and_subscribe(run: Run, start: Start) -> None:
         listener.wait_for("[x] to all")
 
 
-@pytest.mark.requirement("A13")
+@pytest.mark.requirement("A13.1")
 def test_4_routing(run: Run, start: Start) -> None:
     errors, everything = (
         start("receive_logs_direct.py", "error"),
@@ -128,7 +128,7 @@ def test_4_routing(run: Run, start: Start) -> None:
     assert "all is well" not in errors.printed()
 
 
-@pytest.mark.requirement("A13")
+@pytest.mark.requirement("A13.3")
 def test_5_topics(run: Run, start: Start) -> None:
     kernel, critical = start("receive_logs_topic.py", "kern.*"), start("receive_logs_topic.py", "*.critical")
     run("emit_log_topic.py", "kern.warning", "warm")

@@ -29,7 +29,6 @@ def beats(client: RawClient, count: int) -> list[float]:
     return came
 
 
-@pytest.mark.requirement("A8")
 @pytest.mark.sentence("4.2.7-4", "4.2.7-5")
 def test_heartbeats_come_at_the_agreed_interval(node: Node) -> None:
     """From Tune-Ok on: the connection need not be open."""
@@ -44,7 +43,7 @@ def test_heartbeats_come_at_the_agreed_interval(node: Node) -> None:
     client.vanish()
 
 
-@pytest.mark.requirement("A8")
+@pytest.mark.requirement("A8.1", "A8.2")
 @pytest.mark.sentence("4.2.7-4", "4.2.7-6", "4.2.7-7")
 def test_two_silent_intervals_close_the_connection_without_a_word(node: Node, connect: Connect) -> None:
     before = len(events(node, "heartbeat_missed"))
@@ -61,7 +60,7 @@ def test_two_silent_intervals_close_the_connection_without_a_word(node: Node, co
     assert len(events(node, "heartbeat_missed")) == before + 1
 
 
-@pytest.mark.requirement("A8")
+@pytest.mark.requirement("A8.3")
 @pytest.mark.sentence("4.2.7-8")
 def test_heartbeats_go_on_while_the_connection_is_closed(connect: Connect) -> None:
     client = connect(1, heartbeat=INTERVAL_S)

@@ -68,7 +68,7 @@ def test_names_are_case_sensitive(connect: Connect, name: str) -> None:
     assert client.depth(1, queue) == 0
 
 
-@pytest.mark.requirement("A13", "A15")
+@pytest.mark.requirement("A13.6", "A15")
 @pytest.mark.sentence("3.1.3.6-1", "3.1.10-1", "3.1.10-2", "3.1.10-3")
 def test_what_begins_with_amq_is_the_servers_own(connect: Connect, name: str) -> None:
     client = connect(1)
@@ -86,7 +86,7 @@ def test_what_begins_with_amq_is_the_servers_own(connect: Connect, name: str) ->
 # -- exchanges ----------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("A12", "A13")
+@pytest.mark.requirement("A12")
 @pytest.mark.sentence("3.1.3.1-1", "3.1.3.2-1", "3.1.3.3-3", "3.1.3.4-2")
 @pytest.mark.parametrize(
     ("exchange", "type_"),
@@ -129,7 +129,7 @@ def test_every_queue_is_bound_to_the_nameless_exchange(connect: Connect, name: s
         client.content(1)
 
 
-@pytest.mark.requirement("A13")
+@pytest.mark.requirement("A13.2")
 @pytest.mark.sentence("3.1.3-2")
 def test_a_message_goes_to_many_queues_which_are_consumed_independently(connect: Connect) -> None:
     client = connect(1)
@@ -140,7 +140,7 @@ def test_a_message_goes_to_many_queues_which_are_consumed_independently(connect:
     assert client.depth(1, first) == 0
 
 
-@pytest.mark.requirement("A13")
+@pytest.mark.requirement("A13.3")
 @pytest.mark.sentence("3.1.3.3-2")
 def test_topic_patterns(connect: Connect) -> None:
     client = connect(1)
@@ -159,7 +159,7 @@ def test_topic_patterns(connect: Connect) -> None:
         assert client.depth(1, queue) == 0
 
 
-@pytest.mark.requirement("A13")
+@pytest.mark.requirement("A13.4")
 @pytest.mark.sentence("3.1.3.4-1")
 def test_headers_match(connect: Connect) -> None:
     client = connect(1)

@@ -77,7 +77,7 @@ def test_the_file_is_valid_with_and_without_its_profile() -> None:
         assert [name for name, one in services.items() if one.get("profiles")] == ["consumer", "publisher"]
 
 
-@pytest.mark.requirement("F1", "F2")
+@pytest.mark.requirement("F1", "F2.1")
 def test_a_client_works_through_each_node(secret: str) -> None:
     for node in NODES:
         publish(node, secret, "through", [node.encode()])
@@ -187,7 +187,7 @@ def test_a_node_without_its_volume_is_rebuilt_from_the_others(secret: str) -> No
     wait_ready()
 
 
-@pytest.mark.requirement("F1", "F2")
+@pytest.mark.requirement("F1", "F2.2")
 def test_a_fourth_node_joins_with_a_key_of_its_own(secret: str) -> None:
     publish("n1", secret, "wider", [b"before"])
     key = compose("run", "--rm", "--no-deps", "-T", FOURTH, "keygen", "/var/lib/quorate/key").strip()

@@ -99,7 +99,6 @@ def left_in_order(node: str) -> bool:
     return code == "0" and len(handed_over) == 1 and '"complete": true' in handed_over[0]
 
 
-@pytest.mark.requirement("F2")
 def test_a_rolling_restart_under_load_loses_nothing() -> None:
     compose("build", "n1")
     compose("down", "--volumes")

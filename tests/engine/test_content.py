@@ -21,7 +21,6 @@ def run_of(*contents: BasicProperties) -> Run:
     return Run("e", "k", 3, False, len(frames), 0, 0, lengths, max(lengths), b"".join(frames))
 
 
-@pytest.mark.requirement("A13")
 def test_headers_are_read_once_for_messages_that_share_them() -> None:
     headers = {"a": 1, "b": "text", "c": None, "d": True, "e": {"f": [1, 2]}}
     plain = BasicProperties(content_type="text/plain", delivery_mode=2)

@@ -31,7 +31,6 @@ class Ticked:
         self.counts[self.number] += 1
 
 
-@pytest.mark.requirement("A8")
 @pytest.mark.parametrize("clients", [1, 9, 10, 95, 1000])
 def test_every_session_is_looked_at_once_a_round_and_no_tick_has_much_to_do(clients: int) -> None:
     absent = cast(Any, None)

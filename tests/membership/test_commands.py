@@ -51,7 +51,6 @@ def catalog() -> Catalog:
     return Catalog()
 
 
-@pytest.mark.requirement("F2")
 def test_commands_may_be_repeated_and_survive_a_snapshot(catalog: Catalog) -> None:
     for _ in range(2):
         assert catalog.do("add_member", name="n4", peers="n4:1") == "joining"

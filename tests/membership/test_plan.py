@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -59,7 +58,6 @@ def check_move(one: PartitionView, move: Move) -> None:
     assert len(after.replicas) <= max(one.size, len(one.replicas))
 
 
-@pytest.mark.requirement("F2")
 @settings(max_examples=60)
 @given(clusters())
 def test_it_ends(view: ClusterView) -> None:
@@ -69,7 +67,6 @@ def test_it_ends(view: ClusterView) -> None:
     assert (steps_left(view) == 0) == (count == 0)
 
 
-@pytest.mark.requirement("F2")
 @settings(max_examples=60)
 @given(clusters())
 def test_it_ends_with_even_shares(view: ClusterView) -> None:
@@ -86,7 +83,6 @@ def test_it_ends_with_even_shares(view: ClusterView) -> None:
                 assert all(low in one.replicas for one in spread if high in one.replicas)
 
 
-@pytest.mark.requirement("F2")
 @settings(max_examples=60)
 @given(clusters())
 def test_nothing_is_left_on_nodes_that_go(view: ClusterView) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -51,7 +50,6 @@ def situations(draw: st.DrawFn) -> tuple[Move, GroupView]:
     return Move(add, remove, owner), view(draw(st.sampled_from(voters)), group)
 
 
-@pytest.mark.requirement("F2")
 @settings(max_examples=200)
 @given(situations())
 def test_from_wherever_a_dead_leader_stopped_the_move_ends(situation: tuple[Move, GroupView]) -> None:

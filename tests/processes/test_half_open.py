@@ -133,7 +133,7 @@ def test_what_vanished_clients_held_comes_back(
     assert good.queue_declare("kept", passive=True).method.message_count == 0
 
 
-@pytest.mark.requirement("A3", "A8")
+@pytest.mark.requirement("A3")
 @pytest.mark.parametrize(
     "end",
     [pytest.param(HalfOpen.end, id="closes its side"), pytest.param(HalfOpen.vanish, id="misses heartbeats")],

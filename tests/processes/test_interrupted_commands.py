@@ -16,7 +16,7 @@ from tests.processes.shell import Shell
 from tests.processes.test_membership import at_rest, check_messages, declare
 from tests.structure.tree import ROOT
 
-pytestmark = pytest.mark.requirement("F2")
+pytestmark = pytest.mark.requirement("F2.2")
 
 INTERRUPTED = 130
 """The exit code of a command that ^C ended before it was answered: 128 and the signal, as shells have it."""

@@ -14,7 +14,7 @@ from tests.processes.nodes import AMQP_PORTS, HTTP_PORTS, Cluster, until
 from tests.processes.shell import Shell
 from tests.processes.test_membership import at_rest, check_messages, declare, members
 
-pytestmark = pytest.mark.requirement("F2")
+pytestmark = pytest.mark.requirement("F2.2")
 
 
 def elsewhere() -> dict[str, str]:

@@ -79,7 +79,7 @@ def test_bindings_and_exchanges_are_seen_everywhere_at_once(channel: Connect, na
         assert get(second, queue)[2] == b"seen"
 
 
-@pytest.mark.requirement("A13")
+@pytest.mark.requirement("A13.1", "A13.2", "A13.3", "A13.4")
 @pytest.mark.parametrize(
     ("kind", "binding", "arguments", "hits", "misses"),
     [

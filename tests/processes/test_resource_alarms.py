@@ -61,7 +61,7 @@ def test_publishers_go_on_once_there_is_memory_again(own_cluster: Cluster) -> No
     consumer.close()
 
 
-@pytest.mark.requirement("F6", "A8")
+@pytest.mark.requirement("F6")
 @pytest.mark.settings({"alarms": {"disk_free_limit_bytes": 1 << 60}})
 def test_a_publisher_that_is_held_back_and_gone_is_not_kept(own_cluster: Cluster) -> None:
     """It is not read from, so that the end of its socket is not seen; that nothing can be sent to it is."""

@@ -13,7 +13,7 @@ FAULTLESS_WITH_TRANSACTIONS = 0
 """In this seed a node is removed while a commit of one of its clients is under way."""
 
 
-@pytest.mark.requirement("F2")
+@pytest.mark.requirement("F2.2")
 @pytest.mark.parametrize("seed", [FAULTLESS_WITH_TRANSACTIONS, 1, 2, 3, 4, 6, 7])
 def test_members_come_and_go_under_faults(seed: int) -> None:
     """Nothing confirmed is lost, every wish comes true, and what is nowhere needed is nowhere kept."""

@@ -24,6 +24,11 @@ def test_every_mark_names_a_requirement() -> None:
     assert not unknown
 
 
+def test_no_mark_names_a_whole_requirement_that_has_clauses() -> None:
+    whole = {key: tests for key, tests in shown().items() if key in clauses()}
+    assert not whole, "name the clauses that these tests assert"
+
+
 def test_every_sentence_that_binds_the_server_has_a_test() -> None:
     known = sentences()
     tests = shown("sentence")

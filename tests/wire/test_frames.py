@@ -237,7 +237,6 @@ def test_any_octet_is_a_heartbeat() -> None:
         client.send(bytes((octet,)))
 
 
-@pytest.mark.requirement("A8")
 def test_heartbeats_are_sent_when_nothing_else_is() -> None:
     client = beating(10)
     beats = 0
@@ -249,7 +248,6 @@ def test_heartbeats_are_sent_when_nothing_else_is() -> None:
     assert elapsed / 5 - 1 <= beats <= elapsed / 5 + 1
 
 
-@pytest.mark.requirement("A8")
 def test_no_half_of_an_interval_passes_without_an_octet() -> None:
     client = beating(10)
     client.open_channel(1)
@@ -279,14 +277,12 @@ def test_heartbeats_go_on_during_close() -> None:
     assert [type(effect) for effect in effects] == [e.Log, e.CloseSocket]
 
 
-@pytest.mark.requirement("A8")
 def test_heartbeat_zero_is_none() -> None:
     client = beating(0)
     assert client.connection.next_deadline() == inf
     assert client.tick(1e6) == [] and client.output() == []
 
 
-@pytest.mark.requirement("A8")
 def test_a_client_that_is_not_read_from_is_not_silent() -> None:
     client = beating(10)
     client.connection.reading(False, client.now)
