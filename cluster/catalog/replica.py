@@ -26,6 +26,7 @@ CATALOG: Final = 0
 """The catalog's partition."""
 
 TAG: Final = b"C"
+FELL_BEHIND: Final = "this node fell behind; declare again"
 RETRY_S: Final = 0.3
 """A question that is not answered for so long is asked again: messages and leaders may be lost."""
 
@@ -288,7 +289,7 @@ class Catalog:
         # Whether these were carried out is in the snapshot, but what they answered is not.
         commands = [request for request, pending in self._pending.items() if pending.data]
         for command in [self._pending.pop(request) for request in commands]:
-            command.answer(None, RestartedError("this node fell behind; declare again"))
+            command.answer(None, RestartedError(FELL_BEHIND))
 
     def snapshot(self) -> bytes:
         return self.state.snapshot()

@@ -110,7 +110,7 @@ class Client:
                 self.send(m.ChannelCloseOk())
                 self.refused(method.reply_code, method.reply_text)
             case m.ConnectionClose():
-                raise Violation(f"the broker closes the connection of client {self.id}: {method.reply_text}")
+                self.connection_closed(method.reply_code, method.reply_text)
             case m.ConnectionStart() | m.ConnectionTune():
                 pass
             case m.BasicGetOk():
@@ -136,6 +136,10 @@ class Client:
 
     def cancelled(self, tag: str) -> None:
         raise Violation(f"the broker cancels consumer {tag} of client {self.id}")
+
+    def connection_closed(self, code: int, text: str) -> None:
+        """The broker has closed the connection."""
+        raise Violation(f"the broker closes the connection of client {self.id}: {code} {text}")
 
     def refused(self, code: int, text: str) -> None:
         """The broker has closed the channel."""

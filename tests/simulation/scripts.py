@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
+from cluster.catalog.placement import RestartedError
+from cluster.catalog.replica import FELL_BEHIND
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.primitives import Method
 from tests.simulation.clients import Client, Place
@@ -120,6 +122,14 @@ class Caller(Client):
         self._open = False
         self._end(RefusedError(code, text))
         self._open_channel()
+
+    def connection_closed(self, code: int, text: str) -> None:
+        """A node whose catalog came as a snapshot does not know what its commands were answered."""
+        if (code, text) != (RestartedError.code, f"INTERNAL_ERROR - {FELL_BEHIND}"):
+            super().connection_closed(code, text)
+        self.connection.drop()
+        self.closed = True
+        self.lost()
 
     def lost(self) -> None:
         """The node's process has ended."""
