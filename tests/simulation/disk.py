@@ -190,6 +190,11 @@ class SimulatedDisk:
         """A file's bytes as a process reads them."""
         return bytes(self._find(name).cached)
 
+    @property
+    def faulty(self) -> bool:
+        """Whether its next operations may fail."""
+        return self.fail_sync_after is not None or self.capacity is not None
+
     def used(self) -> int:
         """Octets of all files."""
         return sum(len(inode.cached) for inode in self._cached.values())

@@ -40,7 +40,7 @@ class Faults:
 
     def _happen(self) -> None:
         if not self._over:
-            INCIDENTS[self.chance.choice(self._kinds)](self)
+            (INCIDENTS | OF_DISKS)[self.chance.choice(self._kinds)](self)
             self._next()
 
     def stop(self) -> None:
@@ -52,7 +52,7 @@ class Faults:
         self.cluster.network.faults = NetworkFaults()
         for node in self.cluster.nodes.values():
             node.disk.sync_seconds = 0.0
-            node.disk.fail_sync_after = None
+            node.disk.fail_sync_after = node.disk.capacity = None
             node.resume()
             self._restart(node)
 
@@ -109,7 +109,7 @@ class Faults:
     def lose_disk(self) -> None:
         """A node that hosts nothing alone loses its disk for good; no other one before it is rebuilt."""
         alone = self.cluster.alone()
-        if any(node.lost_disk for node in self.cluster.nodes.values()):
+        if any(node.lost_disk or node.rotten for node in self.cluster.nodes.values()):
             return
         names = [name for name in self.cluster.names if name not in alone]
         node = self.cluster.nodes[self.chance.choice(names)]
@@ -215,8 +215,33 @@ class Faults:
             self.for_a_while(0.5, 2.0, partial(self._recover_disk, node))
 
     def _recover_disk(self, node: SimulatedNode) -> None:
-        node.disk.fail_sync_after = None
+        node.disk.fail_sync_after = node.disk.capacity = None
         self._restart(node)
+
+    def fill_disk(self) -> None:
+        """Something else takes all the room on a disk, or nearly, until that is looked after."""
+        node = self.some_node()
+        if node is not None:
+            room = self.chance.choice((0, 1, 4)) * self.cluster.shape.settings.segment_bytes
+            node.disk.capacity = node.disk.used() + room
+            self.world.note(f"{node.name} has {room} octets of room on its disk")
+            self.for_a_while(0.5, 2.0, partial(self._recover_disk, node))
+
+    def rot(self) -> None:
+        """One bit changes by itself on one disk of a cluster, where nothing is written any more: what is last
+        in a journal may as well never have been written, which no journal can tell.
+        """
+        nodes = [node for node in self.cluster.nodes.values() if node.name not in self.cluster.alone()]
+        if any(node.lost_disk or node.rotten for node in nodes):
+            return
+        node = self.chance.choice(nodes)
+        found = node.sealed_segments()
+        if found:
+            name = self.chance.choice(found)
+            offset = self.chance.randrange(len(node.disk.content(name)))
+            self.world.note(f"a bit rots on {node.name}, in {name} at {offset}")
+            node.disk.corrupt(name, offset, 1 << self.chance.randrange(8))
+            node.rotten = True
 
     # -- the network ----------------------------------------------------------------------------
 
@@ -339,6 +364,9 @@ INCIDENTS: dict[str, Incident] = {
     "cancel": Faults.cancel,
 }
 
+OF_DISKS: dict[str, Incident] = {"full disk": Faults.fill_disk, "rot": Faults.rot}
+"""They come to what else a seed has."""
+
 
 def shape_of(chance: random.Random, faultless: bool) -> Shape:
     """Sizes, rates and the network's manners, as a seed has it."""
@@ -357,6 +385,11 @@ def shape_of(chance: random.Random, faultless: bool) -> Shape:
         network.overflow = chance.choice((0.0, 0.0, 0.0, 0.01))
         network.raft_loss = chance.choice((0.0, 0.0, 0.02, 0.1))
     return Shape(settings, network, chance.choice((2, 4)), chance.choice((5, 8)), 3.0, faultless)
+
+
+def disks_of(chance: random.Random) -> tuple[str, ...]:
+    """What goes wrong with the disks of a seed that has such faults."""
+    return chance.choice((("full disk",), ("rot",), tuple(OF_DISKS)))
 
 
 def plan_of(chance: random.Random) -> tuple[tuple[str, ...], float]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from cluster.broker import Broker
@@ -17,13 +16,15 @@ from cluster.broker_config import BrokerConfig
 from cluster.front_end.commits import Commits
 from cluster.membership.formats import FORMATS
 from node.engine.errors import Refusal
-from replication.journal import Journal, JournalConfig
+from replication.journal import DamagedEntryError, Journal, JournalConfig
 from replication.journal.errors import JournalError
+from replication.journal.segments import segment_name
 from replication.raft import Entry, RaftConfig
 from tests.simulation.clock import Clock
 from tests.simulation.disk import PowerLost, SimulatedDisk
 from tests.simulation.network import Network, Transport
 from tests.simulation.world import Action, Violation, World
+from tests.simulation.writer import SimulatedWriter
 
 TICK_S = 0.025
 TURN_S = 0.0004
@@ -47,45 +48,12 @@ class NodeSettings:
     lease_s: float = 1.0
 
 
-class SimulatedWriter:
-    """The journal's writer: what it takes is on disk when the disk says so, not before."""
-
-    def __init__(self, node: SimulatedNode, journal: Journal) -> None:
-        self.busy = False
-        self.batch: Any = None
-        self._node = node
-        self._journal = journal
-
-    def kick(self) -> None:
-        """Start writing what is staged."""
-        if self.busy:
-            return
-        batch = self._journal.take_batch()
-        if batch is not None:
-            self.busy, self.batch = True, batch
-            self.started(batch)
-            self._node.after(self._node.sync_time(), partial(self._finish, batch))
-
-    def started(self, batch: Any) -> None:
-        """A batch has been taken; nothing of it is on disk yet."""
-
-    def _finish(self, batch: Any) -> None:
-        try:
-            batch.write()
-        except OSError as error:
-            self._node.disk_failed(error)
-            return
-        results = self._journal.complete(batch)
-        self.busy, self.batch = False, None
-        self._node.durable(results)
-
-
 class SimulatedNode:
     """A machine with a disk and, most of the time, a broker process on it.
 
     `life` counts the processes that have run; what belongs to an earlier one never happens.
     `empty`: it asks the others whether its disk, on which nothing is, was lost. `lost_disk`: it may have
-    forgotten votes, and gives none before it has everything back.
+    forgotten votes, and gives none before it has everything back. `rotten`: its disk has lost a bit.
     """
 
     writer_type = SimulatedWriter
@@ -103,7 +71,7 @@ class SimulatedNode:
         self.up = False
         self.paused = False
         self.ready = False
-        self.lost_disk = self.empty = False
+        self.lost_disk = self.empty = self.rotten = False
         self.retired = False
         self.formats = FORMATS
         self.stepped = False
@@ -187,6 +155,7 @@ class SimulatedNode:
         )
         self.broker.on_wanted = self.wanted
         self.broker.standing.on_removed = self._removed
+        self.broker.repair.on_found = self._damage_found
         self.commits = Commits(self.broker)
         self.writer = self.writer_type(self, self.journal)
         self._network.join(self.transport)
@@ -200,7 +169,12 @@ class SimulatedNode:
         try:
             return Journal.open(self.disk, config, self._rewrite)
         except JournalError as error:
-            raise Violation(f"{self.name} does not recover its journal: {error!r}") from error
+            if not self.rotten:
+                raise Violation(f"{self.name} does not recover its journal: {error!r}") from error
+            self.world.note(f"{self.name} gets an empty disk: {error}")
+        self.disk.wipe()
+        self.lost_disk, self.rotten = True, False
+        return Journal.open(self.disk, config, self._rewrite)
 
     def _fail_to_start(self, error: OSError) -> None:
         """The disk fails already while the journal is recovered: somebody starts the node again."""
@@ -240,8 +214,7 @@ class SimulatedNode:
         """Kill the process, or cut the machine's power: then what was not synced is lost."""
         if not self.up:
             return
-        self.world.note(f"{self.name} {'loses power' if power else 'is killed'}")
-        self.world.disturbed = self.world.now
+        self._disturb("loses power" if power else "is killed")
         self._tear()
         if power:
             self.disk.lose_power()
@@ -319,7 +292,27 @@ class SimulatedNode:
             life = self.life
             self._missed.append(lambda: action() if self.life == life else None)
         elif self.up:
-            action()
+            try:
+                action()
+            except (JournalError, OSError) as error:
+                self._fail_stop(error)
+
+    def _fail_stop(self, error: JournalError | OSError) -> None:
+        """What an exception that nothing has caught ends, as `cluster.process.fail_stop` has it."""
+        if self.rotten and isinstance(error, DamagedEntryError):
+            self.broker.repair.found(error, self.clock())
+        elif self.rotten or (isinstance(error, OSError) and self.disk.faulty):
+            self.world.note(f"{self.name} ends: {error!r}")
+            self.stop(power=False)
+        else:
+            raise error
+
+    def _damage_found(self, error: DamagedEntryError) -> None:
+        self._disturb(f"finds {error}")
+
+    def _disturb(self, what: str) -> None:
+        self.world.note(f"{self.name} {what}")
+        self.world.disturbed = self.world.now
 
     def wanted(self) -> None:
         """A turn of the event loop is wanted."""
@@ -348,6 +341,11 @@ class SimulatedNode:
         self.wanted()
         self.after(COLLECT_S, self._collect)
 
+    def sealed_segments(self) -> list[str]:
+        """Files of the journal that nothing is written into any more."""
+        segments = [one for one in self.journal._segments.values() if one.sealed]
+        return sorted({segment_name(one.number) for one in segments}.intersection(self.disk.names()))
+
     def sync_time(self) -> float:
         """How long the next sync takes."""
         return (0.0004 + self.disk.sync_seconds) * (0.5 + self._random.random())
@@ -366,11 +364,9 @@ class SimulatedNode:
         self.broker.peer_up(peer, self.clock())
 
     def peer_down(self, peer: str) -> None:
-        self.world.note(f"{self.name} loses its connection to {peer}")
-        self.world.disturbed = self.world.now
+        self._disturb(f"loses its connection to {peer}")
         self.broker.peer_down(peer, self.clock())
 
     def peer_gap(self, peer: str) -> None:
-        self.world.note(f"{self.name} sees a gap from {peer}")
-        self.world.disturbed = self.world.now
+        self._disturb(f"sees a gap from {peer}")
         self.broker.peer_gap(peer, self.clock())

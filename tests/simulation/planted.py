@@ -23,7 +23,8 @@ from replication.journal.table import EntryTable
 from replication.raft import HardState, Snapshot
 from replication.raft.leadership import Leadership
 from tests.simulation import planted_queues
-from tests.simulation.node import SimulatedNode, SimulatedWriter
+from tests.simulation.node import SimulatedNode
+from tests.simulation.writer import SimulatedWriter
 
 
 def _forgotten_vote() -> AbstractContextManager[object]:

@@ -7,7 +7,7 @@ import traceback
 from dataclasses import replace
 
 from tests.simulation.cluster import FIVE, Cluster
-from tests.simulation.faults import Faults, plan_of, shape_of
+from tests.simulation.faults import Faults, disks_of, plan_of, shape_of
 from tests.simulation.membership import ChangingCluster
 from tests.simulation.node import SimulatedNode
 from tests.simulation.trials.examiner import KINDS
@@ -24,6 +24,10 @@ DECLARING = 0.3
 
 OF_LEASES = ("one way", "link", "freeze", "suspension")
 """Faults in which a lease ends and its holder does not hear of that; more frequent where clients declare."""
+
+
+DISKS_EVERY = 5
+"""Every so many seeds one whose disks rot or fill up."""
 
 
 class SeedFailure(AssertionError):
@@ -82,6 +86,8 @@ def run_seed(
     if elections:
         shape.settings = replace(shape.settings, max_append_bytes=1, election_timeout_s=0.25)
         kinds, interval_s = ("ambush",), 1.0
+    elif seed % DISKS_EVERY == 1 and not members:
+        kinds += disks_of(World(seed).chance("disks"))
     if seed % FIVE_EVERY == FIVE_EVERY - 2:
         shape.names = FIVE
     cluster = (ChangingCluster if members else Cluster)(seed, shape, node_type)

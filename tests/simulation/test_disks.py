@@ -1,0 +1,64 @@
+"""Disks that rot and fill up end their nodes at most; an exception that no fault explains is told."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from replication.journal import DamagedEntryError
+from tests.simulation.cluster import Cluster, Shape
+from tests.simulation.faults import Faults
+from tests.simulation.node import SimulatedNode
+
+FULL = OSError(errno.ENOSPC, "No space left on the simulated disk")
+
+
+def failing(error: Exception) -> SimulatedNode:
+    """A node of a cluster with an event that raises the error, not yet met."""
+    cluster = Cluster(1, Shape(publishers=0, consumers=5))
+    cluster.start()
+    node = cluster.nodes["n1"]
+
+    def fail() -> None:
+        raise error
+
+    node.after(0.01, fail)
+    return node
+
+
+@pytest.mark.parametrize("error", [FULL, KeyError("queue"), AssertionError("two leaders")])
+def test_an_exception_that_no_fault_explains_breaks_a_promise(error: Exception) -> None:
+    node = failing(error)
+    with pytest.raises(type(error)):
+        node.world.run(node.world.now + 1.0)
+
+
+def test_an_exception_of_a_full_disk_ends_the_node_alone() -> None:
+    node = failing(FULL)
+    node.disk.capacity = node.disk.used()
+    life = node.life
+    node.world.run(node.world.now + 0.1)
+    assert not node.up and node.life > life
+
+
+@pytest.mark.parametrize("incident", ["rot", "full disk"])
+def test_what_was_confirmed_outlives_disks_that_fail(incident: str) -> None:
+    cluster = Cluster(2, Shape())
+    cluster.start()
+    faults = Faults(cluster, (incident, "kill"), 0.2)
+    cluster.world.run(cluster.world.now + 4.0)
+    faults.stop()
+    cluster.settle()
+    assert cluster.history.confirmed > 0
+
+
+def test_a_damaged_entry_of_a_rotten_disk_leaves_its_node_running() -> None:
+    """Other replicas are asked for the entry (`replication.repair`)."""
+    error = DamagedEntryError("n1.segment", 0, "a bit", 1, 1)
+    node = failing(error)
+    node.rotten = True
+    group = next(one for one in node.broker.host.groups.values() if one.log.last_index() > 0)
+    error.partition = group.partition
+    node.world.run(node.world.now + 0.1)
+    assert node.up and any(f"n1 finds {error}" in line for line in node.world.trace)

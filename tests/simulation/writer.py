@@ -1,0 +1,44 @@
+"""The journal's writer of a simulated node."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from replication.journal import Journal
+
+if TYPE_CHECKING:
+    from tests.simulation.node import SimulatedNode
+
+
+class SimulatedWriter:
+    """The journal's writer: what it takes is on disk when the disk says so, not before."""
+
+    def __init__(self, node: SimulatedNode, journal: Journal) -> None:
+        self.busy = False
+        self.batch: Any = None
+        self._node = node
+        self._journal = journal
+
+    def kick(self) -> None:
+        """Start writing what is staged."""
+        if self.busy:
+            return
+        batch = self._journal.take_batch()
+        if batch is not None:
+            self.busy, self.batch = True, batch
+            self.started(batch)
+            self._node.after(self._node.sync_time(), partial(self._finish, batch))
+
+    def started(self, batch: Any) -> None:
+        """A batch has been taken; nothing of it is on disk yet."""
+
+    def _finish(self, batch: Any) -> None:
+        try:
+            batch.write()
+        except OSError as error:
+            self._node.disk_failed(error)
+            return
+        results = self._journal.complete(batch)
+        self.busy, self.batch = False, None
+        self._node.durable(results)
