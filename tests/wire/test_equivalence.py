@@ -12,10 +12,11 @@ from node.numbers import numbers_of
 from node.wire.amqp091 import effects as e
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091 import reader
+from node.wire.amqp091.codec import encode_frame, encode_method
 from node.wire.amqp091.limits import ConnectionLimits
 from node.wire.amqp091.primitives import Method
 from node.wire.amqp091.publish_path import PublishPath
-from tests.wire.client import Client, frames, opened, run_of, split
+from tests.wire.client import Client, frames, opened, publish, run_of, split
 from tests.wire.strategies import cuts, streams
 
 CONSUMERS = {1: 7, 2: 8}
@@ -103,11 +104,12 @@ def normal(found: list[e.Effect]) -> list[Any]:
 def of_channels(result: tuple[list[Any], bytes]) -> Any:
     """The result, channel by channel: answers behind publishes leave in the order of their channel alone.
 
-    Of a connection that an exception ends, the exception: it overtakes all that waits.
+    Of a connection that ends, that: what ends it overtakes all that waits, and channels have no order among
+    each other.
     """
     (ordered, settled, credit), output = result
     if any(isinstance(effect, e.ConnectionClosed) for effect in ordered):
-        return [effect for effect in ordered if isinstance(effect, e.Log) and "connection" in effect.event]
+        return e.ConnectionClosed
     return sorted(ordered, key=channel_of), settled, credit, sorted(split(output), key=lambda one: one[1:3])
 
 
@@ -126,6 +128,16 @@ def channel_of(effect: Any) -> int:
 def test_cutting_the_input_anywhere_changes_nothing(data: st.DataObject) -> None:
     octets = data.draw(streams())
     assert of_channels(run([octets])) == of_channels(run(data.draw(cuts(octets))))
+
+
+def test_a_frame_that_is_too_large_is_refused_behind_what_its_channel_sent_before() -> None:
+    """The channel is closed behind a publish. What comes next is another publish, to be refused with 504."""
+    close = encode_method(1, m.ChannelClose(200, ""))
+    large = encode_frame(m.FRAME_HEADER, 1, bytes(2 * LIMITS.frame_max))
+    octets = publish(1, b"x") + close + publish(1, b"y") + large
+    for pieces in ([octets], [octets[at : at + 1] for at in range(len(octets))]):
+        sent = [payload for _, _, payload in frames(run(pieces)[1])]
+        assert [one.reply_code for one in sent if isinstance(one, m.ConnectionClose)] == [504]
 
 
 @given(st.data())

@@ -93,8 +93,8 @@ class FrameReader(Lifecycle):
             if kind not in FRAME_TYPES:
                 raise FramingError(f"frame type {kind}")
             if size > self._largest_payload:
-                self._oversized(size)
-                self._intake.skip(max(0, stop - end))
+                if not self._refuse(number, size, data[at:], parked=parked):
+                    return at, 1
                 at = min(stop, end)
                 continue
             if stop > end:
@@ -153,6 +153,20 @@ class FrameReader(Lifecycle):
             return stop, 0
         self._handle(m.FRAME_METHOD, channel.number, channel, data[at:stop])
         return stop, 0
+
+    def _refuse(self, number: int, size: int, frame: bytes, *, parked: bool) -> bool:
+        """Refuse a frame that is too large, behind what its channel has sent before; False: not yet."""
+        channel = self._channels.get(number)
+        if channel is None or not channel.holds:
+            self._oversized(size)
+        elif parked:
+            return False
+        else:
+            # The head is enough to refuse the frame by.
+            self._parking.add(number, frame[: FRAME.size])
+        if not parked:
+            self._intake.skip(max(0, size + FRAME_OVERHEAD - len(frame)))
+        return True
 
     def _oversized(self, size: int) -> None:
         """A peer that exceeds the limits is disconnected (§2.3.3, §4.2.3)."""
