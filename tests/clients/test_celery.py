@@ -259,7 +259,7 @@ def test_priorities(workers: Workers, node: Node, elsewhere: Node) -> None:
     assert [line[1] for line in workers.traced()] == ["high", "middle", "middle-again", "low", "none"]
 
 
-@pytest.mark.requirement("A17", "A22")
+@pytest.mark.requirement("A17")
 def test_a_worker_killed_before_it_acknowledged(workers: Workers, node: Node, elsewhere: Node) -> None:
     """acks_late: what it had begun begins again with the other one."""
     workers.start("w1", [node])
@@ -274,7 +274,7 @@ def test_a_worker_killed_before_it_acknowledged(workers: Workers, node: Node, el
     assert len(begun) == 6, "the dead worker's two tasks began twice"
 
 
-@pytest.mark.requirement("A21", "A22", "A23")
+@pytest.mark.requirement("A21", "A23")
 @pytest.mark.parametrize("victim", ["the owner", "a worker's node"])
 def test_a_node_killed_in_the_middle(own_cluster: Cluster, workers: Workers, victim: str) -> None:
     """No task is lost, and no chain ends: neither where the node had the queue nor where it had a worker."""

@@ -96,7 +96,7 @@ def test_priorities(node: Node, elsewhere: Node, name: str) -> None:
     receiving.close()
 
 
-@pytest.mark.requirement("A21", "A22")
+@pytest.mark.requirement("A21")
 def test_a_node_killed_in_the_middle(own_cluster: Cluster, name: str) -> None:
     first, second, third = own_cluster.nodes
     sending, receiving = broker([third], name), broker([first, second], name)

@@ -88,7 +88,7 @@ def test_calls_are_answered_over_reply_to(node: Node, elsewhere: Node, name: str
     assert run(program) == [number * 2 for number in range(20)]
 
 
-@pytest.mark.requirement("A17", "A22", "A24")
+@pytest.mark.requirement("A17", "A24")
 def test_messages_are_settled_by_hand(node: Node, elsewhere: Node, name: str) -> None:
     application, publisher = broker(node), broker(elsewhere)
     seen: asyncio.Queue[tuple[str, bool | None]] = asyncio.Queue()
@@ -120,7 +120,7 @@ def test_messages_are_settled_by_hand(node: Node, elsewhere: Node, name: str) ->
     assert run(program) == ([("again", False), ("again", True), ("bad", False), ("good", False)], "bad")
 
 
-@pytest.mark.requirement("A21", "A22")
+@pytest.mark.requirement("A21")
 def test_an_application_outlives_its_node(own_cluster: Cluster, name: str) -> None:
     first, second, _ = own_cluster.nodes
     application, publisher = broker(first), broker(second)

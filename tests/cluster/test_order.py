@@ -26,7 +26,7 @@ def bodies_of(client: Client) -> list[bytes]:
 
 @every_kind
 @pytest.mark.parametrize("consumer_first", [True, False])
-@pytest.mark.requirement("A22")
+@pytest.mark.requirement("A22.1")
 def test_transient_messages_do_not_overtake_persistent_ones(
     client: Client, kind: str, consumer_first: bool
 ) -> None:

@@ -168,7 +168,6 @@ def apply_all(node: Recording, owner: PartitionOwner, index: int) -> None:
         index += 1
 
 
-@pytest.mark.requirement("A22")
 def test_what_is_given_back_behind_a_greeting_is_leased_to_nobody() -> None:
     node = Recording()
     owner = greeted(node)

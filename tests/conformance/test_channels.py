@@ -149,7 +149,7 @@ def test_recovered_messages_come_behind_recover_ok(connect: Connect) -> None:
     assert all(deliver.redelivered for deliver, _ in again)
 
 
-@pytest.mark.requirement("A22")
+@pytest.mark.requirement("A22.2")
 @pytest.mark.sentence("4.5-1")
 @pytest.mark.parametrize("end", ["channel", "exception", "connection", "socket"])
 def test_what_a_closed_channel_had_comes_back_redelivered(connect: Connect, name: str, end: str) -> None:
@@ -188,7 +188,7 @@ def test_a_connections_exclusive_queues_go_with_it(connect: Connect, name: str) 
     assert other.channel_closed(1).reply_code == 404
 
 
-@pytest.mark.requirement("A22")
+@pytest.mark.requirement("A22.1")
 @pytest.mark.sentence("4.7-1")
 @pytest.mark.parametrize("way", ["consume", "get"])
 def test_order_is_kept_along_one_path(connect: Connect, name: str, way: str) -> None:

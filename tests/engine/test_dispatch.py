@@ -20,7 +20,7 @@ def test_one_consumer_gets_one_long_range() -> None:
     assert (len(owner.ready), owner.leased_count) == (0, 1000)
 
 
-@pytest.mark.requirement("A22")
+@pytest.mark.requirement("A22.1")
 def test_messages_are_granted_in_the_order_of_their_numbers() -> None:
     owner = owner_with(0)
     attach(owner, A)
@@ -144,7 +144,7 @@ def test_a_cancelled_consumer_gets_nothing_and_may_still_settle() -> None:
     assert owner.release(A, 3, 4) == 2
 
 
-@pytest.mark.requirement("A22")
+@pytest.mark.requirement("A22.2")
 def test_a_released_message_returns_to_its_place_marked_redelivered() -> None:
     owner = owner_with(6)
     attach(owner, A, limit=4)
@@ -212,7 +212,7 @@ def test_a_message_may_be_settled_after_its_lease_was_lost() -> None:
 
 
 @pytest.mark.requirement("D2")
-@pytest.mark.requirement("A22")
+@pytest.mark.requirement("A22.2")
 def test_a_lost_front_end_gives_its_messages_back() -> None:
     owner = owner_with(6)
     attach(owner, A, 1, limit=2)

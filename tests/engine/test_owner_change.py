@@ -146,7 +146,7 @@ def test_a_held_message_may_be_settled() -> None:
     assert list(owner.held.ranges()) == [(3, 6)]
 
 
-@pytest.mark.requirement("A22")
+@pytest.mark.requirement("A22.2")
 def test_what_comes_after_newer_messages_is_marked_redelivered() -> None:
     owner = QueueOwner(state_with(10, mark=10, attached=(B,)))
     owner.append(11, 12)

@@ -93,7 +93,7 @@ def test_errors_are_exceptions_and_the_connection_goes_on(cluster: Cluster, name
     assert run(program) == b"goes on"
 
 
-@pytest.mark.requirement("A21", "A22")
+@pytest.mark.requirement("A21")
 def test_a_robust_client_outlives_its_node(own_cluster: Cluster, name: str) -> None:
     node = own_cluster[0]
 

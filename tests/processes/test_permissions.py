@@ -159,7 +159,6 @@ def test_topic_permissions_bound_the_keys_of_topic_exchanges(realm: Realm) -> No
         assert text.startswith(f"{DENIED} - read access to topic '#' in exchange topic 'amq.topic'")
 
 
-@pytest.mark.requirement("A22")
 def test_a_message_names_no_other_user(realm: Realm) -> None:
     realm.permit(configure=".*", write=".*", read=".*")
     with realm.connect() as connection:

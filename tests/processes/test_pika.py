@@ -186,8 +186,8 @@ def test_get_ack_nack_reject_and_recover(channel: Connect, name: str) -> None:
     assert consumer.queue_declare(name, passive=True).method.message_count == 0
 
 
-@pytest.mark.requirement("A22")
-def test_what_a_closed_channel_had_comes_back_in_order(channel: Connect, cluster: Cluster, name: str) -> None:
+@pytest.mark.requirement("A22.2")
+def test_what_a_closed_channel_had_comes_back_marked(channel: Connect, cluster: Cluster, name: str) -> None:
     publisher, leaver, stayer = channel(0), channel(1), channel(2)
     publisher.confirm_delivery()
     publisher.queue_declare(name, durable=True)
@@ -399,7 +399,7 @@ def test_publishing_to_an_absent_exchange_closes_the_channel_only(channel: Conne
     assert asking.connection.channel().queue_declare("", exclusive=True).method.queue
 
 
-@pytest.mark.requirement("A17", "A22")
+@pytest.mark.requirement("A17")
 def test_each_method_sees_what_the_same_channel_did_before(channel: Connect, name: str) -> None:
     own = channel(1)
     for node in (0, 1, 2):

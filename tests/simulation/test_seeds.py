@@ -38,7 +38,7 @@ def outcomes() -> Iterator[list[Future[Outcome]]]:
 @pytest.mark.requirement("A16")
 @pytest.mark.requirement("A19")
 @pytest.mark.requirement("A21")
-@pytest.mark.requirement("A22")
+@pytest.mark.requirement("A22.1")
 @pytest.mark.requirement("D2")
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_promises_are_kept_under_faults(block: int, outcomes: list[Future[Outcome]]) -> None:

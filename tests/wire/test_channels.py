@@ -76,7 +76,7 @@ def test_an_empty_queue_name_is_the_last_declared_queue() -> None:
 # -- parking ------------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("A9", "A22")
+@pytest.mark.requirement("A9", "A22.1")
 def test_frames_behind_a_request_wait_and_other_channels_go_on() -> None:
     client = opened(1, 2)
     effects = client.send(
@@ -160,7 +160,7 @@ def test_both_close_a_channel_at_once() -> None:
     assert client.methods() == [m.ChannelOpenOk()]
 
 
-@pytest.mark.requirement("A10", "A22")
+@pytest.mark.requirement("A10")
 def test_the_client_closes_a_channel() -> None:
     client = opened(1)
     client.consume()

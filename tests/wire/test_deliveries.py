@@ -241,7 +241,6 @@ def test_get(no_ack: bool) -> None:
     assert (effects == [e.Settle(1, 12, [(55, 55)])]) is not no_ack
 
 
-@pytest.mark.requirement("A22")
 def test_a_message_got_for_a_channel_that_has_gone_goes_back() -> None:
     client = opened(1)
     client.send((1, m.BasicGet("q")))
@@ -303,7 +302,7 @@ def test_shared_prefetch_holds_what_is_too_much() -> None:
     assert [one.delivery_tag for one in deliveries(client)] == [6]
 
 
-@pytest.mark.requirement("A18", "A22")
+@pytest.mark.requirement("A18")
 def test_what_is_held_goes_back_undelivered() -> None:
     client = opened(1)
     client.send((1, m.BasicQos(0, 1, True)))
@@ -458,7 +457,7 @@ def test_recovery_without_requeue_is_not_implemented(method: m.Method) -> None:
     assert (close.reply_code, close.class_id, close.method_id) == (540, method.CLASS_ID, method.METHOD_ID)
 
 
-@pytest.mark.requirement("A22")
+@pytest.mark.requirement("A22.1")
 def test_order_is_kept_over_channels_and_runs() -> None:
     client = opened(1, 2)
     client.consume(1, 7)

@@ -45,7 +45,7 @@ def test_a_flooded_channel_does_not_delay_another_by_more_than_its_turn() -> Non
     assert len(bodies) == 800
 
 
-@pytest.mark.requirement("A9", "A22")
+@pytest.mark.requirement("A9", "A22.1")
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 200 * KIB)), max_size=60))
 def test_channels_take_turns_and_keep_their_order(written: list[tuple[int, int]]) -> None:
     pieces = [

@@ -201,7 +201,7 @@ def test_an_oversized_frame_is_skipped_before_close_ok() -> None:
     assert client.send((0, m.ConnectionCloseOk())) == [e.CloseSocket()]
 
 
-@pytest.mark.requirement("A10", "A22")
+@pytest.mark.requirement("A10")
 def test_the_socket_is_gone() -> None:
     client = opened(1, 2)
     client.consume()

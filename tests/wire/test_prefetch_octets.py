@@ -139,7 +139,7 @@ class Queue:
                     self.ready = sorted([*self.ready, *numbers_of(effect.ranges)])
 
 
-@pytest.mark.requirement("A18", "A22")
+@pytest.mark.requirement("A18", "A22.1")
 @given(
     st.lists(st.integers(0, 40), min_size=1, max_size=30),
     st.integers(1, 60),
