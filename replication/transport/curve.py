@@ -26,6 +26,7 @@ from nacl.bindings import (
 from nacl.exceptions import CryptoError
 
 from replication.transport.mechanism import PULL, PUSH, refusal_of
+from replication.transport.records import OFFER, Records, agreed
 from replication.transport.zmtp import (
     COMMAND,
     MORE,
@@ -116,8 +117,8 @@ class _Curve:
         """The key of both short pairs, under which messages travel."""
         self._number = 0
         self._seen = 0
-        outward, inward = (b"S", b"C") if as_server else (b"C", b"S")
-        self._outward, self._inward = b"CurveZMQMESSAGE" + outward, b"CurveZMQMESSAGE" + inward
+        self._records: Records | None = None
+        """Known when the connection is ready."""
 
     def _next_number(self) -> bytes:
         self._number += 1
@@ -138,18 +139,15 @@ class _Curve:
         more, is_command = _MORE_AND_COMMAND
         inner = bytes((more * bool(flags & MORE) | is_command * bool(flags & COMMAND),))
         number = self._next_number()
-        box = crypto_box_afternm(inner + payload, self._outward + number, self._shared)
-        return command(b"MESSAGE", number + box)
+        assert self._records is not None, "messages come after the handshake"
+        return command(b"MESSAGE", number + self._records.seal(number, inner + payload))
 
     def unwrap(self, payload: bytes) -> tuple[int, bytes]:
         name, data = split_command(payload)
-        if name != b"MESSAGE" or len(data) < _NUMBER.size:
+        if name != b"MESSAGE" or len(data) < _NUMBER.size or self._records is None:
             raise refusal_of(name, data)
         number = self._greater_number(data[: _NUMBER.size])
-        try:
-            inner = crypto_box_open_afternm(data[_NUMBER.size :], self._inward + number, self._shared)
-        except CryptoError as error:
-            raise ProtocolError("a message that was not encrypted for this connection") from error
+        inner = self._records.open(number, data[_NUMBER.size :])
         more, is_command = _MORE_AND_COMMAND
         flags = MORE * bool(inner[0] & more) | COMMAND * bool(inner[0] & is_command)
         return flags, inner[1:]
@@ -181,7 +179,8 @@ class ClientMechanism(_Curve):
         if name == b"READY" and self._shared and len(data) > _NUMBER.size:
             number = self._greater_number(data[: _NUMBER.size])
             nonce = b"CurveZMQREADY---" + number
-            check_metadata(_opened(data[_NUMBER.size :], nonce, self._shared), PULL)
+            told = check_metadata(_opened(data[_NUMBER.size :], nonce, self._shared), PULL)
+            self._records = agreed(told, self._shared, self.as_server)
             self.ready = True
             return None
         raise refusal_of(name, data)
@@ -199,7 +198,7 @@ class ClientMechanism(_Curve):
             self._short_public + self._server, b"VOUCH---" + vouch_nonce, short_server, self._secret
         )
         number = self._next_number()
-        told = self._public + vouch_nonce + vouch + metadata(PUSH)
+        told = self._public + vouch_nonce + vouch + metadata(PUSH, OFFER)
         box = crypto_box_afternm(told, b"CurveZMQINITIATE" + number, self._shared)
         return command(b"INITIATE", cookie + number + box)
 
@@ -260,10 +259,10 @@ class ServerMechanism(_Curve):
         self.user = self._names(_z85(client))
         if self.user is None:
             raise StrangerError("nobody with this key is known")
-        check_metadata(told[128:], PUSH)
+        self._records = agreed(check_metadata(told[128:], PUSH), self._shared, self.as_server)
         self.ready = True
         number = self._next_number()
-        box = crypto_box_afternm(metadata(PULL), b"CurveZMQREADY---" + number, self._shared)
+        box = crypto_box_afternm(metadata(PULL, OFFER), b"CurveZMQREADY---" + number, self._shared)
         return command(b"READY", number + box)
 
 

@@ -8,7 +8,8 @@ between them.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Final
 
 GREETING_BYTES: Final = 64
@@ -69,15 +70,21 @@ def split_command(body: bytes) -> tuple[bytes, bytes]:
     return body[1 : 1 + body[0]], body[1 + body[0] :]
 
 
-def metadata(socket_type: str) -> bytes:
-    """The one property that each side has to tell of its socket."""
-    name, value = b"Socket-Type", socket_type.encode()
-    return bytes((len(name),)) + name + _METADATA_VALUE.pack(len(value)) + value
+def metadata(socket_type: str, more: Mapping[bytes, bytes] = MappingProxyType({})) -> bytes:
+    """The one property that each side has to tell of its socket, and more of them."""
+    properties = {b"Socket-Type": socket_type.encode(), **more}
+    return b"".join(
+        bytes((len(name),)) + name + _METADATA_VALUE.pack(len(value)) + value
+        for name, value in properties.items()
+    )
 
 
-def check_metadata(octets: bytes, socket_type: str) -> None:
-    """Raises ProtocolError unless the other side's socket is of this type."""
-    place, found = 0, {}
+def check_metadata(octets: bytes, socket_type: str) -> dict[bytes, bytes]:
+    """The properties, by names in lower case.
+
+    Raises ProtocolError unless the other side's socket is of this type.
+    """
+    place, found = 0, dict[bytes, bytes]()
     try:
         while place < len(octets):
             start = place + 1 + octets[place]
@@ -90,6 +97,7 @@ def check_metadata(octets: bytes, socket_type: str) -> None:
         raise ProtocolError("metadata is cut short") from error
     if place != len(octets) or found.get(b"socket-type") != socket_type.encode():
         raise ProtocolError(f"the other side's socket is no {socket_type}")
+    return found
 
 
 class FrameReader:

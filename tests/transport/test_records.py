@@ -1,0 +1,60 @@
+"""What two nodes of this release encrypt with, and what a node of the release before gets."""
+
+from __future__ import annotations
+
+import pytest
+
+from replication.transport import CurveKeys, records
+from replication.transport.curve import ClientMechanism, ServerMechanism
+from replication.transport.records import OFFER, BoxRecords, GcmRecords, agreed
+from replication.transport.zmtp import ProtocolError
+
+CLIENT, SERVER = CurveKeys.generate(), CurveKeys.generate()
+SHARED = bytes(range(32))
+TOLD = {name.lower(): value for name, value in OFFER.items()}
+
+
+def shaken() -> tuple[ClientMechanism, ServerMechanism]:
+    """Both sides of a connection after their handshake."""
+    client = ClientMechanism(CLIENT, SERVER.public)
+    server = ServerMechanism(SERVER, {CLIENT.public: "n1"}.get)
+    said = client.begin()
+    while said is not None:
+        reply = server.answer(said)
+        assert reply is not None
+        said = client.answer(reply)
+    assert client.ready and server.ready
+    return client, server
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize("offers", [{}, OFFER])
+def test_both_sides_use_what_both_know(monkeypatch: pytest.MonkeyPatch, offers: dict[bytes, bytes]) -> None:
+    """With nothing to offer a side is a node of the release before."""
+    monkeypatch.setattr("replication.transport.curve.OFFER", offers)
+    client, server = shaken()
+    for one, other in ((client, server), (server, client)):
+        for payload in (b"", b"hello", bytes(100_000)):
+            assert other.unwrap(one.wrap(0, payload)) == (0, payload)
+    assert {type(one._records) for one in (client, server)} == {GcmRecords if offers else BoxRecords}
+
+
+@pytest.mark.parametrize("told", [{}, {b"x-records": b"ROT13"}, TOLD])
+def test_an_offer_that_is_not_known_is_as_none(told: dict[bytes, bytes]) -> None:
+    assert isinstance(agreed(told, SHARED, False), GcmRecords if told is TOLD else BoxRecords)
+
+
+@pytest.mark.parametrize("kind", [BoxRecords, GcmRecords])
+def test_a_record_is_opened_by_the_other_side_under_its_number_alone(kind: type[records.Records]) -> None:
+    client, server = kind(SHARED, False), kind(SHARED, True)  # type: ignore[call-arg]
+    number = (7).to_bytes(8, "big")
+    sealed = client.seal(number, b"secret")
+    assert b"secret" not in sealed
+    assert server.open(number, sealed) == b"secret"
+    changed = sealed[:-1] + bytes((sealed[-1] ^ 1,))
+    other = (8).to_bytes(8, "big")
+    for side, under, octets in ((server, other, sealed), (client, number, sealed), (server, number, changed)):
+        with pytest.raises(ProtocolError):
+            side.open(under, octets)
+    with pytest.raises(ProtocolError):
+        server.open(number, b"")
