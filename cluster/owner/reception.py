@@ -269,7 +269,7 @@ class Reception:
             return
 
         def join() -> None:
-            self._joining[terms.queue] -= 1
+            self._joining -= Counter((terms.queue,))
             state = self._state(front_end, epoch)
             if state is not None:
                 self.answer(front_end, request, self._join(state, terms))

@@ -100,22 +100,23 @@ class Requests:
         """Seal a queue that is to be deleted if unused, or if empty; answers whether it is, and its counts.
 
         The log orders the seal among publishes: what is published first keeps an empty queue from being
-        sealed, and what comes behind the seal finds no queue. The same holds for consumers: a queue is sealed
-        when none is on its way, and whoever attaches meanwhile waits for the seal's entry.
+        sealed, and what comes behind the seal finds no queue. A consumer that is on its way counts as one;
+        whoever attaches behind the seal waits for the seal's entry, and finds no queue either.
         """
-        again = partial(self._close, front_end, request, number, if_unused, if_empty)
         queue = self._owner.queues.get(number)
         if queue is None:
             self._reception.answer(front_end, request, NOT_FOUND)
-        elif self._reception.joining(number):
-            self._owner.after_proposed(again)
-        elif (if_unused and queue.consumers.count) or (if_empty and (queue.ready or queue.scheduled_count)):
-            self._reception.confirmed_answers.answer(front_end, request, [False, *_counts(queue)])
+            return
+        ready, consumers, leased, scheduled = _counts(queue)
+        consumers += self._reception.joining(number)
+        counts = [ready, consumers, leased, scheduled]
+        if (if_unused and consumers) or (if_empty and (ready or scheduled)):
+            self._reception.confirmed_answers.answer(front_end, request, [False, *counts])
         else:
             through = self._owner.machine.next_sequence - 1 if if_empty else ANY
             self._owner.operation(encode_seal_queue(number, through))
-            sealing = partial(self._sealed, front_end, request, number, _counts(queue), again)
-            self._owner.after_proposed(sealing)
+            again = partial(self._close, front_end, request, number, if_unused, if_empty)
+            self._owner.after_proposed(partial(self._sealed, front_end, request, number, counts, again))
 
     def _sealed(
         self, front_end: int, request: int, number: int, counts: list[int], again: Callable[[], None]

@@ -97,6 +97,24 @@ def test_a_queue_whose_consumer_was_welcomed_is_not_deleted_as_unused(kind: str)
 
 
 @pytest.mark.requirement("A15")
+def test_a_consumer_that_waits_behind_the_deletion_in_one_entry_keeps_its_queue() -> None:
+    """Its front end is known to the log already: the consumer waits only for what was taken before it."""
+    site = Site("n1", "n2", "n3")
+    client, deleting = site.client("n1"), site.client("n1")
+    client.declare("q")
+    client.consume("q", "before")
+    client.cancel("before")
+    client.publish("q", b"x")
+    deleting.send(m.QueueDelete("q", if_unused=True))
+    client.send(m.BasicConsume("q", "behind"))
+    client.answer(m.BasicConsumeOk)
+    assert not outcome(deleting)
+    assert [one.body for one in client.deliveries] == [b"x"] or client.site.until(
+        lambda: client.deliveries
+    ) is None
+
+
+@pytest.mark.requirement("A15")
 def test_a_deletion_that_only_the_log_knows_is_finished_by_the_next_owner() -> None:
     site = Site("n1", "n2", "n3")
     client = site.client("n1")
