@@ -92,8 +92,6 @@ class Catalog:
         self._last_request = 0
         self._visible_index = 0
         """Every node that may have a lease has applied that much."""
-        self._looking: dict[int, list[Callable[[], None]]] = {}
-        """Who waits until what this node showed at an index is visible everywhere."""
         self._term = 0
         self._holder = LeaseHolder(config)
         self._grantor: LeaseGrantor | None = None
@@ -137,19 +135,10 @@ class Catalog:
         if index <= self._visible_index:
             done()
             return
-        waiting = self._looking.setdefault(index, [])
-        waiting.append(done)
-        if len(waiting) == 1:
-            self._last_request += 1
-            look = self._pending[self._last_request] = PendingCommand(b"", self._looked(index), now, index)
-            self._ask_barrier(self._last_request, look, now)
-
-    def _looked(self, index: int) -> Answer:
-        def answer(_value: Any, _refusal: Refusal | None) -> None:
-            for done in self._looking.pop(index):
-                done()
-
-        return answer
+        self._last_request += 1
+        look = PendingCommand(b"", lambda _value, _refusal: done(), now, index)
+        self._pending[self._last_request] = look
+        self._ask_barrier(self._last_request, look, now)
 
     def _propose(self, data: bytes, now: float) -> None:
         if self.leads:
