@@ -52,6 +52,8 @@ KEY_BYTES: Final = 32
 _COOKIE_BYTES: Final = 96
 _NUMBER: Final = struct.Struct(">Q")
 _VERSION: Final = b"\x01\x00"
+_MESSAGE: Final = command(b"MESSAGE")
+"""Before the number and the box of each message."""
 _MORE_AND_COMMAND: Final = 1, 2
 """Flags within an encrypted frame: those of ZMTP, without a place for the length."""
 
@@ -140,14 +142,14 @@ class _Curve:
         inner = bytes((more * bool(flags & MORE) | is_command * bool(flags & COMMAND),))
         number = self._next_number()
         assert self._records is not None, "messages come after the handshake"
-        return command(b"MESSAGE", number + self._records.seal(number, inner + payload))
+        return b"".join((_MESSAGE, number, self._records.seal(number, inner + payload)))
 
     def unwrap(self, payload: bytes) -> tuple[int, bytes]:
-        name, data = split_command(payload)
-        if name != b"MESSAGE" or len(data) < _NUMBER.size or self._records is None:
-            raise refusal_of(name, data)
-        number = self._greater_number(data[: _NUMBER.size])
-        inner = self._records.open(number, data[_NUMBER.size :])
+        start = len(_MESSAGE) + _NUMBER.size
+        if not payload.startswith(_MESSAGE) or len(payload) < start or self._records is None:
+            raise refusal_of(*split_command(payload))
+        number = self._greater_number(payload[len(_MESSAGE) : start])
+        inner = self._records.open(number, payload[start:])
         more, is_command = _MORE_AND_COMMAND
         flags = MORE * bool(inner[0] & more) | COMMAND * bool(inner[0] & is_command)
         return flags, inner[1:]
