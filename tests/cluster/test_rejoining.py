@@ -43,16 +43,22 @@ def test_a_restart_with_an_old_catalog_keeps_replicas_that_came_back() -> None:
     assert after.generation == before.generation, "the log was dropped"
 
 
+def rebuilding(site: Site, name: str) -> SimulatedNode:
+    """The node, started again after its disk was lost."""
+    node = site.nodes[name]
+    node.stop(power=True)
+    node.disk.wipe()
+    node.lost_disk = True
+    node.start()
+    return node
+
+
 @pytest.mark.interpreted
 def test_a_node_is_whole_when_it_has_back_what_its_catalog_told_of_while_that_was_behind() -> None:
     """Votes that were given for a partition which is not open yet would be forgotten with the lost disk."""
     site = Site("n1", "n2", "n3")
     site.client("n1").declare("orders", durable=True)
-    node = site.nodes["n3"]
-    node.stop(power=True)
-    node.disk.wipe()
-    node.lost_disk = True
-    node.start()
+    node = rebuilding(site, "n3")
     node.broker.catalog_fresh = lambda: False  # type: ignore[method-assign]
     site.until(lambda: node.broker.catalog.state.partitions and node.broker.host.whole)
     site.run(1.0)
@@ -68,11 +74,7 @@ def test_a_node_that_rebuilds_votes_in_a_group_that_is_founded_meanwhile() -> No
     """Of two founders each needs the other's vote; a disk that was lost before cannot have promised one."""
     site = Site("n1", "n2", "n3")
     site.client("n1").declare("orders", durable=True)
-    node = site.nodes["n3"]
-    node.stop(power=True)
-    node.disk.wipe()
-    node.lost_disk = True
-    node.start()
+    node = rebuilding(site, "n3")
     node.lost_disk = False  # Nothing tells this node that it has everything back.
     site.until(lambda: node.ready)
     client = site.client("n3")

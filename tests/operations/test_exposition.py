@@ -80,9 +80,11 @@ class Renderer:
     def __init__(self, work_s: float) -> None:
         self.work_s = work_s
         self.rendered = 0
+        self.asked = asyncio.Event()
         self.go = asyncio.Event()
 
     async def __call__(self) -> Rendering:
+        self.asked.set()
         await self.go.wait()
         self.rendered += 1
         return Rendering((str(self.rendered).encode(),), self.work_s)
@@ -112,8 +114,7 @@ def test_a_page_tells_when_its_rendering_began() -> None:
         time, render = Time(), Renderer(0.1)
         pages = Pages(time.clock)
         asking = asyncio.ensure_future(pages.page("a", render))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        await render.asked.wait()
         time.now += 0.5
         render.go.set()
         assert (await asking).age_s == pytest.approx(0.5)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import pytest
 
 from replication.group import Group
@@ -11,6 +13,10 @@ from tests.replication.hosts import PARTITION, Cluster, HostedNode
 
 BODY = b"what the entry says " * 200
 FILLING = b"\0" * 16000
+
+
+Take = Callable[[str, Sequence[bytes], float], None]
+"""Takes a message of a peer, at a time."""
 
 
 class Mended:
@@ -34,8 +40,8 @@ class Mended:
             self.leader.host.propose(PARTITION, FILLING, self.cluster.now)
         self.run(0.5)
 
-    def _taking(self, repair: Repair, taken):  # type: ignore[no-untyped-def]
-        def receive(peer: str, parts: list[bytes], now: float) -> None:
+    def _taking(self, repair: Repair, taken: Take) -> Take:
+        def receive(peer: str, parts: Sequence[bytes], now: float) -> None:
             if parts[0][:1] == REPAIR_TAG:
                 repair.receive(peer, parts, now)
             else:
