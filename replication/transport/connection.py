@@ -97,13 +97,13 @@ class Connection:
         messages: list[list[bytes]] = []
         for flags, payload in self._reader.feed(octets):
             if not self._mechanism.ready:
-                self._shake_hands(flags, payload)
+                self._shake_hands(flags, bytes(payload))
                 continue
-            flags, payload = self._mechanism.unwrap(payload)
+            flags, frame = self._mechanism.unwrap(payload)
             if flags & COMMAND:
-                self._obey(payload)
+                self._obey(frame)
                 continue
-            self._parts.append(payload)
+            self._parts.append(frame)
             if not flags & MORE:
                 messages.append(self._parts)
                 self._parts = []
@@ -151,5 +151,5 @@ class Connection:
             self._frame(COMMAND, command(b"PONG", data[2:]))
 
     def _frame(self, flags: int, payload: Octets) -> None:
-        wrapped = self._mechanism.wrap(flags, payload)
-        self.output += (header(len(wrapped)), wrapped)
+        head, rest = self._mechanism.wrap(flags, payload)
+        self.output += (header(len(head) + len(rest)) + head, rest)

@@ -137,22 +137,22 @@ class _Curve:
     def _agree(self, short_public: bytes) -> None:
         self._shared = crypto_box_beforenm(short_public, self._short_secret)
 
-    def wrap(self, flags: int, payload: bytes | memoryview) -> bytes:
+    def wrap(self, flags: int, payload: bytes | memoryview) -> tuple[bytes, bytes]:
         more, is_command = _MORE_AND_COMMAND
-        inner = bytes((more * bool(flags & MORE) | is_command * bool(flags & COMMAND),))
         number = self._next_number()
         assert self._records is not None, "messages come after the handshake"
-        return b"".join((_MESSAGE, number, self._records.seal(number, inner + payload)))
+        inner = more * bool(flags & MORE) | is_command * bool(flags & COMMAND)
+        head, box = self._records.seal(number, inner, payload)
+        return _MESSAGE + number + head, box
 
-    def unwrap(self, payload: bytes) -> tuple[int, bytes]:
+    def unwrap(self, payload: memoryview) -> tuple[int, bytes]:
         start = len(_MESSAGE) + _NUMBER.size
-        if not payload.startswith(_MESSAGE) or len(payload) < start or self._records is None:
-            raise refusal_of(*split_command(payload))
-        number = self._greater_number(payload[len(_MESSAGE) : start])
-        inner = self._records.open(number, payload[start:])
+        if payload[: len(_MESSAGE)] != _MESSAGE or len(payload) < start or self._records is None:
+            raise refusal_of(*split_command(bytes(payload)))
+        number = self._greater_number(bytes(payload[len(_MESSAGE) : start]))
+        inner, octets = self._records.open(number, payload[start:])
         more, is_command = _MORE_AND_COMMAND
-        flags = MORE * bool(inner[0] & more) | COMMAND * bool(inner[0] & is_command)
-        return flags, inner[1:]
+        return MORE * bool(inner & more) | COMMAND * bool(inner & is_command), octets
 
 
 class ClientMechanism(_Curve):

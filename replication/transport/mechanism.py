@@ -40,11 +40,11 @@ class Mechanism(Protocol):
     def answer(self, body: bytes) -> bytes | None:
         """Take a command of the other side; returns the one to send. Raises ProtocolError."""
 
-    def wrap(self, flags: int, payload: bytes | memoryview) -> bytes:
-        """A frame in the form in which it travels."""
+    def wrap(self, flags: int, payload: bytes | memoryview) -> tuple[bytes, bytes]:
+        """A frame in the form in which it travels, in two pieces: a short one, then the rest."""
 
-    def unwrap(self, payload: bytes) -> tuple[int, bytes]:
-        """Flags and octets of a frame that came in; raises ProtocolError."""
+    def unwrap(self, payload: memoryview) -> tuple[int, bytes]:
+        """Flags and octets of a frame that came in, copied out of it; raises ProtocolError."""
 
 
 def refusal_of(name: bytes, data: bytes) -> ProtocolError:

@@ -21,52 +21,65 @@ from replication.transport.zmtp import ProtocolError
 OFFER: Final = {b"X-Records": b"AES-256-GCM"}
 """The property of either side's metadata; names that begin with X- are free to applications (ZMTP 3.1)."""
 
+_FORGED: Final = "a message that was not encrypted for this connection"
 _NONCE_HEAD: Final = bytes(4)
 """Before the number of a message: it makes 12 octets, and no number is used twice under one key."""
 
 
 class Records(Protocol):
-    """Encrypts and decrypts the numbered messages of one connection."""
+    """Encrypts and decrypts the numbered frames of one connection, each with an octet of flags."""
 
-    def seal(self, number: bytes, octets: bytes) -> bytes: ...
+    def seal(self, number: bytes, flags: int, octets: bytes | memoryview) -> tuple[bytes, bytes]:
+        """What travels behind the number, in two pieces: a frame is not copied to join it to its head."""
 
-    def open(self, number: bytes, octets: bytes) -> bytes:
-        """Raises ProtocolError for what the other side has not sealed under this number."""
+    def open(self, number: bytes, octets: bytes | memoryview) -> tuple[int, bytes]:
+        """Flags and octets of a frame; raises ProtocolError for what the other side has not sealed under
+        this number.
+        """
 
 
 class BoxRecords:
-    """CURVE's own."""
+    """CURVE's own: the flags are the first octet within the box."""
 
     def __init__(self, shared: bytes, as_server: bool) -> None:
         self._shared = shared
         outward, inward = (b"S", b"C") if as_server else (b"C", b"S")
         self._outward, self._inward = b"CurveZMQMESSAGE" + outward, b"CurveZMQMESSAGE" + inward
 
-    def seal(self, number: bytes, octets: bytes) -> bytes:
-        return crypto_box_afternm(octets, self._outward + number, self._shared)
+    def seal(self, number: bytes, flags: int, octets: bytes | memoryview) -> tuple[bytes, bytes]:
+        inner = b"".join((bytes((flags,)), octets))
+        return b"", crypto_box_afternm(inner, self._outward + number, self._shared)
 
-    def open(self, number: bytes, octets: bytes) -> bytes:
+    def open(self, number: bytes, octets: bytes | memoryview) -> tuple[int, bytes]:
         try:
-            return crypto_box_open_afternm(octets, self._inward + number, self._shared)
+            inner = crypto_box_open_afternm(bytes(octets), self._inward + number, self._shared)
         except CryptoError as error:
-            raise ProtocolError("a message that was not encrypted for this connection") from error
+            raise ProtocolError(_FORGED) from error
+        if not inner:
+            raise ProtocolError(_FORGED)
+        return inner[0], inner[1:]
 
 
 class GcmRecords:
-    """AES-256-GCM (NIST SP 800-38D), with a key for each direction."""
+    """AES-256-GCM (NIST SP 800-38D), with a key for each direction.
+
+    The flags stand before the box, as associated data: in it they would cost each side a copy of the frame.
+    """
 
     def __init__(self, shared: bytes, as_server: bool) -> None:
         outward, inward = (b"from server", b"from client") if as_server else (b"from client", b"from server")
         self._outward, self._inward = AESGCM(_key(shared, outward)), AESGCM(_key(shared, inward))
 
-    def seal(self, number: bytes, octets: bytes) -> bytes:
-        return self._outward.encrypt(_NONCE_HEAD + number, octets, None)
+    def seal(self, number: bytes, flags: int, octets: bytes | memoryview) -> tuple[bytes, bytes]:
+        head = bytes((flags,))
+        return head, self._outward.encrypt(_NONCE_HEAD + number, octets, head)
 
-    def open(self, number: bytes, octets: bytes) -> bytes:
+    def open(self, number: bytes, octets: bytes | memoryview) -> tuple[int, bytes]:
+        head = bytes(octets[:1])
         try:
-            return self._inward.decrypt(_NONCE_HEAD + number, octets, None)
-        except InvalidTag as error:
-            raise ProtocolError("a message that was not encrypted for this connection") from error
+            return head[0], self._inward.decrypt(_NONCE_HEAD + number, memoryview(octets)[1:], head)
+        except (IndexError, InvalidTag) as error:
+            raise ProtocolError(_FORGED) from error
 
 
 def agreed(told: Mapping[bytes, bytes], shared: bytes, as_server: bool) -> Records:

@@ -103,7 +103,7 @@ def check_metadata(octets: bytes, socket_type: str) -> dict[bytes, bytes]:
 class FrameReader:
     """Cuts what arrives into frames; holds at most one frame that is not complete."""
 
-    __slots__ = ("_chunks", "_flags", "_head", "_missing", "limit")
+    __slots__ = ("_flags", "_frame", "_head", "_missing", "limit")
 
     def __init__(self, limit_bytes: int) -> None:
         """A frame of more than `limit_bytes` is a ProtocolError."""
@@ -111,22 +111,23 @@ class FrameReader:
         self._head = b""
         self._flags = 0
         self._missing = 0
-        self._chunks: list[bytes] = []
+        self._frame = bytearray()
 
-    def feed(self, octets: memoryview) -> Iterator[tuple[int, bytes]]:
+    def feed(self, octets: memoryview) -> Iterator[tuple[int, memoryview]]:
         """Each frame that is complete now: flags without the one for the length, and octets.
 
-        `limit` may be changed from one frame to the next. Raises ProtocolError.
+        The octets are there until the next frame is asked for. `limit` may be changed from one frame to the
+        next. Raises ProtocolError.
         """
         if self._missing:
-            self._chunks.append(bytes(octets[: self._missing]))
-            octets = octets[self._missing :]
-            self._missing -= len(self._chunks[-1])
+            part = octets[: self._missing]
+            self._frame += part
+            self._missing -= len(part)
             if self._missing:
                 return
-            frame = b"".join(self._chunks)
-            self._chunks.clear()
-            yield self._flags, frame
+            octets = octets[len(part) :]
+            frame, self._frame = self._frame, bytearray()
+            yield self._flags, memoryview(frame)
         if self._head:
             octets = memoryview(self._head + octets)
             self._head = b""
@@ -142,7 +143,7 @@ class FrameReader:
             place = start + size
             if place > end:
                 self._flags, self._missing = flags & ~_LONG, place - end
-                self._chunks.append(bytes(octets[start:]))
+                self._frame += octets[start:]
                 return
-            yield flags & ~_LONG, bytes(octets[start:place])
+            yield flags & ~_LONG, octets[start:place]
         self._head = bytes(octets[place:])

@@ -7,7 +7,7 @@ import pytest
 from replication.transport import CurveKeys
 from replication.transport.curve import ClientMechanism, ServerMechanism
 from replication.transport.records import OFFER, BoxRecords, GcmRecords, agreed
-from replication.transport.zmtp import ProtocolError
+from replication.transport.zmtp import MORE, ProtocolError
 
 CLIENT, SERVER = CurveKeys.generate(), CurveKeys.generate()
 SHARED = bytes(range(32))
@@ -35,7 +35,7 @@ def test_both_sides_use_what_both_know(monkeypatch: pytest.MonkeyPatch, offers: 
     client, server = shaken()
     for one, other in ((client, server), (server, client)):
         for payload in (b"", b"hello", bytes(100_000)):
-            assert other.unwrap(one.wrap(0, payload)) == (0, payload)
+            assert other.unwrap(memoryview(b"".join(one.wrap(MORE, payload)))) == (MORE, payload)
     assert {type(one._records) for one in (client, server)} == {GcmRecords if offers else BoxRecords}
 
 
@@ -50,13 +50,15 @@ def test_a_record_is_opened_by_the_other_side_under_its_number_alone(
 ) -> None:
     client, server = kind(SHARED, False), kind(SHARED, True)
     number = (7).to_bytes(8, "big")
-    sealed = client.seal(number, b"secret")
+    sealed = b"".join(client.seal(number, 1, b"secret"))
     assert b"secret" not in sealed
-    assert server.open(number, sealed) == b"secret"
-    changed = sealed[:-1] + bytes((sealed[-1] ^ 1,))
+    assert server.open(number, memoryview(sealed)) == (1, b"secret")
     other = (8).to_bytes(8, "big")
-    for side, under, octets in ((server, other, sealed), (client, number, sealed), (server, number, changed)):
+    for side, under, octets in ((server, other, sealed), (client, number, sealed), (server, number, b"")):
         with pytest.raises(ProtocolError):
             side.open(under, octets)
-    with pytest.raises(ProtocolError):
-        server.open(number, b"")
+    for place in range(len(sealed)):
+        changed = bytearray(sealed)
+        changed[place] ^= 1
+        with pytest.raises(ProtocolError):
+            server.open(number, changed)
