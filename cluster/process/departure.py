@@ -1,4 +1,4 @@
-"""How a node leaves when it is told to stop: ownership first, then its clients, then what they gave back."""
+"""How a node leaves when it is told to stop: ports, ownership, its clients, then what they gave back."""
 
 from __future__ import annotations
 
@@ -26,9 +26,11 @@ STEP_S: Final = 0.005
 async def depart(process: NodeProcess) -> None:
     """Leave in order, within the sum of the bounds above; what is not done in time is left to the others.
 
-    Clients stay connected while their queues get other owners, so that they are told what is confirmed.
+    Clients stay connected while their queues get other owners, so that they are told what is confirmed. No
+    client is let in any more: it would be given messages only to lose them a moment later.
     """
     broker = process.broker
+    process.listener.close_ports()
     handover = Handover(broker.host, lambda: broker.connected)
 
     def handed_over() -> bool:

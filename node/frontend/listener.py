@@ -89,12 +89,16 @@ class Listener:
         self._tls = TlsPort(self, identity)
         await self._tls.start(host, port)
 
-    def stop(self) -> None:
-        """Accept no more connections, and tell clients that the node goes away."""
+    def close_ports(self) -> None:
+        """Accept no more connections; those that there are go on."""
         if self._server is not None:
             self._server.close()
         if self._tls is not None:
             self._tls.stop()
+
+    def stop(self) -> None:
+        """Accept no more connections, and tell clients that the node goes away."""
+        self.close_ports()
         for client in list(self.clients.values()):
             client.force_close("the node is shutting down")
             client.abandon()

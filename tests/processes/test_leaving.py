@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -12,7 +14,7 @@ import pytest
 from pika.exceptions import ConnectionClosedByBroker
 
 from chaos.recovery import pauses
-from tests.processes.nodes import Cluster
+from tests.processes.nodes import Cluster, until
 from tests.processes.storm import REPLICATED, Storm
 
 PAUSE_S = 0.8
@@ -51,6 +53,20 @@ def test_a_node_that_stops_leads_nothing_any_more(own_cluster: Cluster) -> None:
     assert '"handed_over"' in text and '"complete": true' in text
     owners = {row["owner"] for row in own_cluster.status()["queues"]}
     assert owners <= {node.name for node in own_cluster.others(leaving)}
+
+
+def test_a_node_that_stops_lets_no_client_in(own_cluster: Cluster) -> None:
+    """A client that came back to it would only lose its connection again, with what it had been given."""
+    leaving = own_cluster[0]
+    # The client reads nothing, so that the node waits for its answer to connection.close.
+    silent = leaving.connect()
+    leaving.send(signal.SIGTERM)
+    until(lambda: '"handed_over"' in leaving.local.log_file.read_text(encoding="utf-8"), "the hand-over")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((leaving.amqp.host, leaving.amqp.port), timeout=STOP_S)
+    with pytest.raises(ConnectionClosedByBroker):
+        silent.process_data_events(time_limit=5.0)
+    assert leaving.reap() == 0
 
 
 def test_clients_are_told_why(own_cluster: Cluster) -> None:
