@@ -74,6 +74,7 @@ class Listener:
         self._lingering: deque[tuple[float, Client]] = deque()
         """Clients whose closed socket still has output, each with the time until which it may."""
         self._server: asyncio.Server | None = None
+        self._open = True
         self.alarm_reason: str | None = None
         self.spares_node: SparesNode = spares_always
         self._tls: TlsPort | None = None
@@ -91,6 +92,7 @@ class Listener:
 
     def close_ports(self) -> None:
         """Accept no more connections; those that there are go on."""
+        self._open = False
         if self._server is not None:
             self._server.close()
         if self._tls is not None:
@@ -112,8 +114,8 @@ class Listener:
         return Client(self, self._last_client, limits, certified_name)
 
     def admit(self, address: str) -> bool:
-        """Whether a socket from this address may stay."""
-        return self.gate.admit(address, self.clock())
+        """Whether a socket from this address may stay; it may have been accepted before the ports closed."""
+        return self._open and self.gate.admit(address, self.clock())
 
     def shut_out(self, address: str) -> bool:
         """Whether an address is blocked because of what it did before."""
@@ -251,8 +253,7 @@ class Client(asyncio.Protocol):
     def _account(self) -> None:
         """Once for a piece of input or output: what the client makes the node hold may be another now."""
         if self._transport is not None and not self._exhausted:
-            octets = self.session.held + self._transport.get_write_buffer_size()
-            self._listener.holds(self, octets)
+            self._listener.holds(self, self.session.held + self._transport.get_write_buffer_size())
 
     def eof_received(self) -> bool:
         if self._transport is not None:

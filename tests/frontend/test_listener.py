@@ -100,6 +100,19 @@ def failed_client(*, open_before: bool, spares_node: bool) -> tuple[Pipe, list[B
     return pipe, asked
 
 
+def test_a_socket_that_was_accepted_before_the_ports_closed_is_turned_away() -> None:
+    absent = cast(Any, None)
+    gate, memory = Gate(GateLimits()), ClientMemory(1 << 20)
+    listener = Listener(absent, ConnectionLimits(), gate, memory, Silent(), lambda: 0.0, lambda: None)
+    staying, late = Pipe(), Pipe()
+    listener.new_client().connection_made(cast(Any, staying))
+    client = listener.new_client()
+    listener.close_ports()
+    client.connection_made(cast(Any, late))
+    assert (staying.closed, late.aborted) == (False, True)
+    assert len(listener.clients) == 1
+
+
 class Silent:
     def warning(self, event: str, **fields: object) -> None:
         """Nobody reads it."""
