@@ -111,9 +111,6 @@ class FrontEnd:
         self._entrance.check_channels(user)
 
     def release_holder(self, holder: int, released: Callable[[], None]) -> None:
-        self._cancellations.when_gone(partial(self._release_holder, holder, released))
-
-    def _release_holder(self, holder: int, released: Callable[[], None]) -> None:
         self._entrance.leave(holder)
         self._broker.lost_memory.release_holder(holder)
         if self._declarations.release_holder(holder):
@@ -367,11 +364,13 @@ class FrontEnd:
         defined = self._broker.catalog.state.queues_by_id.get(queue.id)
         return self._broker.local_queues.get(queue.id) if defined is None else defined.settings
 
-    def cancel(self, consumer: int) -> None:
+    def cancel(self, consumer: int, done: Callable[[], None]) -> None:
         attached = self._consumers.get(consumer)
-        if attached is not None:
+        if attached is None:
+            done()
+        else:
             attached.link.detach(consumer)
-            self._cancellations.left(attached.link, attached.queue, _nothing)
+            self._cancellations.left(attached.link, attached.queue, done)
 
     def leave(self, consumer: int, done: Callable[[], None]) -> None:
         attached = self._consumers.get(consumer)

@@ -25,9 +25,6 @@ class Cancellations:
     def __init__(self, broker: Broker, local: LocalQueues) -> None:
         self._broker = broker
         self._local = local
-        self._asked = 0
-        self._under_way: set[int] = set()
-        self._waiting: list[tuple[set[int], Done]] = []
 
     def cancel(self, link: PartitionLink, queue: int, consumer: int, done: Done) -> None:
         """End a consumer behind what was published before; call `done` when its queue is gone, if it goes."""
@@ -53,41 +50,20 @@ class Cancellations:
         if polite or link.unreachable or not self._goes(queue):
             done()
             return
-        self._asked += 1
-        self._under_way.add(self._asked)
         # Of a queue with a single active consumer what was given back goes before, and then the consumer.
         link.flush_waiting()
-        link.request("count", [queue], partial(self._counted, queue, self._asked, done))
+        link.request("count", [queue], partial(self._counted, queue, done))
         self._broker.wanted()
-
-    def when_gone(self, done: Done) -> None:
-        """Call `done` once the queues are gone that are about to be deleted now."""
-        if self._under_way:
-            self._waiting.append((set(self._under_way), done))
-        else:
-            done()
 
     def _goes(self, queue: int) -> bool:
         definition = self._broker.catalog.state.queues_by_id.get(queue)
         return self._local.goes_unused(queue) if definition is None else definition.auto_delete
 
-    def _counted(self, queue: int, asked: int, done: Done, value: Any, _: object) -> None:
-        gone = partial(self._gone, asked, done)
+    def _counted(self, queue: int, done: Done, value: Any, _: object) -> None:
         absent, consumers = isinstance(value[1], str), value[1]
         if absent or consumers:
-            gone()
+            done()
         elif self._local.goes_unused(queue):
-            self._local.delete_unused(queue, gone)
+            self._local.delete_unused(queue, done)
         else:
-            self._broker.catalog.submit("delete_queue", {"id": queue}, lambda *_: gone(), self._broker.now)
-
-    def _gone(self, asked: int, done: Done) -> None:
-        self._under_way.discard(asked)
-        done()
-        waiting, self._waiting = self._waiting, []
-        for others, callback in waiting:
-            others.discard(asked)
-            if others:
-                self._waiting.append((others, callback))
-            else:
-                callback()
+            self._broker.catalog.submit("delete_queue", {"id": queue}, lambda *_: done(), self._broker.now)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final
 
 from node.frontend.ports import BrokerPort
 from node.wire.amqp091.channel import Channel
 from node.wire.amqp091.effects import Unsettled
+
+Done = Callable[[], None]
 
 KEPT: Final = 16
 """Consumers that a channel has had, from which on those that have ended are looked for."""
@@ -48,25 +50,41 @@ class SessionConsumers:
                 self._port.forget(number)
         mine.numbers.add(consumer)
 
-    def channel_closed(self, channel: int, unsettled: Unsettled) -> None:
-        """What its consumers have not settled goes back to the queues."""
-        mine = self._by_channel.pop(channel, None)
-        self._end(() if mine is None else mine.numbers, unsettled)
+    def channel_closed(self, channel: int, unsettled: Unsettled, done: Done) -> None:
+        """What its consumers have not settled goes back to the queues.
 
-    def connection_closed(self, unsettled: Unsettled) -> None:
+        `done` is called once the queues are gone that go with their last consumer.
+        """
+        mine = self._by_channel.pop(channel, None)
+        self._end(() if mine is None else mine.numbers, unsettled, done)
+
+    def connection_closed(self, unsettled: Unsettled, done: Done) -> None:
         """As `channel_closed`, of all channels."""
         every = [number for one in self._by_channel.values() for number in one.numbers]
         self._by_channel.clear()
-        self._end(every, unsettled)
+        self._end(every, unsettled, done)
 
     def came_late(self, consumer: int) -> None:
         """The connection was closed before the consumer could begin."""
-        self._end((consumer,), [])
+        self._end((consumer,), [], _nothing)
 
-    def _end(self, numbers: Iterable[int], unsettled: Unsettled) -> None:
+    def _end(self, numbers: Collection[int], unsettled: Unsettled, done: Done) -> None:
+        left = len(numbers) + 1
+
+        def one_less() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                done()
+
         for number in numbers:
-            self._port.cancel(number)
+            self._port.cancel(number, one_less)
         for number, ranges in unsettled:
             self._port.give_back(number, ranges, True)
         for number in numbers:
             self._port.forget(number)
+        one_less()
+
+
+def _nothing() -> None:
+    """No client waits for that."""

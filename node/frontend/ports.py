@@ -252,8 +252,10 @@ class BrokerPort(Protocol):
         has come to the consumer, as far as that had credit, and its queue is gone if it goes with it.
         """
 
-    def cancel(self, consumer: int) -> None:
-        """Deliver no more; what was delivered may still be settled."""
+    def cancel(self, consumer: int, done: Callable[[], None]) -> None:
+        """Deliver no more; what was delivered may still be settled. `done` is called once the queue is gone,
+        if it goes with the consumer.
+        """
 
     def forget(self, consumer: int) -> None:
         """Nothing of the consumer can still be settled: its channel is gone."""

@@ -291,7 +291,8 @@ class Session(Containment):
             self._failing = False
 
     def _channel_closed(self, effect: effects.ChannelClosed) -> None:
-        self._consumers.channel_closed(effect.channel, effect.unsettled)
+        ok = partial(self.reply, effect.channel, methods.ChannelCloseOk())
+        self._consumers.channel_closed(effect.channel, effect.unsettled, ok if effect.awaited else _nothing)
 
     def _connection_closed(self, effect: effects.ConnectionClosed) -> None:
         self._end(effect.unsettled)
@@ -304,11 +305,13 @@ class Session(Containment):
         self._held_back.clear()
         if self._blocked:
             self._port.wait_no_more(self)
-        self._consumers.connection_closed(unsettled)
-        if self.holder:
-            # Clients take it that exclusive queues are gone when they read Close-Ok (§4.5).
-            self._releasing = True
-            self._port.release_holder(self.holder, self._released)
+        if not self.holder:
+            self._consumers.connection_closed(unsettled, _nothing)
+            return
+        # Clients take it that auto-delete and exclusive queues are gone when they read Close-Ok (§4.5).
+        self._releasing = True
+        release = partial(self._port.release_holder, self.holder, self._released)
+        self._consumers.connection_closed(unsettled, release)
 
     def _released(self) -> None:
         self._releasing = False
@@ -378,3 +381,7 @@ class Session(Containment):
             self._receive(self._held_back.take())
         if not self._blocked and not self._full and not self.closed:
             self._transport.resume_reading()
+
+
+def _nothing() -> None:
+    """No client waits for that."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.owner.disuse import Disuse
 from tests.cluster.kinds import KINDS
-from tests.site import ChannelClosedError, Client, Site
+from tests.site import ChannelClosedError, Site
 
 POLITE_S = 1.0
 STEPS = st.lists(
@@ -79,30 +77,6 @@ def test_an_auto_delete_queue_goes_when_its_last_consumer_dies_with_its_owner(co
     else:
         site.run(10.0)
         assert ("/", "q") in queues
-
-
-TAKEN_AWAY: dict[str, Callable[[Client, str], object]] = {
-    "cancel": lambda client, tag: client.cancel(tag),
-    "close": lambda client, tag: client.disconnect(),
-}
-
-
-@pytest.mark.requirement("A15")
-@pytest.mark.parametrize("kind", ["replicated", "classic", "transient"])
-@pytest.mark.parametrize("how", TAKEN_AWAY)
-def test_an_auto_delete_queue_is_gone_everywhere_when_its_last_consumer_is_answered(
-    kind: str, how: str
-) -> None:
-    site = Site("n1", "n2", "n3")
-    client, other = site.client("n2"), site.client("n3")
-    site.client("n1").declare("q", auto_delete=True, **KINDS[kind])
-    tag = client.consume("q")
-    other.cancel(other.consume("q"))
-    for node in site.nodes.values():
-        assert ("/", "q") in node.broker.catalog.state.queues
-    TAKEN_AWAY[how](client, tag)
-    for node in site.nodes.values():
-        assert ("/", "q") not in node.broker.catalog.state.queues
 
 
 @pytest.mark.requirement("A15")

@@ -202,11 +202,11 @@ class AnsweringBroker:
     # -- what consumers hold --------------------------------------------------------------------
 
     def leave(self, consumer: int, done: Callable[[], None]) -> None:
-        self.cancel(consumer)
-        done()
+        self.cancel(consumer, done)
 
-    def cancel(self, consumer: int) -> None:
+    def cancel(self, consumer: int, done: Callable[[], None]) -> None:
         self.consumers.pop(consumer, None)
+        done()
 
     def forget(self, consumer: int) -> None:
         assert consumer not in self.consumers

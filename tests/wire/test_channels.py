@@ -167,8 +167,12 @@ def test_the_client_closes_a_channel() -> None:
     client.deliver(7, run_of([b"a"] * 3), 5, False)
     client.output()
     assert client.send((1, m.BasicAck(1)), (1, m.ChannelClose(200))) == [
-        e.Settle(1, 7, [(5, 5)]), e.ChannelClosed(1, [(7, [(6, 7)])]),
+        e.Settle(1, 7, [(5, 5)]), e.ChannelClosed(1, [(7, [(6, 7)])], awaited=True),
     ]  # fmt: skip
+    assert client.send((1, m.ChannelOpen())) == [] and client.methods() == []
+    client.connection.reply(1, m.ChannelCloseOk())
+    assert client.methods() == [m.ChannelCloseOk(), m.ChannelOpenOk()]
+    client.send((1, m.ChannelClose(200)))
     assert client.methods() == [m.ChannelCloseOk()]
     client.send((1, m.QueueDeclare("q")))
     (close,) = client.methods()
@@ -225,6 +229,24 @@ def test_the_connection_ends_while_a_closed_channel_waits() -> None:
     client.connection.fail_publish(1, Refused(404))
     client.connection.take_effects()
     assert client.connection.disconnected() == [e.ConnectionClosed([(7, [(5, 7)])])]
+
+
+@pytest.mark.requirement("A10")
+@pytest.mark.parametrize("whole", [False, True])
+def test_the_connection_ends_while_a_channel_waits_for_the_end_of_its_consumers(whole: bool) -> None:
+    client = opened(1)
+    client.consume()
+    client.deliver(7, run_of([b"a"] * 3), 5, False)
+    client.output()
+    (closed,) = client.send((1, m.ChannelClose(200)))
+    assert closed == e.ChannelClosed(1, [(7, [(5, 7)])], awaited=True)
+    client.connection.fail_publish(1, Refused(404))
+    if whole:
+        assert client.send((0, m.ConnectionClose(200))) == [e.ConnectionClosed([])]
+    else:
+        assert client.connection.disconnected() == [e.ConnectionClosed([])]
+    client.connection.reply(1, m.ChannelCloseOk())
+    assert client.methods() == ([m.ConnectionCloseOk()] if whole else [])
 
 
 # -- numbers and flow ---------------------------------------------------------------------------

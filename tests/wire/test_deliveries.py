@@ -315,7 +315,7 @@ def test_what_is_held_goes_back_undelivered() -> None:
     client.connection.reply(1, m.BasicCancelOk("b"))
     assert client.connection.take_effects() == [e.Return(1, 2, [(20, 22)], delivered=False)]
     assert client.send((1, m.ChannelClose(200))) == [
-        e.Return(1, 1, [(11, 12)], delivered=False), e.ChannelClosed(1, [(1, [(10, 10)])]),
+        e.Return(1, 1, [(11, 12)], delivered=False), e.ChannelClosed(1, [(1, [(10, 10)])], awaited=True),
     ]  # fmt: skip
 
 

@@ -58,7 +58,11 @@ def run(pieces: list[bytes]) -> tuple[list[Any], bytes]:
     found = [effect for piece in pieces for effect in client.send(piece)]
     done = 0
     while True:
-        requests = [effect for effect in found if isinstance(effect, e.Request)]
+        requests = [
+            e.Request(effect.channel, m.ChannelClose(200)) if isinstance(effect, e.ChannelClosed) else effect
+            for effect in found
+            if isinstance(effect, e.Request) or (isinstance(effect, e.ChannelClosed) and effect.awaited)
+        ]
         if done == len(requests):
             break
         answer(client, requests[done], 20 + done)

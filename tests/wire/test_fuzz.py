@@ -107,9 +107,11 @@ class Accounting(RuleBasedStateMachine):
                 case e.Settle() | e.Return() | e.Discard():
                     assert effect.ranges
                     self.end([(effect.consumer, effect.ranges)])
-                case e.ChannelClosed(channel, unsettled):
+                case e.ChannelClosed(channel, unsettled, awaited):
                     assert all(request.channel != channel for request in self.requests)
                     self.end(unsettled)
+                    if awaited:
+                        self.requests.append(e.Request(channel, m.ChannelClose(200)))
                 case e.ConnectionClosed(unsettled):
                     self.requests.clear()
                     self.end(unsettled)
@@ -195,7 +197,7 @@ class Accounting(RuleBasedStateMachine):
         if not self.requests:
             return
         request, connection = self.requests.pop(0), self.client.connection
-        if refuse:
+        if refuse and not isinstance(request.method, m.ChannelClose):
             connection.fail(request.channel, _Refused())
         elif isinstance(request.method, m.BasicConsume):
             if request.method.no_ack:

@@ -222,7 +222,7 @@ class Channel:
         pending, self.pending = self.pending, None
         self.holds &= ~Hold.REQUEST
         if isinstance(pending, m.ChannelClose):
-            self._close_now()
+            self._close_now(pending)
             return None
         if self.state is not ChannelState.OPEN:
             self._report_end()
@@ -293,18 +293,21 @@ class Channel:
             self._await(method)
             self._parts.outbox.emit(Answer(self.number, m.ChannelCloseOk()))
         else:
-            self._close_now()
+            self._close_now(method)
 
-    def _close_now(self) -> None:
-        if self.state is ChannelState.CLOSING:
-            # What was published before it has been refused: both closed at once.
-            self._report_end()
-            self._parts.outbox.send(self.number, m.ChannelCloseOk())
-            return
-        self.flush_confirms()
+    def _close_now(self, method: m.ChannelClose) -> None:
+        if self.state is ChannelState.OPEN:
+            self.flush_confirms()
+            self.state, awaited = ChannelState.PARTED, bool(self.deliveries.consumers)
+            self._parts.outbox.emit(ChannelClosed(self.number, self._stop(), awaited))
+            if awaited:
+                self._await(method)
+                return
+        # Both have closed at once where what was published before it was refused.
+        self._report_end()
         self._parts.outbox.send(self.number, m.ChannelCloseOk())
-        self.state = ChannelState.CLOSED
-        self._end()
+        if self.state is ChannelState.PARTED:
+            self.state = ChannelState.CLOSED
 
     def _unexpected(self, method: Method) -> None:
         raise UnexpectedMethodError(f"unexpected {method.__doc__}", method_ids(method))

@@ -1,8 +1,11 @@
 """The states of a channel (§2.3.7, §4.8).
 
     state     Close received        Close-Ok received    other frames      on an exception
-    OPEN      Close-Ok, CLOSED      command invalid      handled           Close, CLOSING
+    OPEN      PARTED                command invalid      handled           Close, CLOSING
     CLOSING   Close-Ok, CLOSING     CLOSED               discarded         -
+
+A PARTED channel is held. It sends Close-Ok, and is CLOSED, once other clients see what the end of its
+consumers does; without consumers at once.
 
 A channel that is held takes no frames in any state: the connection parks them.
 """
@@ -17,3 +20,5 @@ class ChannelState(Enum):
     CLOSING = 2
     """We sent Close."""
     CLOSED = 3
+    PARTED = 4
+    """The client sent Close."""

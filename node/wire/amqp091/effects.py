@@ -163,11 +163,13 @@ class Refuse:
 class ChannelClosed:
     """The channel is gone, with its consumers; `unsettled` goes back to the queues, marked redelivered.
 
-    Never comes while a Request of the channel waits for its answer.
+    Never comes while a Request of the channel waits for its answer. `awaited`: the client has asked for it,
+    and waits; `reply` with Close-Ok once other clients see what the end of the consumers does.
     """
 
     channel: int
     unsettled: Unsettled
+    awaited: bool = False
 
 
 @dataclass(frozen=True, slots=True)
