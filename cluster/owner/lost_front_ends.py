@@ -22,10 +22,13 @@ class LostFrontEnds:
         self._owner = owner
         self._context = context
         self._lost: set[int] = set()
+        self._given_up: set[int] = set()
+        """Those that the owner has given up, and that may come back without having noticed."""
 
     def take_over(self, attached: Iterable[int]) -> None:
         """This node has become the owner; `attached` may have had messages of former owners."""
         self._lost = {one for one in attached if not self._context.front_ends.alive(one)}
+        self._given_up.clear()
         self.tick()
 
     def lost(self, front_end: int) -> None:
@@ -41,4 +44,20 @@ class LostFrontEnds:
             for front_end in sorted(lost):
                 if not self._context.front_ends.alive(front_end):
                     self._owner.reception.front_end_lost(front_end)
+                    self._given_up.add(front_end)
+        if self._given_up and self._owner.active:
+            self._welcome()
         return allowed
+
+    def _welcome(self) -> None:
+        """Ask those that are there again to greet: a front end whose own words were heard all the time, and
+        that nothing was sent to meanwhile, takes its last greeting for good.
+        """
+        front_ends = self._context.front_ends
+        for front_end in sorted(self._given_up):
+            there = front_ends.alive(front_end)
+            if there or front_ends.dead(front_end):
+                self._given_up.discard(front_end)
+            port = front_ends.port(self._owner.partition, front_end) if there else None
+            if port is not None and self._owner.reception.current(front_end) is None:
+                port.resync()

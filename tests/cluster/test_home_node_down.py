@@ -132,3 +132,19 @@ def test_a_reply_queue_is_gone_with_its_node() -> None:
         with pytest.raises(ChannelClosedError, match="404 NOT_FOUND - no queue"):
             server.declare(name, passive=True)
         server.open_channel()
+
+
+@pytest.mark.requirement("A21", "A23")
+def test_a_node_that_was_given_up_is_asked_to_greet_once_it_hears_again() -> None:
+    """It has noticed nothing: what it says was heard all the time, and nothing was sent to it meanwhile."""
+    site = Site("n1", "n2", "n3")
+    home, client = site.nodes["n3"], site.client("n1")
+    site.client("n3").declare("q", queue_type="classic")
+    client.consume("q")
+    site.run(0.1)
+    home.input(lambda: home.broker.peer_down("n1", home.clock()))
+    site.run(2 * FRONT_END_GRACE_S)
+    home.input(lambda: home.broker.peer_up("n1", home.clock()))
+    site.run(FRONT_END_GRACE_S)
+    assert client.confirms(client.publish("q", b"there")) == [True]
+    site.until(lambda: [one.body for one in client.deliveries] == [b"there"])

@@ -18,10 +18,19 @@ class Scene:
     def __init__(self) -> None:
         self.given_up: list[int] = []
         self.alive: set[int] = set()
+        self.dead: set[int] = set()
+        self.greeted: set[int] = set()
+        self.asked: list[int] = []
         self.over = False
-        reception = SimpleNamespace(front_end_lost=self.given_up.append)
+        reception = SimpleNamespace(
+            front_end_lost=self.given_up.append, current=lambda one: one if one in self.greeted else None
+        )
         owner: Any = SimpleNamespace(partition=4, active=True, reception=reception)
-        front_ends = SimpleNamespace(alive=lambda front_end: front_end in self.alive)
+        front_ends = SimpleNamespace(
+            alive=lambda front_end: front_end in self.alive,
+            dead=lambda front_end: front_end in self.dead,
+            port=lambda partition, front_end: SimpleNamespace(resync=lambda: self.asked.append(front_end)),
+        )
         context: Any = SimpleNamespace(front_ends=front_ends, former_leases_over=lambda partition: self.over)
         self.owner = owner
         self.lost = LostFrontEnds(owner, context)
@@ -57,3 +66,13 @@ def test_a_node_that_is_no_owner_gives_nobody_up(scene: Scene) -> None:
     scene.lost.lost(1)
     assert not scene.lost.tick()
     assert scene.given_up == []
+
+
+def test_one_that_was_given_up_is_asked_to_greet_once_it_is_there_again(scene: Scene) -> None:
+    scene.over = True
+    scene.lost.take_over([1, 2, 3])
+    assert scene.given_up == [1, 2, 3]
+    scene.alive, scene.greeted, scene.dead = {1, 2}, {2}, {3}
+    scene.lost.tick()
+    scene.lost.tick()
+    assert scene.asked == [1], "1 has not greeted, 2 has, 3 never will"

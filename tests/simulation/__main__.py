@@ -6,13 +6,17 @@ import sys
 
 import click
 
+from tests.simulation.focus import Focus
 from tests.simulation.planted import BUGS, planted
 from tests.simulation.processes import Task, Verdict, cores, verdicts
 from tests.simulation.progress import Progress
 from tests.simulation.runs import SeedFailure, run_seed
 
-MEMBERS_EVERY = 4
-"""With `--mixed`, of every so many blocks of ten seeds one has members that come and go."""
+MIXED = (
+    Focus.EVERYTHING, Focus.LEASES, Focus.EVERYTHING, Focus.MEMBERS,
+    Focus.EVERYTHING, Focus.EVERYTHING, Focus.EVERYTHING, Focus.MEMBERS,
+)  # fmt: skip
+"""What the seeds of each block of ten are about with `--mixed`, in turns: a quarter about members."""
 
 
 @click.command()
@@ -22,7 +26,8 @@ MEMBERS_EVERY = 4
 @click.option("--bug", type=click.Choice(sorted(BUGS)), help="Plant a bug, to see it found.")
 @click.option("--elections", is_flag=True, help="Let nothing but elections go wrong, over and over.")
 @click.option("--members", is_flag=True, help="Let nodes join and leave meanwhile.")
-@click.option("--mixed", is_flag=True, help="Let nodes join and leave in a quarter of the seeds.")
+@click.option("--leases", is_flag=True, help="Let words come late, and clients declare, over and over.")
+@click.option("--mixed", is_flag=True, help="Let nodes join and leave in a quarter of the seeds, and more.")
 @click.option("--keep-going", is_flag=True, help="Do not stop at the first failure.")
 @click.option("--processes", type=click.IntRange(1), default=cores, help="By default one for each core.")
 def main(
@@ -32,17 +37,19 @@ def main(
     bug: str | None,
     elections: bool,
     members: bool,
+    leases: bool,
     mixed: bool,
     keep_going: bool,
     processes: int,
 ) -> None:
     """Run simulated clusters under faults and check what their clients saw."""
+    asked = {Focus.ELECTIONS: elections, Focus.MEMBERS: members, Focus.LEASES: leases}
+    focus = next((one for one, wanted in asked.items() if wanted), Focus.EVERYTHING)
     if seed is not None:
-        sys.exit(show(Task(seed, bug, elections, members)))
+        sys.exit(show(Task(seed, bug, focus)))
 
     def task(number: int) -> Task:
-        some = mixed and number // 10 % MEMBERS_EVERY == MEMBERS_EVERY - 1
-        return Task(number, bug, elections, members or some)
+        return Task(number, bug, MIXED[number // 10 % len(MIXED)] if mixed else focus)
 
     numbers = range(first, first + seeds)
     sys.exit(run([task(number) for number in numbers], min(processes, seeds), keep_going))
@@ -52,7 +59,7 @@ def show(task: Task) -> int:
     """Run one seed, and print what happened; the exit status."""
     try:
         with planted(task.bug) as node_type:
-            cluster = run_seed(task.seed, node_type, task.bug, task.elections, task.members)
+            cluster = run_seed(task.seed, node_type, task.bug, task.focus)
     except SeedFailure as failure:
         click.echo(str(failure))
         return 1

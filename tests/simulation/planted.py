@@ -23,6 +23,7 @@ from replication.journal.table import EntryTable
 from replication.raft import HardState, Snapshot
 from replication.raft.leadership import Leadership
 from tests.simulation import planted_queues
+from tests.simulation.focus import Focus
 from tests.simulation.node import SimulatedNode
 from tests.simulation.writer import SimulatedWriter
 
@@ -170,8 +171,12 @@ BUGS: dict[str, tuple[type[SimulatedNode], Callable[[], AbstractContextManager[o
 }
 
 
-OF_MEMBERS = frozenset({"joining forgotten", "dropped by an old catalog"})
-"""Those that only show where nodes join and leave."""
+FOCUS = {
+    "joining forgotten": Focus.MEMBERS,
+    "dropped by an old catalog": Focus.MEMBERS,
+    "lease counted from PONG": Focus.LEASES,
+}
+"""What seeds are about that find bugs which those about everything find rarely or never."""
 
 
 @contextmanager

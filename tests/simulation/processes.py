@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 from multiprocessing import get_context
 
+from tests.simulation.focus import Focus
 from tests.simulation.planted import planted
 from tests.simulation.runs import SeedFailure, run_seed
 
@@ -22,11 +23,10 @@ class Task:
 
     seed: int
     bug: str | None = None
-    elections: bool = False
-    members: bool = False
+    focus: Focus = Focus.EVERYTHING
 
     def __str__(self) -> str:
-        return f"{self.seed} --members" if self.members else str(self.seed)
+        return f"{self.seed}{self.focus.option}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def judge(task: Task) -> Verdict:
     """Run one seed in this process."""
     try:
         with planted(task.bug) as node_type:
-            cluster = run_seed(task.seed, node_type, task.bug, task.elections, task.members)
+            cluster = run_seed(task.seed, node_type, task.bug, task.focus)
     except SeedFailure as failure:
         return Verdict(task, str(failure))
     history = cluster.history

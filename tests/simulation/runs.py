@@ -6,9 +6,11 @@ import random
 import traceback
 from dataclasses import replace
 
-from tests.simulation.cluster import FIVE, Cluster
+from tests.simulation.cluster import FIVE, Cluster, Shape
 from tests.simulation.faults import Faults, disks_of, plan_of, shape_of
+from tests.simulation.focus import Focus
 from tests.simulation.membership import ChangingCluster
+from tests.simulation.network import NetworkFaults
 from tests.simulation.node import SimulatedNode
 from tests.simulation.trials.examiner import KINDS
 from tests.simulation.world import World
@@ -33,10 +35,9 @@ DISKS_EVERY = 5
 class SeedFailure(AssertionError):
     """A seed that broke a promise, with all that is needed to look into it."""
 
-    def __init__(self, cluster: Cluster, cause: BaseException, bug: str | None, elections: bool) -> None:
+    def __init__(self, cluster: Cluster, cause: BaseException, bug: str | None, focus: Focus) -> None:
         seed = cluster.world.seed
-        option = (" --elections" if elections else "") + (f" --bug '{bug}'" if bug else "")
-        option += " --members" if isinstance(cluster, ChangingCluster) else ""
+        option = (f" --bug '{bug}'" if bug else "") + focus.option
         self.seed = seed
         self.cause = cause
         lines = [f"  {line}" for line in cluster.world.trace]
@@ -60,44 +61,70 @@ def trials_of(chance: random.Random) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(kinds) for _ in range(chance.choice((0, 0, 1, 2))))
 
 
-def run_seed(
-    seed: int, node_type: type[SimulatedNode] = SimulatedNode, bug: str | None = None,
-    elections: bool = False, members: bool = False,
-) -> Cluster:  # fmt: skip
-    """Run one seed to its end. Raises SeedFailure.
+Plan = tuple[Shape, tuple[str, ...], float]
+"""The cluster's shape, the kinds of incidents, and the mean time between two of them in seconds."""
 
-    elections: nothing but elections goes wrong, and logs are sent entry by entry (figure 8).
-    members: nodes join and leave meanwhile.
-    """
+
+def plan(seed: int, focus: Focus) -> Plan:
+    """What a seed is to do."""
     chance = World(seed).chance("shape")
-    faultless = seed % FAULTLESS_EVERY == 0 and not elections
+    faultless = seed % FAULTLESS_EVERY == 0 and focus not in (Focus.ELECTIONS, Focus.LEASES)
     shape = shape_of(chance, faultless)
+    kinds, interval_s = plan_of(chance)
+    if seed % FIVE_EVERY == FIVE_EVERY - 2:
+        shape.names = FIVE
+    match focus:
+        case Focus.ELECTIONS:
+            return _of_elections(seed, shape)
+        case Focus.LEASES:
+            return _of_leases(shape)
+    return _of_everything(seed, shape, kinds, interval_s, members=focus is Focus.MEMBERS)
+
+
+def _of_elections(seed: int, shape: Shape) -> Plan:
+    shape.declares = World(seed).chance("declares").random() < DECLARING
+    shape.settings = replace(shape.settings, max_append_bytes=1, election_timeout_s=0.25)
+    return shape, ("ambush",), 1.0
+
+
+def _of_leases(shape: Shape) -> Plan:
+    shape.declares = True
+    shape.settings = replace(shape.settings, lease_s=0.3)
+    shape.publishers = shape.consumers = 1
+    shape.network = NetworkFaults(late=0.3, late_s=0.25)
+    return shape, OF_LEASES, 0.3
+
+
+def _of_everything(
+    seed: int, shape: Shape, kinds: tuple[str, ...], interval_s: float, *, members: bool
+) -> Plan:
     shape.declares = not members and World(seed).chance("declares").random() < DECLARING
     if shape.declares:
         shape.settings = replace(shape.settings, lease_s=World(seed).chance("leases").choice((0.3, 1.0)))
-    shape.transactors = World(seed).chance("transactions").choice((0, 0, 1, 3)) if not elections else 0
-    kinds, interval_s = plan_of(chance)
-    if not elections:
-        shape.trials = trials_of(World(seed).chance("trials"))
-        if shape.trials:
-            shape.publishers, shape.consumers = 2, 5
-    if shape.declares:
         kinds += OF_LEASES
-    if elections:
-        shape.settings = replace(shape.settings, max_append_bytes=1, election_timeout_s=0.25)
-        kinds, interval_s = ("ambush",), 1.0
-    elif seed % DISKS_EVERY == 1 and not members:
+    shape.transactors = World(seed).chance("transactions").choice((0, 0, 1, 3))
+    shape.trials = trials_of(World(seed).chance("trials"))
+    if shape.trials:
+        shape.publishers, shape.consumers = 2, 5
+    if seed % DISKS_EVERY == 1 and not members:
         kinds += disks_of(World(seed).chance("disks"))
-    if seed % FIVE_EVERY == FIVE_EVERY - 2:
-        shape.names = FIVE
-    cluster = (ChangingCluster if members else Cluster)(seed, shape, node_type)
+    return shape, kinds, interval_s
+
+
+def run_seed(
+    seed: int, node_type: type[SimulatedNode] = SimulatedNode, bug: str | None = None,
+    focus: Focus = Focus.EVERYTHING,
+) -> Cluster:  # fmt: skip
+    """Run one seed to its end. Raises SeedFailure."""
+    shape, kinds, interval_s = plan(seed, focus)
+    cluster = (ChangingCluster if focus is Focus.MEMBERS else Cluster)(seed, shape, node_type)
     try:
         cluster.start()
-        faults = None if faultless else Faults(cluster, kinds, interval_s)
+        faults = None if shape.faultless else Faults(cluster, kinds, interval_s)
         cluster.world.run(cluster.world.now + cluster.shape.seconds)
         if faults is not None:
             faults.stop()
         cluster.settle()
     except Exception as error:
-        raise SeedFailure(cluster, error, bug, elections) from error
+        raise SeedFailure(cluster, error, bug, focus) from error
     return cluster

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.cluster import Cluster, Shape
+from tests.simulation.focus import Focus
 from tests.simulation.history import Transaction
 from tests.simulation.runs import run_seed
 from tests.simulation.world import Violation
@@ -17,7 +18,7 @@ FAULTLESS_WITH_TRANSACTIONS = 0
 @pytest.mark.parametrize("seed", [FAULTLESS_WITH_TRANSACTIONS, 1, 2, 3, 4, 6, 7])
 def test_members_come_and_go_under_faults(seed: int) -> None:
     """Nothing confirmed is lost, every wish comes true, and what is nowhere needed is nowhere kept."""
-    assert run_seed(seed, members=True).history.confirmed > 0
+    assert run_seed(seed, focus=Focus.MEMBERS).history.confirmed > 0
 
 
 def test_where_nothing_fails_a_commit_is_answered_and_not_refused() -> None:

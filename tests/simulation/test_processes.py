@@ -11,27 +11,29 @@ import pytest
 from click.testing import CliRunner
 
 from tests.simulation.__main__ import main
+from tests.simulation.focus import Focus
 from tests.simulation.processes import Task, judge, verdicts
 from tests.simulation.progress import Progress
 from tests.simulation.test_planted import SHOWN_BY
 
 OF_ONE_SEED = """
+from tests.simulation.focus import Focus
 from tests.simulation.processes import Task, judge
-print(judge(Task({seed}, members={members})))
+print(judge(Task({seed}, focus=Focus("{focus}"))))
 """
 
 
-@pytest.mark.parametrize("members", [False, True])
-def test_a_seed_ends_alike_in_every_process(members: bool) -> None:
+@pytest.mark.parametrize("focus", [Focus.EVERYTHING, Focus.MEMBERS])
+def test_a_seed_ends_alike_in_every_process(focus: Focus) -> None:
     """Neither what ran before in a process nor how the process hashes strings has a part in it."""
-    task = Task(3, members=members)
+    task = Task(3, focus=focus)
     known = judge(task)
     assert known.confirmed > 0
     judge(Task(4))
     assert judge(task) == known
     for hashes in ("1", "2"):
         ended = subprocess.run(
-            [sys.executable, "-c", OF_ONE_SEED.format(seed=task.seed, members=members)],
+            [sys.executable, "-c", OF_ONE_SEED.format(seed=task.seed, focus=focus)],
             env={**os.environ, "PYTHONHASHSEED": hashes}, capture_output=True, text=True, check=True,
         )  # fmt: skip
         assert ended.stdout == f"{known}\n"
@@ -61,7 +63,7 @@ def test_a_quarter_of_mixed_seeds_has_members_that_come_and_go(monkeypatch: pyte
     )
     result = CliRunner().invoke(main, ["--mixed", "--seeds", "80"])
     assert result.exit_code == 0
-    assert [task.seed for task in told if task.members] == [*range(30, 40), *range(70, 80)]
+    assert [task.seed for task in told if task.focus is Focus.MEMBERS] == [*range(30, 40), *range(70, 80)]
 
 
 def test_progress_is_told_where_no_terminal_is(monkeypatch: pytest.MonkeyPatch) -> None:

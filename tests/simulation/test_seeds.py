@@ -8,6 +8,7 @@ from multiprocessing import get_context
 
 import pytest
 
+from tests.simulation.focus import Focus
 from tests.simulation.processes import Task, judge
 
 BLOCKS, SEEDS_A_BLOCK = 20, 10
@@ -51,3 +52,11 @@ def test_promises_are_kept_under_faults(block: int, outcomes: list[Future[Outcom
     confirmed, redelivered = outcome
     assert confirmed > 30 * SEEDS_A_BLOCK, "the faults leave too little time to confirm anything"
     assert redelivered > 0, "the faults return nothing"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_leases_hold_where_words_come_late(seed: int) -> None:
+    """Nobody relies on a lease that another node does not count with any more."""
+    verdict = judge(Task(seed, focus=Focus.LEASES))
+    if verdict.report is not None:
+        pytest.fail(verdict.report, pytrace=False)
