@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from node.wire.amqp091 import methods as m
+from node.wire.amqp091.primitives import Method
 from tests.cluster.kinds import KINDS
 from tests.cluster.test_confirmed_answers import owners_of
 from tests.site import Client, Site
@@ -41,6 +42,16 @@ class Cluster:
         """The nodes whose clients find the queue."""
         nodes = self.site.nodes.values()
         return [node.name for node in nodes if ("/", queue) in node.broker.catalog.state.queues]
+
+    def showing(self, *exchanges: str) -> list[str]:
+        """The nodes whose clients find one of the exchanges."""
+        catalogs = {node.name: node.broker.catalog.state for node in self.site.nodes.values()}
+        names = {name: {one.name for one in state.vhost("/").exchanges} for name, state in catalogs.items()}
+        return [name for name, known in names.items() if known.intersection(exchanges)]
+
+
+def declare_exchange(client: Client, name: str) -> None:
+    client.call(m.ExchangeDeclare(name, "topic", auto_delete=True), m.ExchangeDeclareOk)
 
 
 def close_channel(client: Client) -> None:
@@ -84,3 +95,115 @@ def test_auto_delete_queues_are_gone_where_one_channel_had_all_their_consumers(p
         client.consume(queue)
     close_channel(client)
     assert cluster.knowing("a") == cluster.knowing("b") == []
+
+
+@pytest.mark.requirement("A15")
+def test_a_connection_waits_for_no_queue_of_another() -> None:
+    """The owner of the other's queue is lost, and has no successor yet."""
+    cluster = Cluster()
+    cluster.declare("q", "replicated")
+    client, other = cluster.client("third"), cluster.client("third")
+    client.declare("own", **KINDS["classic"])
+    client.consume("own")
+    other.consume("q")
+    cluster.site.nodes[cluster.nodes["owner"]].stop(power=True)
+    other.send(m.ChannelClose(200, "", 0, 0))
+    client.disconnect()
+    assert len(cluster.knowing("q")) == 3
+    other.answer(m.ChannelCloseOk)
+    assert cluster.knowing("q") == [cluster.nodes["owner"]]
+
+
+# -- exchanges ----------------------------------------------------------------------------------
+
+
+def bound_queue(client: Client, exchange: str, **options: bool) -> str:
+    """A queue that is bound to the exchange twice."""
+    queue = client.declare("" if options else "q", **options).queue
+    for key in ("a", "b"):
+        client.bind(queue, exchange, key)
+    return queue
+
+
+def unbind_queue(client: Client, exchange: str) -> Method:
+    queue = bound_queue(client, exchange)
+    client.call(m.QueueUnbind(queue, exchange, "a"), m.QueueUnbindOk)
+    return m.QueueUnbind(queue, exchange, "b")
+
+
+def delete_queue(client: Client, exchange: str) -> Method:
+    return m.QueueDelete(bound_queue(client, exchange))
+
+
+def bind_exchange(client: Client, exchange: str) -> None:
+    client.call(m.ExchangeBind("amq.fanout", exchange, "a"), m.ExchangeBindOk)
+
+
+def unbind_exchange(client: Client, exchange: str) -> Method:
+    bind_exchange(client, exchange)
+    return m.ExchangeUnbind("amq.fanout", exchange, "a")
+
+
+def delete_destination(client: Client, exchange: str) -> Method:
+    client.declare_exchange("destination", "fanout")
+    client.call(m.ExchangeBind("destination", exchange, "a"), m.ExchangeBindOk)
+    return m.ExchangeDelete("destination")
+
+
+def cancel_consumer(client: Client, exchange: str) -> Method:
+    return m.BasicCancel(client.consume(bound_queue(client, exchange, auto_delete=True)))
+
+
+def end_channel(client: Client, exchange: str) -> Method:
+    cancel_consumer(client, exchange)
+    return m.ChannelClose(200, "", 0, 0)
+
+
+UNBINDING: dict[str, Callable[[Client, str], Method]] = {
+    "queue.unbind": unbind_queue,
+    "exchange.unbind": unbind_exchange,
+    "queue.delete": delete_queue,
+    "exchange.delete": delete_destination,
+    "basic.cancel": cancel_consumer,
+    "channel.close": end_channel,
+}
+"""What ends the last binding to an exchange; each returns the method whose answer tells of it."""
+
+ANSWERS = (
+    m.QueueUnbindOk, m.ExchangeUnbindOk, m.QueueDeleteOk, m.ExchangeDeleteOk, m.BasicCancelOk,
+    m.ChannelCloseOk,
+)  # fmt: skip
+
+
+@pytest.mark.requirement("A14")
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("how", UNBINDING)
+def test_an_auto_delete_exchange_is_gone_when_the_end_of_its_last_binding_is_answered(
+    how: str, place: str
+) -> None:
+    """With the exchange that has no binding but the one to it."""
+    cluster = Cluster()
+    client = cluster.client(place)
+    declare_exchange(cluster.client("owner"), "upper")
+    declare_exchange(cluster.client("leader"), "lower")
+    client.call(m.ExchangeBind("lower", "upper", "#"), m.ExchangeBindOk)
+    last = UNBINDING[how](client, "lower")
+    assert len(cluster.showing("lower")) == len(cluster.showing("upper")) == 3
+    client.call(last, *ANSWERS)
+    assert cluster.showing("lower", "upper") == []
+
+
+@pytest.mark.requirement("A14", "A15")
+@pytest.mark.parametrize("named", ["by the client", "by the server"])
+@pytest.mark.parametrize("place", PLACES)
+def test_an_auto_delete_exchange_is_gone_with_the_exclusive_queue_of_a_connection(
+    place: str, named: str
+) -> None:
+    cluster = Cluster()
+    client = cluster.client(place)
+    declare_exchange(cluster.client("third"), "e")
+    queue = client.declare("mine" if named == "by the client" else "", exclusive=True).queue
+    client.bind(queue, "e", "a")
+    assert len(cluster.showing("e")) == 3
+    client.disconnect()
+    assert cluster.showing("e") == cluster.knowing("mine") == []
