@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from cluster.links.ports import NOTHING_TO_GET
 from node.engine.operation_format import read_run
 from node.frontend.ports import QueueRef
 from node.runs import Run
 
 if TYPE_CHECKING:
     from cluster.broker import Broker
-
-NO_QUEUE: Final = 0
-"""An owner of the release before takes what it does not know for a basic.get of the first argument: of this
-queue, which there is not, it gives nobody anything. The argument behind it is a boolean for such an owner.
-"""
 
 
 class Bookmark(NamedTuple):
@@ -56,5 +52,5 @@ def browse(broker: Broker, queue: QueueRef, behind: Bookmark, wanted: int, answe
         ]
         answer(ready, shown, None)
 
-    broker.link(queue.partition).request("browse", [NO_QUEUE, False, queue.id, *behind, wanted], answered)
+    broker.link(queue.partition).request("browse", [*NOTHING_TO_GET, queue.id, *behind, wanted], answered)
     broker.wanted()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cluster.front_end.local_queues import LocalQueues
 from cluster.links.link import PartitionLink
+from cluster.links.ports import NOTHING_TO_GET
 
 if TYPE_CHECKING:
     from cluster.broker import Broker
@@ -29,19 +30,15 @@ class Cancellations:
     def cancel(self, link: PartitionLink, queue: int, consumer: int, done: Done) -> None:
         """End a consumer behind what was published before; call `done` when its queue is gone, if it goes."""
 
-        def removed(value: Any = None, _: object = None) -> None:
+        def stopped(value: Any = None, _: object = None) -> None:
             link.detach(consumer)
             self.left(link, queue, done)
 
-        def served(value: Any, _: object) -> None:
-            # What needs no acknowledgement leaves when its removal is committed: before another answer.
-            link.request("count", [queue], removed)
-
         if link.unreachable:
-            removed()
+            stopped()
         else:
-            # Answered once what came before is committed, and consumers have what is theirs.
-            link.request("count", [queue], served)
+            # An owner of the release before answers at once that there is no such queue.
+            link.request("stop", [*NOTHING_TO_GET, queue, consumer], stopped)
             self._broker.wanted()
 
     def left(self, link: PartitionLink, queue: int, done: Done) -> None:

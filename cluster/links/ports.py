@@ -30,6 +30,11 @@ NOT_FOUND: Final = [404, "the queue was deleted"]
 ACCESS_REFUSED: Final = [403, "the queue is in exclusive use"]
 """What an owner answers instead of a value: a 0-9-1 reply code and what is wrong."""
 
+NOTHING_TO_GET: Final = (0, False)
+"""The first arguments of a request that an owner of the release before does not know. That owner takes the
+request for a basic.get of the first argument: a queue that does not exist.
+"""
+
 UNREACHABLE: Final = [404, "the node that holds the queue is down"]
 """The answer to requests for a queue on one node that is not there."""
 
@@ -95,7 +100,7 @@ class OwnerPort(Protocol):
 
     def request(self, front_end: int, epoch: int, request: int, name: str, arguments: list[Any]) -> None:
         """Ask for something that is answered by `result(request)`: `get`, `purge`, `count`, `redeliver`,
-        `browse`.
+        `browse`, `close`, `stop`.
         """
 
 

@@ -49,6 +49,10 @@ class Requests:
             browsing = partial(self._browse, found, *arguments[2:])
             self._owner.after_proposed(lambda: self._serving.when_served(arguments[2], browsing))
             return
+        if name == "stop":
+            stopping = partial(self._stop, front_end, epoch, request, *arguments[2:])
+            self._owner.after_proposed(lambda: self._serving.when_served(arguments[2], stopping))
+            return
         queue = arguments[0]
         # A client asks for the count when it declares the queue.
         self._owner.used(queue)
@@ -72,6 +76,22 @@ class Requests:
         else:
             # Of a later release.
             answer(NOT_FOUND)
+
+    def _stop(self, front_end: int, epoch: int, request: int, number: int, consumer: int) -> None:
+        """Give a consumer no more; answers when all that it was given has left for it.
+
+        What it is given without acknowledgement leaves once the removal is committed. Nothing is told of the
+        queue, so that the answer is right of any owner whom the front end takes for one.
+        """
+
+        def removed() -> None:
+            if self._reception.greeted(front_end, epoch):
+                self._reception.answer(front_end, request, None)
+
+        queue = self._owner.queues.get(number)
+        if queue is not None and self._reception.greeted(front_end, epoch):
+            queue.consumers.stop(front_end, consumer)
+        self._owner.after_proposed(removed)
 
     def _browse(self, answer: Answer, number: int, level: int, behind: int, wanted: int) -> None:
         queue = self._owner.queues.get(number)

@@ -35,6 +35,7 @@ class Consumer:
     active: bool = True
     joined: int = 0
     activated: int = 0
+    stopped: bool = False
 
 
 class Consumers:
@@ -145,12 +146,19 @@ class Consumers:
         is gone is no error.
         """
         found = self._by_key.get((front_end, number))
-        if found is None:
+        if found is None or found.stopped:
             return
         found.limit = limit
         if found.sent < limit and found.active and not found.in_line:
             found.in_line = True
             self._by_priority[found.priority].append(found)
+
+    def stop(self, front_end: int, number: int) -> None:
+        """Give a consumer nothing more, whatever credit it has, or will have: it is about to be detached."""
+        found = self._by_key.get((front_end, number))
+        if found is not None:
+            self.revoke(found)
+            found.stopped = True
 
     def given(self, consumer: Consumer, count: int) -> None:
         """The consumer got messages out of turn."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from cluster.front_end.browsing import BEGINNING, NO_QUEUE, Bookmark, Shown
-from cluster.links.ports import NOT_FOUND
+from cluster.front_end.browsing import BEGINNING, Bookmark, Shown
+from cluster.links.ports import NOT_FOUND, NOTHING_TO_GET
 from cluster.owner.browsing import PAGE_MESSAGES, PAGE_OCTETS
 from node.engine.dispatch import QueueOwner
 from node.engine.errors import Refusal
@@ -161,7 +161,7 @@ def test_an_owner_of_the_release_before_gives_nothing_for_it(site: Site) -> None
     for node in site.nodes.values():
         link = node.broker.link(node.broker.catalog.state.queues["/", "q"].partition)
         link.request(
-            "get", [NO_QUEUE, False, 1, 256, 0, 10], lambda value, delivery: answers.append((value, delivery))
+            "get", [*NOTHING_TO_GET, 1, 256, 0, 10], lambda value, delivery: answers.append((value, delivery))
         )
         node.broker.wanted()
     site.until(lambda: len(answers) == 3)
