@@ -14,7 +14,7 @@ from tests.simulation.runs import SeedFailure, run_seed
 
 MIXED = (
     Focus.EVERYTHING, Focus.LEASES, Focus.EVERYTHING, Focus.MEMBERS,
-    Focus.EVERYTHING, Focus.EVERYTHING, Focus.EVERYTHING, Focus.MEMBERS,
+    Focus.EVERYTHING, Focus.ANSWERS, Focus.EVERYTHING, Focus.MEMBERS,
 )  # fmt: skip
 """What the seeds of each block of ten are about with `--mixed`, in turns: a quarter about members."""
 
@@ -27,6 +27,7 @@ MIXED = (
 @click.option("--elections", is_flag=True, help="Let nothing but elections go wrong, over and over.")
 @click.option("--members", is_flag=True, help="Let nodes join and leave meanwhile.")
 @click.option("--leases", is_flag=True, help="Let words come late, and clients declare, over and over.")
+@click.option("--answers", is_flag=True, help="Let clients ask for what others change, over and over.")
 @click.option("--mixed", is_flag=True, help="Let nodes join and leave in a quarter of the seeds, and more.")
 @click.option("--keep-going", is_flag=True, help="Do not stop at the first failure.")
 @click.option("--processes", type=click.IntRange(1), default=cores, help="By default one for each core.")
@@ -38,12 +39,15 @@ def main(
     elections: bool,
     members: bool,
     leases: bool,
+    answers: bool,
     mixed: bool,
     keep_going: bool,
     processes: int,
 ) -> None:
     """Run simulated clusters under faults and check what their clients saw."""
-    asked = {Focus.ELECTIONS: elections, Focus.MEMBERS: members, Focus.LEASES: leases}
+    asked = {
+        Focus.ELECTIONS: elections, Focus.MEMBERS: members, Focus.LEASES: leases, Focus.ANSWERS: answers,
+    }  # fmt: skip
     focus = next((one for one, wanted in asked.items() if wanted), Focus.EVERYTHING)
     if seed is not None:
         sys.exit(show(Task(seed, bug, focus)))

@@ -40,7 +40,7 @@ class Faults:
 
     def _happen(self) -> None:
         if not self._over:
-            (INCIDENTS | OF_DISKS)[self.chance.choice(self._kinds)](self)
+            (INCIDENTS | OF_DISKS | OF_ANSWERS)[self.chance.choice(self._kinds)](self)
             self._next()
 
     def stop(self) -> None:
@@ -266,6 +266,19 @@ class Faults:
         if node is not None:
             self.isolate(node)
 
+    def depose_owner(self) -> None:
+        """A node that leads something is cut off, and is back before its leases are long over: others are
+        owners at once, as connections to it are broken.
+        """
+        leaders = [node for node in self.running() if leads_something(node)]
+        if leaders:
+            name = self.chance.choice(leaders).name
+            away_s = self.chance.uniform(0.2, 1.2)
+            for other in self.cluster.names:
+                if other != name:
+                    self._sever((name, other), away_s)
+                    self._sever((other, name), away_s)
+
     def isolate(self, node: SimulatedNode) -> None:
         others = [name for name in self.cluster.names if name != node.name]
         self._cut([(node.name, other) for other in others] + [(other, node.name) for other in others])
@@ -363,6 +376,9 @@ INCIDENTS: dict[str, Incident] = {
     "link": Faults.cut_link,
     "cancel": Faults.cancel,
 }
+
+OF_ANSWERS: dict[str, Incident] = {"deposed owner": Faults.depose_owner}
+"""Only in seeds about answers."""
 
 OF_DISKS: dict[str, Incident] = {"full disk": Faults.fill_disk, "rot": Faults.rot}
 """They come to what else a seed has."""

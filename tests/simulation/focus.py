@@ -15,6 +15,8 @@ class Focus(StrEnum):
     """Everything, and nodes join and leave meanwhile."""
     LEASES = "leases"
     """Words come late, on ways that are cut in one direction, while clients declare and leases are short."""
+    ANSWERS = "answers"
+    """Clients ask all the time for what others change, while those who answer are cut off."""
 
     @property
     def option(self) -> str:

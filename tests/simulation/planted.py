@@ -165,6 +165,9 @@ BUGS: dict[str, tuple[type[SimulatedNode], Callable[[], AbstractContextManager[o
     "clock that a suspension stops": (ForgetfulClockNode, nullcontext),
     "decided after abandonment": (SimulatedNode, _forgotten_abandonment),
     "answer before all nodes know": (SimulatedNode, planted_queues.hasty_declarations),
+    "catalog answer without a barrier": (SimulatedNode, planted_queues.early_looks),
+    "counts on a lost lease": (SimulatedNode, planted_queues.unconfirmed_counts),
+    "taken again after an outage": (SimulatedNode, planted_queues.forgotten_batches),
     "stale routes": (SimulatedNode, planted_queues.stale_routes),
     "limit counted twice": (SimulatedNode, planted_queues.doubled_limit),
     "expired messages delivered": (SimulatedNode, planted_queues.late_expiry),
@@ -175,6 +178,9 @@ FOCUS = {
     "joining forgotten": Focus.MEMBERS,
     "dropped by an old catalog": Focus.MEMBERS,
     "lease counted from PONG": Focus.LEASES,
+    "catalog answer without a barrier": Focus.ANSWERS,
+    "counts on a lost lease": Focus.ANSWERS,
+    "taken again after an outage": Focus.ANSWERS,
 }
 """What seeds are about that find bugs which those about everything find rarely or never."""
 

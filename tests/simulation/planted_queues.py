@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 from unittest import mock
@@ -10,6 +10,8 @@ from unittest import mock
 from cluster.catalog.replica import Catalog
 from cluster.front_end.routes import Routes, Targets
 from cluster.owner import upkeep
+from cluster.owner.confirmed_answers import ConfirmedAnswers
+from cluster.owner.reception import Reception
 from node.engine.lifetimes import Lifetimes
 from node.engine.limits import surplus
 from node.engine.settings import QueueSettings
@@ -37,6 +39,35 @@ def stale_routes() -> AbstractContextManager[object]:
         return intact(self, scope, exchange, key, headers, copies)
 
     return mock.patch.object(Routes, "find", forgetless)
+
+
+def early_looks() -> AbstractContextManager[object]:
+    """A16: what changes nothing is answered once every node shows the same. Here: once one does."""
+
+    def hasty(self: Catalog, done: Callable[[], None], now: float) -> None:
+        done()
+
+    return mock.patch.object(Catalog, "when_visible", hasty)
+
+
+def unconfirmed_counts() -> AbstractContextManager[object]:
+    """What rests on no entry is answered once a majority has confirmed who leads. Here: at once."""
+
+    def hasty(self: ConfirmedAnswers, front_end: int, request: int, value: Any) -> None:
+        self._reception.answer(front_end, request, value)
+
+    return mock.patch.object(ConfirmedAnswers, "answer", hasty)
+
+
+def forgotten_batches() -> AbstractContextManager[object]:
+    """A front end's batch is decided once, however long it is out of reach. Here it is forgotten with it."""
+    intact = Reception.front_end_lost
+
+    def forgetful(self: Reception, front_end: int) -> None:
+        intact(self, front_end)
+        self._taken.pop(front_end, None)
+
+    return mock.patch.object(Reception, "front_end_lost", forgetful)
 
 
 def doubled_limit() -> AbstractContextManager[object]:

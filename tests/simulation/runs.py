@@ -28,6 +28,14 @@ OF_LEASES = ("one way", "link", "freeze", "suspension")
 """Faults in which a lease ends and its holder does not hear of that; more frequent where clients declare."""
 
 
+ANSWERS = (
+    (("counts", "counts", "redeclarations"), "deposed owner"),
+    (("room", "room", "room", "room"), "cornered owner"),
+)
+"""What clients do where seeds are about answers, and the only fault that happens then: somebody answers who
+has lost the right to, or does something twice.
+"""
+
 DISKS_EVERY = 5
 """Every so many seeds one whose disks rot or fill up."""
 
@@ -68,7 +76,7 @@ Plan = tuple[Shape, tuple[str, ...], float]
 def plan(seed: int, focus: Focus) -> Plan:
     """What a seed is to do."""
     chance = World(seed).chance("shape")
-    faultless = seed % FAULTLESS_EVERY == 0 and focus not in (Focus.ELECTIONS, Focus.LEASES)
+    faultless = seed % FAULTLESS_EVERY == 0 and focus in (Focus.EVERYTHING, Focus.MEMBERS)
     shape = shape_of(chance, faultless)
     kinds, interval_s = plan_of(chance)
     if seed % FIVE_EVERY == FIVE_EVERY - 2:
@@ -78,6 +86,8 @@ def plan(seed: int, focus: Focus) -> Plan:
             return _of_elections(seed, shape)
         case Focus.LEASES:
             return _of_leases(shape)
+        case Focus.ANSWERS:
+            return _of_answers(seed, shape)
     return _of_everything(seed, shape, kinds, interval_s, members=focus is Focus.MEMBERS)
 
 
@@ -93,6 +103,13 @@ def _of_leases(shape: Shape) -> Plan:
     shape.publishers = shape.consumers = 1
     shape.network = NetworkFaults(late=0.3, late_s=0.25)
     return shape, OF_LEASES, 0.3
+
+
+def _of_answers(seed: int, shape: Shape) -> Plan:
+    chance = World(seed).chance("answers")
+    trials, fault = chance.choice(ANSWERS)
+    shape.publishers, shape.trials = 1, tuple((kind,) for kind in trials)
+    return shape, (fault,), chance.choice((0.2, 0.4, 0.8))
 
 
 def _of_everything(

@@ -60,3 +60,11 @@ def test_leases_hold_where_words_come_late(seed: int) -> None:
     verdict = judge(Task(seed, focus=Focus.LEASES))
     if verdict.report is not None:
         pytest.fail(verdict.report, pytrace=False)
+
+
+@pytest.mark.parametrize("seed", range(1, 7))
+def test_answers_are_true_where_those_who_give_them_are_deposed(seed: int) -> None:
+    """Counts, names that are declared already, and room in a queue; nothing is done twice."""
+    verdict = judge(Task(seed, focus=Focus.ANSWERS))
+    if verdict.report is not None:
+        pytest.fail(verdict.report, pytrace=False)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from node.wire.amqp091 import methods as m
 from tests.simulation.node import SimulatedNode
 from tests.simulation.scripts import LostError, Steps
-from tests.simulation.trials import limits, order, routing
+from tests.simulation.trials import limits, looks, order, routing
 from tests.simulation.trials.trial import PAUSE_S, Kind, Nodes, Trial
 
 KINDS: dict[str, Kind] = {
@@ -27,6 +27,13 @@ KINDS: dict[str, Kind] = {
     "single active": order.single_active,
     "gets": order.gets,
 }
+
+OF_ANSWERS: dict[str, Kind] = {
+    "counts": looks.counts,
+    "redeclarations": looks.redeclarations,
+    "room": looks.room,
+}
+"""Only in seeds about answers."""
 
 
 class Examiner:
@@ -65,7 +72,7 @@ class Examiner:
             kind = self._chance.choice(self._kinds)
             trial = self._trial = Trial(self._nodes, f"{kind} {self._number}.{count}", self._chance)
             try:
-                yield from KINDS[kind](trial)
+                yield from (KINDS | OF_ANSWERS)[kind](trial)
                 self.ended[kind] += 1
             except LostError:
                 self._nodes.world.note(f"{trial.name} is given up")
