@@ -37,13 +37,14 @@ from cluster.links.sole_replicas import SoleReplicas
 from cluster.links.transfers import FIRST_TRANSIT_ID
 from cluster.links.transit import Transit
 from cluster.links.turns import LinkTurns
-from cluster.membership.formats import Formats
+from cluster.membership.formats import SEALED_QUEUES, Formats
 from cluster.membership.mover import TAGS as MOVER_TAGS
 from cluster.membership.mover import Mover
 from cluster.membership.standing import Standing
 from cluster.owner.context import Disused
 from cluster.owner.lost_entries import LostEntries
 from cluster.owner.partition import PartitionOwner
+from cluster.owner.upkeep import seal_unused
 from node.engine.settings import QueueSettings
 from replication.group import Machine
 from replication.host import RAFT_TAG, SNAPSHOT_TAG, Host, Writer
@@ -426,10 +427,15 @@ class Broker:
 
     def queue_disused(self, queue: int, why: Disused) -> None:
         definition = self.catalog.state.queues_by_id.get(queue)
-        goes = why in (Disused.EXPIRED, Disused.SEALED)
-        if definition is not None and (goes or (why is Disused.ABANDONED and definition.auto_delete)):
+        if definition is None:
+            self.on_unused(queue, why)
+        elif why is Disused.SEALED:
             self.catalog.submit("delete_queue", {"id": queue}, _ignore, self.now)
-        self.on_unused(queue, why)
+        elif why is Disused.EXPIRED or (why is Disused.ABANDONED and definition.auto_delete):
+            if self.formats.everywhere >= SEALED_QUEUES:
+                seal_unused(self.owners[definition.partition], self, queue)
+            else:
+                self.catalog.submit("delete_queue", {"id": queue}, _ignore, self.now)
 
     def owner_dirty(self, owner: PartitionOwner) -> None:
         if not self._dirty_owners:

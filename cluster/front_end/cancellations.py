@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from cluster.front_end.local_queues import LocalQueues
 from cluster.links.link import PartitionLink
-from cluster.links.ports import NOTHING_TO_GET
+from cluster.links.ports import NOTHING_TO_GET, UNREACHABLE
+from cluster.membership.formats import SEALED_QUEUES
 
 if TYPE_CHECKING:
     from cluster.broker import Broker
@@ -49,7 +50,10 @@ class Cancellations:
             return
         # Of a queue with a single active consumer what was given back goes before, and then the consumer.
         link.flush_waiting()
-        link.request("count", [queue], partial(self._counted, queue, done))
+        if self._broker.formats.everywhere >= SEALED_QUEUES:
+            link.request("close", [queue, True, False], partial(self._closed, queue, done))
+        else:
+            link.request("count", [queue], partial(self._counted, queue, done))
         self._broker.wanted()
 
     def _goes(self, queue: int) -> bool:
@@ -60,7 +64,18 @@ class Cancellations:
         absent, consumers = isinstance(value[1], str), value[1]
         if absent or consumers:
             done()
-        elif self._local.goes_unused(queue):
+        else:
+            self._delete(queue, done)
+
+    def _closed(self, queue: int, done: Done, value: Any, _: object) -> None:
+        # The log knows of the queue's end before the catalog does: it may be another client's doing.
+        if value[0] and value != UNREACHABLE:
+            self._delete(queue, done)
+        else:
+            done()
+
+    def _delete(self, queue: int, done: Done) -> None:
+        if self._local.goes_unused(queue):
             self._local.delete_unused(queue, done)
         else:
             self._broker.catalog.submit("delete_queue", {"id": queue}, lambda *_: done(), self._broker.now)

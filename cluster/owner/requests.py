@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from cluster.links.ports import NOT_FOUND
 from cluster.owner.browsing import page
@@ -12,15 +12,13 @@ from cluster.owner.context import Disused, OwnerContext
 from cluster.owner.serving import Serving, regrant
 from node.engine.dispatch import QueueOwner
 from node.engine.operation_format import encode_purge, encode_seal_queue
+from node.engine.operations import ANY_MESSAGES
 
 if TYPE_CHECKING:
     from cluster.owner.partition import PartitionOwner
     from cluster.owner.reception import Reception
 
 Answer = Callable[[Any], None]
-
-ANY: Final = (1 << 64) - 1
-"""Above every message."""
 
 
 class Requests:
@@ -133,7 +131,7 @@ class Requests:
         if (if_unused and consumers) or (if_empty and (ready or scheduled)):
             self._reception.confirmed_answers.answer(front_end, request, [False, *counts])
         else:
-            through = self._owner.machine.next_sequence - 1 if if_empty else ANY
+            through = self._owner.machine.next_sequence - 1 if if_empty else ANY_MESSAGES
             self._owner.operation(encode_seal_queue(number, through))
             again = partial(self._close, front_end, request, number, if_unused, if_empty)
             self._owner.after_proposed(partial(self._sealed, front_end, request, number, counts, again))

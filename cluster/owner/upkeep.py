@@ -6,6 +6,7 @@ Queues without are never looked at here.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cluster.owner.configuring import weigh_some
@@ -15,7 +16,8 @@ from cluster.owner.giving_up import give_up
 from node.engine.consumers import Consumer
 from node.engine.dispatch import QueueOwner
 from node.engine.limits import enough, surplus
-from node.engine.operations import Reason
+from node.engine.operation_format import encode_seal_queue
+from node.engine.operations import ANY_MESSAGES, Reason
 
 if TYPE_CHECKING:
     from cluster.owner.context import OwnerContext
@@ -77,6 +79,23 @@ def left_behind(owner: PartitionOwner, context: OwnerContext, number: int) -> No
     owner.used(number)
     owner.disuse.left(number, owner.now)
     context.queue_disused(number, Disused.LEFT)
+
+
+def seal_unused(owner: PartitionOwner, context: OwnerContext, number: int) -> None:
+    """Have a queue deleted unless a consumer comes first: the log has the order of the two."""
+    owner.reception.after_greetings(partial(_seal_unused, owner, context, number))
+
+
+def _seal_unused(owner: PartitionOwner, context: OwnerContext, number: int) -> None:
+    queue = owner.queues.get(number)
+    if queue is None or queue.consumers.count:
+        return
+    if owner.reception.joining(number):
+        # Its front end may be lost before the consumer is there.
+        owner.disuse.left(number, owner.now)
+        return
+    owner.operation(encode_seal_queue(number, ANY_MESSAGES))
+    owner.after_proposed(partial(context.queue_disused, number, Disused.SEALED))
 
 
 def find_left_behind(owner: PartitionOwner, context: OwnerContext) -> None:

@@ -13,6 +13,9 @@ from node.engine.transfers import Transfer
 OWNER: Final = 0
 """The front end number of an owner's own operations."""
 
+ANY_MESSAGES: Final = (1 << 64) - 1
+"""Above every message: `through` of a queue that is sealed whatever it has."""
+
 TRANSACTION: Final = -1
 """Who has, among a queue's leases, what transactions have settled whose outcome is not known. In no log."""
 

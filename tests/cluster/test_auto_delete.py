@@ -6,6 +6,7 @@ Whichever node the client is on: the one that owns the queue, the one that leads
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -13,7 +14,10 @@ from node.wire.amqp091 import methods as m
 from node.wire.amqp091.primitives import Method
 from tests.cluster.kinds import KINDS
 from tests.cluster.test_confirmed_answers import owners_of
-from tests.site import Client, Site
+from tests.site import ChannelClosedError, Client, Site
+
+STEPS = range(-12, 36)
+"""Quarters of a millisecond: when another consumer comes, before the last one leaves and after."""
 
 PLACES = ("owner", "leader", "third")
 """Where a client is."""
@@ -112,6 +116,48 @@ def test_a_connection_waits_for_no_queue_of_another() -> None:
     assert len(cluster.knowing("q")) == 3
     other.answer(m.ChannelCloseOk)
     assert cluster.knowing("q") == [cluster.nodes["owner"]]
+
+
+def at_once(step: int, site: Site, leave: Callable[[], object], other: Client, queue: str) -> None:
+    """Have the last consumer leave, and another one come `step` quarters of a millisecond later."""
+    first, second = leave, partial(other.send, m.BasicConsume(queue, queue))
+    if step < 0:
+        first, second = second, leave
+    first()
+    site.run(abs(step) / 4000)
+    second()
+
+
+@pytest.mark.requirement("A15")
+@pytest.mark.parametrize("kind", ["replicated", "classic", "transient"])
+@pytest.mark.parametrize("how", ["basic.cancel", "the client is gone"])
+def test_an_auto_delete_queue_stays_where_another_consumer_was_welcomed_first(how: str, kind: str) -> None:
+    cluster = Cluster()
+    other = cluster.client("leader")
+    outcomes = set()
+    for step in STEPS:
+        queue = f"q{step}"
+        cluster.declare(queue, kind)
+        client = cluster.client("third")
+        client.consume(queue, "last")
+        leave = partial(client.send, m.BasicCancel("last"))
+        at_once(
+            step, cluster.site, client.connection.drop if how == "the client is gone" else leave, other, queue
+        )
+        try:
+            other.answer(m.BasicConsumeOk)
+            welcomed = True
+        except ChannelClosedError as error:
+            assert error.code == 404
+            other.open_channel()
+            welcomed = False
+        cluster.site.run(0.5)
+        assert bool(cluster.knowing(queue)) is welcomed, step
+        assert queue not in other.cancelled, step
+        outcomes.add(welcomed)
+        if welcomed:
+            other.delete(queue)
+    assert outcomes == {True, False}
 
 
 # -- exchanges ----------------------------------------------------------------------------------
