@@ -161,7 +161,7 @@ class PartitionLink:
 
     def credit(self, consumer: int, limit: int) -> None:
         attached = self.consumers.get(consumer)
-        if attached is None:
+        if attached is None or attached.limit == limit:
             return
         attached.limit = limit
         self._credits[consumer] = attached

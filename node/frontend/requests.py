@@ -45,6 +45,8 @@ class Caller:
     scope: Scope
     holder: int
     subscriber: Subscriber
+    limit: int = 0
+    """The credit that a consumer of the channel begins with."""
 
     @property
     def vhost(self) -> str:
@@ -238,7 +240,8 @@ class Requests:
             reply_to = queue.name
         else:
             queue = self._port.queue(caller.vhost, method.queue, caller.holder)
-        options = ConsumerOptions(method.no_ack, method.exclusive, _priority(queue, method.arguments), 0)
+        priority = _priority(queue, method.arguments)
+        options = ConsumerOptions(method.no_ack, method.exclusive, priority, caller.limit)
 
         def attached(consumer: int, refusal: Refusal | None) -> None:
             if refusal is None:

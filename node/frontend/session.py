@@ -214,7 +214,7 @@ class Session(Containment):
             ok = methods.BasicCancelOk(effect.method.consumer_tag)
             self._port.leave(effect.consumer, partial(self.reply, effect.channel, ok))
             return
-        caller = Caller(effect.channel, self.scope, self.holder, self)
+        caller = Caller(effect.channel, self.scope, self.holder, self, effect.limit)
         requests.carry_out(caller, effect.method)
 
     def reply(self, channel: int, method: Method) -> None:

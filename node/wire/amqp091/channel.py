@@ -268,7 +268,8 @@ class Channel:
 
     def _request(self, method: Method, consumer: int = 0) -> None:
         self._await(method)
-        self._parts.outbox.emit(Request(self.number, method, consumer))
+        limit = self.deliveries.first_limit(method.no_ack) if isinstance(method, m.BasicConsume) else 0
+        self._parts.outbox.emit(Request(self.number, method, consumer, limit))
 
     def _await(self, method: Method) -> None:
         self.pending = method

@@ -253,9 +253,9 @@ class Connection(FrameReader):
     ) -> None:
         """The answer to basic.consume: `consumer` is the number that deliveries will name.
 
-        The consumer has no credit before; `take_effects` then returns its first. `returnable`: the queue
-        keeps messages until they are settled, so that they can go back to it. `reply_to`: messages of this
-        channel that ask for direct replies get this name.
+        The consumer has the credit that the Request told; `take_effects` then returns what it has by now.
+        `returnable`: the queue keeps messages until they are settled, so that they can go back to it.
+        `reply_to`: messages of this channel that ask for direct replies get this name.
         """
         found = self._channels.get(channel)
         if found is not None:

@@ -153,13 +153,13 @@ class Credits:
         for consumer in sorted(self._changed, key=lambda one: one.number):
             if consumer.ended:
                 continue
-            limit, refill = self._limit(consumer)
+            limit, refill = self.limit(consumer)
             if abs(limit - consumer.announced) > refill:
                 consumer.announced = limit
                 self._outbox.emit(Credit(consumer.number, limit))
         self._changed.clear()
 
-    def _limit(self, consumer: ChannelConsumer) -> tuple[int, int]:
+    def limit(self, consumer: ChannelConsumer) -> tuple[int, int]:
         """The consumer's limit, and by how much it may differ from the one told last without being told."""
         deliveries = consumer.deliveries
         if self.paused or self.swamped or deliveries.stopped:

@@ -91,6 +91,10 @@ class ChannelDeliveries:
 
     # -- consumers ------------------------------------------------------------------------------
 
+    def first_limit(self, no_ack: bool) -> int:
+        """The credit that a consumer begins with if it is added now."""
+        return self._credits.limit(ChannelConsumer(0, "", self, no_ack=no_ack, returnable=False))[0]
+
     def add_consumer(self, tag: str, number: int, no_ack: bool, returnable: bool) -> ChannelConsumer:
         consumer = ChannelConsumer(number, tag, self, no_ack=no_ack, returnable=returnable and not no_ack)
         self.consumers[tag] = consumer

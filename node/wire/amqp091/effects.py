@@ -132,12 +132,14 @@ class Request:
     """Answer with `reply`, `fail`, `consume_ok`, `deliver_get` or `get_empty`, whatever fits the method.
 
     Until then the channel takes no further frames. Empty queue names already stand for the last
-    declared queue, save in queue.declare. `consumer` is the one that a basic.cancel ends.
+    declared queue, save in queue.declare. `consumer` is the one that a basic.cancel ends; `limit` the
+    credit that the consumer of a basic.consume begins with.
     """
 
     channel: int
     method: Method
     consumer: int = 0
+    limit: int = 0
 
 
 @dataclass(frozen=True, slots=True)
