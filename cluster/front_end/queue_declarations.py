@@ -155,7 +155,9 @@ class QueueDeclarations:
         there = members.eligible if members.founded else self._broker.config.members
         if declaration.durable and not declaration.exclusive:
             asked = self._asked(vhost, declaration, default)
-            node = local_or_balanced(asked, node, there, partial(queues_owned, self._broker))
+            # A queue that a node is to own which is down would wait for that node.
+            up = [one for one in there if one == self._broker.node or one in self._broker.connected]
+            node = local_or_balanced(asked, node, up, partial(queues_owned, self._broker))
         return place(declaration, node, there, default)
 
     def _asked(self, vhost: str, declaration: QueueDeclaration, default: str) -> dict[str, Any]:

@@ -77,6 +77,43 @@ def test_balanced_queues_are_owned_by_the_nodes_with_the_fewest(by_policy: bool)
         assert client.confirms(client.publish(f"s{number}", b"m")) == [True]
 
 
+def owner_of(site: Site, asked: str, queue: str) -> str:
+    """The node that owns a queue, as the catalog of a running node has it."""
+    partition = site.nodes[asked].broker.catalog.state.queues["/", queue].partition
+    running = [node for node in site.nodes.values() if node.up]
+    owners = [one.name for one in running if partition in one.broker.owners]
+    active = [name for name in owners if site.nodes[name].broker.owners[partition].active]
+    return active[0] if len(active) == 1 else ""
+
+
+@pytest.mark.requirement("A24")
+@pytest.mark.parametrize("kind", ["quorum", "classic"])
+def test_a_locator_says_where_a_queue_is_declared_and_nothing_of_later(kind: str) -> None:
+    """Its owner is lost and comes back: the queue stays with the next one, and so do replicated queues that
+    are kept together with it. No queue is placed on a node that is down.
+    """
+    site = Site("n1", "n2", "n3")
+    first, asking = site.client("n2"), site.client("n1")
+    first.declare("a", queue_leader_locator="client-local")
+    assert owner_of(site, "n1", "a") == "n2"
+    assert first.confirms(first.publish("a", b"kept")) == [True]
+    site.nodes["n2"].stop(power=False)
+    site.until(lambda: owner_of(site, "n1", "a"))
+    successor = owner_of(site, "n1", "a")
+    site.client("n3").declare("b", queue_type=kind, queue_leader_locator="client-local")
+    assert owner_of(site, "n1", "b") == "n3"
+    asking.declare("c", queue_type=kind, queue_leader_locator="balanced")
+    assert owner_of(site, "n1", "c") in ("n1", "n3")
+    assert asking.confirms(asking.publish("c", b"m")) == [True]
+    site.nodes["n2"].start()
+    site.until(lambda: site.nodes["n2"].ready and site.front_end("n2").ready())
+    again = site.client("n2")
+    assert again.declare("a", queue_leader_locator="client-local").message_count == 1
+    assert owner_of(site, "n1", "a") == successor
+    again.declare("d", queue_type=kind, queue_leader_locator="client-local")
+    assert owner_of(site, "n1", "d") == ("n2" if kind == "classic" else successor)
+
+
 @pytest.mark.requirement("A15")
 def test_transient_and_exclusive_queues_stay_in_the_memory_of_one_node() -> None:
     for declaration in (declared(durable=False), declared(exclusive=True)):
