@@ -1,0 +1,53 @@
+"""A basic.get is told Empty only where the queue has nothing (A17), whatever becomes of the queue's owner.
+
+A message that is taken without acknowledgement is removed before it is sent, so that no client has it twice.
+Where the owner is lost between the two, no client has it.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cluster.test_confirmed_answers import owners_of
+from tests.cluster.test_leases import reset
+from tests.site import Client, Site
+
+MILLISECONDS = (0, 2, 13, 50, 400, 1500)
+"""When a get is sent after an owner is cut off, and how long the cut lasts behind that."""
+
+
+def cut_off(site: Site, client: Client) -> tuple[str, list[str]]:
+    """The owner of the queue, and the others."""
+    partition = client.node.broker.catalog.state.queues["/", "q"].partition
+    site.until(lambda: owners_of(site, partition))
+    (owner,) = owners_of(site, partition)
+    return owner, [name for name in site.nodes if name != owner]
+
+
+@pytest.mark.requirement("A17")
+@pytest.mark.parametrize("no_ack", [True, False])
+@pytest.mark.parametrize("lasting", MILLISECONDS)
+@pytest.mark.parametrize("asked_of", ["the owner", "another node"])
+def test_a_get_finds_a_confirmed_message_or_the_queue_has_it_no_more(
+    asked_of: str, lasting: int, no_ack: bool
+) -> None:
+    for after in MILLISECONDS:
+        site = Site("n1", "n2", "n3")
+        first = site.client("n1")
+        first.declare("q")
+        owner, others = cut_off(site, first)
+        asking = site.client(owner if asked_of == "the owner" else others[0])
+        publishing = site.client(others[1])
+        assert asking.get("q") is None
+        assert publishing.confirms(publishing.publish("q", b"a")) == [True]
+        mend = reset(site, [(owner, name) for name in others] + [(name, owner) for name in others])
+        site.run(after / 1000)
+        asking.ask("q", no_ack=no_ack)
+        site.run(lasting / 1000)
+        mend()
+        got = asking.got()
+        if got is None:
+            assert no_ack, after
+            assert [publishing.depth("q"), publishing.get("q")] == [0, None], after
+        else:
+            assert got.body == b"a", after
