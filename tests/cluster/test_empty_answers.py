@@ -51,3 +51,4 @@ def test_a_get_finds_a_confirmed_message_or_the_queue_has_it_no_more(
             assert [publishing.depth("q"), publishing.get("q")] == [0, None], after
         else:
             assert got.body == b"a", after
+            assert not no_ack or publishing.get("q") is None, after
