@@ -1,15 +1,17 @@
-"""How a node leaves when it is told to stop: ports, ownership, its clients, then what they gave back."""
+"""How a node leaves when it is told to stop: ownership first, then its clients, then what they gave back.
+
+Pure: `step` is called until it says that all is done. Each stage is left to the others when its time is over.
+"""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from cluster.process.handover import Handover
 
 if TYPE_CHECKING:
-    from cluster.process.node import NodeProcess
+    from cluster.broker import Broker
 
 HANDOVER_S: Final = 5.0
 """How long the hand-over of what this node leads may take: several tries for each partition."""
@@ -21,49 +23,88 @@ RETURNING_S: Final = 2.0
 """How long what the clients had may take to be in the logs of its queues."""
 
 STEP_S: Final = 0.005
+"""Between two steps."""
 
 
-async def depart(process: NodeProcess) -> None:
-    """Leave in order, within the sum of the bounds above; what is not done in time is left to the others.
+class Client(Protocol):
+    """A connection."""
+
+    def force_close(self, reason: str) -> None:
+        """Close the connection by force (320), telling the client why; it has a while to agree."""
+
+
+class Clients(Protocol):
+    """The connections of a node (`node.frontend.listener.Listener`)."""
+
+    @property
+    def clients(self) -> Mapping[int, Client]: ...
+
+    def close_ports(self) -> None:
+        """Accept no more connections; those that there are go on."""
+
+    def stop(self) -> None:
+        """Close the sockets of those that have not agreed."""
+
+
+class Stage(NamedTuple):
+    """What is waited for, for so long at most, and what comes then; that is told whether it came in time."""
+
+    done: Callable[[float], bool]
+    seconds: float
+    then: Callable[[bool], None]
+
+
+class Departure:
+    """One node's.
 
     Clients stay connected while their queues get other owners, so that they are told what is confirmed. No
     client is let in any more: it would be given messages only to lose them a moment later.
     """
-    broker = process.broker
-    process.listener.close_ports()
-    handover = Handover(broker.host, lambda: broker.connected)
 
-    def handed_over() -> bool:
-        if handover.done():
+    def __init__(
+        self, broker: Broker, clients: Clients, handed_over: Callable[[bool], None], now: float
+    ) -> None:
+        """`handed_over` hears whether all that was led here is led by others in time."""
+        self._broker = broker
+        self._clients = clients
+        self._tell = handed_over
+        self._handover = Handover(broker.host, lambda: broker.connected)
+        self._stages = [
+            Stage(self._handed_over, HANDOVER_S, self._send_away),
+            Stage(lambda now: not clients.clients, CLOSING_S, lambda in_time: clients.stop()),
+            Stage(self._returned, RETURNING_S, lambda in_time: None),
+        ]
+        self._deadline = now + HANDOVER_S
+        clients.close_ports()
+
+    def step(self, now: float) -> bool:
+        """Go on; whether the node may end now. At most one stage ends in a step, so that its effects come in
+        between.
+        """
+        stage = self._stages[0]
+        in_time = stage.done(now)
+        if in_time or now >= self._deadline:
+            stage.then(in_time)
+            del self._stages[0]
+            self._deadline = now + (self._stages[0].seconds if self._stages else 0.0)
+        self._broker.wanted()
+        return not self._stages
+
+    def _handed_over(self, now: float) -> bool:
+        if self._handover.done():
             return True
-        handover.step(process.clock())
-        process.wanted()
+        self._handover.step(now)
         return False
 
-    in_time = await _until(handed_over, HANDOVER_S)
-    process.log.info("handed_over", complete=in_time)
-    for client in list(process.listener.clients.values()):
-        # 0-9-1 §4.2.2 has the peer answer connection.close. A socket closed with octets unread would be
-        # reset, and the client might never see why.
-        client.force_close("the node is shutting down")
-    await _until(lambda: not process.listener.clients, CLOSING_S)
-    process.listener.stop()
-    await asyncio.sleep(0)
+    def _send_away(self, in_time: bool) -> None:
+        self._tell(in_time)
+        for client in list(self._clients.clients.values()):
+            # 0-9-1 §4.2.2 has the peer answer connection.close. A socket closed with octets unread would be
+            # reset, and the client might never see why.
+            client.force_close("the node is shutting down")
 
-    def returned() -> bool:
-        broker.link_turns.flush_waiting()
-        process.wanted()
-        return not any(link.unacknowledged for link in broker.links.values() if link.owner is not None)
-
-    await _until(returned, RETURNING_S)
-
-
-async def _until(condition: Callable[[], bool], seconds: float) -> bool:
-    """Let the node go on until the condition holds; False when it does not in time."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + seconds
-    while not condition():
-        if loop.time() >= deadline:
-            return False
-        await asyncio.sleep(STEP_S)
-    return True
+    def _returned(self, now: float) -> bool:
+        """What clients had, and were not done with, is in the logs of its queues."""
+        self._broker.link_turns.flush_waiting()
+        links = self._broker.links.values()
+        return not any(link.unacknowledged for link in links if link.owner is not None)

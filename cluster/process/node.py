@@ -32,7 +32,7 @@ from cluster.management.node_report import NodeReport
 from cluster.membership.directory import http_hosts
 from cluster.process.clock import elapsed
 from cluster.process.damage import DamageLog
-from cluster.process.departure import depart
+from cluster.process.departure import STEP_S, Departure
 from cluster.process.fail_stop import FailStop
 from cluster.process.identity import version
 from cluster.process.joining import Joining
@@ -268,7 +268,10 @@ class NodeProcess:
         """Hand over, tell clients, give up sockets, let the journal finish what it writes."""
         started, self.status.listening = self.status.listening, False
         if started and not self._failed:
-            await depart(self)
+            told = partial(self.log.info, "handed_over")
+            departure = Departure(self.broker, self.listener, lambda done: told(complete=done), self.clock())
+            while not departure.step(self.clock()):
+                await asyncio.sleep(STEP_S)
         self.listener.stop()
         if not self._failed:
             self.broker.link_turns.flush_waiting()

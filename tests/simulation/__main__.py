@@ -13,7 +13,7 @@ from tests.simulation.progress import Progress
 from tests.simulation.runs import SeedFailure, run_seed
 
 MIXED = (
-    Focus.EVERYTHING, Focus.LEASES, Focus.EVERYTHING, Focus.MEMBERS,
+    Focus.RESTARTS, Focus.LEASES, Focus.EVERYTHING, Focus.MEMBERS,
     Focus.EVERYTHING, Focus.ANSWERS, Focus.EVERYTHING, Focus.MEMBERS,
 )  # fmt: skip
 """What the seeds of each block of ten are about with `--mixed`, in turns: a quarter about members."""
@@ -28,6 +28,7 @@ MIXED = (
 @click.option("--members", is_flag=True, help="Let nodes join and leave meanwhile.")
 @click.option("--leases", is_flag=True, help="Let words come late, and clients declare, over and over.")
 @click.option("--answers", is_flag=True, help="Let clients ask for what others change, over and over.")
+@click.option("--restarts", is_flag=True, help="Let nodes leave in order and come back, over and over.")
 @click.option("--mixed", is_flag=True, help="Let nodes join and leave in a quarter of the seeds, and more.")
 @click.option("--keep-going", is_flag=True, help="Do not stop at the first failure.")
 @click.option("--processes", type=click.IntRange(1), default=cores, help="By default one for each core.")
@@ -40,6 +41,7 @@ def main(
     members: bool,
     leases: bool,
     answers: bool,
+    restarts: bool,
     mixed: bool,
     keep_going: bool,
     processes: int,
@@ -47,6 +49,7 @@ def main(
     """Run simulated clusters under faults and check what their clients saw."""
     asked = {
         Focus.ELECTIONS: elections, Focus.MEMBERS: members, Focus.LEASES: leases, Focus.ANSWERS: answers,
+        Focus.RESTARTS: restarts,
     }  # fmt: skip
     focus = next((one for one, wanted in asked.items() if wanted), Focus.EVERYTHING)
     if seed is not None:

@@ -138,8 +138,16 @@ class Client:
         raise Violation(f"the broker cancels consumer {tag} of client {self.id}")
 
     def connection_closed(self, code: int, text: str) -> None:
-        """The broker has closed the connection."""
+        """The broker has closed the connection: as a rule only where the node leaves."""
+        if code == m.ReplyCode.CONNECTION_FORCED and self.node.leaving:
+            self.connection.send(0, m.ConnectionCloseOk())
+            self.sent_away()
+            return
         raise Violation(f"the broker closes the connection of client {self.id}: {code} {text}")
+
+    def sent_away(self) -> None:
+        """The node leaves: nothing is waited for any more."""
+        self.closed = True
 
     def refused(self, code: int, text: str) -> None:
         """The broker has closed the channel."""

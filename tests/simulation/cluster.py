@@ -123,7 +123,8 @@ class Cluster:
         return self.world.disturbed >= since
 
     def lost(self, receipt: Receipt) -> bool:
-        if self.nodes[receipt.node].life != receipt.life:
+        node = self.nodes[receipt.node]
+        if node.life != receipt.life or node.leaving:
             return True
         return self.outages.during(receipt.node, receipt.time)
 

@@ -78,6 +78,7 @@ class Connection:
         self._content: tuple[Method, list[bytes]] | None = None
         wire = Wire(self._flush_soon, self._close)
         self.session = Session(front_end, wire, limits or ConnectionLimits(), node.clock)
+        node.connections[self] = None
         self._tick()
 
     def open(self, user: str = "guest") -> None:
@@ -110,6 +111,21 @@ class Connection:
             self.node.input(action)
 
     # -- at the node ----------------------------------------------------------------------------
+
+    @property
+    def gone(self) -> bool:
+        """Whether the socket is closed, or about to be."""
+        return self.lost or self.closed or self.session.closed
+
+    def hang_up(self) -> None:
+        """The node closes the socket, and waits for nothing any more."""
+        self.closed = True
+        self.session.lost()
+
+    def force_close(self, reason: str) -> None:
+        """The node sends its client away."""
+        self.session.force_close(reason)
+        self._flush_soon()
 
     def _close(self) -> None:
         self.closed = True

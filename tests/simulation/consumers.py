@@ -44,6 +44,10 @@ class Consumer(Client):
             super().refused(code, text)
         self.start_again()
 
+    def sent_away(self) -> None:
+        super().sent_away()
+        self.give_up()
+
     def start_again(self) -> None:
         """On a new channel, in a while."""
         self.attached = False
@@ -147,7 +151,7 @@ class Consumer(Client):
             self.finish(list(self.unsettled), Outcome.SETTLED)
 
     def received(self, method: Method, content: bytes) -> None:
-        if not self.closed:
+        if not self.closed or self.node.leaving:
             super().received(method, content)
 
 

@@ -10,6 +10,7 @@ from cluster.broker import FRONT_END_GRACE_S
 from cluster.owner.proposal import BURY_INTERVAL_S
 from replication.raft import Role
 from tests.simulation.cluster import NAMES, Cluster, Shape
+from tests.simulation.departures import leave
 from tests.simulation.network import NetworkFaults
 from tests.simulation.node import NodeSettings, SimulatedNode
 from tests.simulation.transactors import Transactor
@@ -32,6 +33,7 @@ class Faults:
         self._mending: list[Callable[[], None]] = []
         self._over = False
         self._ambushes = 0
+        self._rolling: list[str] = []
         cluster.agreement.on_election = self._on_election
         self._next()
 
@@ -40,7 +42,7 @@ class Faults:
 
     def _happen(self) -> None:
         if not self._over:
-            (INCIDENTS | OF_DISKS | OF_ANSWERS)[self.chance.choice(self._kinds)](self)
+            (INCIDENTS | OF_DISKS | OF_ANSWERS | OF_RESTARTS)[self.chance.choice(self._kinds)](self)
             self._next()
 
     def stop(self) -> None:
@@ -194,6 +196,31 @@ class Faults:
         if victim.up and not self._over:
             victim.stop(power=self.chance.random() < 0.5)
             self.for_a_while(*away_s, partial(self._restart, victim))
+
+    def restart_in_order(self) -> None:
+        """One node after the other is told to stop, leaves, and is started again; then comes the next."""
+        if not self._rolling:
+            self._rolling = self.chance.sample(self.cluster.names, len(self.cluster.names))
+            self._restart_next()
+
+    def _restart_next(self) -> None:
+        if self._over or not self._rolling:
+            self._rolling = []
+            return
+        if not all(node.ready for node in self.cluster.nodes.values()):
+            self.world.after(0.05, self._restart_next)
+            return
+        node = self.cluster.nodes[self._rolling.pop()]
+        away_s = self.chance.uniform(0.01, 0.3)
+        leave(node, lambda: self.world.after(away_s, partial(self._restart, node)))
+        self.world.after(self.chance.uniform(0.05, 0.3), self._restart_next)
+
+    def slow_down(self) -> None:
+        """A node has other work: its turns come late."""
+        node = self.some_node()
+        if node is not None:
+            node.slowness_s = self.chance.choice((0.01, 0.05, 0.2))
+            self.for_a_while(0.1, 1.0, lambda: setattr(node, "slowness_s", 0.0))
 
     # -- disks ----------------------------------------------------------------------------------
 
@@ -379,6 +406,12 @@ INCIDENTS: dict[str, Incident] = {
 
 OF_ANSWERS: dict[str, Incident] = {"deposed owner": Faults.depose_owner}
 """Only in seeds about answers."""
+
+OF_RESTARTS: dict[str, Incident] = {
+    "restarts in order": Faults.restart_in_order,
+    "slow node": Faults.slow_down,
+}
+"""Only in seeds about restarts."""
 
 OF_DISKS: dict[str, Incident] = {"full disk": Faults.fill_disk, "rot": Faults.rot}
 """They come to what else a seed has."""

@@ -17,6 +17,8 @@ class Focus(StrEnum):
     """Words come late, on ways that are cut in one direction, while clients declare and leases are short."""
     ANSWERS = "answers"
     """Clients ask all the time for what others change, while those who answer are cut off."""
+    RESTARTS = "restarts"
+    """Nodes leave in order and come back, one after the other, while some are slow and words come late."""
 
     @property
     def option(self) -> str:

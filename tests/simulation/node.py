@@ -51,7 +51,8 @@ class NodeSettings:
 class SimulatedNode:
     """A machine with a disk and, most of the time, a broker process on it.
 
-    `life` counts the processes that have run; what belongs to an earlier one never happens.
+    `life` counts the processes that have run; what belongs to an earlier one never happens. `leaving`: it
+    sends its clients away.
     `empty`: it asks the others whether its disk, on which nothing is, was lost. `lost_disk`: it may have
     forgotten votes, and gives none before it has everything back. `rotten`: its disk has lost a bit.
     """
@@ -72,8 +73,11 @@ class SimulatedNode:
         self.paused = False
         self.ready = False
         self.lost_disk = self.empty = self.rotten = False
-        self.retired = False
+        self.retired = self.leaving = False
         self.formats = FORMATS
+        self.connections: dict[Any, None] = {}
+        self.slowness_s = 0.0
+        """How much later than otherwise a turn may come."""
         self.stepped = False
         """Whether the time of day was set, so that what depends on it happens at other times."""
         self.failures: list[str] = []
@@ -110,7 +114,8 @@ class SimulatedNode:
         if self.retired:
             return
         self.life += 1
-        self.up, self.paused, self.ready = True, False, False
+        self.up, self.paused, self.ready, self.leaving = True, False, False, False
+        self.connections.clear()
         self._clock.resume()
         self._missed, self._turning = [], False
         self.world.note(f"{self.name} starts, life {self.life}")
@@ -225,6 +230,14 @@ class SimulatedNode:
         self._network.leave(self.transport)
         self.on_death(self)
 
+    def end(self) -> None:
+        """End the process with everything written, as one that was told to stop."""
+        self._turn()
+        if self.writer.batch is not None:
+            self.writer.batch.write()
+        self.writer.batch = None
+        self.stop(power=False)
+
     def _tear(self) -> None:
         """The write that was under way got some of its steps done."""
         batch = self.writer.batch
@@ -318,7 +331,8 @@ class SimulatedNode:
         """A turn of the event loop is wanted."""
         if not self._turning:
             self._turning = True
-            self.after(TURN_S * (0.5 + self._random.random()), self._turn)
+            busy_s = self.slowness_s * self._random.random() if self.slowness_s else 0.0
+            self.after(TURN_S * (0.5 + self._random.random()) + busy_s, self._turn)
 
     def _turn(self) -> None:
         self._turning = False

@@ -9,6 +9,7 @@ from unittest import mock
 
 from cluster.catalog.replica import Catalog
 from cluster.front_end.routes import Routes, Targets
+from cluster.links.ports import Holders, Ranges
 from cluster.owner import upkeep
 from cluster.owner.confirmed_answers import ConfirmedAnswers
 from cluster.owner.reception import Reception
@@ -68,6 +69,18 @@ def forgotten_batches() -> AbstractContextManager[object]:
         self._taken.pop(front_end, None)
 
     return mock.patch.object(Reception, "front_end_lost", forgetful)
+
+
+def unheard_leases() -> AbstractContextManager[object]:
+    """A new owner leaves messages with the consumers that have them. Here it takes nobody's word for that."""
+    intact = Reception.held
+
+    def deaf(
+        self: Reception, front_end: int, epoch: int, leases: dict[int, Ranges], holders: Holders
+    ) -> None:
+        intact(self, front_end, epoch, {}, {})
+
+    return mock.patch.object(Reception, "held", deaf)
 
 
 def doubled_limit() -> AbstractContextManager[object]:

@@ -88,6 +88,8 @@ def plan(seed: int, focus: Focus) -> Plan:
             return _of_leases(shape)
         case Focus.ANSWERS:
             return _of_answers(seed, shape)
+        case Focus.RESTARTS:
+            return _of_restarts(seed, shape)
     return _of_everything(seed, shape, kinds, interval_s, members=focus is Focus.MEMBERS)
 
 
@@ -110,6 +112,15 @@ def _of_answers(seed: int, shape: Shape) -> Plan:
     trials, fault = chance.choice(ANSWERS)
     shape.publishers, shape.trials = 1, tuple((kind,) for kind in trials)
     return shape, (fault,), chance.choice((0.2, 0.4, 0.8))
+
+
+def _of_restarts(seed: int, shape: Shape) -> Plan:
+    chance = World(seed).chance("restarts")
+    shape.transactors = chance.choice((0, 0, 2))
+    late = chance.choice((0.0, 0.05, 0.3))
+    shape.network = NetworkFaults(late=late, late_s=chance.choice((0.05, 0.25)))
+    kinds = ("restarts in order", *chance.choice(((), ("slow node",), ("slow node", "slow disk"))))
+    return shape, kinds, 0.2
 
 
 def _of_everything(

@@ -125,7 +125,7 @@ class Caller(Client):
 
     def connection_closed(self, code: int, text: str) -> None:
         """A node whose catalog came as a snapshot does not know what its commands were answered."""
-        if (code, text) != (RestartedError.code, f"INTERNAL_ERROR - {FELL_BEHIND}"):
+        if not self.node.leaving and (code, text) != (RestartedError.code, f"INTERNAL_ERROR - {FELL_BEHIND}"):
             super().connection_closed(code, text)
         self.connection.drop()
         self.closed = True

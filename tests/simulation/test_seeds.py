@@ -62,6 +62,14 @@ def test_leases_hold_where_words_come_late(seed: int) -> None:
         pytest.fail(verdict.report, pytrace=False)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_nothing_comes_again_without_cause_where_nodes_leave_in_order(seed: int) -> None:
+    """What a consumer of a node that stays has not settled comes to no other consumer."""
+    verdict = judge(Task(seed, focus=Focus.RESTARTS))
+    if verdict.report is not None:
+        pytest.fail(verdict.report, pytrace=False)
+
+
 @pytest.mark.parametrize("seed", range(1, 7))
 def test_answers_are_true_where_those_who_give_them_are_deposed(seed: int) -> None:
     """Counts, names that are declared already, and room in a queue; nothing is done twice."""

@@ -20,7 +20,6 @@ READERS = {
     "cluster/management/listing.py": "bounds the work on one pattern",
     "cluster/management/node_report.py": "turns a moment of the node's clock into a time of day",
     "cluster/process/clock.py": "the clock of a node",
-    "cluster/process/departure.py": "waits on the event loop, whose timers run by its own clock",
     "cluster/process/node.py": "the time of day, for times that clients and other nodes must understand",
     "cluster/traces/export.py": "the time of day of spans",
     "cluster/watch/exposition.py": "bounds how long a slice of a page takes",
