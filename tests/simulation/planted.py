@@ -176,6 +176,7 @@ BUGS: dict[str, tuple[type[SimulatedNode], Callable[[], AbstractContextManager[o
 
 
 FOCUS = {
+    "forgotten vote": Focus.ELECTIONS,
     "joining forgotten": Focus.MEMBERS,
     "dropped by an old catalog": Focus.MEMBERS,
     "lease counted from PONG": Focus.LEASES,

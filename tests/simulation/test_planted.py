@@ -12,15 +12,15 @@ LIMIT = 500
 """Within so many seeds each bug must show."""
 
 SHOWN_BY = {
-    "forgotten vote": 13,
+    "forgotten vote": 6,
     "joining forgotten": 8,
     "dropped by an old catalog": 1,
     "commit in an old term": 1,
-    "confirm before fsync": 14,
+    "confirm before fsync": 16,
     "outcome before decision": 5,
     "decided after abandonment": 831,
     "answer before all nodes know": 2,
-    "catalog answer without a barrier": 34,
+    "catalog answer without a barrier": 81,
     "counts on a lost lease": 25,
     "taken again after an outage": 9,
     "leases not taken over": 2,
