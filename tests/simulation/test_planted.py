@@ -13,7 +13,7 @@ LIMIT = 500
 
 SHOWN_BY = {
     "forgotten vote": 6,
-    "joining forgotten": 8,
+    "joining forgotten": 6,
     "dropped by an old catalog": 1,
     "commit in an old term": 1,
     "confirm before fsync": 16,
