@@ -10,9 +10,10 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, slots=True)
 class Run:
     """`count` messages, end to end in `raw`.
 
@@ -24,17 +25,43 @@ class Run:
     `special`: the messages' properties ask for something (see `PropertyChecks`), all of them or none.
     """
 
-    exchange: str
-    routing_key: str
-    channel: int
-    persistent: bool
-    count: int
-    skip: int
-    stride: int
-    lengths: array[int] | None
-    largest_frame: int
-    raw: bytes | memoryview
-    special: bool = False
+    exchange: Final[str]
+    routing_key: Final[str]
+    channel: Final[int]
+    persistent: Final[bool]
+    count: Final[int]
+    skip: Final[int]
+    stride: Final[int]
+    lengths: Final[array[int] | None]
+    largest_frame: Final[int]
+    raw: Final[bytes | memoryview]
+    special: Final[bool]
+
+    def __init__(
+        self,
+        exchange: str,
+        routing_key: str,
+        channel: int,
+        persistent: bool,
+        count: int,
+        skip: int,
+        stride: int,
+        lengths: array[int] | None,
+        largest_frame: int,
+        raw: bytes | memoryview,
+        special: bool = False,
+    ) -> None:
+        self.exchange = exchange
+        self.routing_key = routing_key
+        self.channel = channel
+        self.persistent = persistent
+        self.count = count
+        self.skip = skip
+        self.stride = stride
+        self.lengths = lengths
+        self.largest_frame = largest_frame
+        self.raw = raw
+        self.special = special
 
     def slice(self, first: int, count: int) -> Run:
         """The `count` messages from index `first` on, sharing this run's bytes."""

@@ -45,7 +45,7 @@ class Vote:
         return False
 
 
-@dataclass(slots=True)
+@dataclass(init=False, slots=True)
 class Confirmation:
     """Publishes of one channel that wait for `waiting` partitions to commit them."""
 
@@ -54,7 +54,15 @@ class Confirmation:
     first: int
     last: int
     waiting: int
-    refusals: RangeSet | None = field(default=None, init=False)
+    refusals: RangeSet | None
+
+    def __init__(self, subscriber: Subscriber, channel: int, first: int, last: int, waiting: int) -> None:
+        self.subscriber = subscriber
+        self.channel = channel
+        self.first = first
+        self.last = last
+        self.waiting = waiting
+        self.refusals = None
 
     def refused(self, offset: int, messages: Ranges) -> None:
         start = offset - (self.last - self.first + 1)

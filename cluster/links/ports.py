@@ -59,15 +59,22 @@ class ConsumerTerms:
     """What owners have told of a queue with a single active consumer, see `FrontEndPort.activity`."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, slots=True)
 class Delivery:
     """Messages of one queue for one consumer; `ranges` are those of the run's messages, in its order."""
 
-    consumer: int
-    queue: int
-    ranges: Ranges
-    redelivered: bool
-    run: Run
+    consumer: Final[int]
+    queue: Final[int]
+    ranges: Final[Ranges]
+    redelivered: Final[bool]
+    run: Final[Run]
+
+    def __init__(self, consumer: int, queue: int, ranges: Ranges, redelivered: bool, run: Run) -> None:
+        self.consumer = consumer
+        self.queue = queue
+        self.ranges = ranges
+        self.redelivered = redelivered
+        self.run = run
 
 
 class OwnerPort(Protocol):

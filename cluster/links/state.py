@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from cluster.links.confirmation import Awaiting
@@ -45,21 +45,40 @@ class LinkConsumer:
         )  # fmt: skip
 
 
-@dataclass(slots=True)
+@dataclass(init=False, slots=True)
 class OperationBatch:
-    """Operations of one turn, kept until they are committed."""
+    """Operations of one turn, kept until they are committed.
+
+    `sent`: whether the batch was given to an owner, which may have taken it. `offsets`: how many messages
+    stand in the batch up to each of those who wait. `since`: when the first of its messages came. `confirms`:
+    how many of its messages are to be confirmed.
+    """
 
     number: int
     data: bytes
     sent: bool
-    """Whether it was given to an owner, which may have taken it."""
-    awaiting: list[Awaiting] = field(default_factory=list)
-    offsets: list[int] = field(default_factory=list)
-    """How many messages stand in the batch up to each of those who wait."""
-    since: float = 0.0
-    """When the first of its messages came."""
-    confirms: int = 0
-    """How many of its messages are to be confirmed."""
+    awaiting: list[Awaiting]
+    offsets: list[int]
+    since: float
+    confirms: int
+
+    def __init__(
+        self,
+        number: int,
+        data: bytes,
+        sent: bool,
+        awaiting: list[Awaiting],
+        offsets: list[int],
+        since: float,
+        confirms: int,
+    ) -> None:
+        self.number = number
+        self.data = data
+        self.sent = sent
+        self.awaiting = awaiting
+        self.offsets = offsets
+        self.since = since
+        self.confirms = confirms
 
     def committed(self, refused: Ranges | None) -> None:
         """Tell those who wait; queues have not taken the messages `refused`, counted from 0."""

@@ -27,13 +27,18 @@ DISPATCH_BUDGET: Final = 4096
 """Messages of one queue handed out in one turn, so that queues take turns."""
 
 
-@dataclass(slots=True)
+@dataclass(init=False, slots=True)
 class Handout:
     """Granted messages whose contents have been fetched; `removal`: not to be sent before the commit."""
 
     grant: Grant
     queue: int
     deliveries: list[Delivery]
+
+    def __init__(self, grant: Grant, queue: int, deliveries: list[Delivery]) -> None:
+        self.grant = grant
+        self.queue = queue
+        self.deliveries = deliveries
 
 
 Outgoing = dict[int, list[Delivery]]

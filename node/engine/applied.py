@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from node.engine.ranges import RangeSet
 
 
-@dataclass(slots=True)
+@dataclass(init=False, slots=True)
 class Applied:
     """What an entry did, for the owner to act on; other replicas ignore it.
 
@@ -17,11 +17,18 @@ class Applied:
     applied.
     """
 
-    appended: list[tuple[int, int, int]] = field(default_factory=list)
-    returned: list[tuple[int, int, int, int]] = field(default_factory=list)
-    created: list[int] = field(default_factory=list)
-    dropped: list[int] = field(default_factory=list)
-    acknowledged: dict[int, int] = field(default_factory=dict)
+    appended: list[tuple[int, int, int]]
+    returned: list[tuple[int, int, int, int]]
+    created: list[int]
+    dropped: list[int]
+    acknowledged: dict[int, int]
+
+    def __init__(self, acknowledged: dict[int, int] | None = None) -> None:
+        self.appended = []
+        self.returned = []
+        self.created = []
+        self.dropped = []
+        self.acknowledged = acknowledged or {}
 
     def withhold(self, rows: Iterable[tuple[int, int, int]]) -> None:
         """Of what the entry has appended so far, messages that are not to be seen yet."""

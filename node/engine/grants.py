@@ -35,12 +35,16 @@ class Grant(NamedTuple):
         return self[:2] == other[:2] and self[3:] == other[3:]
 
 
-@dataclass(slots=True)
+@dataclass(init=False, slots=True)
 class Settled:
     """How many messages were settled, and the ranges that the log must hear of."""
 
     count: int
     durable: list[Range]
+
+    def __init__(self, count: int, durable: list[Range]) -> None:
+        self.count = count
+        self.durable = durable
 
 
 Fit = Callable[[int, list[Range], bool], int]

@@ -85,7 +85,7 @@ class OpKind(IntEnum):
     ABANDON = 46
 
 
-@dataclass(slots=True)
+@dataclass(init=False, slots=True)
 class Publish:
     """A run of `count` messages for `queues`; `position` is where `read_run` finds it in the entry,
     `end` where the operation ends.
@@ -101,6 +101,24 @@ class Publish:
     special: bool
     buried: bool
     end: int
+
+    def __init__(
+        self,
+        queues: tuple[int, ...],
+        count: int,
+        position: int,
+        persistent: bool,
+        special: bool,
+        buried: bool,
+        end: int,
+    ) -> None:
+        self.queues = queues
+        self.count = count
+        self.position = position
+        self.persistent = persistent
+        self.special = special
+        self.buried = buried
+        self.end = end
 
 
 class Settle(NamedTuple):

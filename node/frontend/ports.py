@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from node.engine.errors import Refusal
 from node.engine.exchange import Exchange
@@ -65,15 +65,22 @@ class ConsumerOptions:
     """The credit to begin with."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, slots=True)
 class Got:
     """The answer to basic.get: `consumer` is the number to settle the message under."""
 
-    consumer: int
-    run: Run
-    sequence: int
-    redelivered: bool
-    ready: int
+    consumer: Final[int]
+    run: Final[Run]
+    sequence: Final[int]
+    redelivered: Final[bool]
+    ready: Final[int]
+
+    def __init__(self, consumer: int, run: Run, sequence: int, redelivered: bool, ready: int) -> None:
+        self.consumer = consumer
+        self.run = run
+        self.sequence = sequence
+        self.redelivered = redelivered
+        self.ready = ready
 
 
 @dataclass(frozen=True, slots=True)

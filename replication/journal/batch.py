@@ -44,13 +44,18 @@ class Disk:
     failure: OSError | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, slots=True)
 class WriteBatch:
     """What `Journal.take_batch` took; `write` may run in another thread, everything else may not."""
 
-    staged: Staged
-    recycle: list[Segment]
-    disk: Disk
+    staged: Final[Staged]
+    recycle: Final[list[Segment]]
+    disk: Final[Disk]
+
+    def __init__(self, staged: Staged, recycle: list[Segment], disk: Disk) -> None:
+        self.staged = staged
+        self.recycle = recycle
+        self.disk = disk
 
     @property
     def brief(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from replication.journal.errors import DamagedJournalError, UnsupportedJournalError
 from replication.journal.files import File
@@ -40,18 +40,38 @@ TakeEntry = Callable[[int, int, int, int, int, int, int], None]
 """Takes generation, partition, index, term, entry kind, and the record's offset and length."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, slots=True)
 class Record:
     """A valid record, other than an ENTRY or a SEAL."""
 
-    kind: int
-    entry_kind: int
-    generation: int
-    partition: int
-    index: int
-    term: int
-    place: Place
-    payload: bytes
+    kind: Final[int]
+    entry_kind: Final[int]
+    generation: Final[int]
+    partition: Final[int]
+    index: Final[int]
+    term: Final[int]
+    place: Final[Place]
+    payload: Final[bytes]
+
+    def __init__(
+        self,
+        kind: int,
+        entry_kind: int,
+        generation: int,
+        partition: int,
+        index: int,
+        term: int,
+        place: Place,
+        payload: bytes,
+    ) -> None:
+        self.kind = kind
+        self.entry_kind = entry_kind
+        self.generation = generation
+        self.partition = partition
+        self.index = index
+        self.term = term
+        self.place = place
+        self.payload = payload
 
 
 @dataclass(slots=True)

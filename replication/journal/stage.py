@@ -7,7 +7,7 @@ even the segment's file, come into being when the batch is written.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from replication.journal.files import Buffer
@@ -39,7 +39,7 @@ class Place(NamedTuple):
         return self.segment << 32 | self.offset
 
 
-@dataclass(slots=True)
+@dataclass(init=False, slots=True)
 class StagedRecord:
     """A record whose header is not encoded yet. `length` is that of the payload."""
 
@@ -54,6 +54,30 @@ class StagedRecord:
     payload: Sequence[Buffer]
     length: int
 
+    def __init__(
+        self,
+        segment: Segment,
+        offset: int,
+        kind: int,
+        entry_kind: int,
+        generation: int,
+        partition: int,
+        index: int,
+        term: int,
+        payload: Sequence[Buffer],
+        length: int,
+    ) -> None:
+        self.segment = segment
+        self.offset = offset
+        self.kind = kind
+        self.entry_kind = entry_kind
+        self.generation = generation
+        self.partition = partition
+        self.index = index
+        self.term = term
+        self.payload = payload
+        self.length = length
+
     @property
     def is_mark(self) -> bool:
         """Whether this ends a batch, and says nothing of any partition."""
@@ -64,7 +88,7 @@ class StagedRecord:
         return self.offset + RECORD_BYTES + self.length
 
 
-@dataclass(slots=True)
+@dataclass(init=False, slots=True)
 class Staged:
     """What one batch takes.
 
@@ -72,10 +96,16 @@ class Staged:
     ends: last index and term that this batch makes durable, per partition.
     """
 
-    records: list[StagedRecord] = field(default_factory=list)
-    deaths: dict[int, list[int]] = field(default_factory=dict)
-    ends: dict[int, tuple[int, int]] = field(default_factory=dict)
-    rolled: bool = False
+    records: list[StagedRecord]
+    deaths: dict[int, list[int]]
+    ends: dict[int, tuple[int, int]]
+    rolled: bool
+
+    def __init__(self, rolled: bool = False) -> None:
+        self.records = []
+        self.deaths = {}
+        self.ends = {}
+        self.rolled = rolled
 
 
 class Stage:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import msgpack
 
@@ -62,27 +62,51 @@ class VoteResponse:
     granted: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, slots=True)
 class AppendRequest:
     """AppendEntries of figure 2. Without entries it asks whether the logs match up to `prev_index`."""
 
-    sender: str
-    to: str
-    term: int
-    prev_index: int
-    prev_term: int
-    commit: int
-    entries: list[Entry]
+    sender: Final[str]
+    to: Final[str]
+    term: Final[int]
+    prev_index: Final[int]
+    prev_term: Final[int]
+    commit: Final[int]
+    entries: Final[list[Entry]]
+
+    def __init__(
+        self,
+        sender: str,
+        to: str,
+        term: int,
+        prev_index: int,
+        prev_term: int,
+        commit: int,
+        entries: list[Entry],
+    ) -> None:
+        self.sender = sender
+        self.to = to
+        self.term = term
+        self.prev_index = prev_index
+        self.prev_term = prev_term
+        self.commit = commit
+        self.entries = entries
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, slots=True)
 class AppendResponse:
     """Everything up to `index` is durable at the sender and equal to the leader's log."""
 
-    sender: str
-    to: str
-    term: int
-    index: int
+    sender: Final[str]
+    to: Final[str]
+    term: Final[int]
+    index: Final[int]
+
+    def __init__(self, sender: str, to: str, term: int, index: int) -> None:
+        self.sender = sender
+        self.to = to
+        self.term = term
+        self.index = index
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +152,20 @@ class HeartbeatResponse:
     last_index: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, slots=True)
 class CommitNotice:
     """Entry `index` of the leader's own term `term` is committed. Needs no answer."""
 
-    sender: str
-    to: str
-    term: int
-    index: int
+    sender: Final[str]
+    to: Final[str]
+    term: Final[int]
+    index: Final[int]
+
+    def __init__(self, sender: str, to: str, term: int, index: int) -> None:
+        self.sender = sender
+        self.to = to
+        self.term = term
+        self.index = index
 
 
 @dataclass(frozen=True, slots=True)

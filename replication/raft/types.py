@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgpack
 
@@ -27,17 +27,23 @@ class EntryKind(IntEnum):
     MEMBERSHIP = 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, slots=True)
 class Entry:
     """One entry of the replicated log. Indexes begin at 1 and have no gaps."""
 
-    index: int
-    term: int
-    kind: EntryKind
-    data: bytes
+    index: Final[int]
+    term: Final[int]
+    kind: Final[EntryKind]
+    data: Final[bytes]
+
+    def __init__(self, index: int, term: int, kind: EntryKind, data: bytes) -> None:
+        self.index = index
+        self.term = term
+        self.kind = kind
+        self.data = data
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, slots=True)
 class HardState:
     """What must survive a crash (figure 2, "persistent state"). `commit` is a hint that shortens recovery.
 
@@ -45,10 +51,18 @@ class HardState:
     or its log was dropped. It gives no vote and does not campaign until it has what it may have forgotten.
     """
 
-    term: int = 0
-    vote: str | None = None
-    commit: int = 0
-    joining: bool = False
+    term: Final[int]
+    vote: Final[str | None]
+    commit: Final[int]
+    joining: Final[bool]
+
+    def __init__(
+        self, term: int = 0, vote: str | None = None, commit: int = 0, joining: bool = False
+    ) -> None:
+        self.term = term
+        self.vote = vote
+        self.commit = commit
+        self.joining = joining
 
 
 _MEMBERSHIP_VERSION = 1
@@ -138,7 +152,7 @@ class ReadState:
     index: int
 
 
-@dataclass(slots=True)
+@dataclass(init=False, slots=True)
 class Ready:
     """What the driver must do now. Fields are in the order in which it must do them.
 
@@ -162,6 +176,26 @@ class Ready:
     committed: list[Entry]
     reads: list[ReadState]
     must_sync: bool
+
+    def __init__(
+        self,
+        hard_state: HardState | None,
+        snapshot: Snapshot | None,
+        entries: list[Entry],
+        messages: list[Message],
+        messages_after_sync: list[Message],
+        committed: list[Entry],
+        reads: list[ReadState],
+        must_sync: bool,
+    ) -> None:
+        self.hard_state = hard_state
+        self.snapshot = snapshot
+        self.entries = entries
+        self.messages = messages
+        self.messages_after_sync = messages_after_sync
+        self.committed = committed
+        self.reads = reads
+        self.must_sync = must_sync
 
 
 class LogStorage(Protocol):

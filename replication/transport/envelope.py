@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 FORMAT = 1
 OWN_FRAME = 32 * 1024
@@ -26,7 +27,7 @@ class MalformedEnvelopeError(ValueError):
     """The frames of a received batch contradict its header; the batch is dropped."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, slots=True)
 class Envelope:
     """What a batch says about itself.
 
@@ -37,12 +38,28 @@ class Envelope:
     names the cluster, the sender and the receiver (see `route`).
     """
 
-    incarnation: int
-    sequence: int
-    seen_incarnation: int
-    seen_sequence: int
-    window_bytes: int
-    route: bytes
+    incarnation: Final[int]
+    sequence: Final[int]
+    seen_incarnation: Final[int]
+    seen_sequence: Final[int]
+    window_bytes: Final[int]
+    route: Final[bytes]
+
+    def __init__(
+        self,
+        incarnation: int,
+        sequence: int,
+        seen_incarnation: int,
+        seen_sequence: int,
+        window_bytes: int,
+        route: bytes,
+    ) -> None:
+        self.incarnation = incarnation
+        self.sequence = sequence
+        self.seen_incarnation = seen_incarnation
+        self.seen_sequence = seen_sequence
+        self.window_bytes = window_bytes
+        self.route = route
 
 
 def route(cluster: str, sender: str, receiver: str) -> bytes:

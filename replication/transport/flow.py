@@ -22,12 +22,17 @@ REPORTS_PER_WINDOW = 4
 """A receiver acknowledges at the latest when more than this part of the sender's window has arrived."""
 
 
-@dataclass(slots=True)
+@dataclass(init=False, slots=True)
 class _Queued:
     size: int
     parts: Parts
     after_loss: bool
     """Whether a message was dropped between this one and the one before it."""
+
+    def __init__(self, size: int, parts: Parts, after_loss: bool) -> None:
+        self.size = size
+        self.parts = parts
+        self.after_loss = after_loss
 
 
 class Outbox:

@@ -46,7 +46,7 @@ def messages(draw: st.DrawFn) -> Message:
         membership = Membership(draw(names), draw(names), draw(names))
         return SnapshotRequest(*head, Snapshot(draw(NUMBERS), draw(NUMBERS), membership, draw(st.binary())))
     types = {int: NUMBERS, bool: st.booleans(), bytes: st.binary(max_size=20)}
-    hints = get_type_hints(kind)
+    hints = get_type_hints(kind.__init__)
     rest = [draw(types[hints[field.name]]) for field in dataclasses.fields(kind)[3:]]
     message: Message = kind(*head, *rest)
     return message

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from node.numbers import Range
 from node.runs import Run
@@ -50,7 +51,7 @@ class NegotiationFailed:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, slots=True)
 class Publish:
     """Route a run. In confirm mode its messages have the tags from `first_tag` on, else it is 0.
 
@@ -58,19 +59,30 @@ class Publish:
     client counts from 1 whenever it opens a channel.
     """
 
-    channel: int
-    run: Run
-    mandatory: bool
-    first_tag: int
+    channel: Final[int]
+    run: Final[Run]
+    mandatory: Final[bool]
+    first_tag: Final[int]
+
+    def __init__(self, channel: int, run: Run, mandatory: bool, first_tag: int) -> None:
+        self.channel = channel
+        self.run = run
+        self.mandatory = mandatory
+        self.first_tag = first_tag
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, slots=True)
 class Settle:
     """The client has the messages for good."""
 
-    channel: int
-    consumer: int
-    ranges: list[Range]
+    channel: Final[int]
+    consumer: Final[int]
+    ranges: Final[list[Range]]
+
+    def __init__(self, channel: int, consumer: int, ranges: list[Range]) -> None:
+        self.channel = channel
+        self.consumer = consumer
+        self.ranges = ranges
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +107,7 @@ class Discard:
 Settlement = Settle | Return | Discard
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, slots=True)
 class HoldPublish(Publish):
     """Route a run of the channel's transaction now, and publish it when the transaction is committed."""
 
@@ -119,12 +131,16 @@ class Rollback:
     channel: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, slots=True)
 class Credit:
     """The consumer takes `limit` messages in all since it began; a lower limit than before revokes credit."""
 
-    consumer: int
-    limit: int
+    consumer: Final[int]
+    limit: Final[int]
+
+    def __init__(self, consumer: int, limit: int) -> None:
+        self.consumer = consumer
+        self.limit = limit
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ COMPACT_AFTER = 256
 _TAG = attrgetter("tag")
 
 
-@dataclass(slots=True)
+@dataclass(init=False, slots=True)
 class TagRun:
     """Deliveries with tags from `tag` on, and their sequence numbers.
 
@@ -33,6 +33,12 @@ class TagRun:
     link: int
     numbers: Numbers
     consumer: ChannelConsumer | None
+
+    def __init__(self, tag: int, link: int, numbers: Numbers, consumer: ChannelConsumer | None) -> None:
+        self.tag = tag
+        self.link = link
+        self.numbers = numbers
+        self.consumer = consumer
 
 
 class Taken(NamedTuple):
