@@ -44,6 +44,7 @@ class Acceptor:
         self._mechanism = mechanism
         self._limit = limit_bytes
         self._on_batch = on_batch
+        self._accepted = 0
         self._streams: dict[Stream, str] = {}
         """Each with the host that it comes from, the oldest first."""
         self._socket = _bound(listen)
@@ -94,6 +95,8 @@ class Acceptor:
         self._make_room()
         connection = Connection(self._mechanism(), self._limit, self._loop.time())
         stream = Stream(self._loop, sock, connection, self._on_batch, self._ended)
+        self._accepted += 1
+        stream.number = self._accepted
         self._streams[stream] = str(address[0])
 
     def _make_room(self) -> None:

@@ -149,38 +149,42 @@ class Arrival(Enum):
     AFTER_GAP = auto()
     """In order, but something before it was lost, or the peer has been restarted."""
     STALE = auto()
-    """Of an earlier connection or an earlier run of the peer; to be dropped."""
+    """Of an earlier connection, or there already; to be dropped."""
 
 
 class Inbox:
     """Order of the batches of one peer, and what is to be acknowledged to it."""
 
-    __slots__ = ("_earlier", "_unreported", "_window_bytes", "incarnation", "sequence")
+    __slots__ = ("_connection", "_unreported", "_window_bytes", "incarnation", "sequence")
 
     def __init__(self) -> None:
         self._window_bytes = 0
         self._unreported = 0
-        self._earlier = 0
+        self._connection = 0
         self.incarnation = 0
         self.sequence = 0
 
-    def arrived(self, envelope: Envelope, size: int) -> Arrival:
+    def arrived(self, envelope: Envelope, size: int, connection: int) -> Arrival:
         """Classify a batch that counts for `size` octets; one that is not stale becomes the newest.
 
+        Of two connections of the peer the one that was accepted later has the higher number. What comes over
+        an earlier one, once something has come over a later one, is stale. Incarnations have no order: one of
+        a run that ended before this node heard of it would be taken for a new one.
         A first batch that is not numbered 1 counts as after a gap: the
         peer lost something on its way here, if only to an earlier run of this node.
         """
+        if connection < self._connection:
+            return Arrival.STALE
+        self._connection = connection
         incarnation, sequence = envelope.incarnation, envelope.sequence
         if incarnation == self.incarnation:
             if sequence <= self.sequence:
                 return Arrival.STALE
             arrival = Arrival.NEXT if sequence == self.sequence + 1 else Arrival.AFTER_GAP
-        elif incarnation == self._earlier:
-            return Arrival.STALE
         else:
             first_contact = self.incarnation == 0
             arrival = Arrival.NEXT if first_contact and sequence == 1 else Arrival.AFTER_GAP
-            self._earlier, self.incarnation = self.incarnation, incarnation
+            self.incarnation = incarnation
         self.sequence = sequence
         self._window_bytes = envelope.window_bytes
         self._unreported += size

@@ -248,7 +248,7 @@ class PeerTransport:
             self.misdirected_batches += 1
             return
         size = sum(map(len, frames)) + MESSAGE_OVERHEAD * max(len(messages), 1)
-        arrival = peer.inbox.arrived(envelope, size)
+        arrival = peer.inbox.arrived(envelope, size, stream.number)
         if arrival is Arrival.STALE:
             peer.stale_batches += 1
             return

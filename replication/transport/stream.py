@@ -49,6 +49,8 @@ class Stream:
         on_end: Callable[[Stream, str], None],
     ) -> None:
         self.connection = connection
+        self.number = 0
+        """Of streams that a node accepts, those accepted later have higher numbers."""
         self.on_drained: Callable[[], None] = _nothing
         self.on_ready: Callable[[], None] = _nothing
         self._loop = loop

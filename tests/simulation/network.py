@@ -59,6 +59,8 @@ class Connection:
 
     sender: Transport
     receiver: Transport
+    number: int
+    """Connections that are made later have higher numbers."""
     broken: bool = False
     lost: bool = False
     arrival: float = 0.0
@@ -150,10 +152,10 @@ class Transport:
             link.outbox.reset()
             self.process.peer_down(peer)
 
-    def take(self, peer: str, batch: Batch, lossy: Callable[[], bool]) -> None:
-        """A batch has arrived."""
+    def take(self, peer: str, batch: Batch, connection: int, lossy: Callable[[], bool]) -> None:
+        """A batch has arrived, over the connection with this number."""
         link, envelope = self.peers[peer], batch.envelope
-        arrival = link.inbox.arrived(envelope, batch.size)
+        arrival = link.inbox.arrived(envelope, batch.size, connection)
         if arrival is Arrival.STALE:
             return
         if arrival is Arrival.AFTER_GAP:
@@ -181,6 +183,7 @@ class Network:
         self._random = world.chance("network")
         self._transports: dict[str, Transport] = {}
         self._connections: dict[tuple[str, str], Connection] = {}
+        self._made = 0
 
     # -- processes ------------------------------------------------------------------------------
 
@@ -216,7 +219,8 @@ class Network:
         if pair in self.blocked:
             # Tried again when the wire is mended.
             return
-        connection = self._connections[pair] = Connection(source, target)
+        self._made += 1
+        connection = self._connections[pair] = Connection(source, target, self._made)
         source.process.input(lambda: source.connected(receiver, connection))
 
     def break_connection(self, sender: str, receiver: str) -> None:
@@ -297,7 +301,7 @@ class Network:
             connection.lost = self._random.random() < 0.5
             if connection.lost:
                 return
-        receiver.process.input(lambda: receiver.take(sender.name, batch, self._lossy))
+        receiver.process.input(lambda: receiver.take(sender.name, batch, connection.number, self._lossy))
 
     def overflows(self) -> bool:
         return self.faults.overflow > 0 and self._random.random() < self.faults.overflow

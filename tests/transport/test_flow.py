@@ -58,7 +58,7 @@ def test_a_large_message_does_not_wait_for_a_report_that_is_not_due() -> None:
     box, peer = outbox(window=16 * KIB), Inbox()
     box.put([bytes(3 * KIB)])
     assert box.take()
-    peer.arrived(batch(1, 1, 16 * KIB), box.in_flight)
+    peer.arrived(batch(1, 1, 16 * KIB), box.in_flight, 1)
     assert not peer.report_due
     box.put([bytes(15 * KIB)])
     assert box.take()
@@ -92,17 +92,24 @@ def test_what_was_queued_when_the_connection_broke_leaves_a_hole() -> None:
 
 def test_order_loss_restart_and_leftovers_are_told_apart() -> None:
     box = Inbox()
-    assert box.arrived(batch(7, 1), 10) is Arrival.NEXT
-    assert box.arrived(batch(7, 2), 10) is Arrival.NEXT
-    assert box.arrived(batch(7, 4), 10) is Arrival.AFTER_GAP
-    assert box.arrived(batch(7, 3), 10) is Arrival.STALE
-    assert box.arrived(batch(9, 1), 10) is Arrival.AFTER_GAP
-    assert box.arrived(batch(7, 5), 10) is Arrival.STALE
-    assert box.arrived(batch(9, 2), 10) is Arrival.NEXT
+    assert box.arrived(batch(7, 1), 10, 1) is Arrival.NEXT
+    assert box.arrived(batch(7, 2), 10, 1) is Arrival.NEXT
+    assert box.arrived(batch(7, 4), 10, 1) is Arrival.AFTER_GAP
+    assert box.arrived(batch(7, 3), 10, 1) is Arrival.STALE
+    assert box.arrived(batch(9, 1), 10, 2) is Arrival.AFTER_GAP
+    assert box.arrived(batch(7, 5), 10, 1) is Arrival.STALE
+    assert box.arrived(batch(9, 2), 10, 2) is Arrival.NEXT
+
+
+def test_what_a_run_left_that_was_never_heard_of_does_not_hide_the_one_after_it() -> None:
+    box = Inbox()
+    assert box.arrived(batch(9, 1), 10, 2) is Arrival.NEXT
+    assert box.arrived(batch(8, 2), 10, 1) is Arrival.STALE
+    assert box.arrived(batch(9, 2), 10, 2) is Arrival.NEXT
 
 
 def test_a_peer_that_lost_its_first_batches_is_not_in_order() -> None:
-    assert Inbox().arrived(batch(7, 3), 10) is Arrival.AFTER_GAP
+    assert Inbox().arrived(batch(7, 3), 10, 1) is Arrival.AFTER_GAP
 
 
 @given(st.lists(st.integers(1, 500), max_size=30))
@@ -110,7 +117,7 @@ def test_a_report_is_due_after_a_quarter_window(sizes: list[int]) -> None:
     box = Inbox()
     total = 0
     for sequence, size in enumerate(sizes, 1):
-        box.arrived(batch(1, sequence, 4 * KIB), size)
+        box.arrived(batch(1, sequence, 4 * KIB), size, 1)
         total += size
         assert box.report_due == (total > KIB)
         if box.report_due:
@@ -152,7 +159,7 @@ class Conversation(RuleBasedStateMachine):
         if not self.wire:
             return
         sequence, messages = self.wire.pop(0)
-        arrival = self.inbox.arrived(batch(5, sequence), 0)
+        arrival = self.inbox.arrived(batch(5, sequence), 0, 1)
         numbers = [int.from_bytes(message[:8], "big") for message in messages]
         if arrival is Arrival.NEXT:
             assert numbers[0] == self.last + 1
