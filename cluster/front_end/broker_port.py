@@ -21,7 +21,14 @@ from cluster.front_end.queue_deletions import QueueDeletions
 from cluster.front_end.routes import Routes, Targets
 from cluster.links.confirmation import Confirmation
 from cluster.links.link import PartitionLink
-from cluster.links.ports import ACCESS_REFUSED, FIRST_CONSUMER, NOT_FOUND, UNREACHABLE, Delivery
+from cluster.links.ports import (
+    ACCESS_REFUSED,
+    FIRST_CONSUMER,
+    NOT_FOUND,
+    NOTHING_TO_GET,
+    UNREACHABLE,
+    Delivery,
+)
 from cluster.links.state import LinkConsumer
 from node.engine.errors import AccessRefusedError, NotFoundError, Refusal
 from node.engine.exchange import Exchange
@@ -278,7 +285,16 @@ class FrontEnd:
         self._broker.wanted()
 
     def purge(self, queue: QueueRef, answer: Callable[[int, Refusal | None], None]) -> None:
-        self._ask(queue, "purge", [], lambda count, _, refusal: answer(0 if refusal else count, refusal))
+        def purged(count: Any, _: Delivery | None, refusal: Refusal | None) -> None:
+            answer(0 if refusal else count, refusal)
+
+        def known(last: Any, _: Delivery | None) -> None:
+            # The owner may be lost before it answers: its successor, asked again, must not remove what was
+            # published since. An owner of the release before does not know the question.
+            self._ask(queue, "purge", [last] if isinstance(last, int) else [], purged)
+
+        self._broker.link(queue.partition).request("last", [*NOTHING_TO_GET, queue.id], known)
+        self._broker.wanted()
 
     def count(self, queue: QueueRef, answer: Callable[[QueueCounts, Refusal | None], None]) -> None:
         def counted(value: Any, _: Delivery | None, refusal: Refusal | None) -> None:

@@ -107,7 +107,7 @@ class OwnerPort(Protocol):
 
     def request(self, front_end: int, epoch: int, request: int, name: str, arguments: list[Any]) -> None:
         """Ask for something that is answered by `result(request)`: `get`, `purge`, `count`, `redeliver`,
-        `browse`, `close`, `stop`.
+        `browse`, `close`, `stop`, `last`.
         """
 
 

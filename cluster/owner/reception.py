@@ -46,7 +46,6 @@ class Reception:
     def clear(self) -> None:
         """The owner leads no more: whoever leads next is greeted anew."""
         self._front_ends, self._taken = {}, {}
-        self._requests.clear()
         self.confirmed_answers.clear()
         self._expected.clear()
         self._postponed.clear()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from cluster.links.ports import NOT_FOUND
+from cluster.links.ports import NOT_FOUND, NOTHING_TO_GET
 from cluster.owner.browsing import page
 from cluster.owner.context import Disused, OwnerContext
 from cluster.owner.serving import Serving, regrant
@@ -29,12 +29,6 @@ class Requests:
     ) -> None:
         self._owner, self._context = owner, context
         self._serving, self._reception = serving, reception
-        self._purging: set[tuple[int, int]] = set()
-        """Front ends and numbers of purges that are not committed yet: each empties its queue once."""
-
-    def clear(self) -> None:
-        """The owner leads no more."""
-        self._purging.clear()
 
     def take(self, front_end: int, epoch: int, request: int, name: str, arguments: list[Any]) -> None:
         """A front end asks something in its present epoch."""
@@ -42,14 +36,8 @@ class Requests:
         if self._owner.participation.asked(name, arguments, answer):
             return
         found = partial(self._reception.confirmed_answers.answer, front_end, request)
-        if name == "browse":
-            # The first two arguments are for owners that do not know the name. Looking is no use of a queue.
-            browsing = partial(self._browse, found, *arguments[2:])
-            self._owner.after_proposed(lambda: self._serving.when_served(arguments[2], browsing))
-            return
-        if name == "stop":
-            stopping = partial(self._stop, front_end, epoch, request, *arguments[2:])
-            self._owner.after_proposed(lambda: self._serving.when_served(arguments[2], stopping))
+        if arguments[: len(NOTHING_TO_GET)] == [*NOTHING_TO_GET]:
+            self._take_newer(front_end, epoch, request, name, arguments[len(NOTHING_TO_GET) :])
             return
         queue = arguments[0]
         # A client asks for the count when it declares the queue.
@@ -58,9 +46,9 @@ class Requests:
             counting = partial(_count, self._owner, queue, found)
             self._owner.after_proposed(lambda: self._serving.when_served(queue, counting))
         elif name == "purge":
-            if (front_end, request) not in self._purging:
-                self._purging.add((front_end, request))
-                self._owner.after_proposed(partial(self._purge, front_end, request, queue))
+            # A front end of the release before does not say how far.
+            through = arguments[1] if len(arguments) > 1 else ANY_MESSAGES
+            self._owner.after_proposed(partial(self._purge, front_end, request, queue, through))
         elif name == "redeliver":
             # Once the messages are in the queue again, and before anybody else is served.
             redelivering = partial(self._redeliver, front_end, request, *arguments)
@@ -74,6 +62,22 @@ class Requests:
         else:
             # Of a later release.
             answer(NOT_FOUND)
+
+    def _take_newer(self, front_end: int, epoch: int, request: int, name: str, arguments: list[Any]) -> None:
+        """What an owner of the release before does not know. None of it is a use of the queue."""
+        found = partial(self._reception.confirmed_answers.answer, front_end, request)
+        queue = arguments[0]
+        if name == "browse":
+            browsing = partial(self._browse, found, *arguments)
+            self._owner.after_proposed(lambda: self._serving.when_served(queue, browsing))
+        elif name == "stop":
+            stopping = partial(self._stop, front_end, epoch, request, *arguments)
+            self._owner.after_proposed(lambda: self._serving.when_served(queue, stopping))
+        elif name == "last":
+            self._owner.after_proposed(lambda: found(self._owner.next_sequence - 1))
+        else:
+            # Of a later release.
+            self._reception.answer(front_end, request, NOT_FOUND)
 
     def _stop(self, front_end: int, epoch: int, request: int, number: int, consumer: int) -> None:
         """Give a consumer no more; answers when all that it was given has left for it.
@@ -95,24 +99,19 @@ class Requests:
         queue = self._owner.queues.get(number)
         answer(NOT_FOUND if queue is None else page(self._owner, number, queue, (level, behind), wanted))
 
-    def _purge(self, front_end: int, request: int, number: int) -> None:
-        """Empty a queue; answers how many messages that were once they are gone for good."""
-
-        def committed() -> None:
-            self._purging.discard((front_end, request))
-            tell(front_end, request, answer)
-
+    def _purge(self, front_end: int, request: int, number: int, through: int) -> None:
+        """Remove messages up to a number; answers how many that were once they are gone for good."""
         answer: Any = NOT_FOUND
         # An entry shows that this owner leads. That there was nothing to purge rests on no entry.
         tell: Callable[[int, int, Any], None] = self._reception.confirmed_answers.answer
         queue = self._owner.queues.get(number)
         if queue is not None:
-            purged = queue.purge()
+            purged = queue.purge(through)
             answer = purged.count
             if purged.durable:
                 self._owner.operation(encode_purge(number, purged.durable))
                 tell = self._reception.answer
-        self._owner.after_proposed(committed)
+        self._owner.after_proposed(lambda: tell(front_end, request, answer))
 
     def _close(self, front_end: int, request: int, number: int, if_unused: bool, if_empty: bool) -> None:
         """Seal a queue that is to be deleted if unused, or if empty; answers whether it is, and its counts.

@@ -374,13 +374,13 @@ class Places:
             self.groups.rested(first, last)
         return self.scheduled.remove(first, last)
 
-    def purge(self) -> Settled:
-        """Remove all that is ready or scheduled, not what is leased or held (0-9-1 §1.7.2.7): how many,
-        and what a PURGE must name.
+    def purge(self, through: int = ABOVE_ALL) -> Settled:
+        """Remove what is ready or scheduled up to a number, not what is leased or held (0-9-1 §1.7.2.7): how
+        many, and what a PURGE must name.
         """
-        gone = RangeSet(self.ready.ranges())
+        gone = RangeSet(self.ready.intersection(0, through))
         if self.scheduled is not None:
-            gone.update(self.scheduled.all())
+            gone.update(self.scheduled.intersection(0, through))
         return Settled(len(gone), [part for one in gone.ranges() for part in self.take_out(*one)])
 
     def take_out(self, first: int, last: int) -> list[Range]:
