@@ -111,9 +111,9 @@ class Faults:
     def lose_disk(self) -> None:
         """A node that hosts nothing alone loses its disk for good; no other one before it is rebuilt."""
         alone = self.cluster.alone()
-        if any(node.lost_disk or node.rotten for node in self.cluster.nodes.values()):
-            return
         names = [name for name in self.cluster.names if name not in alone]
+        if not names or any(node.lost_disk or node.rotten for node in self.cluster.nodes.values()):
+            return
         node = self.cluster.nodes[self.chance.choice(names)]
         self.world.note(f"{node.name} loses its disk")
         self._stop(node, power=True)
@@ -259,7 +259,7 @@ class Faults:
         in a journal may as well never have been written, which no journal can tell.
         """
         nodes = [node for node in self.cluster.nodes.values() if node.name not in self.cluster.alone()]
-        if any(node.lost_disk or node.rotten for node in nodes):
+        if not nodes or any(node.lost_disk or node.rotten for node in nodes):
             return
         node = self.chance.choice(nodes)
         found = node.sealed_segments()

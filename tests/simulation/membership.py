@@ -178,6 +178,9 @@ class ChangingCluster(Cluster):
         self.world.after(0.0, strike)
 
     def alone(self) -> set[str]:
+        if not any(node.up for node in self.nodes.values()):
+            # Nobody can tell.
+            return set(self.nodes)
         return {
             name for one in self._newest().table.replicated() if len(one.replicas) == 1 for name in one.hosts
         }
