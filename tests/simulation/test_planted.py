@@ -22,7 +22,7 @@ SHOWN_BY = {
     "answer before all nodes know": 2,
     "catalog answer without a barrier": 81,
     "counts on a lost lease": 25,
-    "taken again after an outage": 9,
+    "taken again after an outage": 2,
     "leases not taken over": 2,
     "stale routes": 18,
     "limit counted twice": 3,
