@@ -268,10 +268,7 @@ class NodeProcess:
         """Hand over, tell clients, give up sockets, let the journal finish what it writes."""
         started, self.status.listening = self.status.listening, False
         if started and not self._failed:
-            told = partial(self.log.info, "handed_over")
-            departure = Departure(self.broker, self.listener, lambda done: told(complete=done), self.clock())
-            while not departure.step(self.clock()):
-                await asyncio.sleep(STEP_S)
+            await self._depart()
         self.listener.stop()
         if not self._failed:
             self.broker.link_turns.flush_waiting()
@@ -289,6 +286,14 @@ class NodeProcess:
             self.spans.close()
         if not self._failed:
             self.log.info("stopped")
+
+    async def _depart(self) -> None:
+        def handed_over(in_time: bool) -> None:
+            self.log.info("handed_over", complete=in_time)
+
+        departure = Departure(self.broker, self.listener, handed_over, self.clock())
+        while not departure.step(self.clock()):
+            await asyncio.sleep(STEP_S)
 
     # -- the turn -------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import get_args, get_type_hints
+from typing import Any, Final, get_args, get_origin, get_type_hints
 
 import msgpack
 import pytest
@@ -23,6 +23,11 @@ from replication.raft.messages import WIRE_VERSION, AppendRequest, Message, Snap
 
 NUMBERS = st.integers(0, 2**64 - 1)
 NAMES = st.text(max_size=5)
+
+
+def _plain(hint: Any) -> Any:
+    """The type of a field that never changes."""
+    return get_args(hint)[0] if get_origin(hint) is Final else hint
 
 
 @st.composite
@@ -46,8 +51,8 @@ def messages(draw: st.DrawFn) -> Message:
         membership = Membership(draw(names), draw(names), draw(names))
         return SnapshotRequest(*head, Snapshot(draw(NUMBERS), draw(NUMBERS), membership, draw(st.binary())))
     types = {int: NUMBERS, bool: st.booleans(), bytes: st.binary(max_size=20)}
-    hints = get_type_hints(kind.__init__)
-    rest = [draw(types[hints[field.name]]) for field in dataclasses.fields(kind)[3:]]
+    hints = get_type_hints(kind)
+    rest = [draw(types[_plain(hints[field.name])]) for field in dataclasses.fields(kind)[3:]]
     message: Message = kind(*head, *rest)
     return message
 
