@@ -25,6 +25,26 @@ ROOTS = [ROOT / name for name in SETUP["COMPILED"]]
 MODULES = sorted(path for root in ROOTS for path in (root.rglob("*.py") if root.is_dir() else [root]))
 
 
+HOT = {
+    "node/runs.py": {"Run"},
+    "node/engine/operations.py": {"Publish"},
+    "node/engine/grants.py": {"Settled"},
+    "node/engine/applied.py": {"Applied"},
+    "node/wire/amqp091/effects.py": {"Publish", "Settle", "Credit"},
+    "node/wire/amqp091/unsettled.py": {"TagRun"},
+    "cluster/links/ports.py": {"Delivery"},
+    "cluster/links/state.py": {"OperationBatch"},
+    "cluster/links/confirmation.py": {"Confirmation"},
+    "cluster/owner/serving.py": {"Handout"},
+    "replication/raft/types.py": {"Entry", "HardState", "Ready"},
+    "replication/raft/messages.py": {"AppendRequest", "AppendResponse", "CommitNotice"},
+    "replication/journal/stage.py": {"StagedRecord", "Staged"},
+    "replication/journal/batch.py": {"WriteBatch"},
+    "replication/transport/envelope.py": {"Envelope"},
+}
+"""What is made for each message or batch."""
+
+
 def for_the_checker_alone(module: ast.Module) -> set[str]:
     """The names that are imported where TYPE_CHECKING is true."""
     guarded = [
@@ -102,3 +122,15 @@ def test_arguments_of_inherited_methods_are_named(path: Path) -> None:
         if any(isinstance(one, ast.Starred) for one in call.args)
         or any(one.arg is None for one in call.keywords)
     ]
+
+
+@pytest.mark.parametrize("path", HOT)
+def test_what_is_made_for_each_batch_writes_its_constructor_out(path: str) -> None:
+    """A dataclass's own stays interpreted, and takes ten to forty times as long (docs/decisions/0013)."""
+    written = {
+        one.name
+        for one in classes(ROOT / path)
+        if any(isinstance(part, ast.FunctionDef) and part.name == "__init__" for part in one.body)
+        and not any("frozen" in ast.unparse(decorator) for decorator in one.decorator_list)
+    }
+    assert HOT[path] <= written
