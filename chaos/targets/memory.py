@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,9 @@ from chaos.targets.target import TargetError, until
 
 MARGIN_BYTES: Final = 4 << 20
 """What a squeezed node gets beyond what it has, apart from files that the kernel keeps for it."""
+
+RECLAIMED_S: Final = 10.0
+"""How long the kernel may take to get back what a node has above a limit: files that are being written."""
 
 REMOVED_S: Final = 5.0
 """How long the kernel may take to let go of a group whose processes have ended."""
@@ -55,11 +59,18 @@ class Groups:
                 until(partial(_removed, group), f"{group} is empty", REMOVED_S)
 
     def _limit(self, node: str, text: str) -> None:
+        until(partial(self._takes, node, text), f"limit of {text} octets for {node}", RECLAIMED_S)
+
+    def _takes(self, node: str, text: str) -> bool:
+        """Whether the kernel takes the limit. Version 1 refuses one that is below what the group has."""
         name = "memory.limit_in_bytes" if self._old else "memory.max"
         try:
             (self._groups[node] / name).write_text(text, encoding="ascii")
         except OSError as error:
+            if error.errno == errno.EBUSY:
+                return False
             raise TargetError(f"limit of {text} octets for {node}: {error}") from error
+        return True
 
 
 def margin_bytes(pid: int) -> int:
