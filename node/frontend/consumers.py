@@ -66,7 +66,7 @@ class SessionConsumers:
 
     def came_late(self, consumer: int) -> None:
         """The connection was closed before the consumer could begin."""
-        self._end((consumer,), [], _nothing)
+        self._end((consumer,), [], nothing)
 
     def _end(self, numbers: Collection[int], unsettled: Unsettled, done: Done) -> None:
         left = len(numbers) + 1
@@ -86,5 +86,5 @@ class SessionConsumers:
         one_less()
 
 
-def _nothing() -> None:
+def nothing() -> None:
     """No client waits for that."""

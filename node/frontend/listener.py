@@ -282,10 +282,10 @@ class Client(asyncio.Protocol):
             self._listener.dirty(self)
 
     def flush(self) -> None:
-        transport = self._transport
-        if transport is None:
+        if (transport := self._transport) is None:
             return
         if self._full and not self._closing:
+            self.session.take_output(writes=False)
             self._account()
             return
         more = True

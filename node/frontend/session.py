@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from node.engine.errors import Refusal
 from node.frontend.authentication import Authentication
-from node.frontend.consumers import SessionConsumers
+from node.frontend.consumers import SessionConsumers, nothing
 from node.frontend.containment import Containment
 from node.frontend.effect_loop import EffectLoop
 from node.frontend.permissions import NOWHERE
@@ -107,9 +107,7 @@ class Session(Containment):
         if not self._port.ready():
             # This node's catalog may be behind: it may not know the client yet, or route messages astray.
             self._held_back.add(data)
-            self._blocked = True
-            self._transport.pause_reading()
-            self._port.wait_ready(self)
+            self._wait_ready()
             return
         self._carry_out(self.connection.receive(data, self._clock()))
         if self.connection.channels_opened != self._channels_known:
@@ -143,17 +141,32 @@ class Session(Containment):
             self.connection.close(error)
             self.answered()
 
-    def take_output(self) -> bytes:
-        """What is to be written now; nothing before other clients see what the end of the connection does."""
+    def take_output(self, writes: bool = True) -> bytes:
+        """What to write now, if at all; nothing before other clients see what the connection's end does."""
         output = b""
         with self:
             if not self._releasing:
-                output = self.connection.take_output()
-                wanted = self.connection.take_effects()
-                if wanted:
-                    self._carry_out(wanted)
-                self._read_on()
+                output = self.connection.take_output() if writes else b""
+                self._go_on()
         return output
+
+    def _go_on(self) -> None:
+        """Take up input that earlier turns have left: a share of it, so that other clients have theirs."""
+        connection = self.connection
+        if not connection.has_input or self._port.ready():
+            connection.go_on()
+        elif not self._blocked:
+            self._wait_ready()
+        if wanted := connection.take_effects():
+            self._carry_out(wanted)
+        self._read_on()
+        if connection.has_input and not self._blocked:
+            self._transport.wanted()
+
+    def _wait_ready(self) -> None:
+        self._blocked = True
+        self._transport.pause_reading()
+        self._port.wait_ready(self)
 
     def _carry_out(self, wanted: list[effects.Effect]) -> None:
         if not self._effects.carry_out(wanted, self):
@@ -215,7 +228,9 @@ class Session(Containment):
             self._port.leave(effect.consumer, partial(self.reply, effect.channel, ok))
             return
         caller = Caller(effect.channel, self.scope, self.holder, self, effect.limit)
+        began = self._clock()
         requests.carry_out(caller, effect.method)
+        self.connection.took(self._clock() - began)
 
     def reply(self, channel: int, method: Method) -> None:
         with self:
@@ -292,7 +307,7 @@ class Session(Containment):
 
     def _channel_closed(self, effect: effects.ChannelClosed) -> None:
         ok = partial(self.reply, effect.channel, methods.ChannelCloseOk())
-        self._consumers.channel_closed(effect.channel, effect.unsettled, ok if effect.awaited else _nothing)
+        self._consumers.channel_closed(effect.channel, effect.unsettled, ok if effect.awaited else nothing)
 
     def _connection_closed(self, effect: effects.ConnectionClosed) -> None:
         self._end(effect.unsettled)
@@ -306,7 +321,7 @@ class Session(Containment):
         if self._blocked:
             self._port.wait_no_more(self)
         if not self.holder:
-            self._consumers.connection_closed(unsettled, _nothing)
+            self._consumers.connection_closed(unsettled, nothing)
             return
         # Clients take it that auto-delete and exclusive queues are gone when they read Close-Ok (§4.5).
         self._releasing = True
@@ -379,9 +394,7 @@ class Session(Containment):
             self.answered()
         if self._held_back.size and not self._blocked:
             self._receive(self._held_back.take())
+        if self.connection.has_input:
+            self._transport.wanted()
         if not self._blocked and not self._full and not self.closed:
             self._transport.resume_reading()
-
-
-def _nothing() -> None:
-    """No client waits for that."""

@@ -73,7 +73,7 @@ def test_transactions_that_are_pipelined_end_one_after_the_other() -> None:
 
 def test_an_answer_that_frees_what_was_parked_has_the_socket_read_again() -> None:
     """However deep in the loop the answer came."""
-    client = Connected(AnsweringBroker(), ConnectionLimits(parked_bytes=100))
+    client = Connected(AnsweringBroker(), ConnectionLimits(parked_bytes=100, turn_work=1 << 30))
     client.send(*(encode_method(1, m.QueueDeclare(f"q{n}")) for n in range(1000)))
     assert client.socket.reading
     assert len(client.output()) == 1000 + 4

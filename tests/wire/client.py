@@ -113,9 +113,12 @@ class Client:
         self.effects: list[Effect] = []
 
     def send(self, *data: bytes | tuple[int, Method]) -> list[Effect]:
-        """Octets, or channels with methods; returns the effects of it, and keeps them."""
+        """Octets, or channels with methods, in as many turns as they take; returns and keeps the effects."""
         octets = [one if isinstance(one, bytes) else encode_method(*one) for one in data]
         effects = self._answered(self.connection.receive(b"".join(octets), self.now))
+        while self.connection.has_input:
+            self.connection.go_on()
+            effects += self.take_effects()
         self.effects += effects
         return effects
 
@@ -149,7 +152,9 @@ class Client:
         return effects
 
     def output(self) -> list[Frame]:
-        return frames(self.connection.take_output())
+        output = self.connection.take_output()
+        self.connection.go_on()
+        return frames(output)
 
     def methods(self) -> list[Method]:
         """The methods among the output."""

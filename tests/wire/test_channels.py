@@ -103,7 +103,7 @@ def test_parked_frames_are_bounded() -> None:
 
 
 def test_many_pipelined_requests_cost_their_length() -> None:
-    client = opened(1)
+    client = opened(1, limits=ConnectionLimits(turn_work=1 << 40))
     count = 20_000
     client.send(encode_method(1, m.QueueDeclare("q", nowait=True)) * count)
     for _ in range(count):

@@ -98,7 +98,7 @@ def test_parked_requests_wait_for_the_answers_before_them_to_be_read() -> None:
         highest = max(highest, client.connection._outbox.octets)
         pending += [one for one in client.connection.take_effects() if isinstance(one, e.Request)]
         if not pending:
-            client.connection.take_output()
+            client.output()
             pending += [one for one in client.connection.take_effects() if isinstance(one, e.Request)]
     assert got == 500
     assert highest < 70_000

@@ -91,8 +91,8 @@ class Connection(FrameReader):
                 self._credits.touch(consumer)
             self._delivered.clear()
         self._credits.look_at_output(self._parts.consumers.values())
-        if self._unread and not self._must_read():
-            self._has_read()
+        if self._unread:
+            self._share.exhaust()
         if output:
             self._heartbeats.wrote(self._now)
         return output

@@ -33,6 +33,7 @@ from node.wire.amqp091.properties import PropertyChecks
 from node.wire.amqp091.publish_path import PublishPath
 from node.wire.amqp091.replies import reply_text
 from node.wire.amqp091.shared import ConnectionParts
+from node.wire.amqp091.work import WorkShare
 
 CHANNEL_OCTETS: Final = 6 * 1024
 """What an open channel takes, its part in sessions and in what is shown of it included."""
@@ -87,7 +88,10 @@ class Lifecycle:
         """The highest publish tag of the channels that had a number before."""
         self._parking = Parking()
         self._unread: dict[int, None] = {}
-        """Channels whose parked frames wait until the client has read its answers; 0 for what came in."""
+        """Channels whose parked frames wait until the client has read its answers, or for a later turn;
+        0 for what came in.
+        """
+        self._share = WorkShare(limits.turn_work)
         self._now = now
         self._deadline = now + limits.handshake_timeout
 
@@ -127,6 +131,10 @@ class Lifecycle:
     def _must_read(self) -> bool:
         """Whether the client is to read its answers before it asks for more."""
         return self._outbox.unread > self._limits.unread_bytes and self.state is ConnectionState.OPEN
+
+    def _must_wait(self) -> bool:
+        """Whether what was sent is left for now: its client has answers to read, or others come first."""
+        return self.state is ConnectionState.OPEN and (self._share.used_up or self._must_read())
 
     def _check_memory(self) -> None:
         """Let go a client that holds more than it is granted, before its connection is open or after."""

@@ -52,6 +52,8 @@ class ConnectionLimits:
     """Contents in the open transactions of a connection; a single message is always taken."""
     transaction_operations: int = 250_000
     """Publishes and settlements in the open transactions of a connection; alike neighbours count as one."""
+    turn_work: int = 512 * 1024
+    """Work on a client's input in one turn, in the unit of `work`; the rest is for later turns."""
     parked_bytes: int = 1024 * 1024
     """Frames that wait for the answer to a request; beyond it the connection is `paused`."""
     delivery_window: int = 2000

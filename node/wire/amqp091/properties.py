@@ -78,7 +78,7 @@ class ContentHeader(NamedTuple):
 class PropertyChecks:
     """Checks property lists, and remembers those that it has seen: publishers repeat themselves."""
 
-    __slots__ = ("_claims", "_latest", "_latest_traits", "_seen", "remembered")
+    __slots__ = ("_claims", "_latest", "_latest_traits", "_seen", "checked", "remembered")
 
     def __init__(self, claims: str | None = None) -> None:
         """`claims` is the one user-id that may stand in them; None for any."""
@@ -89,6 +89,8 @@ class PropertyChecks:
         self._latest_traits = Traits(False, False)
         self.remembered = 0
         """Octets that the lists take which are remembered."""
+        self.checked = 0
+        """Octets of the lists that were not, and were looked at; who counts the work sets it to 0."""
 
     def traits(self, properties: bytes) -> Traits:
         """What these flags and values ask for.
@@ -99,6 +101,7 @@ class PropertyChecks:
         if found is None:
             if properties == self._latest:
                 return self._latest_traits
+            self.checked += len(properties)
             found = check_properties(properties)
             if self._claims is not None:
                 self._check_user_id(properties, self._claims)

@@ -76,6 +76,10 @@ class Published(NamedTuple):
     reply_here: bool
 
 
+CHECKED_IN_A_RUN: Final = 64 * 1024
+"""Octets of property lists not remembered, from which on a run ends: a turn takes a share of such work."""
+
+
 class PublishPath:
     """Takes runs out of a connection's input. `body_max` is the largest message body it takes."""
 
@@ -170,13 +174,13 @@ class PublishPath:
         self, data: bytes, at: int, method_end: int, target: Target, first: ContentPlace, traits: Traits
     ) -> Published:
         """Messages from `at` on that share the method frame and the first one's traits."""
-        skip = method_end - at
+        checks, skip = self._checks, method_end - at
         method = data[at:method_end]
         channel = data[at + 1] << 8 | data[at + 2]
         lengths = array("I", (first.end - at,))
         position, largest = self._alike(data, at, first, lengths)
         latest = data[at : first.header_end + FRAME.size]
-        while data.startswith(method, position):
+        while checks.checked < CHECKED_IN_A_RUN and data.startswith(method, position):
             if _become_uniform(lengths) and data.startswith(latest, position):
                 break
             place = self._message(data, position + skip, channel)

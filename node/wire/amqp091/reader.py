@@ -33,6 +33,7 @@ from node.wire.amqp091.lifecycle import TAKING, ConnectionState, Lifecycle
 from node.wire.amqp091.negotiation import NegotiationError
 from node.wire.amqp091.primitives import SHORT, method_ids
 from node.wire.amqp091.publish_path import PUBLISH_IDS
+from node.wire.amqp091.work import FRAME_WORK, PROPERTIES_WORK, REQUEST_WORK, WORK_A_SECOND
 
 _CONNECTION_CLASS: Final = SHORT.pack(m.ConnectionStart.CLASS_ID)
 
@@ -58,7 +59,7 @@ class FrameReader(Lifecycle):
             self._abort(str(error))
             return
         self._intake.keep(data[at:], needed)
-        if at < len(data) and self._must_read():
+        if at < len(data) and self._must_wait():
             self._unread[0] = None
 
     def _protocol_header(self, data: bytes) -> int:
@@ -82,8 +83,7 @@ class FrameReader(Lifecycle):
         Returns the position of the first frame that was not handled, and how many octets of it there
         must be before it can be. Raises FramingError and NegotiationError.
         """
-        end = len(data)
-        channels = self._channels
+        end, channels, share = len(data), self._channels, self._share
         while self._takes_frames():
             rest = end - at
             if rest < FRAME.size:
@@ -114,13 +114,14 @@ class FrameReader(Lifecycle):
                     return at, needed
             else:
                 self._handle(kind, number, channel, data[at:stop])
+            share.done += stop - at + FRAME_WORK + self._property_work()
             at = stop
         return (at, 1) if self.state in TAKING else (end, 1)
 
     def _takes_frames(self) -> bool:
         match self.state:
             case ConnectionState.OPEN:
-                return not self._must_read()
+                return not self._must_wait()
             case ConnectionState.CLOSING:
                 return True
             case ConnectionState.NEGOTIATING:
@@ -151,8 +152,17 @@ class FrameReader(Lifecycle):
         except ProtocolException as error:
             self._raised(error, channel)
             return stop, 0
-        self._handle(m.FRAME_METHOD, channel.number, channel, data[at:stop])
+        else:
+            if not data.startswith(PUBLISH_IDS, at + FRAME.size):
+                self._share.done += REQUEST_WORK
+            self._handle(m.FRAME_METHOD, channel.number, channel, data[at:stop])
         return stop, 0
+
+    def _property_work(self) -> int:
+        """Of the property lists that were looked at since it was asked for last."""
+        checks = self._parts.checks
+        octets, checks.checked = checks.checked, 0
+        return octets * PROPERTIES_WORK
 
     def _refuse(self, number: int, size: int, frame: bytes, *, parked: bool) -> bool:
         """Refuse a frame that is too large, behind what its channel has sent before; False: not yet."""
@@ -182,7 +192,7 @@ class FrameReader(Lifecycle):
         """The channel may take frames again: handle what waited, up to what holds it next."""
         parked = self._parking.of(number)
         while parked is not None:
-            if self._must_read():
+            if self._must_wait():
                 self._unread[number] = None
                 return
             data, start = parked.take()
@@ -194,22 +204,41 @@ class FrameReader(Lifecycle):
             if self._parking.of(number) is not parked:
                 return
             self._parking.consumed(number, parked, start, at)
-            if not parked.size or (at < len(data) and not self._must_read()):
+            if not parked.size or (at < len(data) and not self._must_wait()):
                 return
 
-    def _has_read(self) -> None:
-        """Some output was taken: go on with what waited for that."""
-        waited, self._unread = self._unread, {}
-        for number in waited:
-            if number:
-                self._resume(number)
-            else:
+    @property
+    def has_input(self) -> bool:
+        """Whether input was left for a later turn, and `go_on` takes it up."""
+        return bool(self._unread) and not self._must_read()
+
+    def took(self, seconds: float) -> None:
+        """The shell took so long over a request."""
+        self._share.done += int(seconds * WORK_A_SECOND)
+
+    def go_on(self) -> None:
+        """A new turn: take up input that earlier ones have left, or the client's answers have held back."""
+        if not self._unread:
+            self._share.renew()
+        elif not self._must_read():
+            self._share.renew()
+            waited, self._unread = self._unread, {}
+            # What a channel sent before goes before what comes in.
+            for number in waited:
+                if number:
+                    self._resume(number)
+            if 0 in waited and self._must_wait():
+                self._unread[0] = None
+            elif 0 in waited:
                 self._advance()
+            self._check_memory()
 
     # -- frames ---------------------------------------------------------------------------------
 
     def _handle(self, kind: int, number: int, channel: Channel | None, frame: bytes) -> None:
         """Handle one frame by itself. Raises NegotiationError."""
+        if channel is None:
+            self._share.done += REQUEST_WORK
         try:
             if self.state is ConnectionState.CLOSING:
                 self._while_closing(kind, number, frame)

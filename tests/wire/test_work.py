@@ -1,0 +1,126 @@
+"""Each turn takes a share of a connection's input; the rest follows in its order (decision 0028)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from node.wire.amqp091 import effects as e
+from node.wire.amqp091 import methods as m
+from node.wire.amqp091.codec import encode_method
+from node.wire.amqp091.fields import encode_table
+from node.wire.amqp091.limits import ConnectionLimits
+from node.wire.amqp091.work import REQUEST_WORK
+from tests.wire.client import Client, opened, publish
+
+SHARE = ConnectionLimits().turn_work
+
+
+@pytest.mark.requirement("A5")
+def test_a_turn_takes_a_share_of_pipelined_requests_and_later_turns_the_rest() -> None:
+    connection = opened().connection
+    connection.take_output()
+    connection.go_on()
+    connection.receive(b"".join(encode_method(number, m.ChannelOpen()) for number in range(1, 1001)), 100.0)
+    turns = [len(connection.channels)]
+    while connection.has_input:
+        assert connection.paused
+        connection.go_on()
+        turns.append(len(connection.channels) - sum(turns))
+    assert sum(turns) == 1000
+    assert max(turns) <= SHARE // REQUEST_WORK
+    assert not connection.paused
+
+
+@pytest.mark.requirement("A5")
+def test_a_turn_takes_one_of_the_widest_header_tables() -> None:
+    connection = opened(1).connection
+    connection.take_output()
+    connection.go_on()
+    wide = [{f"{number}.{key:018}": None for key in range(4000)} for number in range(5)]
+    tables = [b"\x20\0" + encode_table(table) for table in wide]
+    assert all(len(table) * 8 > SHARE for table in tables)
+    effects = connection.receive(b"".join(publish(1, b"x", properties=table) for table in tables), 100.0)
+    assert [type(effect) for effect in effects] == [e.Publish]
+    for _ in range(4):
+        connection.go_on()
+        assert [type(effect) for effect in connection.take_effects()] == [e.Publish]
+    assert not connection.has_input
+
+
+@pytest.mark.requirement("A5")
+def test_plain_messages_of_a_read_are_taken_in_one_turn() -> None:
+    connection = opened(1).connection
+    piece = publish(1, b"x" * 100)
+    connection.receive(piece * (256 * 1024 // len(piece)), 100.0)
+    assert not connection.has_input
+
+
+def test_nothing_is_taken_before_what_is_left_by_an_earlier_turn() -> None:
+    """A request's answer comes while the share is used up: what the channel sent behind it comes first."""
+    client = opened(1, limits=ConnectionLimits(turn_work=2 * REQUEST_WORK))
+    connection = client.connection
+    connection.take_output()
+    connection.go_on()
+    connection.receive(encode_method(1, m.QueueDeclare("first")) + publish(1, b"a"), 100.0)
+    connection.receive(encode_method(2, m.ChannelOpen()) * 1, 100.0)
+    connection.reply(1, m.QueueDeclareOk("first", 0, 0))
+    assert connection.has_input
+    connection.receive(publish(1, b"b"), 100.0)
+    connection.take_output()
+    connection.go_on()
+    published = [
+        bytes(effect.run.raw) for effect in connection.take_effects() if isinstance(effect, e.Publish)
+    ]
+    assert b"".join(published) == publish(1, b"a") + publish(1, b"b")
+
+
+FRAMES = st.one_of(
+    st.builds(lambda n, body: publish(n, body), st.integers(1, 2), st.binary(max_size=3)),
+    st.builds(lambda n: encode_method(n, m.BasicQos(0, 7)), st.integers(1, 2)),
+    st.builds(
+        lambda n, name: encode_method(n, m.QueueDeclare(name)), st.integers(1, 2), st.sampled_from("abc")
+    ),
+)
+
+
+def carried_out(turn_work: int, frames: list[bytes]) -> dict[int, list[object]]:
+    """What each channel asked, where every request is answered in a later turn."""
+    client: Client = opened(1, 2, limits=ConnectionLimits(turn_work=turn_work))
+    connection = client.connection
+    asked: dict[int, list[object]] = {1: [], 2: []}
+    effects = connection.receive(b"".join(frames), 100.0)
+    while effects or connection.has_input:
+        waiting = []
+        for effect in effects:
+            if isinstance(effect, e.Publish):
+                asked[effect.run.channel].append(bytes(effect.run.raw))
+            elif isinstance(effect, e.Answer):
+                connection.reply(effect.channel, effect.method)
+            elif isinstance(effect, e.Request):
+                asked[effect.channel].append(effect.method)
+                waiting.append(effect.channel)
+        connection.take_output()
+        for number in waiting:
+            connection.reply(number, m.QueueDeclareOk("q", 0, 0))
+        connection.go_on()
+        effects = connection.take_effects()
+    return {number: joined(each) for number, each in asked.items()}
+
+
+def joined(asked: list[object]) -> list[object]:
+    """Runs of messages that follow each other as one: where a turn ends changes no more than that."""
+    whole: list[object] = []
+    for one in asked:
+        if isinstance(one, bytes) and whole and isinstance(whole[-1], bytes):
+            whole[-1] += one
+        else:
+            whole.append(one)
+    return whole
+
+
+@given(st.lists(FRAMES, min_size=1, max_size=40), st.sampled_from([1, 200, REQUEST_WORK, 3 * REQUEST_WORK]))
+@settings(max_examples=200)
+def test_shares_change_neither_what_channels_ask_nor_its_order(frames: list[bytes], turn_work: int) -> None:
+    assert carried_out(turn_work, frames) == carried_out(1 << 40, frames)
