@@ -146,6 +146,8 @@ class Partitions(Observer):
             self.partition_removed(PartitionDefinition(id, PartitionKind.REPLICATED, ()))
         for owner in self.owners.values():
             owner.reconcile()
+        for node in state.nodes.values():
+            self._runs(node)
         for vhost in state.vhosts:
             self.policies_changed(vhost)
 
@@ -176,13 +178,19 @@ class Partitions(Observer):
 
     def node_started(self, node: NodeDefinition, previous: int) -> None:
         """A node runs anew: what its former process held is nobody's."""
-        if node.front_end == self._broker.front_end:
-            # Founders of a new group would otherwise wait for one another's votes for ever.
-            self._broker.host.newest_lost = self._broker.catalog.state.table.last
         for owner in self.owners.values():
             if previous:
                 owner.reception.front_end_dead(previous)
-            if owner.active and node.front_end:
+        self._runs(node)
+
+    def _runs(self, node: NodeDefinition) -> None:
+        """The catalog tells of a node's present process."""
+        host = self._broker.host
+        if node.front_end == self._broker.front_end:
+            # Founders of a new group would otherwise wait for one another's votes for ever.
+            host.newest_lost = min(host.newest_lost, self._broker.catalog.state.table.last)
+        for owner in self.owners.values():
+            if owner.active and node.front_end and owner.reception.epoch(node.front_end) is None:
                 # It may have greeted this owner before the owner could know of it.
                 self.ask_greeting(owner, node.front_end)
 

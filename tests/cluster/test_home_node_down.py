@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from cluster.broker import FRONT_END_GRACE_S
+from cluster.catalog.replica import CATALOG
 from node.wire.amqp091 import methods as m
+from replication.raft import Role
 from tests.site import ChannelClosedError, Client, Site
 
 DOWN = "404 NOT_FOUND - home node of queue 'q' in vhost '/' is down or inaccessible"
@@ -148,3 +151,46 @@ def test_a_node_that_was_given_up_is_asked_to_greet_once_it_hears_again() -> Non
     site.run(FRONT_END_GRACE_S)
     assert client.confirms(client.publish("q", b"there")) == [True]
     site.until(lambda: [one.body for one in client.deliveries] == [b"there"])
+
+
+@pytest.mark.requirement("A21", "A23")
+def test_a_front_end_that_a_snapshot_of_the_catalog_tells_of_is_asked_to_greet() -> None:
+    """It has greeted before its node was known: that could not be answered."""
+    site = Site("n1", "n2", "n3")
+    home = site.nodes["n3"].broker
+    site.client("n3").declare("q", queue_type="classic")
+    site.until(lambda: home.catalog_fresh() and site.nodes["n1"].broker.connected)
+    lead(site, "n1")
+    mends = {name: site.network.cut([(name, "n3"), ("n3", name)]) for name in ("n1", "n2")}
+    site.run(2 * FRONT_END_GRACE_S)
+    site.nodes["n2"].stop(power=False)
+    site.nodes["n2"].start()
+    site.until(lambda: site.nodes["n2"].ready)
+    grow(site, "n1")
+    mends["n2"]()
+    site.until(lambda: "n2" in home.connected)
+    site.run(1.0)
+    assert site.nodes["n2"].broker.front_end != home.catalog.state.nodes["n2"].front_end
+    mends["n1"]()
+    client = site.client("n2")
+    assert client.confirms(client.publish("q", b"there")) == [True]
+
+
+def lead(site: Site, name: str) -> None:
+    """Have the node lead the catalog."""
+    for node in site.nodes.values():
+        host = node.broker.host
+        if node.name != name and host.groups[CATALOG].raft.role is Role.LEADER:
+            node.input(partial(host.hand_over, CATALOG, name, node.clock()))
+    site.until(lambda: site.nodes[name].broker.host.leads(CATALOG, site.nodes[name].clock()))
+
+
+def grow(site: Site, name: str) -> None:
+    """Let the catalog's log grow until its leader has cut what others knew of it."""
+    group = site.nodes[name].broker.host.groups[CATALOG]
+    last, number = group.log.last_index(), 0
+    while group.log.first_index() <= last:
+        number += 1
+        exchange = {"name": f"{number:0200}", "kind": "direct"}
+        site.submit(name, "declare_exchange", {"vhost": "/", "exchange": exchange})
+        site.run(0.05)
