@@ -178,11 +178,14 @@ class ChangingCluster(Cluster):
         self.world.after(0.0, strike)
 
     def alone(self) -> set[str]:
-        if not any(node.up for node in self.nodes.values()):
-            # Nobody can tell.
-            return set(self.nodes)
+        """As any node knows it, or did when it went: nodes that are up may all be behind."""
+        tables = [node.broker.catalog.state.table for node in self.nodes.values() if node.life]
         return {
-            name for one in self._newest().table.replicated() if len(one.replicas) == 1 for name in one.hosts
+            host
+            for table in tables
+            for one in table.replicated()
+            if len(one.replicas) == 1
+            for host in one.hosts
         }
 
     # -- circumstances --------------------------------------------------------------------------
