@@ -37,6 +37,7 @@ from cluster.links.sole_replicas import SoleReplicas
 from cluster.links.transfers import FIRST_TRANSIT_ID
 from cluster.links.transit import Transit
 from cluster.links.turns import LinkTurns
+from cluster.membership.copies import Copies
 from cluster.membership.formats import SEALED_QUEUES, Formats
 from cluster.membership.mover import TAGS as MOVER_TAGS
 from cluster.membership.mover import Mover
@@ -86,7 +87,7 @@ class Broker:
         self.lost_entries = LostEntries(self.owners, self.propose, self.repair)
         self.links: dict[int, PartitionLink] = {}
         self.make_link: Callable[..., PartitionLink] = PartitionLink
-        self.transit, self.front_ends = Transit(self), KnownFrontEnds(self)
+        self.transit, self.front_ends, self.copies = Transit(self), KnownFrontEnds(self), Copies(self)
         self.connected: dict[str, None] = {}
         self.local_queues: dict[int, QueueSettings] = {}
         self.local_names: dict[int, tuple[str, str]] = {}

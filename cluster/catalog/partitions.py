@@ -42,6 +42,7 @@ class Partitions(Observer):
     def partition_added(self, partition: PartitionDefinition) -> None:
         """The catalog has a partition that this node may be a replica of."""
         self._broker.link(partition.id)
+        self._broker.copies.placed(partition)
         if partition.kind is PartitionKind.TRANSIENT:
             if partition.front_end == self._broker.front_end and partition.id not in self.owners:
                 self._open_transient(partition)
@@ -113,6 +114,7 @@ class Partitions(Observer):
             self._deferred.clear()
 
     def members_changed(self) -> None:
+        self._broker.copies.members_changed()
         self._broker.members_changed()
 
     def reclaim(self) -> None:

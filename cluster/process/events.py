@@ -100,9 +100,10 @@ EVENTS: Final = (
         "Q111",
         "journal_damaged",
         "What the journal had on disk cannot be read back, and no other node can replace it. The node ends, "
-        "or does not start, with exit code 65; to start it again changes nothing.",
+        "or does not start, with exit code 65.",
         "A disk that returns other octets than it was given, or a file that something else has written to: "
-        "`what` names the file, the offset and what was found.",
+        "`what` names the file, the offset and what was found, and says why a start does not set the journal "
+        "aside (`journal_set_aside`).",
         "`what` says it: give the node an empty data directory; it gets back what is replicated from the "
         "others.",
     ),
@@ -141,16 +142,32 @@ EVENTS: Final = (
         "Look after the disk. Queues of type `quorum` have replicas that would have mended it.",
     ),
     Event(
+        "Q117",
+        "journal_set_aside",
+        "The start met damage in the journal. The other nodes have everything that was in it: the node has "
+        "moved the journal to `journal.damaged` in its data directory, and gets everything back from them.",
+        "A disk that returns other octets than it was given, or a file that something else has written to.",
+        "Wait for `rebuilt`, and stop no other node meanwhile. Look after the disk: it may go on like that.",
+    ),
+    Event(
+        "Q118",
+        "damaged_journal_removed",
+        "The node has removed the journal that an earlier start had set aside.",
+        "Everything that was in it is back from the other nodes, and the node has started again.",
+        NOTHING,
+    ),
+    Event(
         "Q201",
         "rebuilding",
-        "The node has lost its disk, and gets everything back from the others. It gives no votes until then.",
-        "Its data directory is empty, but the cluster is not new.",
+        "The node has lost its disk or its journal, and gets everything back from the others. It gives no "
+        "votes until then.",
+        "Its data directory is empty, but the cluster is not new, or its journal was damaged: see `reason`.",
         "Wait for `rebuilt`, and stop no other node meanwhile.",
     ),
     Event(
         "Q202",
         "rebuilt",
-        "The node has everything back that its lost disk had, and votes again.",
+        "The node has everything back that its lost disk or journal had, and votes again.",
         "See `rebuilding`.",
         NOTHING,
     ),

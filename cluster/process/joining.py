@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from cluster.access.founding import found_users, restore_users
 from cluster.membership.directory import addresses
@@ -14,9 +13,6 @@ from cluster.process.awaiting import answered
 
 if TYPE_CHECKING:
     from cluster.process.node import NodeProcess
-
-REBUILDING_NAME: Final = "rebuilding"
-"""A file that says that this node's disk is not whole yet: until then it gives no votes."""
 
 Submitted = Callable[[str, dict[str, Any]], Awaitable[None]]
 
@@ -27,12 +23,6 @@ class Joining:
     def __init__(self, process: NodeProcess, restores_users: bool) -> None:
         self._process = process
         self._restores_users = restores_users
-        self._rebuilding = process.config.data_dir / REBUILDING_NAME
-
-    @property
-    def rebuilding(self) -> bool:
-        """Whether this node's disk was not whole when the last process ended."""
-        return self._rebuilding.exists()
 
     async def join(self) -> None:
         """Tell the catalog of this incarnation, and wait until every node knows.
@@ -58,23 +48,13 @@ class Joining:
     async def _submitted(self, name: str, arguments: dict[str, Any]) -> None:
         await answered(partial(self._process.submit, name, arguments))
 
-    def begin_rebuilding(self) -> None:
-        """Before anything is written: a restart must not take the new journal for the lost one."""
-        if not self._process.config.joins:
-            reason = "this node's disk is empty, but the cluster is not new"
-            self._process.log.warning("rebuilding", reason=reason)
-        self._rebuilding.touch()
-        directory = os.open(self._rebuilding.parent, os.O_RDONLY)
-        os.fsync(directory)
-        os.close(directory)
-
     def end_rebuilding(self) -> None:
         """Once everything lost is back this node votes again, also after a restart."""
-        broker = self._process.broker
-        if broker.host.rebuilding and self._process.status.listening and broker.partitions.whole:
-            broker.host.rebuilt()
-            self._rebuilding.unlink()
-            self._process.log.info("rebuilt")
+        process = self._process
+        host = process.broker.host
+        if host.rebuilding and process.status.listening and process.broker.partitions.whole:
+            host.rebuilt()
+            process.directory.end_rebuilding()
 
 
 def add_command(process: NodeProcess) -> str:

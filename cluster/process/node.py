@@ -36,6 +36,7 @@ from cluster.process.departure import STEP_S, Departure
 from cluster.process.fail_stop import FailStop
 from cluster.process.identity import version
 from cluster.process.joining import Joining
+from cluster.process.journal_directory import JournalDirectory
 from cluster.process.logs import EventLog
 from cluster.process.peers import TAG as MEMBERS_TAG
 from cluster.process.peers import Peers
@@ -51,7 +52,7 @@ from cluster.watch.inquiry import Inquiry
 from cluster.watch.metrics import NodeMetrics
 from cluster.watch.status import NodeStatus
 from node.frontend.listener import Listener
-from replication.journal import DirectoryFiles, Journal, JournalConfig, JournalWriter
+from replication.journal import Journal, JournalConfig, JournalWriter
 from replication.raft import Entry, RaftConfig
 from replication.transport import PeerTransport, TransportConfig
 
@@ -88,6 +89,7 @@ class NodeProcess:
         self._tick_due = math.inf
         self.joining = Joining(self, restores_users)
         self._timer: asyncio.TimerHandle | None = None
+        self.directory = JournalDirectory(config.data_dir, self.log)
         self.journal = self._open_journal()
         self.transport = self._make_transport()
         self.peers = Peers(self)
@@ -148,15 +150,8 @@ class NodeProcess:
 
     def _open_journal(self) -> Journal:
         settings = self.config.cluster.journal
-        files = DirectoryFiles(self.config.data_dir / "journal")
         config = JournalConfig(segment_bytes=settings.segment_bytes, cache_bytes=settings.cache_bytes)
-        journal = Journal.open(files, config, self._rewrite)
-        self.log.info(
-            "journal_opened",
-            bytes=journal.counters.bytes_recovered,
-            seconds=round(journal.counters.recovery_seconds, 3),
-        )
-        return journal
+        return self.directory.open(config, self._rewrite)
 
     def _make_transport(self) -> PeerTransport:
         config = self.config
@@ -196,7 +191,7 @@ class NodeProcess:
             raft,
             snapshot_bytes,
             empty=self.journal.fresh,
-            rebuilding=self.joining.rebuilding,
+            rebuilding=self.directory.rebuilding,
             joins=self.config.joins,
             formats=self.config.cluster.formats,
             auto_delete_after_s=self.config.cluster.auto_delete_after_s,
@@ -207,7 +202,8 @@ class NodeProcess:
         broker.on_decided = self._flush
         broker.link_turns.on_waiting = self._settle_soon
         broker.backlog = self.transport.backlog
-        broker.standing.on_rebuilding = self.joining.begin_rebuilding
+        broker.standing.on_rebuilding = partial(self.directory.begin_rebuilding, self.config.joins)
+        broker.copies.on_needed = self.directory.note_needed
         broker.on_members_changed = self.peers.follow
         broker.standing.on_removed = self._leave
         DamageLog(broker, self.log)
@@ -341,6 +337,8 @@ class NodeProcess:
             self._next_collection = now + COLLECT_INTERVAL_S
             self.journal.collect(COLLECT_BYTES)
             self.joining.end_rebuilding()
+            if not self.directory.copied and self.broker.copies.complete:
+                self.directory.note_copied()
             if self.listener.memory.fell():
                 trim()
             self.shortages.noticed(self.watermarks.crossed(), now)

@@ -19,6 +19,7 @@ class DamagedJournalError(JournalError):
         super().__init__(f"{file} is damaged at offset {offset}: {what}. {REMEDY}")
         self.file = file
         self.offset = offset
+        self.what = what
 
 
 class DamagedEntryError(DamagedJournalError):

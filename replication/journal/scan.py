@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -29,6 +30,9 @@ from replication.journal.records import (
 )
 from replication.journal.segments import segment_name
 from replication.journal.stage import Place
+
+LOST_BY_DISK: Final = (errno.EIO, errno.EBADMSG)
+"""What read(2) fails with where a sector is bad, or its checksum is."""
 
 _BLOCK = 4 << 20
 _CRC_BYTES = CRC.size
@@ -102,7 +106,7 @@ class SegmentScan:
 
     def check_header(self) -> None:
         """Raises DamagedJournalError, or UnsupportedJournalError for a format of another release."""
-        start = self._file.read_at(0, FIRST_RECORD)
+        start = self._read(0, FIRST_RECORD)
         head = start[: SEGMENT_HEADER.size]
         self.key = decode_segment_key(self.number, start[SEGMENT_HEADER.size :])
         if len(head) == SEGMENT_HEADER.size:
@@ -176,8 +180,19 @@ class SegmentScan:
                     self.name, gap, f"no valid record, but one of a later write at offset {offset}"
                 )
 
+    def _read(self, offset: int, length: int) -> bytes:
+        """Raises DamagedJournalError where the disk says that it has lost what is there."""
+        try:
+            return self._file.read_at(offset, length)
+        except OSError as error:
+            if error.errno in LOST_BY_DISK:
+                raise DamagedJournalError(
+                    self.name, offset, f"the disk does not give it back ({error})"
+                ) from error
+            raise
+
     def _refill(self, start: int, need: int) -> tuple[int, int, memoryview]:
-        return start, 0, memoryview(self._file.read_at(start, max(_BLOCK, need)))
+        return start, 0, memoryview(self._read(start, max(_BLOCK, need)))
 
     def _refuse(self, offset: int, version: int, kind: int) -> NoReturn:
         raise UnsupportedJournalError(
@@ -189,7 +204,7 @@ class SegmentScan:
         pattern = search_pattern(self.number)
         base = start
         while base < self.size:
-            block = self._file.read_at(base, _BLOCK)
+            block = self._read(base, _BLOCK)
             found = block.find(pattern)
             while found >= 0:
                 if start <= base + found - CRC.size <= self.size - RECORD_BYTES:
@@ -204,14 +219,14 @@ class SegmentScan:
 
         In a segment without a key each record that validates has to do.
         """
-        head = self._file.read_at(offset, RECORD_BYTES)
+        head = self._read(offset, RECORD_BYTES)
         if len(head) < RECORD_BYTES:
             return None
         fields = RECORD.unpack(head)
         length = RECORD_BYTES + fields[6]
         if offset + length > self.size:
             return None
-        record = self._file.read_at(offset, length)
+        record = self._read(offset, length)
         if zlib.crc32(memoryview(record)[CRC.size :], self._seed) != fields[0]:
             return None
         kind, batch_start, partition, tag = fields[4], fields[7], fields[9], fields[10:12]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import zlib
 from array import array
@@ -25,7 +26,7 @@ from replication.journal.segments import CLOSING_BYTES, segment_number
 from replication.journal.stage import Place
 from replication.raft.types import HardState
 from tests.journal.steps import MEMBERS, commit, entries, entry, snapshot
-from tests.simulation.disk import PowerLost, SimulatedDisk
+from tests.simulation.disk import PowerLost, SimulatedDisk, SimulatedFile
 
 CONFIG = JournalConfig(segment_bytes=4096)
 FIRST = "0000000001.segment"
@@ -183,6 +184,37 @@ def test_a_segment_that_is_gone_is_refused(disk: SimulatedDisk) -> None:
     written(disk, *[(index, index) for index in range(1, 150)])
     disk.remove("0000000002.segment")
     with pytest.raises(DamagedJournalError, match="partition 7 needs entry"):
+        reopened(disk)
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.EBADMSG])
+@pytest.mark.parametrize("offset", [0, 512, 2048])
+def test_a_sector_that_the_disk_does_not_give_back_is_damage(
+    disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch, offset: int, code: int
+) -> None:
+    written(disk, *[(index, index) for index in range(1, 80)])
+    intact = SimulatedFile.read_at
+
+    def bad(self: SimulatedFile, start: int, length: int) -> bytes:
+        if start <= offset < start + length:
+            raise OSError(code, "a bad sector")
+        return intact(self, start, length)
+
+    monkeypatch.setattr(SimulatedFile, "read_at", bad)
+    with pytest.raises(DamagedJournalError, match="does not give it back"):
+        reopened(disk)
+
+
+def test_a_disk_that_fails_otherwise_is_not_taken_for_damage(
+    disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(disk, (1, 2))
+
+    def fail(self: SimulatedFile, start: int, length: int) -> bytes:
+        raise OSError(errno.ENOMEM, "no memory")
+
+    monkeypatch.setattr(SimulatedFile, "read_at", fail)
+    with pytest.raises(OSError, match="no memory"):
         reopened(disk)
 
 

@@ -1,4 +1,6 @@
-"""One octet of the owner's journal goes bad while the node runs: nobody is given it, and nothing is lost."""
+"""An octet of a journal goes bad, while its node runs or before it starts: nobody is given it, and what other
+nodes have is not lost.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,8 @@ from contextlib import closing
 import pika
 import pytest
 
+from cluster.process.journal_directory import COPIED_NAME
+from cluster.process.scopes import ExitCode
 from tests.processes.nodes import Cluster, Node, until
 
 MESSAGES = 400
@@ -76,4 +80,37 @@ def test_a_classic_queue_says_what_it_lost_and_serves_the_rest(own_cluster: Clus
     assert sorted(got) == [number for number in range(MESSAGES) if number != 40]
     assert events(owner).count("messages_lost") == 1
     assert own_cluster.owner("alone") is owner
+    own_cluster.new_errors()
+
+
+SMALL_SEGMENTS = {"journal": {"segment_bytes": 1 << 20}}
+"""So that what is spoiled lies in front of records that were durable after it."""
+
+
+@pytest.mark.settings(SMALL_SEGMENTS)
+def test_a_node_that_starts_with_a_damaged_journal_gets_everything_back(own_cluster: Cluster) -> None:
+    owner = filled(own_cluster, "kept", "quorum")
+    node = own_cluster.others(owner)[0]
+    until((node.local.config.data_dir / COPIED_NAME).exists, "the other nodes have everything")
+    node.terminate()
+    spoil(node, b"<000040>")
+    node.start()
+    until(lambda: "rebuilt" in events(node), "everything is back")
+    assert "journal_set_aside" in events(node)
+    own_cluster.new_errors()
+    owner.kill()
+    assert sorted(consumed(node, "kept", MESSAGES)) == list(range(MESSAGES))
+
+
+@pytest.mark.settings(SMALL_SEGMENTS)
+def test_a_node_that_holds_a_classic_queue_does_not_start_with_a_damaged_journal(
+    own_cluster: Cluster,
+) -> None:
+    owner = filled(own_cluster, "alone", "classic")
+    owner.terminate()
+    spoil(owner, b"<000040>")
+    owner.start()
+    assert owner.reap() == ExitCode.DAMAGED
+    assert "journal_damaged" in events(owner) and "journal_set_aside" not in events(owner)
+    assert "other nodes do not have everything" in owner.local.log_file.read_text(encoding="utf-8")
     own_cluster.new_errors()

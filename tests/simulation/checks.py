@@ -31,6 +31,9 @@ class Agreement:
         for partition, group in node.broker.host.groups.items():
             self._entries(node, group)
             self._votes(node, group)
+            if node.copied and group.raft.last_index and group.raft.membership.members == {node.name}:
+                # Its next start would set aside a damaged journal, with all that there is of the partition.
+                raise Violation(f"{node.name} takes it that others have partition {partition}")
             role, term = group.raft.role, group.raft.term
             if len(group.raft.membership.voters) == 1 and not node.broker.owners[partition].active:
                 # Alone it leads at once, but shows nothing of a term that is not on its disk yet.

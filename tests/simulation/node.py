@@ -55,6 +55,7 @@ class SimulatedNode:
     sends its clients away.
     `empty`: it asks the others whether its disk, on which nothing is, was lost. `lost_disk`: it may have
     forgotten votes, and gives none before it has everything back. `rotten`: its disk has lost a bit.
+    `copied`: it has noted beside its journal that the other nodes have everything.
     """
 
     writer_type = SimulatedWriter
@@ -72,7 +73,7 @@ class SimulatedNode:
         self.up = False
         self.paused = False
         self.ready = False
-        self.lost_disk = self.empty = self.rotten = False
+        self.lost_disk = self.empty = self.rotten = self.copied = False
         self.retired = self.leaving = False
         self.formats = FORMATS
         self.connections: dict[Any, None] = {}
@@ -158,9 +159,7 @@ class SimulatedNode:
             self.wall_ms,
             self.clock,
         )
-        self.broker.on_wanted = self.wanted
-        self.broker.standing.on_removed = self._removed
-        self.broker.repair.on_found = self._damage_found
+        self._observe(self.broker)
         self.commits = Commits(self.broker)
         self.writer = self.writer_type(self, self.journal)
         self._network.join(self.transport)
@@ -170,16 +169,26 @@ class SimulatedNode:
         self.after(self._random.uniform(0.0, TICK_S), self._tick)
         self.after(COLLECT_S, self._collect)
 
+    def _observe(self, broker: Broker) -> None:
+        broker.on_wanted = self.wanted
+        broker.standing.on_removed = self._removed
+        broker.repair.on_found = self._damage_found
+        broker.copies.on_needed = self._needed
+
     def _open(self, config: JournalConfig) -> Journal:
         try:
             return Journal.open(self.disk, config, self._rewrite)
         except JournalError as error:
             if not self.rotten:
                 raise Violation(f"{self.name} does not recover its journal: {error!r}") from error
-            self.world.note(f"{self.name} gets an empty disk: {error}")
+            who = self.name if self.copied else f"the administrator of {self.name}"
+            self.world.note(f"{who} sets its journal aside: {error}")
         self.disk.wipe()
         self.lost_disk, self.rotten = True, False
         return Journal.open(self.disk, config, self._rewrite)
+
+    def _needed(self) -> None:
+        self.copied = False
 
     def _fail_to_start(self, error: OSError) -> None:
         """The disk fails already while the journal is recovered: somebody starts the node again."""
@@ -352,6 +361,7 @@ class SimulatedNode:
 
     def _collect(self) -> None:
         self.journal.collect(self._settings.segment_bytes)
+        self.copied = self.copied or self.broker.copies.complete
         self.wanted()
         self.after(COLLECT_S, self._collect)
 

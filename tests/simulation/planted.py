@@ -152,6 +152,13 @@ class HastyNode(SimulatedNode):
     writer_type = HastyWriter
 
 
+class ConfidentNode(SimulatedNode):
+    """A note says that other nodes have what the journal holds. Here it stays when they do not."""
+
+    def _needed(self) -> None:
+        """A classic queue may come to this node."""
+
+
 BUGS: dict[str, tuple[type[SimulatedNode], Callable[[], AbstractContextManager[object]]]] = {
     "forgotten vote": (SimulatedNode, _forgotten_vote),
     "joining forgotten": (SimulatedNode, _forgotten_joining),
@@ -162,6 +169,7 @@ BUGS: dict[str, tuple[type[SimulatedNode], Callable[[], AbstractContextManager[o
     "lease counted from PONG": (SimulatedNode, _counted_from_pong),
     "lease without a quorum": (SimulatedNode, _lease_without_quorum),
     "served without a lease": (SimulatedNode, _served_without_lease),
+    "copies taken for granted": (ConfidentNode, nullcontext),
     "clock that a suspension stops": (ForgetfulClockNode, nullcontext),
     "decided after abandonment": (SimulatedNode, _forgotten_abandonment),
     "answer before all nodes know": (SimulatedNode, planted_queues.hasty_declarations),
