@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from node.frontend.ports import BrokerPort
-from node.wire.amqp091.channel import Channel
+from node.wire.amqp091.connection import Connection
 from node.wire.amqp091.effects import Unsettled
 
 Done = Callable[[], None]
@@ -25,11 +25,11 @@ class ChannelConsumers:
 
 
 class SessionConsumers:
-    """By channel. `channels` are the connection's."""
+    """By channel."""
 
-    def __init__(self, port: BrokerPort, channels: Callable[[], Collection[Channel]]) -> None:
+    def __init__(self, port: BrokerPort, connection: Connection) -> None:
         self._port = port
-        self._channels = channels
+        self._connection = connection
         self._by_channel: dict[int, ChannelConsumers] = {}
 
     def __len__(self) -> int:
@@ -42,7 +42,7 @@ class SessionConsumers:
         """
         mine = self._by_channel.setdefault(channel, ChannelConsumers())
         if len(mine.numbers) >= mine.look_at:
-            used = [one.deliveries.in_use() for one in self._channels() if one.number == channel]
+            used = [one.deliveries.in_use() for one in self._connection.channels if one.number == channel]
             ended = mine.numbers.difference(*used)
             mine.numbers -= ended
             mine.look_at = max(KEPT, 2 * len(mine.numbers))
@@ -69,21 +69,27 @@ class SessionConsumers:
         self._end((consumer,), [], nothing)
 
     def _end(self, numbers: Collection[int], unsettled: Unsettled, done: Done) -> None:
-        left = len(numbers) + 1
-
-        def one_less() -> None:
-            nonlocal left
-            left -= 1
-            if not left:
-                done()
-
+        countdown = _Countdown(len(numbers) + 1, done)
         for number in numbers:
-            self._port.cancel(number, one_less)
+            self._port.cancel(number, countdown.one_less)
         for number, ranges in unsettled:
             self._port.give_back(number, ranges, True)
         for number in numbers:
             self._port.forget(number)
-        one_less()
+        countdown.one_less()
+
+
+class _Countdown:
+    """Calls `done` when the last of so many is through."""
+
+    def __init__(self, left: int, done: Done) -> None:
+        self._left = left
+        self._done = done
+
+    def one_less(self) -> None:
+        self._left -= 1
+        if not self._left:
+            self._done()
 
 
 def nothing() -> None:

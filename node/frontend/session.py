@@ -48,7 +48,7 @@ class Session(Containment):
         requests = Requests(port, self)
         transactions = Transactions(port, self)
         authentication = Authentication(port, transport, self)
-        self._consumers = SessionConsumers(port, lambda: connection.channels)
+        self._consumers = SessionConsumers(port, connection)
         self._held_back = Pieces()
         # Channels whose publishes have filled a link.
         self._held: set[int] = set()
@@ -64,9 +64,9 @@ class Session(Containment):
             effects.Return: self._return,
             effects.Discard: self._discard,
             effects.Credit: self._credit,
-            effects.Request: lambda effect: self._request(requests, effect),
-            effects.Answer: lambda effect: connection.reply(effect.channel, effect.method),
-            effects.Refuse: lambda effect: connection.fail(effect.channel, effect.error),
+            effects.Request: partial(self._request, requests),
+            effects.Answer: self._answer,
+            effects.Refuse: self._refuse,
             effects.ChannelClosed: self._channel_closed,
             effects.ConnectionClosed: self._connection_closed,
             effects.Authenticate: authentication.log_in,
@@ -304,6 +304,12 @@ class Session(Containment):
             self._failing = True
             self.lost()
             self._failing = False
+
+    def _answer(self, effect: effects.Answer) -> None:
+        self.connection.reply(effect.channel, effect.method)
+
+    def _refuse(self, effect: effects.Refuse) -> None:
+        self.connection.fail(effect.channel, effect.error)
 
     def _channel_closed(self, effect: effects.ChannelClosed) -> None:
         ok = partial(self.reply, effect.channel, methods.ChannelCloseOk())

@@ -225,7 +225,6 @@ def act(port: Port, pipe: Pipe, step: str) -> None:
                 break
 
 
-@pytest.mark.interpreted
 @pytest.mark.requirement("A5")
 def test_a_client_that_is_gone_leaves_nothing_for_the_collector() -> None:
     """The collector runs seldom, and clients come and go all the time."""
