@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from node.frontend.containment import Containment
 from node.wire.amqp091 import effects
+from node.wire.amqp091.connection import Connection
 
 GIVING_BACK: Final = frozenset(
     (
@@ -69,3 +70,13 @@ class EffectLoop:
         finally:
             self.running = False
         return True
+
+
+def answer(connection: Connection, effect: effects.Answer) -> None:
+    """Answer a request that asks nothing of the broker, in its turn."""
+    connection.reply(effect.channel, effect.method)
+
+
+def refuse(connection: Connection, effect: effects.Refuse) -> None:
+    """Refuse a request, in its turn."""
+    connection.fail(effect.channel, effect.error)

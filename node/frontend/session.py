@@ -13,7 +13,7 @@ from node.engine.errors import Refusal
 from node.frontend.authentication import Authentication
 from node.frontend.consumers import SessionConsumers, nothing
 from node.frontend.containment import Containment
-from node.frontend.effect_loop import EffectLoop
+from node.frontend.effect_loop import EffectLoop, answer, refuse
 from node.frontend.permissions import NOWHERE
 from node.frontend.ports import BrokerPort, Got
 from node.frontend.publishes import Publishes
@@ -65,8 +65,8 @@ class Session(Containment):
             effects.Discard: self._discard,
             effects.Credit: self._credit,
             effects.Request: partial(self._request, requests),
-            effects.Answer: self._answer,
-            effects.Refuse: self._refuse,
+            effects.Answer: partial(answer, connection),
+            effects.Refuse: partial(refuse, connection),
             effects.ChannelClosed: self._channel_closed,
             effects.ConnectionClosed: self._connection_closed,
             effects.Authenticate: authentication.log_in,
@@ -304,12 +304,6 @@ class Session(Containment):
             self._failing = True
             self.lost()
             self._failing = False
-
-    def _answer(self, effect: effects.Answer) -> None:
-        self.connection.reply(effect.channel, effect.method)
-
-    def _refuse(self, effect: effects.Refuse) -> None:
-        self.connection.fail(effect.channel, effect.error)
 
     def _channel_closed(self, effect: effects.ChannelClosed) -> None:
         ok = partial(self.reply, effect.channel, methods.ChannelCloseOk())
