@@ -128,8 +128,8 @@ class Cluster:
             return True
         return self.outages.during(receipt.node, receipt.time)
 
-    def alone(self) -> set[str]:
-        """Nodes that have something that no other node has."""
+    def indispensable(self) -> set[str]:
+        """Nodes whose disks must last: the others would be no majority of what is on them."""
         return {terms.replicas[0] for terms in QUEUES if len(terms.replicas) == 1}
 
     # -- the beginning --------------------------------------------------------------------------

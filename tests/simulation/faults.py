@@ -109,9 +109,9 @@ class Faults:
             self.for_a_while(0.02, 1.5, partial(self._restart, node))
 
     def lose_disk(self) -> None:
-        """A node that hosts nothing alone loses its disk for good; no other one before it is rebuilt."""
-        alone = self.cluster.alone()
-        names = [name for name in self.cluster.names if name not in alone]
+        """A node that is not indispensable loses its disk for good; no other one before it is rebuilt."""
+        indispensable = self.cluster.indispensable()
+        names = [name for name in self.cluster.names if name not in indispensable]
         if not names or any(node.lost_disk or node.rotten for node in self.cluster.nodes.values()):
             return
         node = self.cluster.nodes[self.chance.choice(names)]
@@ -258,7 +258,8 @@ class Faults:
         """One bit changes by itself on one disk of a cluster, where nothing is written any more: what is last
         in a journal may as well never have been written, which no journal can tell.
         """
-        nodes = [node for node in self.cluster.nodes.values() if node.name not in self.cluster.alone()]
+        indispensable = self.cluster.indispensable()
+        nodes = [node for node in self.cluster.nodes.values() if node.name not in indispensable]
         if not nodes or any(node.lost_disk or node.rotten for node in nodes):
             return
         node = self.chance.choice(nodes)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.catalog.definitions import MemberState
+from cluster.catalog.definitions import MemberState, PartitionDefinition
 from cluster.catalog.state import CatalogState
 from tests.simulation.cluster import Cluster
 from tests.simulation.history import Message, QueueTerms, Receipt
@@ -91,6 +91,21 @@ def wishes_of(chance: random.Random, founders: Sequence[str], newcomers: Sequenc
             [adding(one), dismissing(old), adding(old)],
         )
     )
+
+
+def needed_by(partitions: Iterable[PartitionDefinition]) -> set[str]:
+    """The nodes whose disks must last: without one of two replicas, or of one, no majority is left that
+    could give back what was lost.
+    """
+    return {name for one in partitions if _fewest_voters(one) <= 2 for name in one.hosts}
+
+
+def _fewest_voters(partition: PartitionDefinition) -> int:
+    """A replica that goes, and is not replaced, may have gone already. One that was to come, and is given
+    up, may have replaced another one before.
+    """
+    move = partition.move
+    return len(partition.replicas) - (move is not None and bool(move.remove) and not move.add)
 
 
 class ChangingCluster(Cluster):
@@ -177,16 +192,10 @@ class ChangingCluster(Cluster):
 
         self.world.after(0.0, strike)
 
-    def alone(self) -> set[str]:
+    def indispensable(self) -> set[str]:
         """As any node knows it, or did when it went: nodes that are up may all be behind."""
         tables = [node.broker.catalog.state.table for node in self.nodes.values() if node.life]
-        return {
-            host
-            for table in tables
-            for one in table.replicated()
-            if len(one.replicas) == 1
-            for host in one.hosts
-        }
+        return {host for table in tables for host in needed_by(table.replicated())}
 
     # -- circumstances --------------------------------------------------------------------------
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from cluster.catalog.definitions import Move, PartitionDefinition, PartitionKind
 from tests.simulation.cluster import Cluster, Shape
 from tests.simulation.focus import Focus
 from tests.simulation.history import Transaction
+from tests.simulation.membership import needed_by
 from tests.simulation.runs import run_seed
 from tests.simulation.world import Violation
 
@@ -19,6 +21,21 @@ FAULTLESS_WITH_TRANSACTIONS = 0
 def test_members_come_and_go_under_faults(seed: int) -> None:
     """Nothing confirmed is lost, every wish comes true, and what is nowhere needed is nowhere kept."""
     assert run_seed(seed, focus=Focus.MEMBERS).history.confirmed > 0
+
+
+def test_no_disk_is_lost_of_which_the_other_replicas_are_no_majority() -> None:
+    """Seed 40592: a partition of two, declared while a third node left, waits for the lost vote for ever."""
+
+    def of(*replicas: str, move: Move | None = None) -> PartitionDefinition:
+        return PartitionDefinition(1, PartitionKind.REPLICATED, replicas, move=move)
+
+    assert needed_by([of("n1"), of("n1", "n2", "n3")]) == {"n1"}
+    assert needed_by([of("n1", "n3")]) == {"n1", "n3"}
+    assert needed_by([of("n1", "n3", move=Move(add="n4"))]) == {"n1", "n3", "n4"}
+    assert needed_by([of("n1", "n2", "n3", move=Move(remove="n2"))]) == {"n1", "n2", "n3"}
+    assert needed_by([of("n1", "n2", "n3", move=Move(remove="n4"))]) == {"n1", "n2", "n3", "n4"}
+    assert needed_by([of("n1", "n2", "n3", move=Move(add="n4", remove="n2"))]) == set()
+    assert needed_by([of("n1", "n2", "n3", move=Move(owner="n2"))]) == set()
 
 
 def test_where_nothing_fails_a_commit_is_answered_and_not_refused() -> None:
