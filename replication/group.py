@@ -46,6 +46,10 @@ class Group:
     proposed: deque[tuple[int, float]] = field(default_factory=deque)
     """Entries proposed here that are not applied, with the time when each was."""
     waiting_reads: deque[tuple[int, bytes]] = field(default_factory=deque)
+    looked_at: int = 0
+    """The entry applied last when it was looked what is dead in the log."""
+    look_at: float = 0.0
+    """When to look again."""
 
 
 @dataclass(frozen=True, slots=True)

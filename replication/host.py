@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Protocol
 
+from replication.compaction import Compaction
 from replication.forms import ENVELOPE, addressed
-from replication.group import Group, Machine, PendingSnapshot
+from replication.group import Group, Machine
 from replication.journal import DamagedEntryError, Durations, Journal
 from replication.raft import (
     EntryKind,
@@ -62,9 +63,6 @@ class Writer(Protocol):
 class Host:
     """All Raft groups of a node. Not thread-safe: everything runs on the event loop's thread."""
 
-    SNAPSHOT_PATIENCE_S: Final = 10.0
-    """How long a follower that answers but lags may delay the cutting of the leader's log."""
-
     def __init__(
         self,
         config: RaftConfig,
@@ -84,7 +82,7 @@ class Host:
         self._journal = journal
         self._send_parts = send
         self._random = random
-        self._snapshot_bytes = snapshot_bytes
+        self._compaction = Compaction(snapshot_bytes, config.election_timeout_s)
         self._dirty: dict[int, Group] = {}
         self._unsynced: list[tuple[Group, Message | Acknowledgement]] = []
         self._syncing: list[tuple[Group, Message | Acknowledgement]] = []
@@ -235,11 +233,12 @@ class Host:
 
     def tick(self, now: float) -> None:
         """Run every timer that is due."""
+        streamed = {partition for partition, _ in self._senders}
         for group in self.groups.values():
             if group.raft.next_deadline() <= now:
                 group.raft.tick(now)
                 self._dirty[group.partition] = group
-            self._consider_snapshot(group, now)
+            self._compaction.tick(group, now, streaming=group.partition in streamed)
         for key, sender in list(self._senders.items()):
             if sender.stalled(now):
                 self._finish_stream(key, ok=False, now=now)
@@ -351,36 +350,6 @@ class Host:
         self._send_parts(message.to, [envelope, *encode_message(message)])
 
     # -- snapshots ------------------------------------------------------------------------------
-
-    def _consider_snapshot(self, group: Group, now: float) -> None:
-        """Take a snapshot when the log has grown, and cut the log once nobody near needs its tail."""
-        pending = group.pending
-        if pending is None:
-            if group.log.bytes_since_snapshot >= self._snapshot_bytes:
-                self._take_snapshot(group, now)
-        elif self._may_cut(group, pending, now):
-            group.log.compact(pending.snapshot, pending.live)
-            group.pending = None
-
-    def _take_snapshot(self, group: Group, now: float) -> None:
-        raft = group.raft
-        index = raft.applied_index
-        if index < group.log.first_index() or raft.snapshot_pending:
-            # Nothing new, or the machine is not at that index yet: another snapshot is on its way to it.
-            return
-        snapshot = Snapshot(index, group.log.term(index), raft.membership_at(index), group.machine.snapshot())
-        group.pending = PendingSnapshot(snapshot, group.machine.live(), now + self.SNAPSHOT_PATIENCE_S)
-
-    def _may_cut(self, group: Group, pending: PendingSnapshot, now: float) -> bool:
-        if any(partition == group.partition for partition, _ in self._senders):
-            return False
-        if group.raft.role is not Role.LEADER or now >= pending.cut_after:
-            return True
-        return all(
-            progress.match >= pending.snapshot.index
-            for progress in group.raft.progress.values()
-            if progress.contact > now - self._config.election_timeout_s
-        )
 
     def _start_stream(self, group: Group, request: SnapshotRequest, now: float) -> None:
         raft = group.raft

@@ -101,7 +101,7 @@ class JournalSettings(Section):
         default=64 * MIB,
         ge=64 * KIB,
         le=64 * GIB,
-        description="Octets of log of a partition after which a snapshot of its state is taken.",
+        description="Octets of a partition's log, new or dead, after which a snapshot of its state is taken.",
     )
 
 

@@ -163,6 +163,10 @@ class PartitionLog:
         pairs = iter(self._live)
         return list(zip(pairs, pairs, strict=True))
 
+    def kept_bytes(self, besides: Sequence[tuple[int, int]] = ()) -> int:
+        """Octets of the records of the entries up to the snapshot that are in none of the closed ranges."""
+        return self.table.octets_besides(sorted(besides), self._snapshot_index)
+
     def _row(self, index: int) -> int:
         row = self.table.find(index)
         if row < 0:

@@ -127,6 +127,14 @@ class EntryTable:
             dead_from = high
         return living, dead, kept
 
+    def octets_besides(self, ranges: Sequence[tuple[int, int]], upto: int) -> int:
+        """Octets of the rows of the indexes up to `upto` that are in none of the closed ranges, which must be
+        sorted and disjoint.
+        """
+        behind = bisect_right(self.indexes, upto)
+        inside = sum(sum(self.lengths[low:high]) for low, high in self._spans(ranges, behind))
+        return sum(self.lengths[:behind]) - inside
+
     def _spans(self, ranges: Sequence[tuple[int, int]], behind: int) -> list[tuple[int, int]]:
         """Rows [low, high) below `behind` of each range."""
         indexes = self.indexes

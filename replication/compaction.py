@@ -1,0 +1,71 @@
+"""When a partition's log is cut: a snapshot takes the place of what nobody needs any more."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from replication.group import Group, PendingSnapshot
+from replication.raft import Role, Snapshot
+
+
+class Compaction:
+    """Looks at one group at a time. `snapshot_bytes`: so much a snapshot lets go of, at least.
+
+    A snapshot is due when the log has grown by that much behind the last one, and also when so much of
+    what the last one held is dead: a queue that is emptied, or purged, writes hardly anything.
+    """
+
+    PATIENCE_S: Final = 10.0
+    """How long a follower that answers but lags may delay the cutting of the leader's log."""
+
+    LOOK_INTERVAL_S: Final = 5.0
+    """Between two looks at what is dead in a partition to which something was applied meanwhile."""
+
+    LOOK_S_PER_ENTRY: Final = 0.0005
+    """Where a log has many entries looks are rarer: one takes up to a hundredth of this for each of them."""
+
+    def __init__(self, snapshot_bytes: int, election_timeout_s: float) -> None:
+        self._snapshot_bytes = snapshot_bytes
+        self._election_timeout_s = election_timeout_s
+
+    def tick(self, group: Group, now: float, *, streaming: bool) -> None:
+        """Take a snapshot that is due, and cut the log once nobody near needs its tail.
+
+        `streaming`: a snapshot of the partition is on its way to a follower, with entries of the log.
+        """
+        pending = group.pending
+        if pending is None:
+            if group.log.bytes_since_snapshot >= self._snapshot_bytes or self._is_dead(group, now):
+                self._take(group, now)
+        elif not streaming and self._may_cut(group, pending, now):
+            group.log.compact(pending.snapshot, pending.live)
+            group.pending = None
+
+    def _is_dead(self, group: Group, now: float) -> bool:
+        """Whether enough of what the last snapshot held is not needed any more."""
+        applied = group.raft.applied_index
+        if now < group.look_at or applied == group.looked_at:
+            return False
+        group.looked_at = applied
+        group.look_at = now + max(self.LOOK_INTERVAL_S, len(group.log.table) * self.LOOK_S_PER_ENTRY)
+        if group.log.kept_bytes() < self._snapshot_bytes:
+            return False
+        return group.log.kept_bytes(besides=group.machine.live()) >= self._snapshot_bytes
+
+    def _take(self, group: Group, now: float) -> None:
+        raft = group.raft
+        index = raft.applied_index
+        if index < group.log.first_index() or raft.snapshot_pending:
+            # Nothing new, or the machine is not at that index yet: another snapshot is on its way to it.
+            return
+        snapshot = Snapshot(index, group.log.term(index), raft.membership_at(index), group.machine.snapshot())
+        group.pending = PendingSnapshot(snapshot, group.machine.live(), now + self.PATIENCE_S)
+
+    def _may_cut(self, group: Group, pending: PendingSnapshot, now: float) -> bool:
+        if group.raft.role is not Role.LEADER or now >= pending.cut_after:
+            return True
+        return all(
+            progress.match >= pending.snapshot.index
+            for progress in group.raft.progress.values()
+            if progress.contact > now - self._election_timeout_s
+        )
