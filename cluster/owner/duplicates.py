@@ -45,6 +45,24 @@ def duplicates(owner: PartitionOwner, run: Run, queues: Sequence[int]) -> dict[i
     return found
 
 
+def repeats(owner: PartitionOwner, queue: QueueOwner, run: Run) -> tuple[list[int], dict[int, int]]:
+    """Which messages of the run, counted from 0, the queue has had; and of the others which have the id of an
+    earlier one of the run, with that one. Nothing is remembered.
+    """
+    if queue.window is None:
+        return [], {}
+    ids = _ids(run)
+    digests = [digest for _, digest in ids]
+    known = queue.window.seen(digests, queue.window.now(owner.wall_ms()))
+    had = [at for (at, _), seen in zip(ids, known, strict=True) if seen]
+    again: dict[int, int] = {}
+    firsts: dict[bytes, int] = {}
+    for (at, digest), seen in zip(ids, known, strict=True):
+        if not seen and (first := firsts.setdefault(digest, at)) != at:
+            again[at] = first
+    return had, again
+
+
 def _ids(run: Run) -> list[tuple[int, bytes]]:
     """Index and digest of each message that has an id."""
     found = []

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from node.engine.content import size_spans
+from cluster.owner.duplicates import repeats
+from node.engine.content import properties_in, read_delay, size_spans
 from node.engine.limits import Weights, refused, refuses
+from node.engine.range_map import Span
 from node.engine.ranges import Range, RangeSet
 from node.engine.settings import QueueSettings
 from node.runs import Run
@@ -30,20 +33,70 @@ def refusals(owner: PartitionOwner, run: Run, queues: Sequence[int]) -> dict[int
         settings = owner.settings_of(number)
         queue = owner.queues.get(number)
         if queue is not None and refuses(settings):
-            parts = _refused(settings, queue, owner.upcoming.get(number), run)
+            parts = _refused(owner, settings, number, queue, run)
             if parts:
                 found[number] = parts
     return found
 
 
-def _refused(settings: QueueSettings, queue: QueueOwner, upcoming: Weights | None, run: Run) -> list[Range]:
+def _refused(
+    owner: PartitionOwner, settings: QueueSettings, number: int, queue: QueueOwner, run: Run
+) -> list[Range]:
+    upcoming = owner.upcoming.get(number)
     # What consumers have credit for is as good as gone.
     messages = len(queue.ready) + (len(upcoming) if upcoming is not None else 0) - queue.consumers.credit_left
     octets = 0
     if messages > 0 and settings.max_length_bytes is not None:
         octets = queue.ready_octets() + (upcoming.octets if upcoming is not None else 0)
     sizes = size_spans(run) if settings.max_length_bytes is not None else [(0, run.count - 1, 0)]
-    return refused(settings, messages, octets, sizes)
+    special = _Special.of(owner, queue, run)
+    if special.none:
+        return refused(settings, messages, octets, sizes)
+    return special.refused(settings, messages, octets, sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Special:
+    """Messages of a run, counted from 0, that take no room: those that the queue `had` before, that are
+    `delayed`, or the same as an earlier one (`again`).
+    """
+
+    had: frozenset[int]
+    again: Mapping[int, int]
+    delayed: frozenset[int]
+
+    @classmethod
+    def of(cls, owner: PartitionOwner, queue: QueueOwner, run: Run) -> _Special:
+        had, again = repeats(owner, queue, run)
+        delayed = (
+            at
+            for index, count, properties in (properties_in(run) if run.special else ())
+            if read_delay(properties)
+            for at in range(index, index + count)
+        )
+        return cls(frozenset(had), again, frozenset(delayed))
+
+    @property
+    def none(self) -> bool:
+        return not (self.had or self.again or self.delayed)
+
+    def refused(
+        self, settings: QueueSettings, messages: int, octets: int, sizes: Iterable[Span]
+    ) -> list[Range]:
+        """As `node.engine.limits.refused`, message by message. One that repeats another shares its fate."""
+        found = RangeSet()
+        for at, size in ((at, size) for first, last, size in sizes for at in range(first, last + 1)):
+            if at in self.had:
+                continue
+            if at in self.again:
+                if self.again[at] in found:
+                    found.add(at, at)
+            elif refused(settings, messages, octets, [(at, at, size)]):
+                found.add(at, at)
+            elif at not in self.delayed:
+                octets += size if messages >= 0 else 0
+                messages += 1
+        return list(found.ranges())
 
 
 def cut(

@@ -113,6 +113,11 @@ class Window:
             found.append(fresh)
         return found
 
+    def seen(self, digests: Iterable[bytes], now: int) -> list[bool]:
+        """For each id whether it is known; none is remembered."""
+        self.slide(now)
+        return [digest in self._known for digest in digests]
+
     def slide(self, now: int) -> int:
         """Forget what is out of the window; returns the time before which replicas may forget, too."""
         before = now - self.length + 1

@@ -127,3 +127,25 @@ def test_what_is_on_its_way_to_the_log_is_known_also_where_a_policy_changes() ->
     owner.reconfigure(replace(asked, deduplication_window_ms=500))
     assert owner.window.fresh(ids, 12) == [False]
     assert owner.window.fresh(ids, 600) == [True]
+
+
+@pytest.mark.requirement("X2", "A24")
+@persistent_or_not
+@pytest.mark.parametrize("overflow", ["reject-publish", "reject-publish-dlx"])
+@every_kind
+def test_a_full_queue_confirms_what_it_has_had(client: Client, kind: str, overflow: str, mode: int) -> None:
+    """Whoever missed a confirm publishes again until there is one; it is no dead letter either."""
+    client.declare("grave")
+    queue = declare(
+        client, kind, max_length=2, overflow=overflow, deduplication_window=60_000,
+        dead_letter_exchange="", dead_letter_routing_key="grave",
+    )  # fmt: skip
+    named = {"message_id": "1", "delivery_mode": mode}
+    assert client.confirms(client.publish(queue, b"a", delivery_mode=mode)) == [True]
+    assert client.confirms(client.publish(queue, b"b", b"b again", b"and again", **named)) == [True] * 3
+    assert client.confirms(client.publish(queue, b"b later", **named)) == [True]
+    refused = client.publish(queue, b"c", b"c again", message_id="2", delivery_mode=mode)
+    assert client.confirms(refused) == [False, False]
+    client.site.run(0.1)
+    buried = [b"c", b"c again"] if overflow == "reject-publish-dlx" else []
+    assert (client.bodies("grave"), client.bodies(queue)) == (buried, [b"a", b"b"])

@@ -135,3 +135,14 @@ def test_consumers_have_what_came_before_a_get_was_sent(client: Client, declared
     assert got is not None and got.body == b"c"
     client.site.until(lambda: len(client.deliveries) == 2)
     assert [one.body for one in client.deliveries] == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("overflow", ["reject-publish", "reject-publish-dlx"])
+def test_what_is_delayed_takes_no_room_before_it_is_due(client: Client, declared: Any, overflow: str) -> None:
+    queue = declared(max_length=1, max_length_bytes=4, overflow=overflow)
+    late = {"headers": {"x-delay": 500}}
+    assert client.confirms(client.publish(queue, b"aaa", b"bbb", b"ccc", **late)) == [True] * 3
+    assert client.confirms(client.publish(queue, b"d", b"e")) == [True, False]
+    assert client.confirms(client.publish(queue, b"f", **late)) == [False]
+    client.site.run(0.6)
+    assert client.bodies(queue) == [b"aaa", b"bbb", b"ccc", b"d"]

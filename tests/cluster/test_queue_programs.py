@@ -1,0 +1,212 @@
+"""Random programs of a client and a queue with arguments, in simulated time, against a model."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from tests.cluster.kinds import KINDS
+from tests.queue_model import DROP_HEAD, REJECT, REJECT_AND_BURY, Message, QueueModel, Terms
+from tests.site import Delivery, Site
+
+MARGIN_S = 0.08
+"""Nothing is looked at so shortly before or after it happens."""
+
+QUEUE, GRAVE = "q", "grave"
+
+terms = st.builds(
+    Terms,
+    ttl=st.sampled_from((None, None, 0.4, 1.0)),
+    length=st.sampled_from((None, None, 0, 1, 2, 4)),
+    octets=st.sampled_from((None, None, 0, 8, 20)),
+    overflow=st.sampled_from((DROP_HEAD, REJECT, REJECT_AND_BURY)),
+    levels=st.sampled_from((None, 1, 3)),
+    failures=st.sampled_from((None, 0, 1, 2)),
+    window=st.sampled_from((None, 0.5, 2.0)),
+    rest=st.sampled_from((None, None, 0.3)),
+    longest_rest=st.just(0.5),
+)
+
+
+def arguments_of(terms: Terms) -> dict[str, Any]:
+    """As a client declares them."""
+    said = {
+        "message_ttl": None if terms.ttl is None else int(terms.ttl * 1000),
+        "max_length": terms.length,
+        "max_length_bytes": terms.octets,
+        "overflow": terms.overflow,
+        "max_priority": terms.levels,
+        "delivery_limit": terms.failures,
+        "deduplication_window": None if terms.window is None else int(terms.window * 1000),
+        "redelivery_backoff": None
+        if terms.rest is None
+        else {"initial": int(terms.rest * 1000), "maximum": int(terms.longest_rest * 1000)},
+        "dead_letter_exchange": "",
+        "dead_letter_routing_key": GRAVE,
+    }
+    return {name: value for name, value in said.items() if value is not None}
+
+
+class QueuePrograms(RuleBasedStateMachine):
+    """Steps of one client; Hypothesis chooses them, and prints the shortest program that fails."""
+
+    kind: ClassVar[str]
+    names: ClassVar[tuple[str, ...]] = ("n1",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.site = Site(*self.names)
+        self.client = self.site.client(self.names[-1])
+        self.client.declare(GRAVE)
+        self.deliveries: dict[Message, Delivery] = {}
+        self.last = 0
+
+    @initialize(said=terms)
+    def declare(self, said: Terms) -> None:
+        self.model = QueueModel(said)
+        self.client.declare(QUEUE, **KINDS[self.kind], **arguments_of(said))
+
+    def holding(self) -> bool:
+        return bool(self.model.held)
+
+    @property
+    def now(self) -> float:
+        return self.site.world.now
+
+    @rule(sizes=st.lists(st.sampled_from((3, 3, 9)), min_size=1, max_size=3), mode=st.sampled_from((1, 2)))
+    def publish_plainly(self, sizes: list[int], mode: int) -> None:
+        self.publish(sizes, 0, None, None, None, mode)
+
+    @rule(
+        count=st.integers(1, 3),
+        priority=st.integers(0, 4),
+        ttl=st.sampled_from((None, None, 0.3, 0.8)),
+        delay=st.sampled_from((None, None, 0.2, 0.6)),
+        name=st.sampled_from((None, None, "one", "other")),
+        mode=st.sampled_from((1, 2)),
+    )
+    def publish_with_properties(
+        self, count: int, priority: int, ttl: float | None, delay: float | None, name: str | None, mode: int
+    ) -> None:
+        self.publish([3] * count, priority, ttl, delay, name, mode)
+
+    def publish(
+        self,
+        sizes: list[int],
+        priority: int,
+        ttl: float | None,
+        delay: float | None,
+        name: str | None,
+        mode: int,
+    ) -> None:
+        properties: dict[str, Any] = {"priority": priority, "delivery_mode": mode}
+        if ttl is not None:
+            properties["expiration"] = str(int(ttl * 1000))
+        if delay is not None:
+            properties["headers"] = {"x-delay": int(delay * 1000)}
+        if name is not None:
+            properties["message_id"] = name
+        messages = [Message(self.last + place, size) for place, size in enumerate(sizes, 1)]
+        self.last += len(messages)
+        bodies = [(b"%d" % one.number).ljust(one.size) for one in messages]
+        confirmed = self.client.confirms(self.client.publish(QUEUE, *bodies, **properties))
+        for one in messages:
+            one.priority, one.ttl, one.name, one.due = priority, ttl, name, self.now + (delay or 0.0)
+        expected = [self.model.publish(one, self.now) for one in messages]
+        assert confirmed == expected, f"{confirmed}, not {expected}"
+
+    @rule(no_ack=st.booleans())
+    def get(self, no_ack: bool) -> None:
+        expected = self.model.take(keeps=not no_ack)
+        got = self.client.get(QUEUE, no_ack=no_ack)
+        assert (None if got is None else int(got.body)) == (None if expected is None else expected.number)
+        if got is not None and expected is not None:
+            assert got.method.redelivered is expected.came_back
+            told = got.headers.get("x-delivery-count", 0)
+            assert told == (expected.failed if self.kind == "replicated" else 0)
+            self.deliveries[expected] = got
+
+    @precondition(holding)
+    @rule(at=st.integers(0, 5), how=st.sampled_from(("ack", "reject", "nack", "give back", "give back")))
+    def settle(self, at: int, how: str) -> None:
+        message = self.model.held[at % len(self.model.held)]
+        delivery = self.deliveries.pop(message)
+        if how == "ack":
+            self.client.ack(delivery)
+            self.model.acknowledged(message)
+        elif how == "give back":
+            self.client.nack(delivery, requeue=True)
+            self.model.given_back(message, self.now)
+        else:
+            (self.client.reject if how == "reject" else self.client.nack)(delivery, requeue=False)
+            self.model.rejected(message)
+
+    @rule(seconds=st.sampled_from((0.1, 0.3, 0.7)))
+    def wait(self, seconds: float) -> None:
+        self.site.run(seconds)
+
+    @rule(what=st.sampled_from(("purge", "close", "delete")), said=terms)
+    def interrupt(self, what: str, said: Terms) -> None:
+        if what == "purge":
+            assert self.client.purge(QUEUE) == self.model.purge()
+        elif what == "delete":
+            self.delete(said)
+        elif self.kind != "exclusive":
+            self.close()
+
+    def close(self) -> None:
+        """What the client had comes back."""
+        self.client.close()
+        self.client = self.site.client(self.names[-1])
+        for message in list(self.model.held):
+            self.model.given_back(message, self.now)
+        self.deliveries.clear()
+
+    def delete(self, said: Terms) -> None:
+        """And declare it anew, with other arguments: what was in it is gone, and no dead letter."""
+        self.client.delete(QUEUE)
+        for message in self.model.held:
+            self.client.ack(self.deliveries.pop(message))
+        self.client.declare(QUEUE, **KINDS[self.kind], **arguments_of(said))
+        self.model = QueueModel(said, dead=self.model.dead)
+
+    @invariant()
+    def the_broker_has_what_the_model_says(self) -> None:
+        self.site.run(0.02)
+        while any(abs(self.now - one) < MARGIN_S for one in self.model.deadlines()):
+            self.site.run(0.02)
+        self.model.advance(self.now)
+        assert self.client.depth(QUEUE) == len(self.model.ready)
+        died = Counter(self.model.dead)
+        self.model.dead.clear()
+        self.site.until(lambda: self.client.depth(GRAVE) >= died.total())
+        assert (found := Counter(map(died_of, self.client.drain(GRAVE)))) == died, f"{found}, not {died}"
+
+
+def died_of(dead: Delivery) -> tuple[int, str]:
+    return int(dead.body), dead.headers["x-first-death-reason"]
+
+
+@pytest.mark.requirement("A24", "X1", "X2")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_queue_does_what_the_model_of_its_arguments_says(kind: str) -> None:
+    machine = type(f"{kind.title()}QueuePrograms", (QueuePrograms,), {"kind": kind})
+    run_state_machine_as_test(machine, settings=LIMITS)
+
+
+LIMITS = settings(
+    max_examples=25, stateful_step_count=25, derandomize=True,
+    suppress_health_check=list(HealthCheck), print_blob=True, deadline=None,
+)  # fmt: skip
