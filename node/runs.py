@@ -74,7 +74,8 @@ class Run:
         else:
             start = sum(self.lengths[:first])
             lengths = self.lengths[first : first + count]
-            piece = view[start : start + sum(lengths)]
+            size = sum(lengths)
+            piece = view[start : start + size]
         return Run(
             self.exchange, self.routing_key, self.channel, self.persistent,
             count, self.skip, self.stride, lengths, self.largest_frame, piece, self.special,

@@ -123,7 +123,8 @@ class ReadyByPriority:
         """Ranges of at least `limit` messages, as far as there are so many, in the order in which they are
         delivered, with their levels: of a level those behind the number, and all of lower ones.
         """
-        for each in reversed(self._filled[: bisect_right(self._filled, level)]):
+        end = bisect_right(self._filled, level)
+        for each in reversed(self._filled[:end]):
             of_level = self._sets[each]
             found = of_level.intersection(number + 1, ABOVE_ALL) if each == level else of_level.fronts(limit)
             yield from ((each, part) for part in found)

@@ -95,7 +95,8 @@ class EntryReader:
     def ahead(self, table: EntryTable, row: int) -> range:
         """Rows from `row` on that one read of a block gets, if they lie one behind the other."""
         rows = range(row, len(table))
-        return rows[: self._block_end(table, rows, 0)]
+        end = self._block_end(table, rows, 0)
+        return rows[:end]
 
     def _block_end(self, table: EntryTable, rows: Sequence[int], at: int) -> int:
         """How far rows[at:] can be read at once: same segment, ascending, within a block, not held."""

@@ -124,6 +124,20 @@ def test_arguments_of_inherited_methods_are_named(path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_bound_of_a_slice_has_a_call_that_changes_something(path: Path) -> None:
+    """Compiled, what stands in the bounds of a slice is evaluated twice."""
+    slices = [
+        node
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice)
+    ]
+    called = [
+        ast.unparse(call.func) for one in slices for call in ast.walk(one.slice) if isinstance(call, ast.Call)
+    ]
+    assert set(called) <= {"len", "min", "max", "found.end"}
+
+
 @pytest.mark.parametrize("path", HOT)
 def test_what_is_made_for_each_batch_writes_its_constructor_out(path: str) -> None:
     """A dataclass's own stays interpreted, and takes ten to forty times as long (docs/decisions/0013)."""
