@@ -89,13 +89,20 @@ class Connection:
         for index, frame in enumerate(frames):
             self._frame(MORE if index < last else 0, frame)
 
-    def receive(self, octets: memoryview, now: float) -> list[list[bytes]]:
-        """The messages that are complete now, each as its frames; raises ProtocolError."""
+    def rest(self) -> memoryview:
+        """Where the rest of the frame that has begun to arrive may be received to; empty: none has begun."""
+        return self._reader.rest()
+
+    def receive(self, octets: memoryview, now: float, placed: int = 0) -> list[list[bytes]]:
+        """The messages that are complete now, each as its frames; raises ProtocolError.
+
+        `placed` octets, which come before these, have been received to `rest()`.
+        """
         self._heard = now
         if not self._greeted:
             octets = self._greet(octets)
         messages: list[list[bytes]] = []
-        for flags, payload in self._reader.feed(octets):
+        for flags, payload in self._reader.feed(octets, placed):
             if not self._mechanism.ready:
                 self._shake_hands(flags, bytes(payload))
                 continue

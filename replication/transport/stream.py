@@ -17,7 +17,9 @@ from replication.transport.connection import Connection, Octets
 from replication.transport.zmtp import ProtocolError
 
 BUFFER: Final = memoryview(bytearray(256 * 1024))
-"""Everything that is received passes through here: what is kept of it is copied out before the next read."""
+"""What is received passes through here: what is kept of it is copied out before the next read."""
+DIRECT_BYTES: Final = 32 * 1024
+"""So many octets that are missing of a frame are received into its own place."""
 TURN_BYTES: Final = 4 << 20
 """Read from one connection before the event loop gets its turn."""
 PIECES: Final = 512
@@ -149,8 +151,13 @@ class Stream:
     def _readable(self) -> None:
         taken = 0
         while taken < TURN_BYTES and not self.closed:
+            rest = self.connection.rest()
+            placed = len(rest) if len(rest) >= DIRECT_BYTES else 0
             try:
-                size = self._socket.recv_into(BUFFER)
+                if placed:
+                    size = self._socket.recvmsg_into((rest, BUFFER))[0]
+                else:
+                    size = self._socket.recv_into(BUFFER)
             except BlockingIOError:
                 return
             except OSError as error:
@@ -159,14 +166,16 @@ class Stream:
             if not size:
                 self.end(_CLOSED if self._ready else _BROKEN_OFF)
                 return
-            self._take(BUFFER[:size])
-            if size < len(BUFFER):
+            filled = size == placed + len(BUFFER)
+            placed = min(placed, size)
+            self._take(BUFFER[: size - placed], placed)
+            if not filled:
                 return
             taken += size
 
-    def _take(self, octets: memoryview) -> None:
+    def _take(self, octets: memoryview, placed: int) -> None:
         try:
-            self._arrived.extend(self.connection.receive(octets, self._loop.time()))
+            self._arrived.extend(self.connection.receive(octets, self._loop.time(), placed))
         except ProtocolError as error:
             self.push()
             self.end(str(error))

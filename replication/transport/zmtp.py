@@ -13,6 +13,8 @@ from types import MappingProxyType
 from typing import Final
 
 GREETING_BYTES: Final = 64
+KEPT_BYTES: Final = 2 << 20
+"""A reader keeps room of this size for frames that arrive in pieces; longer ones get room for themselves."""
 
 MORE: Final = 1
 """Flag of a frame after which the same message has another one."""
@@ -103,31 +105,38 @@ def check_metadata(octets: bytes, socket_type: str) -> dict[bytes, bytes]:
 class FrameReader:
     """Cuts what arrives into frames; holds at most one frame that is not complete."""
 
-    __slots__ = ("_flags", "_frame", "_head", "_missing", "limit")
+    __slots__ = ("_flags", "_frame", "_head", "_missing", "_size", "limit")
 
     def __init__(self, limit_bytes: int) -> None:
         """A frame of more than `limit_bytes` is a ProtocolError."""
         self.limit = limit_bytes
         self._head = b""
         self._flags = 0
+        self._size = 0
         self._missing = 0
-        self._frame = bytearray()
+        self._frame = memoryview(bytearray())
+        """Room for one frame at least as long as that which is not complete."""
 
-    def feed(self, octets: memoryview) -> Iterator[tuple[int, memoryview]]:
+    def rest(self) -> memoryview:
+        """Where the missing octets of a frame may be received to, so that they are not copied there."""
+        return self._frame[self._size - self._missing : self._size]
+
+    def feed(self, octets: memoryview, placed: int = 0) -> Iterator[tuple[int, memoryview]]:
         """Each frame that is complete now: flags without the one for the length, and octets.
 
-        The octets are there until the next frame is asked for. `limit` may be changed from one frame to the
-        next. Raises ProtocolError.
+        `placed` octets that come before these are in `rest()` already. The octets of a frame are there until
+        the next frame is asked for. `limit` may be changed from one frame to the next. Raises ProtocolError.
         """
         if self._missing:
-            part = octets[: self._missing]
-            self._frame += part
-            self._missing -= len(part)
+            self._missing -= placed
+            taken = self._place(octets)
+            octets = octets[taken:]
             if self._missing:
                 return
-            octets = octets[len(part) :]
-            frame, self._frame = self._frame, bytearray()
-            yield self._flags, memoryview(frame)
+            yield self._flags, self._frame[: self._size]
+            if len(self._frame) > KEPT_BYTES:
+                self._frame = memoryview(bytearray())
+            self._size = 0
         if self._head:
             octets = memoryview(self._head + octets)
             self._head = b""
@@ -142,8 +151,21 @@ class FrameReader:
                 raise ProtocolError(f"a frame of {size} octets with flags {flags}, of {self.limit} at most")
             place = start + size
             if place > end:
-                self._flags, self._missing = flags & ~_LONG, place - end
-                self._frame += octets[start:]
+                self._begin(flags & ~_LONG, size)
+                self._place(octets[start:])
                 return
             yield flags & ~_LONG, octets[start:place]
         self._head = bytes(octets[place:])
+
+    def _begin(self, flags: int, size: int) -> None:
+        self._flags, self._size, self._missing = flags, size, size
+        if size > len(self._frame):
+            self._frame = memoryview(bytearray(max(size, min(2 * len(self._frame), KEPT_BYTES))))
+
+    def _place(self, octets: memoryview) -> int:
+        """How many of the octets belong to the frame that is not complete; it has them now."""
+        start = self._size - self._missing
+        part = octets[: self._missing]
+        self._frame[start : start + len(part)] = part
+        self._missing -= len(part)
+        return len(part)

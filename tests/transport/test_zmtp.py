@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import cycle, pairwise
 
 import pytest
 from hypothesis import given
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from replication.transport.zmtp import (
     COMMAND,
     GREETING_BYTES,
+    KEPT_BYTES,
     MORE,
     FrameReader,
     ProtocolError,
@@ -44,6 +45,35 @@ def test_frames_come_out_as_they_went_in_wherever_they_are_cut(
         for flags, payload in reader.feed(memoryview(piece))
     ]
     assert got == sent
+
+
+@given(frames, st.lists(st.integers(1, 700), min_size=1))
+def test_the_rest_of_a_frame_can_be_received_to_its_own_place(
+    sent: list[tuple[int, bytes]], sizes: list[int]
+) -> None:
+    reader, got = FrameReader(LIMIT_BYTES), []
+    octets = b"".join(header(len(payload), flags) + payload for flags, payload in sent)
+    for size in cycle(sizes):
+        if not octets:
+            break
+        rest = reader.rest()
+        placed = min(len(rest), size, len(octets))
+        rest[:placed] = octets[:placed]
+        fed = memoryview(octets[placed:size])
+        got += [(flags, bytes(payload)) for flags, payload in reader.feed(fed, placed)]
+        octets = octets[size:]
+    assert got == sent
+    assert not reader.rest()
+
+
+def test_a_reader_keeps_no_room_for_a_long_frame() -> None:
+    reader = FrameReader(4 * KEPT_BYTES)
+    for size, kept in ((KEPT_BYTES + 1, 0), (KEPT_BYTES, KEPT_BYTES)):
+        octets = memoryview(header(size) + bytes(size))
+        assert not list(reader.feed(octets[:-1]))
+        [(_, payload)] = reader.feed(octets[-1:])
+        assert len(payload) == size
+        assert len(reader.rest().obj) == kept
 
 
 @given(st.lists(st.binary(max_size=300), max_size=6))
