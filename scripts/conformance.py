@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -69,37 +69,55 @@ def sentences() -> dict[str, Sentence]:
     }
 
 
-def marks(tree: ast.AST, mark: str = "requirement") -> Iterator[tuple[str, str]]:
+def marks(tree: ast.Module, mark: str = "requirement") -> Iterator[tuple[str, str]]:
     """(test name, id) for each id in such marks of functions, of classes and of the module itself."""
+    for test, signs in _tests(tree):
+        for call in calls(signs, mark):
+            yield from ((test, one.value) for one in call.args if isinstance(one, ast.Constant))
 
-    def ids(nodes: list[ast.expr]) -> list[str]:
-        return [
-            argument.value
-            for node in nodes
-            for call in ast.walk(node)
-            if isinstance(call, ast.Call) and ast.unparse(call.func) == f"pytest.mark.{mark}"
-            for argument in call.args
-            if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
-        ]
 
-    def walk(body: list[ast.stmt], prefix: str, around: list[str]) -> Iterator[tuple[str, str]]:
+def calls(signs: Iterable[ast.AST], mark: str = "requirement") -> Iterator[ast.Call]:
+    """The marks of this name that stand in these pieces of a syntax tree."""
+    for sign in signs:
+        for call in ast.walk(sign):
+            if isinstance(call, ast.Call) and ast.unparse(call.func) == f"pytest.mark.{mark}":
+                yield call
+
+
+def _tests(tree: ast.Module) -> Iterator[tuple[str, list[ast.expr]]]:
+    """Each test of a module, as pytest names it, with the expressions that may hold marks of it."""
+
+    def walk(
+        body: list[ast.stmt], prefix: str, around: list[ast.expr]
+    ) -> Iterator[tuple[str, list[ast.expr]]]:
         for node in body:
             if isinstance(node, ast.ClassDef):
-                yield from walk(node.body, f"{prefix}{node.name}::", around + ids(node.decorator_list))
+                yield from walk(node.body, f"{prefix}{node.name}::", around + node.decorator_list)
             elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test"):
-                yield from ((prefix + node.name, key) for key in around + ids(node.decorator_list))
+                yield prefix + node.name, around + node.decorator_list
+            elif isinstance(node, ast.Assign) and _is_state_machine(node):
+                yield f"{prefix}{ast.unparse(node.targets[0])}::runTest", [*around, node.value]
 
-    module = tree.body if isinstance(tree, ast.Module) else []
     own = [
         node.value
-        for node in module
+        for node in tree.body
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark"
     ]
-    return walk(module, "", ids(own))
+    return walk(tree.body, "", own)
+
+
+def _is_state_machine(node: ast.Assign) -> bool:
+    """Whether a name is given to the test that Hypothesis makes of a state machine, marked or not."""
+    value = node.value
+    while isinstance(value, ast.Call) and len(value.args) == 1:
+        value = value.args[0]
+    named = ast.unparse(node.targets[0]).startswith("Test")
+    return named and isinstance(value, ast.Attribute) and value.attr == "TestCase"
 
 
 @cache
-def _modules() -> dict[str, ast.Module]:
+def modules() -> dict[str, ast.Module]:
+    """Path → syntax tree of each module of tests."""
     return {
         file.relative_to(ROOT).as_posix(): ast.parse(file.read_text(encoding="utf-8"))
         for file in sorted((ROOT / "tests").rglob("test_*.py"))
@@ -109,7 +127,7 @@ def _modules() -> dict[str, ast.Module]:
 def shown(mark: str = "requirement") -> dict[str, list[str]]:
     """Id → `path::test`, sorted."""
     found: dict[str, set[str]] = defaultdict(set)
-    for path, tree in _modules().items():
+    for path, tree in modules().items():
         for test, key in marks(tree, mark):
             found[key].add(f"{path}::{test}")
     return {key: sorted(tests) for key, tests in found.items()}
@@ -168,30 +186,25 @@ TARGETS = {
 def target_of(test: str) -> str:
     """The target that alone runs a test; empty where `make test` does."""
     path, _, name = test.partition("::")
-    tree = _modules()[path]
-    return next((target for marker, target in TARGETS.items() if name in _marked(tree, marker)), "")
+    return next((target for marker, target in TARGETS.items() if name in marked(modules()[path], marker)), "")
 
 
-def _marked(tree: ast.Module, marker: str) -> set[str]:
+@cache
+def marked(tree: ast.Module, marker: str) -> frozenset[str]:
     """The tests of a module that bear a marker without arguments, by themselves or with all around them."""
-    sign = f"pytest.mark.{marker}"
-    assigned = [
-        node.value
-        for node in tree.body
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark"
-    ]
-    whole = any(sign in ast.unparse(value) for value in assigned)
-    found: set[str] = set()
-    for node in tree.body:
-        within = node.body if isinstance(node, ast.ClassDef) else [node]
-        prefix = f"{node.name}::" if isinstance(node, ast.ClassDef) else ""
-        around = getattr(node, "decorator_list", []) if prefix else []
-        for one in within:
-            if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef):
-                decorators = [*around, *one.decorator_list]
-                if whole or any(ast.unparse(each).startswith(sign) for each in decorators):
-                    found.add(prefix + one.name)
-    return found
+    return frozenset(
+        test for test, signs in _tests(tree) if any(_bears(sign, f"pytest.mark.{marker}") for sign in signs)
+    )
+
+
+def _bears(sign: ast.expr, marker: str) -> bool:
+    """Whether the marker is on all of a test: what a keyword gives to some parameters of the test is not."""
+    match sign:
+        case ast.List(elts=parts) | ast.Tuple(elts=parts):
+            return any(_bears(part, marker) for part in parts)
+        case ast.Call(func=func, args=args):
+            return any(_bears(part, marker) for part in (func, *args))
+    return ast.unparse(sign) == marker
 
 
 def _sentence_rows() -> Iterator[str]:

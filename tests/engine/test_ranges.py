@@ -23,7 +23,6 @@ def numbers(found: RangeSet | list[tuple[int, int]]) -> set[int]:
     return {number for first, last in parts for number in range(first, last + 1)}
 
 
-@pytest.mark.requirement("D14")
 class RangeSetAgainstSet(RuleBasedStateMachine):
     """Any sequence of changes; chunks of two ranges, so that a few ranges make many chunks."""
 
@@ -107,7 +106,7 @@ class RangeSetAgainstSet(RuleBasedStateMachine):
         assert self.ranges.last == max(self.model, default=None)
 
 
-TestRangeSetAgainstSet = RangeSetAgainstSet.TestCase
+TestRangeSetAgainstSet = pytest.mark.requirement("D14")(RangeSetAgainstSet.TestCase)
 TestRangeSetAgainstSet.settings = settings(max_examples=60, stateful_step_count=40)
 
 

@@ -7,9 +7,12 @@ import ast
 from scripts.conformance import (
     BINDS_SERVER,
     DOCUMENT,
+    calls,
     clauses,
     document,
+    marked,
     marks,
+    modules,
     requirements,
     sentences,
     shown,
@@ -60,14 +63,40 @@ class TestGroup:
 def test_three(): ...
 
 def not_a_test(): ...
+
+class Machine(RuleBasedStateMachine): ...
+
+TestMachine = pytest.mark.requirement("A6")(Machine.TestCase)
 """
     assert list(marks(ast.parse(source), "sentence")) == [("test_three", "4.2.3-1")]
     assert sorted(marks(ast.parse(source))) == [
         ("TestGroup::test_two", "A1"),
         ("TestGroup::test_two", "A4"),
         ("TestGroup::test_two", "A5"),
+        ("TestMachine::runTest", "A1"),
+        ("TestMachine::runTest", "A6"),
         ("test_one", "A1"),
         ("test_one", "A2"),
         ("test_one", "A3"),
         ("test_three", "A1"),
     ]
+
+
+def test_a_target_runs_a_test_alone_where_all_of_the_test_is_marked() -> None:
+    source = """
+@pytest.mark.proof
+def test_all(): ...
+
+@pytest.mark.parametrize("rounds", [1, pytest.param(9, marks=pytest.mark.proof)])
+def test_some(rounds): ...
+
+TestMachine = pytest.mark.requirement("A6")(pytest.mark.proof(Machine.TestCase))
+"""
+    assert marked(ast.parse(source), "proof") == {"test_all", "TestMachine::runTest"}
+
+
+def test_no_mark_stands_where_it_is_not_found() -> None:
+    for path, tree in modules().items():
+        written = {one.value for call in calls([tree]) for one in call.args if isinstance(one, ast.Constant)}
+        assert written == {key for _, key in marks(tree)}, path
+        assert all(isinstance(one, ast.Constant) for call in calls([tree]) for one in call.args), path
