@@ -55,7 +55,8 @@ class Repair:
     def __init__(self, host: Host, journal: Journal, send: Send) -> None:
         self.damaged: dict[tuple[int, int], Damage] = {}
         """By partition and index."""
-        self.repaired = 0
+        self.found_here = self.repaired = 0
+        """Entries of this node that could not be read, and those that another replica gave back."""
         self.on_found: Callable[[DamagedEntryError], None] = _unheard
         self.on_repaired: Callable[[DamagedEntryError, str], None] = _unheard
         """Called with the node that had the entry."""
@@ -72,9 +73,7 @@ class Repair:
         key = (error.partition, error.index)
         damage = self.damaged.get(key)
         if damage is None:
-            damage = self.damaged[key] = Damage(error, now)
-            group.log.suspect(error.index)
-            self.on_found(error)
+            damage = self._note(group, error, now)
             self._ask(group, damage, now)
         others = group.raft.membership.voters - {group.raft.node}
         if damage.lacking >= others and group.raft.role is Role.LEADER:
@@ -83,6 +82,13 @@ class Repair:
             self.on_lost(group, error)
             del self.damaged[key]
         self._step_down(group, now)
+
+    def _note(self, group: Group, error: DamagedEntryError, asked_at: float) -> Damage:
+        damage = self.damaged[error.partition, error.index] = Damage(error, asked_at)
+        self.found_here += 1
+        group.log.suspect(error.index)
+        self.on_found(error)
+        return damage
 
     def broken_off(self, work: Callable[[], object], now: float) -> None:
         """Do the work; where an entry cannot be read, it is broken off, and the entry found."""
@@ -105,9 +111,7 @@ class Repair:
         """Ask again for what is not mended, and look whether it is needed yet."""
         for error in self._journal.take_damaged():
             if (error.partition, error.index) not in self.damaged and error.partition in self._host.groups:
-                self.damaged[error.partition, error.index] = Damage(error, now - ASK_INTERVAL_S)
-                self._host.groups[error.partition].log.suspect(error.index)
-                self.on_found(error)
+                self._note(self._host.groups[error.partition], error, now - ASK_INTERVAL_S)
         for key, damage in list(self.damaged.items()):
             group = self._host.groups.get(key[0])
             if group is None or not _needed(group, damage.error):

@@ -73,7 +73,7 @@ def marks(tree: ast.Module, mark: str = "requirement") -> Iterator[tuple[str, st
     """(test name, id) for each id in such marks of functions, of classes and of the module itself."""
     for test, signs in _tests(tree):
         for call in calls(signs, mark):
-            yield from ((test, one.value) for one in call.args if isinstance(one, ast.Constant))
+            yield from ((test, str(one.value)) for one in call.args if isinstance(one, ast.Constant))
 
 
 def calls(signs: Iterable[ast.AST], mark: str = "requirement") -> Iterator[ast.Call]:

@@ -141,6 +141,13 @@ DASHBOARDS: Final[Mapping[str, tuple[str, Sequence[Panel]]]] = {
             Panel("Channels", "short", {"{{instance}}": "quorate_channels"}),
             Panel("Connections opened", "cps", rates("quorate_connections_opened_total")),
             Panel("Connections refused", "cps", rates("quorate_connections_refused_total")),
+            Panel("Entries damaged and repaired", "short", {
+                "{{instance}} damaged": "increase(quorate_journal_entries_damaged_total[$__rate_interval])",
+                "{{instance}} repaired": "increase(quorate_journal_entries_repaired_total[$__rate_interval])",
+            }),
+            Panel("Messages lost", "short", {
+                "{{instance}}": "increase(quorate_journal_messages_lost_total[$__rate_interval])",
+            }),
         ),
     ),
 }  # fmt: skip

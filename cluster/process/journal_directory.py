@@ -78,6 +78,11 @@ class JournalDirectory:
             self._sync()
 
     @property
+    def set_aside(self) -> bool:
+        """Whether a damaged journal is kept."""
+        return self._aside.exists()
+
+    @property
     def rebuilding(self) -> bool:
         """Whether this node's disk was not whole when the last process ended."""
         return self._rebuilding.exists()

@@ -263,6 +263,25 @@ class NodeMetrics:
             "quorate_journal_sync_duration_seconds", "Time of each fdatasync.", counters.sync_durations
         )
         yield gauge("quorate_journal_disk_bytes", "Size of the journal's files.", journal.disk_bytes())
+        yield from self._damage()
+
+    def _damage(self) -> Iterator[Metric]:
+        broker = self._process.broker
+        for name, help_, value in (
+            (
+                "entries_damaged",
+                "Entries that did not read back as they were written.",
+                broker.repair.found_here,
+            ),
+            ("entries_repaired", "Of these, entries that another replica gave back.", broker.repair.repaired),
+            ("messages_lost", "Messages that no replica could read any more.", broker.lost_entries.messages),
+        ):
+            yield counter(f"quorate_journal_{name}_total", help_, value)
+        yield gauge(
+            "quorate_journal_set_aside",
+            "1 while a damaged journal that a start has set aside is in the data directory.",
+            int(self._process.directory.set_aside),
+        )
 
     def _lag(self, groups: Iterable[Group]) -> Metric:
         host, now = self._process.broker.host, self._process.clock()

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+from typing import Final
+
+LOST_BY_DISK: Final = (errno.EIO, errno.EBADMSG)
+"""What read(2) fails with where a sector is bad, or its checksum is: damage like octets that have changed."""
+
 REMEDY = (
     "Stop the node, remove its data directory and start it again: it rebuilds its replicas from its peers. "
     "Queues that are not replicated lose their contents."

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from replication.journal.cache import EntryCache
 from replication.journal.counters import JournalCounters
-from replication.journal.errors import DamagedEntryError
+from replication.journal.errors import LOST_BY_DISK, DamagedEntryError
 from replication.journal.files import File, Files
 from replication.journal.records import CRC, MARK_BYTES, MARKED_KINDS, RECORD, RECORD_BYTES, seed_of
 from replication.journal.segments import segment_name
@@ -118,7 +118,17 @@ class EntryReader:
         segment = table.segments[rows[0]]
         start = table.offsets[rows[0]]
         length = table.offsets[rows[-1]] + table.lengths[rows[-1]] - start
-        block = self._handle(segment).read_at(start, length)
+        try:
+            block = self._handle(segment).read_at(start, length)
+        except OSError as error:
+            if error.errno not in LOST_BY_DISK:
+                raise
+            if len(rows) == 1:
+                raise self._damaged(table, rows[0], f"does not come off the disk ({error})") from error
+            # Which of them lies in the bad sector shows when each is read by itself.
+            for row in rows:
+                self._read(table, (row,), entries, keep)
+            return
         view = memoryview(block)
         self._counters.cache_misses += len(rows)
         self._counters.blocks_read += 1
@@ -141,10 +151,10 @@ class EntryReader:
                 self._cache.put(segment << 32 | table.offsets[row], data)
             entries.append(Entry(index, term, _KINDS[entry_kind], data))
 
-    def _damaged(self, table: EntryTable, row: int) -> DamagedEntryError:
+    def _damaged(self, table: EntryTable, row: int, what: str = "is not there") -> DamagedEntryError:
         index, term = table.indexes[row], table.terms[row]
-        what = f"entry {index} of term {term} is not there"
-        return DamagedEntryError(segment_name(table.segments[row]), table.offsets[row], what, index, term)
+        file, offset = segment_name(table.segments[row]), table.offsets[row]
+        return DamagedEntryError(file, offset, f"entry {index} of term {term} {what}", index, term)
 
     def _handle(self, segment: int) -> File:
         handle = self._handles.get(segment)

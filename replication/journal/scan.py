@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
-from replication.journal.errors import DamagedJournalError, UnsupportedJournalError
+from replication.journal.errors import LOST_BY_DISK, DamagedJournalError, UnsupportedJournalError
 from replication.journal.files import File
 from replication.journal.records import (
     CRC,
@@ -30,9 +29,6 @@ from replication.journal.records import (
 )
 from replication.journal.segments import segment_name
 from replication.journal.stage import Place
-
-LOST_BY_DISK: Final = (errno.EIO, errno.EBADMSG)
-"""What read(2) fails with where a sector is bad, or its checksum is."""
 
 _BLOCK = 4 << 20
 _CRC_BYTES = CRC.size

@@ -9,7 +9,13 @@ from array import array
 
 import pytest
 
-from replication.journal import DamagedJournalError, Journal, JournalConfig, UnsupportedJournalError
+from replication.journal import (
+    DamagedEntryError,
+    DamagedJournalError,
+    Journal,
+    JournalConfig,
+    UnsupportedJournalError,
+)
 from replication.journal.records import (
     CRC,
     RECORD_BODY,
@@ -187,20 +193,10 @@ def test_a_segment_that_is_gone_is_refused(disk: SimulatedDisk) -> None:
         reopened(disk)
 
 
-@pytest.mark.parametrize("code", [errno.EIO, errno.EBADMSG])
 @pytest.mark.parametrize("offset", [0, 512, 2048])
-def test_a_sector_that_the_disk_does_not_give_back_is_damage(
-    disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch, offset: int, code: int
-) -> None:
+def test_a_sector_that_the_disk_does_not_give_back_is_damage(disk: SimulatedDisk, offset: int) -> None:
     written(disk, *[(index, index) for index in range(1, 80)])
-    intact = SimulatedFile.read_at
-
-    def bad(self: SimulatedFile, start: int, length: int) -> bytes:
-        if start <= offset < start + length:
-            raise OSError(code, "a bad sector")
-        return intact(self, start, length)
-
-    monkeypatch.setattr(SimulatedFile, "read_at", bad)
+    disk.lose_sector(FIRST, offset)
     with pytest.raises(DamagedJournalError, match="does not give it back"):
         reopened(disk)
 
@@ -250,6 +246,31 @@ def test_an_entry_that_changed_on_disk_is_not_served(disk: SimulatedDisk) -> Non
     disk.corrupt(FIRST, offset_of(journal, 2) + RECORD - 1, 0x01)
     with pytest.raises(DamagedJournalError, match="entry 2"):
         journal.log(7).entry(2)
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.EBADMSG])
+def test_a_bad_sector_costs_only_the_entries_that_lie_in_it(
+    disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    journal = Journal.open(
+        disk, JournalConfig(segment_bytes=1 << 20, cache_bytes=0, read_ahead_bytes=1 << 19)
+    )
+    journal.log(7).append(entries(1, 20, size=1000))
+    commit(journal)
+    bad = offset_of(journal, 9) + 100
+    intact = SimulatedFile.read_at
+
+    def read_at(self: SimulatedFile, offset: int, length: int) -> bytes:
+        if offset <= bad < offset + length:
+            raise OSError(code, "a bad sector")
+        return intact(self, offset, length)
+
+    monkeypatch.setattr(SimulatedFile, "read_at", read_at)
+    with pytest.raises(DamagedEntryError) as damaged:
+        journal.log(7).entries(1, 21, 1 << 20)
+    assert (damaged.value.partition, damaged.value.index) == (7, 9)
+    others = journal.log(7).entries(1, 9, 1 << 20) + journal.log(7).entries(10, 21, 1 << 20)
+    assert [one.index for one in others] == [*range(1, 9), *range(10, 21)]
 
 
 def test_a_record_of_a_newer_release_is_not_skipped(disk: SimulatedDisk) -> None:

@@ -5,6 +5,7 @@ nodes have is not lost.
 from __future__ import annotations
 
 import json
+import re
 from contextlib import closing
 
 import pika
@@ -12,9 +13,10 @@ import pytest
 
 from cluster.process.journal_directory import COPIED_NAME
 from cluster.process.scopes import ExitCode
-from tests.processes.nodes import Cluster, Node, until
+from tests.processes.nodes import Cluster, Node, read_page, until
 
 MESSAGES = 400
+COUNTER = re.compile(r"^quorate_journal_(entries_\w+|messages_lost)_total (\S+)$", re.MULTILINE)
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 
 
@@ -33,6 +35,16 @@ def spoil(node: Node, mark: bytes) -> None:
 def events(node: Node) -> list[str]:
     lines = node.local.log_file.read_text(encoding="utf-8").splitlines()
     return [json.loads(line)["event"] for line in lines if line.startswith("{")]
+
+
+def page_of(node: Node) -> str:
+    return read_page(f"{node.http}/metrics", 10.0).decode()
+
+
+def counted(node: Node) -> dict[str, int]:
+    """What the node's page says of damage."""
+    page = page_of(node)
+    return {name: int(float(value)) for name, value in COUNTER.findall(page)}
 
 
 def filled(cluster: Cluster, queue: str, kind: str) -> Node:
@@ -69,6 +81,8 @@ def test_an_octet_that_rots_is_mended_from_another_replica(own_cluster: Cluster)
     got = consumed(own_cluster.others(owner)[0], "kept", MESSAGES)
     assert sorted(got) == list(range(MESSAGES))
     until(lambda: "entry_repaired" in events(owner), "the entry is whole again")
+    counts = {"entries_damaged": 1, "entries_repaired": 1, "messages_lost": 0}
+    until(lambda: counted(owner) == counts, lambda: f"{counted(owner)}")
     assert own_cluster.owner("kept") is not owner
 
 
@@ -79,6 +93,7 @@ def test_a_classic_queue_says_what_it_lost_and_serves_the_rest(own_cluster: Clus
     got = consumed(own_cluster.others(owner)[0], "alone", MESSAGES - 1)
     assert sorted(got) == [number for number in range(MESSAGES) if number != 40]
     assert events(owner).count("messages_lost") == 1
+    until(lambda: counted(owner)["messages_lost"] == 1, lambda: f"{counted(owner)}")
     assert own_cluster.owner("alone") is owner
     own_cluster.new_errors()
 
@@ -97,6 +112,7 @@ def test_a_node_that_starts_with_a_damaged_journal_gets_everything_back(own_clus
     node.start()
     until(lambda: "rebuilt" in events(node), "everything is back")
     assert "journal_set_aside" in events(node)
+    until(lambda: "quorate_journal_set_aside 1" in page_of(node), "the page tells it")
     own_cluster.new_errors()
     owner.kill()
     assert sorted(consumed(node, "kept", MESSAGES)) == list(range(MESSAGES))

@@ -10,6 +10,7 @@ from replication.group import Group
 from replication.journal import DamagedEntryError
 from replication.repair import ASK_INTERVAL_S, REPAIR_TAG, Repair
 from tests.replication.hosts import PARTITION, Cluster, HostedNode
+from tests.simulation.disk import SECTOR
 
 BODY = b"what the entry says " * 200
 FILLING = b"\0" * 16000
@@ -59,12 +60,15 @@ class Mended:
             for node in self.cluster.up():
                 self.repairs[node.name].tick(self.cluster.now)
 
-    def spoil(self, node: HostedNode) -> None:
-        """The entry rots on the node's disk, and is in none of its caches."""
+    def spoil(self, node: HostedNode, how: str = "rots") -> None:
+        """The entry rots on the node's disk, or a sector of it is lost, and the entry is in no cache."""
         for name in node.disk.names():
             at = node.disk.content(name).find(BODY)
             if at >= 0:
-                node.disk.corrupt(name, at + 100, 0x10)
+                if how == "rots":
+                    node.disk.corrupt(name, at + 100, 0x10)
+                else:
+                    node.disk.lose_sector(name, at + SECTOR)
                 node.journal._cache._data.clear()
                 node.journal._cache._size = 0
                 return
@@ -79,10 +83,11 @@ class Mended:
 
 
 @pytest.mark.interpreted
-def test_a_leader_that_cannot_read_an_entry_gives_way_and_gets_it_from_another_replica() -> None:
+@pytest.mark.parametrize("how", ["rots", "is lost"])
+def test_a_leader_that_cannot_read_an_entry_gives_way_and_gets_it_from_another_replica(how: str) -> None:
     mended = Mended()
     leader, state = mended.leader, mended.leader.group.log.hard_state()
-    mended.spoil(leader)
+    mended.spoil(leader, how)
     with pytest.raises(DamagedEntryError) as damaged:
         leader.group.log.entry(mended.index)
     assert (damaged.value.partition, damaged.value.index) == (PARTITION, mended.index)

@@ -20,11 +20,15 @@ SECTOR = 512
 
 @dataclass(slots=True)
 class Inode:
-    """A file's bytes: `durable` is what a loss of power leaves for sure, `dirty` the sectors it may lose."""
+    """A file's bytes: `durable` is what a loss of power leaves for sure, `dirty` the sectors it may lose.
+
+    `bad`: sectors that cannot be read before they are written again.
+    """
 
     cached: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
     dirty: set[int] = field(default_factory=set)
+    bad: set[int] = field(default_factory=set)
 
     def write(self, offset: int, data: bytes) -> None:
         end = offset + len(data)
@@ -32,6 +36,8 @@ class Inode:
             self.cached.extend(bytes(end - len(self.cached)))
         self.cached[offset:end] = data
         self.dirty.update(range(offset // SECTOR, (end + SECTOR - 1) // SECTOR))
+        if self.bad:
+            self.bad.difference_update(range(offset // SECTOR, (end + SECTOR - 1) // SECTOR))
 
     def sync(self) -> None:
         if len(self.durable) != len(self.cached):
@@ -81,6 +87,9 @@ class SimulatedFile:
 
     def read_at(self, offset: int, length: int) -> bytes:
         self._disk.check(self._epoch)
+        bad = self._inode.bad
+        if bad and any(offset < (one + 1) * SECTOR and one * SECTOR < offset + length for one in bad):
+            raise OSError(errno.EIO, "Input/output error on the simulated disk")
         return bytes(memoryview(self._inode.cached)[offset : offset + length])
 
     def size(self) -> int:
@@ -185,6 +194,10 @@ class SimulatedDisk:
         inode = self._find(name)
         for content in (inode.cached, inode.durable):
             content[offset] ^= value
+
+    def lose_sector(self, name: str, offset: int) -> None:
+        """Let every read fail that touches the sector with this octet."""
+        self._find(name).bad.add(offset // SECTOR)
 
     def content(self, name: str) -> bytes:
         """A file's bytes as a process reads them."""

@@ -255,8 +255,9 @@ class Faults:
             self.for_a_while(0.5, 2.0, partial(self._recover_disk, node))
 
     def rot(self) -> None:
-        """One bit changes by itself on one disk of a cluster, where nothing is written any more: what is last
-        in a journal may as well never have been written, which no journal can tell.
+        """One bit of one disk changes by itself, or a sector is lost, where nothing is written any more.
+
+        What is last in a journal may as well never have been written, which no journal can tell.
         """
         indispensable = self.cluster.indispensable()
         nodes = [node for node in self.cluster.nodes.values() if node.name not in indispensable]
@@ -267,8 +268,12 @@ class Faults:
         if found:
             name = self.chance.choice(found)
             offset = self.chance.randrange(len(node.disk.content(name)))
-            self.world.note(f"a bit rots on {node.name}, in {name} at {offset}")
-            node.disk.corrupt(name, offset, 1 << self.chance.randrange(8))
+            if self.chance.random() < 0.5:
+                self.world.note(f"a bit rots on {node.name}, in {name} at {offset}")
+                node.disk.corrupt(name, offset, 1 << self.chance.randrange(8))
+            else:
+                self.world.note(f"a sector is lost on {node.name}, in {name} at {offset}")
+                node.disk.lose_sector(name, offset)
             node.rotten = True
 
     # -- the network ----------------------------------------------------------------------------
