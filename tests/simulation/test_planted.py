@@ -15,7 +15,7 @@ SHOWN_BY = {
     "forgotten vote": 6,
     "joining forgotten": 6,
     "dropped by an old catalog": 1,
-    "commit in an old term": 1,
+    "commit in an old term": 6,
     "confirm before fsync": 16,
     "outcome before decision": 5,
     "decided after abandonment": 831,
