@@ -63,7 +63,8 @@ def next_step(move: Move, view: GroupView) -> Step:
     if move.add and move.add not in voters:
         return _admit(move, view)
     if move.remove == view.node:
-        return _resign(move, view)
+        # The last one stays: whoever was to come instead was given up after it had taken the other's place.
+        return _resign(move, view) if len(voters) > 1 else Settled()
     if move.remove in members.members and move.remove:
         return _dismiss(move.remove, view)
     if move.owner and move.owner != view.node and move.owner in voters:

@@ -107,3 +107,8 @@ def test_no_voter_goes_while_those_that_stay_are_no_majority() -> None:
     shown = view("n1", of("n1", "n2", "n3"), reachable=frozenset({"n3"}))
     assert next_step(Move(remove="n3"), shown) is None
     assert isinstance(next_step(Move(remove="n2"), shown), Change)
+
+
+def test_the_only_replica_stays_where_nobody_is_to_come() -> None:
+    """Seed 60050: the replica that was given up had taken the place of the other: the move never ended."""
+    assert next_step(Move(remove="b"), view("b", of("b"))) == Settled()
