@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
+
+from zlib_ng.zlib_ng import crc32
 
 from replication.journal.counters import JournalCounters
 from replication.journal.errors import JournalFailedError
@@ -134,9 +135,9 @@ def encode(segment: Segment, records: list[StagedRecord]) -> list[Buffer]:
             record.index,
             record.term,
         )
-        crc = zlib.crc32(body, seed)
+        crc = crc32(body, seed)
         for part in record.payload:
-            crc = zlib.crc32(part, crc)
+            crc = crc32(part, crc)
         buffers.append(CRC.pack(crc) + body)
         buffers.extend(record.payload)
     return buffers

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import zlib
 from collections import OrderedDict
 from collections.abc import Sequence
+
+from zlib_ng.zlib_ng import crc32
 
 from replication.journal.cache import EntryCache
 from replication.journal.counters import JournalCounters
@@ -133,7 +134,7 @@ class EntryReader:
         self._counters.cache_misses += len(rows)
         self._counters.blocks_read += 1
         self._counters.bytes_read += len(block)
-        crc32, unpack, seed = zlib.crc32, RECORD.unpack_from, seed_of(segment)
+        unpack, seed = RECORD.unpack_from, seed_of(segment)
         for row in rows:
             index, term = table.indexes[row], table.terms[row]
             first = table.offsets[row] - start

@@ -26,11 +26,12 @@ All integers are little-endian.
 from __future__ import annotations
 
 import struct
-import zlib
 from array import array
 from dataclasses import dataclass
 from enum import IntEnum
 from hashlib import blake2b
+
+from zlib_ng.zlib_ng import crc32
 
 from replication.raft.types import HardState, Membership, Snapshot
 
@@ -87,7 +88,7 @@ MARKED_KINDS = frozenset((int(RecordKind.KEPT), int(RecordKind.RECEIVED)))
 
 def seed_of(segment: int) -> int:
     """What the CRC of every record in segment `segment` starts from."""
-    return zlib.crc32(U32.pack(segment))
+    return crc32(U32.pack(segment))
 
 
 def search_pattern(segment: int) -> bytes:
@@ -98,12 +99,12 @@ def search_pattern(segment: int) -> bytes:
 def encode_segment_header(number: int) -> bytes:
     """The first octets of segment `number`."""
     head = SEGMENT_HEADER.pack(SEGMENT_MAGIC, SEGMENT_VERSION, number, 0)[: -CRC.size]
-    return head + CRC.pack(zlib.crc32(head))
+    return head + CRC.pack(crc32(head))
 
 
 def encode_segment_key(number: int, key: bytes) -> bytes:
     """What follows the header of segment `number`."""
-    return SEGMENT_KEY.pack(key, zlib.crc32(key, seed_of(number)))
+    return SEGMENT_KEY.pack(key, crc32(key, seed_of(number)))
 
 
 def decode_segment_key(number: int, octets: bytes) -> bytes | None:
@@ -111,7 +112,7 @@ def decode_segment_key(number: int, octets: bytes) -> bytes | None:
     if len(octets) < SEGMENT_KEY.size:
         return None
     key, crc = SEGMENT_KEY.unpack_from(octets)
-    return key if crc == zlib.crc32(key, seed_of(number)) else None
+    return key if crc == crc32(key, seed_of(number)) else None
 
 
 def tag_of(key: bytes, segment: int, batch_start: int, offset: int) -> tuple[int, int]:

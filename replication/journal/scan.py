@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, NoReturn
+
+from zlib_ng.zlib_ng import crc32
 
 from replication.journal.errors import LOST_BY_DISK, DamagedJournalError, UnsupportedJournalError
 from replication.journal.files import File
@@ -107,7 +108,7 @@ class SegmentScan:
         self.key = decode_segment_key(self.number, start[SEGMENT_HEADER.size :])
         if len(head) == SEGMENT_HEADER.size:
             magic, version, number, crc = SEGMENT_HEADER.unpack(head)
-            if magic == SEGMENT_MAGIC and crc == zlib.crc32(head[: -CRC.size]):
+            if magic == SEGMENT_MAGIC and crc == crc32(head[: -CRC.size]):
                 if version != SEGMENT_VERSION:
                     raise UnsupportedJournalError(self.name, 0, f"segment format {version} is not known")
                 if number == self.number:
@@ -119,13 +120,7 @@ class SegmentScan:
 
         ENTRY records come without their data, since a million of them has to be read in a few seconds.
         """
-        unpack, crc32, head, number, seed = (
-            RECORD.unpack_from,
-            zlib.crc32,
-            RECORD_BYTES,
-            self.number,
-            self._seed,
-        )
+        unpack, head, number, seed = RECORD.unpack_from, RECORD_BYTES, self.number, self._seed
         base, at, block = self._refill(FIRST_RECORD, head)
         while True:
             if at + head > len(block):
@@ -223,7 +218,7 @@ class SegmentScan:
         if offset + length > self.size:
             return None
         record = self._read(offset, length)
-        if zlib.crc32(memoryview(record)[CRC.size :], self._seed) != fields[0]:
+        if crc32(memoryview(record)[CRC.size :], self._seed) != fields[0]:
             return None
         kind, batch_start, partition, tag = fields[4], fields[7], fields[9], fields[10:12]
         if self.key is not None:
