@@ -6,6 +6,7 @@ journal's writer, and a restart with a new front end incarnation.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -89,16 +90,11 @@ class SimulatedNode:
         self._network = network
         self._settings = settings
         self._random = world.chance(f"node {name}")
-        self._clock = Clock(
-            world,
-            world.chance(f"clock {name}"),
-            self._random.uniform(0.0, 1000.0),
-            settings.drift,
-            counts_suspension=self.counts_suspension,
-        )
+        chance, began = world.chance(f"clock {name}"), self._random.uniform(0.0, 1000.0)
+        self._clock = Clock(world, chance, began, settings.drift, counts_suspension=self.counts_suspension)
         self._wall_offset_ms = world.chance(f"time of day {name}").randint(-20, 20)
-        self._missed: list[Action] = []
-        self._turning = False
+        self._missed: deque[Action] = deque()
+        self._turning = self._catching_up = False
 
     # -- the process ----------------------------------------------------------------------------
 
@@ -118,7 +114,8 @@ class SimulatedNode:
         self.up, self.paused, self.ready, self.leaving = True, False, False, False
         self.connections.clear()
         self._clock.resume()
-        self._missed, self._turning = [], False
+        self._missed.clear()
+        self._turning = False
         self.world.note(f"{self.name} starts, life {self.life}")
         settings = self._settings
         config = JournalConfig(
@@ -276,14 +273,15 @@ class SimulatedNode:
         self.world.note(f"{self.name} wakes up")
         self.paused = False
         self._clock.resume()
-        missed, self._missed = self._missed, []
         if first is not None:
             self.input(first)
-        elif missed and self._random.random() < 0.5:
+        elif self._missed and self._random.random() < 0.5:
             # The timers may run before the sockets are read, or after.
             self.broker.tick(self.clock())
-        for action in missed:
-            self.input(action)
+        self._catching_up = True
+        while self._missed:
+            self._do(self._missed.popleft())
+        self._catching_up = False
 
     def suspend(self) -> None:
         """Stop the whole machine: its processes, and the clocks that count only the time it runs."""
@@ -310,10 +308,15 @@ class SimulatedNode:
 
     def input(self, action: Action) -> None:
         """Do something on the event loop, when it runs."""
-        if self.paused:
+        if self.paused or self._catching_up:
+            # What a client sends now is behind what waits in its socket.
             life = self.life
             self._missed.append(lambda: action() if self.life == life else None)
-        elif self.up:
+        else:
+            self._do(action)
+
+    def _do(self, action: Action) -> None:
+        if self.up:
             try:
                 action()
             except (JournalError, OSError) as error:

@@ -1,4 +1,4 @@
-"""Disks that rot and fill up end their nodes at most; an exception that no fault explains is told."""
+"""What ends a simulated node, what it goes on from, and in which order it wakes up."""
 
 from __future__ import annotations
 
@@ -62,3 +62,18 @@ def test_a_damaged_entry_of_a_rotten_disk_leaves_its_node_running() -> None:
     error.partition = group.partition
     node.world.run(node.world.now + 0.1)
     assert node.up and any(f"n1 finds {error}" in line for line in node.world.trace)
+
+
+def test_a_node_that_wakes_up_reads_what_waited_before_what_is_sent_then() -> None:
+    """What one thing that waited leads a client to send is behind all that waits in its socket."""
+    cluster = Cluster(1, Shape(publishers=0, consumers=0))
+    cluster.start()
+    node = cluster.nodes["n1"]
+    read: list[str] = []
+    node.pause()
+    node.input(lambda: node.input(lambda: read.append("then")))
+    node.input(lambda: read.append("waited"))
+    node.resume()
+    assert read == ["waited", "then"]
+    node.input(lambda: read.append("at once"))
+    assert read[-1] == "at once"
