@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from cluster.access.control import Access
 from cluster.access.entrance import Entrance
@@ -15,22 +15,21 @@ from cluster.catalog.virtual_host import exchange_to_plain
 from cluster.front_end.browsing import Bookmark, Shown, browse
 from cluster.front_end.cancellations import Cancellations
 from cluster.front_end.commits import Attached, Commits, shares_of
+from cluster.front_end.gets import Gets
 from cluster.front_end.local_queues import LocalQueues
-from cluster.front_end.queue_declarations import QueueDeclarations, home_node_down, reachable
+from cluster.front_end.queue_declarations import QueueDeclarations, reachable
 from cluster.front_end.queue_deletions import QueueDeletions
+from cluster.front_end.refusals import refusal_of
 from cluster.front_end.routes import Routes, Targets
 from cluster.links.confirmation import Confirmation
 from cluster.links.link import PartitionLink
 from cluster.links.ports import (
-    ACCESS_REFUSED,
     FIRST_CONSUMER,
-    NOT_FOUND,
     NOTHING_TO_GET,
-    UNREACHABLE,
     Delivery,
 )
 from cluster.links.state import LinkConsumer
-from node.engine.errors import AccessRefusedError, NotFoundError, Refusal
+from node.engine.errors import Refusal
 from node.engine.exchange import Exchange
 from node.engine.matching import Binding, DestinationKind
 from node.engine.settings import PLAIN, QueueSettings
@@ -53,9 +52,6 @@ from node.frontend.traffic import ExchangeFlow
 from node.numbers import Range
 from node.runs import Run
 
-GET_LINKS: Final = 1024
-"""Queues that were read with basic.get, from which on those that are gone are forgotten."""
-
 
 class FrontEnd:
     """Implements `node.frontend.ports.BrokerPort` on a node's broker."""
@@ -75,8 +71,7 @@ class FrontEnd:
         self._commits = Commits(broker)
         self._cancellations = Cancellations(broker, local)
         self._consumers: dict[int, Attached] = {}
-        self._get_links: dict[tuple[int, int], int] = {}
-        self._get_links_limit = GET_LINKS
+        self._gets = Gets(broker, self._consumers, self._new_consumer)
         self._last_consumer = FIRST_CONSUMER
         self._waiting: dict[Subscriber, None] = {}
         broker.on_access_removed = self._entrance.access_removed
@@ -279,7 +274,7 @@ class FrontEnd:
         answer: Callable[[Any, Delivery | None, Refusal | None], None],
     ) -> None:
         def answered(value: Any, delivery: Delivery | None) -> None:
-            answer(value, delivery, _refusal(queue, value))
+            answer(value, delivery, refusal_of(queue, value))
 
         self._broker.link(queue.partition).request(name, [queue.id, *arguments], answered)
         self._broker.wanted()
@@ -310,36 +305,14 @@ class FrontEnd:
         """See `cluster.front_end.browsing.browse`."""
 
         def looked(ready: int, shown: list[Shown], value: Any) -> None:
-            answer(ready, shown, _refusal(queue, value))
+            answer(ready, shown, refusal_of(queue, value))
 
         browse(self._broker, queue, behind, wanted, looked)
 
     def get(
         self, queue: QueueRef, no_ack: bool, answer: Callable[[Got | None, Refusal | None], None]
     ) -> None:
-        link = self._broker.link(queue.partition)
-        key = (queue.partition, queue.id)
-        number = self._get_links.get(key)
-        if number is None:
-            if len(self._get_links) >= self._get_links_limit:
-                self._prune_get_links()
-            number = self._get_links[key] = self._new_consumer(link, queue.id)
-
-        def got(value: Any, delivery: Delivery | None, refusal: Refusal | None) -> None:
-            if delivery is None:
-                answer(None, refusal)
-            else:
-                answer(Got(number, delivery.run, delivery.ranges[0][0], delivery.redelivered, value), None)
-
-        self._ask(queue, "get", [no_ack], got)
-
-    def _prune_get_links(self) -> None:
-        """Forget the numbers under which messages of queues were got that are gone by now."""
-        state = self._broker.catalog.state
-        for key, number in list(self._get_links.items()):
-            if key[1] not in state.queues_by_id and key[1] not in self._broker.local_queues:
-                del self._get_links[key], self._consumers[number]
-        self._get_links_limit = max(GET_LINKS, 2 * len(self._get_links))
+        self._gets.get(queue, no_ack, answer)
 
     def _new_consumer(self, link: PartitionLink, queue: int) -> int:
         self._last_consumer += 1
@@ -359,7 +332,7 @@ class FrontEnd:
         )  # fmt: skip
 
         def attached(value: Any, _: Delivery | None) -> None:
-            refusal = _refusal(queue, value)
+            refusal = refusal_of(queue, value)
             if refusal is not None:
                 del self._consumers[number]
             answer(number, refusal)
@@ -428,15 +401,6 @@ def _binding_to_plain(vhost: str, binding: Binding, arguments: dict[str, Any]) -
         "key": binding.key,
         "arguments": arguments,
     }
-
-
-def _refusal(queue: QueueRef, value: Any) -> Refusal | None:
-    """What a client is told where an owner answers with a reply code; None where it answers anything else."""
-    if value == UNREACHABLE:
-        return home_node_down(queue)
-    if value == ACCESS_REFUSED:
-        return AccessRefusedError(f"{queue} in exclusive use")
-    return NotFoundError(f"no {queue}") if value == NOT_FOUND else None
 
 
 def _nothing() -> None:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from cluster.links.confirmation import Awaiting, Confirmation, Vote
+from cluster.links.confirmation import Awaiting, Confirmation
 from cluster.links.latencies import Latencies
 from cluster.links.ports import GET_LINK, NOT_FOUND, UNREACHABLE, Delivery, OwnerPort, Ranges
 from cluster.links.state import LinkConsumer, OperationBatch, PendingRequest
@@ -93,13 +93,13 @@ class PartitionLink:
             self._confirms += run.count
         self._mark_dirty(self)
 
-    def transact(self, operation: bytes, settled: Iterable[tuple[int, int, int]], vote: Vote) -> None:
+    def transact(self, operation: bytes, settled: Iterable[tuple[int, int, int]], waiting: Awaiting) -> None:
         """Add a transaction's operation; it counts as a message. `settled`: leases, (queue, first, last)."""
         for queue, first, last in settled:
             self._release(queue, [(first, last)])
         self._operation(operation)
         self._messages += 1
-        self._awaiting.append(vote)
+        self._awaiting.append(waiting)
         self._offsets.append(self._messages)
 
     @property

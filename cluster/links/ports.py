@@ -22,6 +22,10 @@ Holders = dict[int, list[tuple[int, int, int]]]
 
 GET_LINK: Final = 1
 GET_LINK_NO_ACK: Final = 2
+GET_LINK_KEPT: Final = 3
+"""Of gets without acknowledgement whose front ends have messages removed when they have them. Deliveries
+name `GET_LINK` where the message is leased until then, `GET_LINK_NO_ACK` where it is removed already.
+"""
 FIRST_CONSUMER: Final = 16
 """Consumers of front ends are numbered from here on; the numbers below serve basic.get."""
 
@@ -34,6 +38,9 @@ NOTHING_TO_GET: Final = (0, False)
 """The first arguments of a request that an owner of the release before does not know. That owner takes the
 request for a basic.get of the first argument: a queue that does not exist.
 """
+
+KEPT: Final = 1
+"""The third argument of a get without acknowledgement: what becomes of the message, see `GET_LINK_KEPT`."""
 
 UNREACHABLE: Final = [404, "the node that holds the queue is down"]
 """The answer to requests for a queue on one node that is not there."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from cluster.owner.duplicates import duplicates
 from cluster.owner.intake import TAKERS, Taking, take_return
 from cluster.owner.refusing import await_arrival, may_leave_out, refusals
+from cluster.owner.removals import remove
 from node.engine.limits import refuses
 from node.engine.operation_format import (
     encode_discard,
@@ -23,6 +24,7 @@ from node.engine.operation_format import (
     read_run,
 )
 from node.engine.operations import (
+    REMOVAL,
     TRANSACTION,
     Conclude,
     Decide,
@@ -143,6 +145,10 @@ class Participation:
 
     def _decide(self, taking: Taking, key: TransactionKey, asked: Decide, index: int) -> None:
         share = list(read_operations(taking.data, asked.start, asked.end))
+        if asked.number == REMOVAL:
+            if not remove(taking, key.front_end, share):
+                taking.refused.add(index, index)
+            return
         known = self._owner.machine.transactions.abandoned
         if key in known or key in self._abandoning or not self._reserve(taking, share, keep=False):
             self._refuse(taking, key.front_end, share, index)

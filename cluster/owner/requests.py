@@ -6,7 +6,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from cluster.links.ports import NOT_FOUND, NOTHING_TO_GET
+from cluster.links.ports import (
+    GET_LINK,
+    GET_LINK_KEPT,
+    GET_LINK_NO_ACK,
+    KEPT,
+    NOT_FOUND,
+    NOTHING_TO_GET,
+)
 from cluster.owner.browsing import page
 from cluster.owner.context import Disused, OwnerContext
 from cluster.owner.serving import Serving, regrant
@@ -57,7 +64,7 @@ class Requests:
             closing = partial(self._close, front_end, request, *arguments)
             self._owner.after_proposed(partial(self._reception.after_greetings, closing))
         elif name == "get":
-            get = partial(self._get, front_end, epoch, request, queue, arguments[1])
+            get = partial(self._get, front_end, epoch, request, queue, _get_link(arguments))
             self._reception.when_attached(queue, front_end, get)
         else:
             # Of a later release.
@@ -157,7 +164,7 @@ class Requests:
             regrant(self._owner, self._serving, queue, (front_end, consumer), (first, last))
         self._reception.answer(front_end, request, None)
 
-    def _get(self, front_end: int, epoch: int, request: int, queue: int, no_ack: bool) -> None:
+    def _get(self, front_end: int, epoch: int, request: int, queue: int, link: int) -> None:
         owner = self._owner.queues.get(queue)
         if not self._reception.greeted(front_end, epoch):
             # It has greeted again since, and asked again.
@@ -165,8 +172,16 @@ class Requests:
         if owner is None:
             self._reception.answer(front_end, request, NOT_FOUND)
         else:
-            self._serving.ask(owner, queue, front_end, request, no_ack)
+            self._serving.ask(owner, queue, front_end, request, link)
             self._owner.wake()
+
+
+def _get_link(arguments: list[Any]) -> int:
+    """The link that a get is asked on. A front end of the release before knows two of them."""
+    _queue, no_ack, *how = arguments
+    if not no_ack:
+        return GET_LINK
+    return GET_LINK_KEPT if how == [KEPT] else GET_LINK_NO_ACK
 
 
 def _count(owner: PartitionOwner, number: int, answer: Answer) -> None:

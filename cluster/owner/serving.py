@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate, islice, repeat, takewhile
 from typing import TYPE_CHECKING, Final
 
-from cluster.links.ports import FIRST_CONSUMER, GET_LINK, GET_LINK_NO_ACK, Delivery
+from cluster.links.ports import FIRST_CONSUMER, GET_LINK, GET_LINK_KEPT, GET_LINK_NO_ACK, Delivery
 from cluster.owner.contents import Contents
 from cluster.owner.failures import told_failures
 from cluster.owner.upkeep import after_serving, before_serving
@@ -119,12 +119,14 @@ class Serving:
 
     # -- basic.get ------------------------------------------------------------------------------
 
-    def ask(self, owner: QueueOwner, queue: int, front_end: int, request: int, no_ack: bool) -> None:
+    def ask(self, owner: QueueOwner, queue: int, front_end: int, request: int, link: int) -> None:
         """A front end asks for one message; the front end's ATTACH is applied."""
-        link = GET_LINK_NO_ACK if no_ack else GET_LINK
         waiting = self._gets.setdefault(queue, {}).setdefault((front_end, link), deque())
         if owner.consumers.get(front_end, link) is None:
-            owner.consumers.attach(front_end, link, no_ack=no_ack, counted=False)
+            owner.consumers.attach(
+                front_end, link, no_ack=link == GET_LINK_NO_ACK, counted=False,
+                removes_soft=link == GET_LINK_KEPT,
+            )  # fmt: skip
         waiting.append(request)
         self.mark(queue)
 
@@ -220,7 +222,7 @@ class Serving:
             owner.tally.served(
                 grant.messages,
                 by_get=grant.consumer < FIRST_CONSUMER,
-                no_ack=grant.removal,
+                no_ack=grant.removal or grant.consumer == GET_LINK_KEPT,
                 redelivered=grant.redelivered,
             )
             deliveries = [
@@ -383,8 +385,11 @@ def _hand_over(owner: PartitionOwner, serving: Serving, handout: Handout, outgoi
         return
     queue = owner.queues.get(handout.queue)
     left = 0 if queue is None else len(queue.ready)
+    link = grant.consumer
+    if link == GET_LINK_KEPT:
+        link = GET_LINK_NO_ACK if grant.removal else GET_LINK
     ones = (
-        Delivery(grant.consumer, one.queue, [(number, number)], one.redelivered, one.run.slice(i, 1))
+        Delivery(link, one.queue, [(number, number)], one.redelivered, one.run.slice(i, 1))
         for one in handout.deliveries
         for i, number in enumerate(numbers_of(one.ranges))
     )

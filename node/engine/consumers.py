@@ -21,6 +21,7 @@ class Consumer:
     """One consumer: gets messages while `sent < limit`, both counted from its beginning, and it is `active`.
 
     `joined` and `activated` are for queues with a single active consumer, see `node.engine.single_active`.
+    `removes_soft`: soft messages are removed before it gets them, as all are where `no_ack`.
     """
 
     front_end: int
@@ -36,6 +37,7 @@ class Consumer:
     joined: int = 0
     activated: int = 0
     stopped: bool = False
+    removes_soft: bool = False
 
 
 class Consumers:
@@ -74,6 +76,7 @@ class Consumers:
         sent: int = 0,
         joined: int = 0,
         activated: int = 0,
+        removes_soft: bool = False,
     ) -> Consumer:
         """Add a consumer, without credit. The front end's ATTACH must have been applied before,
         or a new owner would not know whom to ask for leases.
@@ -87,7 +90,7 @@ class Consumers:
         self._admit(counted=counted, exclusive=exclusive)
         made = Consumer(
             front_end, number, priority, no_ack, exclusive, counted, sent, sent,
-            joined=joined, activated=activated,
+            joined=joined, activated=activated, removes_soft=removes_soft,
         )  # fmt: skip
         self._by_key[front_end, number] = made
         if priority not in self._by_priority:

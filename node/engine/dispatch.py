@@ -193,6 +193,7 @@ class QueueOwner(Places):
         soft = redelivered = False
         if self.soft:
             soft, offered = alike(self.soft.numbers, offered)
+            removal = removal or (soft and consumer.removes_soft)
         if not (removal or soft):
             offered = self._below_mark(offered)
         if self.redelivered and offered:

@@ -19,6 +19,9 @@ ANY_MESSAGES: Final = (1 << 64) - 1
 TRANSACTION: Final = -1
 """Who has, among a queue's leases, what transactions have settled whose outcome is not known. In no log."""
 
+REMOVAL: Final = 0
+"""The number of transactions that settle one message which was got without acknowledgement."""
+
 
 class Semantics(IntEnum):
     """What becomes of a message that was given to a consumer (seed 002, queue semantics)."""
@@ -280,7 +283,8 @@ class Prepare(NamedTuple):
 class Decide(NamedTuple):
     """A front end has the coordinator of a transaction, whose other `participants` are prepared, commit it
     with its own share, between two offsets of the batch. In no log: what the share consists of is, and
-    `Decided`.
+    `Decided`. The one numbered `REMOVAL` settles a message that the front end has got, and is refused if
+    another has it by now.
     """
 
     number: int

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cluster.links.ports import GET_LINK, GET_LINK_NO_ACK
 from cluster.owner.contents import Contents
 from cluster.owner.serving import Room, Serving, fitting_messages
 from node.engine.dispatch import QueueOwner
@@ -109,7 +110,7 @@ def test_what_is_handed_out_is_counted_by_how_it_left() -> None:
     queue.owner.consumers.credit(FAR, CONSUMER, 3)
     queue.hand_out(lambda _: None)
     for request in range(7):
-        queue.serving.ask(queue.owner, QUEUE, FAR, request, no_ack=False)
+        queue.serving.ask(queue.owner, QUEUE, FAR, request, GET_LINK)
     assert queue.serving.admit_gets(queue.owner, QUEUE)
     queue.hand_out(lambda _: None)
     tally = queue.owner.tally
@@ -121,7 +122,7 @@ def test_what_is_handed_out_is_counted_by_how_it_left() -> None:
 def test_a_get_that_finds_nothing_is_counted() -> None:
     queue = Queue(0, 100)
     for request in range(2):
-        queue.serving.ask(queue.owner, QUEUE, FAR, request, no_ack=True)
+        queue.serving.ask(queue.owner, QUEUE, FAR, request, GET_LINK_NO_ACK)
     assert queue.serving.admit_gets(queue.owner, QUEUE)
     queue.hand_out(lambda _: None)
     assert queue.serving.refused(queue.owner, QUEUE) == [(FAR, 0), (FAR, 1)]

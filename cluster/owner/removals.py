@@ -1,0 +1,44 @@
+"""Removals of messages that front ends have got without acknowledgement. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cluster.owner.intake import Taking
+from node.engine.dispatch import QueueOwner
+from node.engine.operation_format import encode_settle
+from node.engine.operations import Operation, Settle
+from node.engine.ranges import Range
+from node.numbers import count_of
+
+
+def remove(taking: Taking, front_end: int, share: Sequence[Operation]) -> bool:
+    """Remove what a front end has got and wants removed; False, and nothing happens, where another client
+    has the message, or has had it.
+
+    An owner that takes a front end for lost gives its messages to others. A front end that greets sends its
+    removals before its consumers are there again: it has no message for a second time then.
+    """
+    owner = taking.owner
+    settlements = [one for one in share if type(one) is Settle]
+    for one in settlements:
+        queue = owner.queues.get(one.queue)
+        if queue is None or not all(_is_there(queue, front_end, part) for part in one.ranges):
+            return False
+    for one in settlements:
+        queue = owner.queues[one.queue]
+        # The get has counted them as delivered without acknowledgement: none is acknowledged here.
+        durable = queue.settle(front_end, one.ranges).durable
+        if durable:
+            taking.keep(encode_settle(one.queue, durable))
+        if queue.passes_on:
+            owner.mark(one.queue)
+    return True
+
+
+def _is_there(queue: QueueOwner, front_end: int, messages: Range) -> bool:
+    """Whether all of a range are leased to the front end, or to nobody as far as this owner knows."""
+    first, last = messages
+    places = (queue.leases.get(front_end), queue.held, queue.ready, queue.scheduled)
+    found = [part for place in places if place is not None for part in place.intersection(first, last)]
+    return count_of(found) == last - first + 1
