@@ -25,10 +25,13 @@ class Agreement:
         self._committed: dict[tuple[int, int], int] = {}
         self._checked: dict[tuple[int, str, int], int] = {}
         self._held: dict[tuple[int, str], int] = {}
+        self._seen: dict[tuple[int, str, int], tuple[object, ...]] = {}
 
     def leaders(self, node: SimulatedNode) -> None:
         """No term of a partition has two leaders, nor two owners; and what is committed is what it was."""
         for partition, group in node.broker.host.groups.items():
+            if not self._changed(node, group):
+                continue
             self._entries(node, group)
             self._votes(node, group)
             if node.copied and group.raft.last_index and group.raft.membership.members == {node.name}:
@@ -52,6 +55,20 @@ class Agreement:
             elif role is Role.CANDIDATE and (partition, term, node.name) not in self._stood:
                 self._stood.add((partition, term, node.name))
                 self.on_election(node, role)
+
+    def _changed(self, node: SimulatedNode, group: Group) -> bool:
+        """Whether a replica differs in anything that is checked from when it was seen last."""
+        raft, partition = group.raft, group.partition
+        seen = (
+            group, raft.role, raft.term, raft.commit_index, raft.last_index, raft._state.log.durable,
+            raft.may_vote, raft.membership, bool(node.copied),
+            partition != CATALOG and node.broker.owners[partition].active,
+        )  # fmt: skip
+        key = (partition, node.name, node.life)
+        if self._seen.get(key) == seen:
+            return False
+        self._seen[key] = seen
+        return True
 
     def _entries(self, node: SimulatedNode, group: Group) -> None:
         """Of the entries of one index only one is ever committed, on whichever nodes."""
