@@ -38,6 +38,8 @@ REASON_NAMES: Final = {
 
 _REASON_BITS: Final = 4
 _COUNT = Struct(">cq")
+_COUNT_MAX: Final = 2**63 - 1
+"""A client may have sent any count, and there is no larger one on the wire."""
 _TIME = Struct(">cQ")
 _LENGTH = Struct(">cI")
 
@@ -137,7 +139,7 @@ def _with_death(headers: Headers, death: Death, keys: Iterable[str], lived: byte
         }
         if lived is not None:
             same[b"original-expiration"] = _LENGTH.pack(b"S", len(lived)) + lived
-    same[b"count"] = _COUNT.pack(b"l", count + 1)
+    same[b"count"] = _COUNT.pack(b"l", min(count + 1, _COUNT_MAX))
     latest = b"F" + join_table(sorted(same.items()))
     headers[X_DEATH] = b"A" + join_array([latest, *others])
     return headers

@@ -14,6 +14,7 @@ from node.engine.content import PROPERTIES_AT, content_header_end
 from node.runs import Run
 from node.wire.amqp091.codec import END, FRAME
 from node.wire.amqp091.fields import join_table, split_table
+from node.wire.amqp091.header_tables import ANY_NUMBER
 from node.wire.amqp091.methods import FRAME_HEADER
 from node.wire.amqp091.primitives import SHORT
 from node.wire.amqp091.properties import PROPERTY_FLAGS, Traits, check_properties, property_places
@@ -49,7 +50,7 @@ def with_properties(run: Run, change: Callable[[bytes], bytes]) -> Run:
         start, end = at + run.skip, at + length
         header_end = content_header_end(raw, start)
         changed = remember(bytes(raw[start + PROPERTIES_AT : header_end - 1]))
-        traits = traits or check_properties(changed)
+        traits = traits or check_properties(changed, ANY_NUMBER)
         fixed = raw[start + FRAME.size : start + PROPERTIES_AT]
         header = b"".join(
             (FRAME.pack(FRAME_HEADER, run.channel, len(fixed) + len(changed)), fixed, changed, END)

@@ -8,6 +8,7 @@ import pytest
 
 from cluster.owner.dead_letters import TRANSFERS_UNDER_WAY
 from node.wire.amqp091 import methods as m
+from node.wire.amqp091.fields import MAX_FIELDS
 from tests.cluster.kinds import client, declared
 from tests.site import Client, Delivery, Site
 
@@ -271,3 +272,15 @@ def test_dead_letters_for_memory_that_is_lost_do_not_hold_up_later_ones() -> Non
     client.drain("grave")
     client.confirms(client.publish("q", b"new", expiration="1"))
     assert [one.body for one in wait_for(client, "grave", 1)] == [b"new"]
+
+
+@MODES
+def test_a_dead_letter_may_have_more_headers_than_a_client_may_send(
+    client: Client, declared: Any, grave: str, mode: int
+) -> None:
+    queue = dying(declared, message_ttl=100)
+    headers = {f"k{number}": number for number in range(MAX_FIELDS)}
+    client.confirms(client.publish(queue, b"a", delivery_mode=mode, headers=headers))
+    (found,) = wait_for(client, grave, 1)
+    assert found.headers.items() >= headers.items()
+    assert found.headers["x-death"][0]["reason"] == "expired"

@@ -169,6 +169,14 @@ def test_headers_that_are_not_about_death_keep_their_octets(headers: dict[str, A
     }
 
 
+@pytest.mark.parametrize("counts", [[2**63 - 1], [2**62, 2**62], [2**63 - 1] * 3])
+def test_a_count_that_a_client_made_up_ends_at_the_largest_number(counts: list[int]) -> None:
+    forged = [{"queue": "q", "reason": "expired", "count": count} for count in counts]
+    death = Death("q", Reason.EXPIRED, 0, "", "q")
+    _, headers = decoded(dead_properties(encoded({"x-death": forged}), death, routed_anew=False))
+    assert [one["count"] for one in headers["x-death"]] == [2**63 - 1]
+
+
 @pytest.mark.parametrize("value", [b"I\0\0\0\1", b"A\0\0\0\5I\0\0\0\1", b"F\0\0\0\0", b"V"])
 def test_an_x_death_that_is_none_is_no_obstacle(value: bytes) -> None:
     headers = dict(split_table(join_table([(b"x-death", value)]), 0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from struct import error as StructError
 from struct import pack
 from typing import Any
 
@@ -16,6 +17,7 @@ from node.wire.amqp091 import properties
 from node.wire.amqp091.codec import encode_method
 from node.wire.amqp091.errors import FieldSyntaxError
 from node.wire.amqp091.fields import MAX_DEPTH, MAX_FIELDS, Timestamp, encode_table, read_headers, read_table
+from node.wire.amqp091.header_tables import ANY_NUMBER, HeaderTable
 from node.wire.amqp091.primitives import encode_shortstr, read_shortstr, truncated
 from node.wire.amqp091.properties import PROPERTY_FLAGS
 from tests.wire.client import opened, publish
@@ -77,9 +79,9 @@ def test_headers_of_a_message_may_have_any_name() -> None:
     assert read_headers(table(field(b"1a", b"V"), field(b"@t", b"V")), 0)[0] == {"1a": None, "@t": None}
 
 
-@pytest.mark.parametrize("read", [read_table, read_headers])
+@pytest.mark.parametrize("read", [read_table, read_headers, HeaderTable])
 def test_duplicate_fields_are_refused(read: Any) -> None:
-    with pytest.raises(FieldSyntaxError, match="duplicate"):
+    with pytest.raises(FieldSyntaxError, match="duplicate field 'a'"):
         read(table(field(b"a", b"V"), field(b"a", b"V")), 0)
 
 
@@ -95,8 +97,9 @@ def test_duplicate_fields_are_refused(read: Any) -> None:
     ],
 )
 def test_what_is_ill_formed_is_a_syntax_error(octets: bytes) -> None:
-    with pytest.raises(FieldSyntaxError):
-        read_table(octets, 0)
+    for read in (read_table, HeaderTable):
+        with pytest.raises(FieldSyntaxError):
+            read(octets, 0)
 
 
 @pytest.mark.parametrize(
@@ -106,8 +109,9 @@ def test_nesting_is_bounded(wrap: Any) -> None:
     value = b"V"
     for _ in range(MAX_DEPTH + 1):
         value = wrap(value)
-    with pytest.raises(FieldSyntaxError, match="nested"):
-        read_table(table(field(b"a", value)), 0)
+    for read in (read_table, HeaderTable):
+        with pytest.raises(FieldSyntaxError, match="nested"):
+            read(table(field(b"a", value)), 0)
 
 
 @given(st.binary(max_size=60))
@@ -141,6 +145,32 @@ def test_values_that_fit_no_field(value: Any) -> None:
         encode_table({"a": value})
 
 
+def checked(octets: bytes, at: int = 0) -> int:
+    return HeaderTable(octets, at).end
+
+
+def taken(read: Any, octets: bytes) -> int | None:
+    """Where the table ends, as `read` says; None where it refuses the table."""
+    try:
+        return int(read(octets))
+    except (FieldSyntaxError, IndexError, StructError):
+        return None
+
+
+@given(tables.map(encode_table), st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=3))
+def test_a_table_that_is_checked_is_one_that_can_be_read(
+    octets: bytes, changes: list[tuple[int, int]]
+) -> None:
+    """And the other way round, with any octets of a good table changed."""
+    changed = bytearray(octets + b"!")
+    for at, octet in changes:
+        changed[at % len(octets)] = octet
+    data = bytes(changed)
+    assert taken(lambda data: HeaderTable(data, 0).end, data) == taken(
+        lambda data: read_headers(data, 0)[1], data
+    )
+
+
 # -- bounded work -----------------------------------------------------------------------------------
 
 
@@ -162,10 +192,11 @@ def many_in_arrays(count: int) -> bytes:
 @pytest.mark.parametrize("shape", [wide, many_in_tables, many_in_arrays])
 def test_a_table_of_a_client_has_a_bounded_number_of_values_wherever_they_stand(shape: Any) -> None:
     taken, refused = shape(MAX_FIELDS), shape(MAX_FIELDS + 1100)
-    assert read_headers(taken, 0, MAX_FIELDS)[1] == len(taken)
+    assert HeaderTable(taken, 0).end == len(taken) == read_headers(taken, 0)[1]
     with pytest.raises(FieldSyntaxError, match="more than 4096 fields"):
-        read_headers(refused, 0, MAX_FIELDS)
-    assert read_headers(refused, 0)[1] == len(refused), "what is stored may have more"
+        HeaderTable(refused, 0)
+    assert HeaderTable(refused, 0, ANY_NUMBER).end == len(refused), "what is stored may have more"
+    assert read_headers(refused, 0)[1] == len(refused)
 
 
 def test_headers_that_are_too_many_end_their_connection_with_a_syntax_error() -> None:
@@ -185,13 +216,13 @@ def test_headers_that_are_too_many_end_their_connection_with_a_syntax_error() ->
 @pytest.mark.interpreted
 def test_the_headers_of_a_message_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     read = []
-    whole = properties.read_headers
 
-    def counting(data: bytes, at: int, fields_max: int) -> Any:
-        read.append(at)
-        return whole(data, at, fields_max)
+    class Counting(HeaderTable):
+        def __init__(self, data: bytes, at: int, values_max: int) -> None:
+            read.append(at)
+            super().__init__(data, at, values_max)
 
-    monkeypatch.setattr(properties, "read_headers", counting)
+    monkeypatch.setattr(properties, "HeaderTable", Counting)
     client = opened(1)
     lists = [HEADERS_ALONE + wide(100 + n) for n in range(3)]
     # One that asks for something else than the one before ends the run that it could have been in.

@@ -75,13 +75,13 @@ def read_table(data: bytes, at: int) -> tuple[Table, int]:
     return _Reader(data, MAX_FIELDS, strict=True).table(at, len(data), MAX_DEPTH)
 
 
-def read_headers(data: bytes, at: int, fields_max: int = _ANY_NUMBER) -> tuple[Table, int]:
-    """As `read_table`, but with any names: message headers are the application's own business.
+def read_headers(data: bytes, at: int) -> tuple[Table, int]:
+    """As `read_table`, but with any names and any number of values.
 
-    `fields_max` is for what a client sends. What is stored may have more: dead letters have got more headers
-    than their publishers sent, and the release before took any number.
+    Names are the application's own business. Dead letters have got more headers than their publishers sent;
+    how many a client may send, `header_tables` says.
     """
-    return _Reader(data, fields_max, strict=False).table(at, len(data), MAX_DEPTH)
+    return _Reader(data, _ANY_NUMBER, strict=False).table(at, len(data), MAX_DEPTH)
 
 
 class _Reader:

@@ -18,7 +18,8 @@ from node.wire.amqp091.errors import (
     FrameError,
     UnexpectedFrameError,
 )
-from node.wire.amqp091.fields import MAX_FIELDS, read_headers
+from node.wire.amqp091.fields import MAX_FIELDS
+from node.wire.amqp091.header_tables import HeaderTable
 from node.wire.amqp091.methods import BASIC_PROPERTIES, BasicPublish
 from node.wire.amqp091.primitives import LONG, SHORT, encode_shortstr
 
@@ -50,7 +51,7 @@ _REPLY_HERE: Final = encode_shortstr(REPLY_TO)
 _NUMBER: Final = re.compile(rb"[+-]?[0-9]+")
 
 
-SPECIAL_HEADERS: Final = frozenset(("CC", "BCC", "x-delay"))
+SPECIAL_HEADERS: Final = frozenset((b"CC", b"BCC", b"x-delay"))
 """Headers by which a publisher asks the broker for something."""
 
 MAX_EXPIRATION_MS: Final = 2**32 - 1
@@ -151,8 +152,8 @@ class PropertyChecks:
         return ContentHeader(body_size, self.traits(payload[HEADER_FIXED:]))
 
 
-def check_properties(data: bytes) -> Traits:
-    """Walk property flags and values; returns what they ask for.
+def check_properties(data: bytes, values_max: int = MAX_FIELDS) -> Traits:
+    """Walk property flags and values; returns what they ask for. Headers have `values_max` values at most.
 
     Raises FieldSyntaxError for flags that class basic does not define and values that are ill-formed,
     ExpirationError.
@@ -165,8 +166,9 @@ def check_properties(data: bytes) -> Traits:
                 if name == "delivery_mode":
                     persistent = data[at] == PERSISTENT
                 elif name == "headers":
-                    headers, at = read_headers(data, at, MAX_FIELDS)
-                    special |= not SPECIAL_HEADERS.isdisjoint(headers)
+                    headers = HeaderTable(data, at, values_max)
+                    at = headers.end
+                    special |= not SPECIAL_HEADERS.isdisjoint(headers.names)
                     continue
                 elif name == "priority":
                     special = True
