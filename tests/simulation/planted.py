@@ -178,6 +178,7 @@ BUGS: dict[str, tuple[type[SimulatedNode], Callable[[], AbstractContextManager[o
     "taken again after an outage": (SimulatedNode, planted_queues.forgotten_batches),
     "leases not taken over": (SimulatedNode, planted_queues.unheard_leases),
     "stale routes": (SimulatedNode, planted_queues.stale_routes),
+    "removed before it is sent": (SimulatedNode, planted_queues.early_removals),
     "limit counted twice": (SimulatedNode, planted_queues.doubled_limit),
     "expired messages delivered": (SimulatedNode, planted_queues.late_expiry),
 }
@@ -192,6 +193,7 @@ FOCUS = {
     "catalog answer without a barrier": Focus.ANSWERS,
     "counts on a lost lease": Focus.ANSWERS,
     "taken again after an outage": Focus.ANSWERS,
+    "removed before it is sent": Focus.ANSWERS,
 }
 """What seeds are about that find bugs which those about everything find rarely or never."""
 

@@ -8,6 +8,7 @@ from typing import Any
 from unittest import mock
 
 from cluster.catalog.replica import Catalog
+from cluster.front_end import gets
 from cluster.front_end.routes import Routes, Targets
 from cluster.links.ports import Holders, Ranges
 from cluster.owner import upkeep
@@ -100,3 +101,8 @@ def late_expiry() -> AbstractContextManager[object]:
         intact(self, first, last, expiry + 2000)
 
     return mock.patch.object(Lifetimes, "add", late)
+
+
+def early_removals() -> AbstractContextManager[object]:
+    """What is got without acknowledgement is removed once its front end has it. Here: before it is sent."""
+    return mock.patch.object(gets, "KEPT", 0)

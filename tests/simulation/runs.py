@@ -31,6 +31,7 @@ OF_LEASES = ("one way", "link", "freeze", "suspension")
 ANSWERS = (
     (("counts", "counts", "redeclarations"), "deposed owner"),
     (("room", "room", "room", "room"), "cornered owner"),
+    (("removals", "removals", "removals"), "reset"),
 )
 """What clients do where seeds are about answers, and the only fault that happens then: somebody answers who
 has lost the right to, or does something twice.

@@ -32,6 +32,7 @@ OF_ANSWERS: dict[str, Kind] = {
     "counts": looks.counts,
     "redeclarations": looks.redeclarations,
     "room": looks.room,
+    "removals": order.removals,
 }
 """Only in seeds about answers."""
 

@@ -165,8 +165,20 @@ def gets(trial: Trial) -> Steps:
             kept.add(got.body)
     one.leave()
     taken: list[Received] = []
-    yield from trial.take(other, trial.name, set(bodies) - settled, taken)
+    no_ack = chance.random() < 0.7
+    yield from trial.take(other, trial.name, set(bodies) - settled, taken, no_ack=no_ack)
     if trial.calm:
         trial.check_taken(set(bodies) - settled, taken)
         marked = {received.body for received in taken if received.redelivered}
         trial.expect(marked == kept, f"{sorted(kept)} were given back, but {sorted(marked)} say so")
+
+
+def removals(trial: Trial) -> Steps:
+    """What is got without acknowledgement comes, and comes once, whatever becomes of the queue's owner."""
+    publisher, *getters = (trial.prover() for _ in range(3))
+    yield trial.queue(getters[0])
+    taken: list[Received] = []
+    for turn in range(trial.chance.randint(5, 40)):
+        bodies = numbered(f"m {turn}", trial.chance.choice((1, 1, 3)))
+        yield publisher.publish("", trial.name, bodies)
+        yield from trial.take(trial.chance.choice(getters), trial.name, bodies, taken, no_ack=True)

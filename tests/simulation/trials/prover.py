@@ -102,10 +102,10 @@ class Prover(Caller):
 
     # -- getting --------------------------------------------------------------------------------
 
-    def get(self, queue: str) -> Answer:
+    def get(self, queue: str, *, no_ack: bool = False) -> Answer:
         """The answer's value is what was received, or None."""
         wrapped, asked = Answer(), self.now
-        answer = self.ask(m.BasicGet(queue, False))
+        answer = self.ask(m.BasicGet(queue, no_ack))
 
         def got() -> None:
             value = None

@@ -130,16 +130,22 @@ class Trial:
 
     # -- what is left ---------------------------------------------------------------------------
 
-    def take(self, prover: Prover, queue: str, wanted: Iterable[str], into: list[Received]) -> Steps:
-        """Get and acknowledge until all that is wanted has come, and nothing more is there.
+    def take(
+        self, prover: Prover, queue: str, wanted: Iterable[str], into: list[Received], *, no_ack: bool = False
+    ) -> Steps:
+        """Get and acknowledge until all that is wanted has come, and nothing more is there; with `no_ack`,
+        get without acknowledgement, which loses nothing and gets nothing twice.
 
         Raises LostError where a time of day was set, so that it may not come.
         """
         missing = set(wanted)
         while True:
-            got = yield prover.get(queue)
+            got = yield prover.get(queue, no_ack=no_ack)
             if got is not None:
-                prover.ack(got)
+                again = no_ack and any(got.body == one.body for one in into)
+                self.expect(not again, f"{got.body} came twice, which is removed before it comes")
+                if not no_ack:
+                    prover.ack(got)
                 into.append(got)
                 missing.discard(got.body)
             elif missing and self.timed and not self.times_hold:
