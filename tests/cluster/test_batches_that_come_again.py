@@ -167,7 +167,6 @@ def test_a_dead_letter_that_two_consumers_reject_is_buried_once(cornered: Corner
     assert cornered.admin.bodies("source") == []
 
 
-@pytest.mark.requirement("D2")
 def test_what_is_removed_for_a_consumer_that_comes_back_uses_its_credit(cornered: Cornered) -> None:
     cornered.admin.declare("events", semantics="at-most-once")
     cornered.own("events")
@@ -204,7 +203,7 @@ def test_a_queue_is_emptied_once_by_one_purge(cornered: Cornered) -> None:
     assert cornered.admin.bodies("q") == [b"c"]
 
 
-@pytest.mark.requirement("D2")
+@pytest.mark.requirement("D2.4")
 def test_a_queue_does_not_expect_what_it_takes_no_second_time() -> None:
     """A transient message that may have reached a former owner comes to no at-most-once queue again."""
     site = Site(*NAMES)

@@ -48,7 +48,6 @@ class Log:
         return sum(map(len, self._alive))
 
 
-@pytest.mark.requirement("D14")
 @pytest.mark.parametrize(("entries", "size"), [(40, 1 << 20), (3, 9 << 20), (200, 100)])
 def test_what_was_read_is_kept_in_bounds(entries: int, size: int) -> None:
     log = Log(entries, size)

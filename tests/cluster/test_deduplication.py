@@ -25,7 +25,7 @@ def client() -> Client:
 
 @every_kind
 @persistent_or_not
-@pytest.mark.requirement("X2")
+@pytest.mark.requirement("X2.1")
 def test_a_duplicate_is_confirmed_and_dropped(client: Client, kind: str, mode: int) -> None:
     queue = declare(client, kind, deduplication_window=1000)
     for body, name in ((b"a", "1"), (b"b", "2"), (b"c", "1"), (b"d", "3")):
@@ -39,7 +39,7 @@ def test_a_duplicate_is_confirmed_and_dropped(client: Client, kind: str, mode: i
 
 @every_kind
 @persistent_or_not
-@pytest.mark.requirement("X2")
+@pytest.mark.requirement("X2.1")
 def test_duplicates_in_one_piece_of_input_are_told(client: Client, kind: str, mode: int) -> None:
     queue = declare(client, kind, deduplication_window=1000)
     client.publish(queue, b"a", b"b", message_id="1", delivery_mode=mode)
@@ -50,7 +50,7 @@ def test_duplicates_in_one_piece_of_input_are_told(client: Client, kind: str, mo
 
 
 @every_kind
-@pytest.mark.requirement("X2")
+@pytest.mark.requirement("X2.1")
 def test_the_window_counts_from_the_first_of_them(client: Client, kind: str) -> None:
     queue = declare(client, kind, deduplication_window=1000)
     client.confirms(client.publish(queue, b"a", message_id="1"))
@@ -61,14 +61,14 @@ def test_the_window_counts_from_the_first_of_them(client: Client, kind: str) -> 
     assert client.bodies(queue) == [b"a", b"c"]
 
 
-@pytest.mark.requirement("X2")
+@pytest.mark.requirement("X2.1")
 def test_messages_without_an_id_are_no_duplicates(client: Client) -> None:
     queue = declare(client, "replicated", deduplication_window=1000)
     client.confirms(client.publish(queue, b"a", b"a"))
     assert client.bodies(queue) == [b"a", b"a"]
 
 
-@pytest.mark.requirement("X2")
+@pytest.mark.requirement("X2.1")
 def test_each_queue_has_a_window_of_its_own(client: Client) -> None:
     for queue, arguments in (("one", {"deduplication_window": 1000}), ("two", {}), ("three", {})):
         client.declare(queue, **arguments)
@@ -80,7 +80,6 @@ def test_each_queue_has_a_window_of_its_own(client: Client) -> None:
     assert client.bodies("three") == [b"a", b"b", b"c"]
 
 
-@pytest.mark.requirement("X2")
 def test_duplicates_are_counted(client: Client) -> None:
     queue = declare(client, "replicated", deduplication_window=1000)
     client.confirms(client.publish(queue, *[b"a"] * 5, message_id="1"))
@@ -90,7 +89,6 @@ def test_duplicates_are_counted(client: Client) -> None:
     assert tally.duplicates == 4
 
 
-@pytest.mark.requirement("X2")
 def test_ids_out_of_the_window_are_forgotten_by_all(client: Client) -> None:
     queue = declare(client, "replicated", deduplication_window=100)
     states = [
@@ -129,7 +127,7 @@ def test_what_is_on_its_way_to_the_log_is_known_also_where_a_policy_changes() ->
     assert owner.window.fresh(ids, 600) == [True]
 
 
-@pytest.mark.requirement("X2", "A24")
+@pytest.mark.requirement("A24", "X2.1")
 @persistent_or_not
 @pytest.mark.parametrize("overflow", ["reject-publish", "reject-publish-dlx"])
 @every_kind

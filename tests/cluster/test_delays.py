@@ -30,7 +30,7 @@ def delayed(milliseconds: Any) -> dict[str, Any]:
 
 @every_kind
 @persistent_or_not
-@pytest.mark.requirement("X1")
+@pytest.mark.requirement("X1.2", "X1.3")
 def test_a_message_is_delivered_when_its_delay_has_passed(client: Client, kind: str, mode: int) -> None:
     queue = declare(client, kind)
     client.consume(queue)
@@ -44,7 +44,7 @@ def test_a_message_is_delivered_when_its_delay_has_passed(client: Client, kind: 
 
 
 @every_kind
-@pytest.mark.requirement("X1")
+@pytest.mark.requirement("X1.3")
 def test_a_scheduled_message_is_not_ready(client: Client, kind: str) -> None:
     queue = declare(client, kind)
     client.confirms(client.publish(queue, b"a", **delayed(500)))
@@ -55,7 +55,6 @@ def test_a_scheduled_message_is_not_ready(client: Client, kind: str) -> None:
     assert client.bodies(queue) == [b"a"]
 
 
-@pytest.mark.requirement("X1")
 @pytest.mark.parametrize("nothing", [0, -5, "1000", True, None, Decimal("2.5")])
 def test_what_is_no_time_is_no_delay(client: Client, nothing: Any) -> None:
     queue = declare(client, "replicated")
@@ -63,7 +62,7 @@ def test_what_is_no_time_is_no_delay(client: Client, nothing: Any) -> None:
     assert client.bodies(queue) == [b"a"]
 
 
-@pytest.mark.requirement("X1")
+@pytest.mark.requirement("X1.3")
 def test_a_message_that_is_due_takes_its_place_by_priority(client: Client) -> None:
     queue = declare(client, "replicated", max_priority=9)
     client.publish(queue, b"high", priority=9, **delayed(100))
@@ -74,7 +73,6 @@ def test_a_message_that_is_due_takes_its_place_by_priority(client: Client) -> No
 
 
 @every_kind
-@pytest.mark.requirement("X1")
 def test_scheduled_messages_are_purged_with_the_others(client: Client, kind: str) -> None:
     queue = declare(client, kind)
     client.publish(queue, b"a", b"b", **delayed(100))
@@ -84,7 +82,6 @@ def test_scheduled_messages_are_purged_with_the_others(client: Client, kind: str
     assert client.bodies(queue) == []
 
 
-@pytest.mark.requirement("X1")
 def test_a_queue_with_scheduled_messages_is_not_empty(client: Client) -> None:
     queue = declare(client, "replicated")
     client.confirms(client.publish(queue, b"a", **delayed(60_000)))
@@ -93,7 +90,7 @@ def test_a_queue_with_scheduled_messages_is_not_empty(client: Client) -> None:
 
 
 @every_kind
-@pytest.mark.requirement("X1", "A24")
+@pytest.mark.requirement("A24")
 def test_time_to_live_counts_from_when_a_message_is_due(client: Client, kind: str) -> None:
     queue = declare(client, kind, message_ttl=300)
     client.publish(queue, b"a", **delayed(500))
@@ -113,7 +110,7 @@ BACKOFF = {"initial": 100, "factor": 3, "maximum": 500}
 
 @every_kind
 @persistent_or_not
-@pytest.mark.requirement("X1")
+@pytest.mark.requirement("X1.5")
 def test_a_message_that_fails_again_and_again_rests_longer_and_longer(
     client: Client, kind: str, mode: int
 ) -> None:
@@ -131,7 +128,7 @@ def test_a_message_that_fails_again_and_again_rests_longer_and_longer(
         assert client.deliveries[-1].method.redelivered
 
 
-@pytest.mark.requirement("X1")
+@pytest.mark.requirement("X1.5")
 def test_other_messages_pass_one_that_rests(client: Client) -> None:
     queue = declare(client, "replicated", redelivery_backoff=BACKOFF)
     client.consume(queue, prefetch=1)
@@ -143,7 +140,7 @@ def test_other_messages_pass_one_that_rests(client: Client) -> None:
     assert bodies_of(client, 0.1) == [b"a", b"b", b"a"]
 
 
-@pytest.mark.requirement("X1", "X3")
+@pytest.mark.requirement("X1.5", "X3.1")
 def test_what_rests_holds_up_its_own_group_alone(client: Client) -> None:
     queue = declare(client, "replicated", redelivery_backoff=BACKOFF, group_by="customer")
     client.consume(queue, prefetch=1)
@@ -159,7 +156,6 @@ def test_what_rests_holds_up_its_own_group_alone(client: Client) -> None:
     assert bodies_of(client, 0.05) == [b"a1", b"b1", b"a1", b"a2"]
 
 
-@pytest.mark.requirement("X1")
 def test_messages_of_a_closed_channel_rest_too(client: Client) -> None:
     other = client.site.client("n1")
     queue = declare(client, "replicated", redelivery_backoff=BACKOFF)
@@ -175,7 +171,6 @@ def test_messages_of_a_closed_channel_rest_too(client: Client) -> None:
 # -- exchanges of RabbitMQ's plugin ---------------------------------------------------------------
 
 
-@pytest.mark.requirement("X1")
 def test_an_exchange_for_delayed_messages_routes_as_its_type(client: Client) -> None:
     for _ in range(2):
         client.declare_exchange("later", "x-delayed-message", **{"x-delayed-type": "topic"})
@@ -190,14 +185,12 @@ def test_an_exchange_for_delayed_messages_routes_as_its_type(client: Client) -> 
     assert client.bodies("two") == [b"ab", b"c"]
 
 
-@pytest.mark.requirement("X1")
 @pytest.mark.parametrize("type_", [None, "x-delayed-message", 5])
 def test_an_exchange_for_delayed_messages_must_say_how_to_route(client: Client, type_: Any) -> None:
     with pytest.raises(AssertionError, match="406 PRECONDITION_FAILED - invalid argument, 'x-delayed-type'"):
         client.declare_exchange("later", "x-delayed-message", **{"x-delayed-type": type_})
 
 
-@pytest.mark.requirement("X1")
 def test_an_exchange_for_delayed_messages_is_none_of_its_type(client: Client) -> None:
     client.declare_exchange("later", "x-delayed-message", **{"x-delayed-type": "topic"})
     with pytest.raises(AssertionError, match="received 'topic' but current is 'x-delayed-message'"):

@@ -41,7 +41,7 @@ def test_nobody_else_may_consume_but_anybody_may_get(client: Client) -> None:
     other.consume(queue, exclusive=True)
 
 
-@pytest.mark.requirement("A23", "D2")
+@pytest.mark.requirement("A23")
 def test_an_exclusive_consumer_stays_so_when_the_owner_dies() -> None:
     """Also where another one asks for the queue before the exclusive one can say that it is there."""
     site = Site("n1", "n2", "n3")

@@ -365,7 +365,6 @@ def test_calls_survive_the_way_between_nodes() -> None:
     assert far_link.named("resync") == [()]
 
 
-@pytest.mark.requirement("X3")
 def test_a_new_owner_is_told_which_consumer_has_what_of_a_queue_with_groups() -> None:
     linked = Linked()
     linked.consume(grouped=True)

@@ -85,7 +85,7 @@ def test_a_queue_that_did_not_ask_for_priorities_has_none(client: Client) -> Non
 
 @every_kind
 @persistent_or_not
-@pytest.mark.requirement("X3")
+@pytest.mark.requirement("X3.1", "X3.2")
 def test_a_group_is_with_one_consumer_at_a_time(client: Client, kind: str, mode: int) -> None:
     queue = declare(client, kind, group_by="customer")
     other = client if kind == "exclusive" else client.site.client("n1")
@@ -101,7 +101,7 @@ def test_a_group_is_with_one_consumer_at_a_time(client: Client, kind: str, mode:
     assert sorted(given.values()) == [[b"a1", b"a2"], [b"b1", b"b2"]]
 
 
-@pytest.mark.requirement("X3")
+@pytest.mark.requirement("X3.1")
 @pytest.mark.parametrize(
     ("key", "properties"),
     [
@@ -128,7 +128,7 @@ def test_a_group_is_named_by_a_property_or_a_header(
 
 
 @every_kind
-@pytest.mark.requirement("X3")
+@pytest.mark.requirement("X3.1")
 def test_a_message_that_comes_back_is_the_next_of_its_group(client: Client, kind: str) -> None:
     queue = declare(client, kind, group_by="customer")
     client.consume(queue, prefetch=1)
@@ -141,7 +141,7 @@ def test_a_message_that_comes_back_is_the_next_of_its_group(client: Client, kind
     assert bodies_of(client) == [b"a1", b"a1", b"a2"]
 
 
-@pytest.mark.requirement("X3")
+@pytest.mark.requirement("X3.1", "X3.2")
 def test_a_group_moves_when_its_consumer_goes(client: Client) -> None:
     other = client.site.client("n1")
     queue = declare(client, "replicated", group_by="customer")

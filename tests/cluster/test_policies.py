@@ -203,7 +203,6 @@ def test_a_virtual_host_takes_its_policies_along(client: Client) -> None:
     assert state.policies.in_vhost("/", operator=False) == {}
 
 
-@pytest.mark.requirement("D2")
 def test_a_policy_counts_on_every_node_and_for_the_next_owner() -> None:
     site = Site("n1", "n2", "n3")
     client, other = site.client("n1"), site.client("n2")

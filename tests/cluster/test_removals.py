@@ -90,7 +90,7 @@ def test_what_was_got_without_acknowledgement_is_counted_so() -> None:
     assert (tally.got, tally.got_no_ack, tally.acknowledged) == (0, 1, 0)
 
 
-@pytest.mark.requirement("D2")
+@pytest.mark.requirement("D2.4")
 @pytest.mark.parametrize("step", STEPS)
 def test_an_at_most_once_queue_gives_a_message_out_once(step: int) -> None:
     """Its owner removes before it sends: the message may be lost with the owner."""

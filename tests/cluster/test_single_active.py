@@ -115,7 +115,7 @@ def test_the_consumers_of_all_nodes_are_in_one_order() -> None:
     assert bodies_of(last) == [b"2"]
 
 
-@pytest.mark.requirement("D2")
+@pytest.mark.requirement("D2.2")
 @pytest.mark.parametrize("active", [0, 1])
 def test_a_living_consumer_stays_the_active_one_when_the_owner_dies(active: int) -> None:
     """Whichever of two it is: also one that subscribed later."""

@@ -73,7 +73,7 @@ def owner(node: Node) -> PartitionOwner:
     return made
 
 
-@pytest.mark.requirement("A20", "X2", "X3")
+@pytest.mark.requirement("A20")
 def test_a_queue_that_the_catalog_does_not_show_yet_is_waited_for(node: Node, owner: PartitionOwner) -> None:
     owner.apply(2, encode_entry(()), 0.1)
     owner.tick(0.2)

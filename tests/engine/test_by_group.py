@@ -164,11 +164,10 @@ class ByGroupAgainstList(RuleBasedStateMachine):
         assert all(group.parked or key in busy for key, group in self.ready._groups.items())
 
 
-TestByGroupAgainstList = pytest.mark.requirement("X3")(ByGroupAgainstList.TestCase)
+TestByGroupAgainstList = pytest.mark.requirement("X3.1", "X3.2")(ByGroupAgainstList.TestCase)
 TestByGroupAgainstList.settings = settings(max_examples=150, stateful_step_count=40)
 
 
-@pytest.mark.requirement("X3")
 def test_what_waits_for_a_busy_group_is_looked_at_once() -> None:
     """A slow consumer of one group does not make every turn of the others walk along its backlog."""
     groups = RangeMap((number, number, 1 + number % 2) for number in range(1, 10_001))

@@ -64,7 +64,7 @@ class WindowAgainstDict(RuleBasedStateMachine):
         assert len(self.window) <= len(self.came)
 
 
-TestWindowAgainstDict = pytest.mark.requirement("X2")(WindowAgainstDict.TestCase)
+TestWindowAgainstDict = pytest.mark.requirement("X2.1")(WindowAgainstDict.TestCase)
 TestWindowAgainstDict.settings = settings(max_examples=200, stateful_step_count=30)
 
 

@@ -211,7 +211,7 @@ def test_a_message_may_be_settled_after_its_lease_was_lost() -> None:
     assert list(owner.ready.ranges()) == [(3, 4)]
 
 
-@pytest.mark.requirement("D2")
+@pytest.mark.requirement("D2.1")
 @pytest.mark.requirement("A22.2")
 def test_a_lost_front_end_gives_its_messages_back() -> None:
     owner = owner_with(6)
@@ -227,7 +227,7 @@ def test_a_lost_front_end_gives_its_messages_back() -> None:
     assert marked(owner.dispatch(99)) == [(1, 2, True), (5, 6, True)]
 
 
-@pytest.mark.requirement("D2")
+@pytest.mark.requirement("D2.3")
 @pytest.mark.parametrize(
     ("semantics", "no_ack"), [(Semantics.AT_MOST_ONCE, False), (Semantics.AT_LEAST_ONCE, True)]
 )
@@ -243,7 +243,7 @@ def test_removal_comes_before_delivery(semantics: Semantics, no_ack: bool) -> No
     assert owner.leased_count == 0
 
 
-@pytest.mark.requirement("D2")
+@pytest.mark.requirement("D2.3")
 def test_consumers_of_an_at_most_once_queue_change_nothing_afterwards() -> None:
     owner = owner_with(5, Semantics.AT_MOST_ONCE)
     attach(owner, A, limit=3)
@@ -393,7 +393,7 @@ def test_soft_messages_come_again_as_soft_ones() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.requirement("A17", "D2")
+@pytest.mark.requirement("A17", "D2.3")
 def test_nothing_comes_again_from_a_queue_that_delivers_at_most_once() -> None:
     owner = owner_with(3, Semantics.AT_MOST_ONCE)
     attach(owner, A)

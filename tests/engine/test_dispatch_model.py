@@ -370,5 +370,5 @@ TestOwnerAgainstModel = OwnerAgainstModel.TestCase
 TestOwnerAgainstModel.settings = RUNS_OF_MODEL
 TestPriorityOwnerAgainstModel = pytest.mark.requirement("A20")(PriorityOwnerAgainstModel.TestCase)
 TestPriorityOwnerAgainstModel.settings = RUNS_OF_MODEL
-TestGroupOwnerAgainstModel = pytest.mark.requirement("X3")(GroupOwnerAgainstModel.TestCase)
+TestGroupOwnerAgainstModel = pytest.mark.requirement("X3.1", "X3.2")(GroupOwnerAgainstModel.TestCase)
 TestGroupOwnerAgainstModel.settings = RUNS_OF_MODEL

@@ -11,7 +11,6 @@ from tests.engine.owners import A, B, attach, got, marked, state_with
 # -- the mark -----------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("D2")
 def test_nothing_is_granted_above_the_committed_mark() -> None:
     owner = QueueOwner(state_with(10, mark=4), fresh=True)
     attach(owner, A)
@@ -79,7 +78,7 @@ def test_an_asked_mark_is_not_asked_again() -> None:
 # -- after a change of owner ----------------------------------------------------------------------
 
 
-@pytest.mark.requirement("D2")
+@pytest.mark.requirement("D2.2")
 def test_a_new_owner_delivers_at_once_what_was_never_leased() -> None:
     owner = QueueOwner(state_with(100, mark=60, attached=(A, B)))
     assert list(owner.held.ranges()) == [(1, 60)]
@@ -88,7 +87,7 @@ def test_a_new_owner_delivers_at_once_what_was_never_leased() -> None:
     assert got(owner.dispatch(999)) == [(A, 1, 61, 100)]
 
 
-@pytest.mark.requirement("D2")
+@pytest.mark.requirement("D2.2")
 def test_a_living_consumer_keeps_its_leases_over_a_change_of_owner() -> None:
     owner = QueueOwner(state_with(100, mark=60, attached=(A, B)))
     assert owner.reattached(A, [(5, 9), (50, 70)]) == [(5, 9), (50, 60), (61, 70)]
@@ -103,7 +102,7 @@ def test_a_living_consumer_keeps_its_leases_over_a_change_of_owner() -> None:
     assert owner.settle(A, [(5, 9)]).count == 5
 
 
-@pytest.mark.requirement("D2")
+@pytest.mark.requirement("D2.2")
 def test_what_a_lost_front_end_may_have_had_is_redelivered() -> None:
     owner = QueueOwner(state_with(10, mark=6, attached=(A, B)))
     owner.lost_front_end(B)

@@ -413,7 +413,7 @@ def test_failed_deliveries_are_counted_and_returns_are_not() -> None:
     assert list(state.returned.ranges()) == [(1, 1), (3, 5)]
 
 
-@pytest.mark.requirement("D2")
+@pytest.mark.requirement("D2.3")
 def test_nothing_returns_to_an_at_most_once_queue() -> None:
     """Removal is committed before delivery, so what a consumer says afterwards finds nothing."""
     machine = machine_with(1, semantics=Semantics.AT_MOST_ONCE)
@@ -463,7 +463,6 @@ def test_annotations_of_messages_of_the_same_entry_count_once_they_are_alive() -
     assert machine.queues[1].annotations == {}
 
 
-@pytest.mark.requirement("D14")
 def test_waiting_messages_cost_ranges_and_entries_not_messages() -> None:
     machine = machine_with(1)
     run = uniform_run(1000, 2)

@@ -106,7 +106,7 @@ class RangeSetAgainstSet(RuleBasedStateMachine):
         assert self.ranges.last == max(self.model, default=None)
 
 
-TestRangeSetAgainstSet = pytest.mark.requirement("D14")(RangeSetAgainstSet.TestCase)
+TestRangeSetAgainstSet = RangeSetAgainstSet.TestCase
 TestRangeSetAgainstSet.settings = settings(max_examples=60, stateful_step_count=40)
 
 

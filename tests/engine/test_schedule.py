@@ -67,7 +67,7 @@ class ScheduleAgainstDict(RuleBasedStateMachine):
         assert numbers(self.schedule.intersection(5, 20)) == {n for n in self.due if 5 <= n <= 20}
 
 
-TestScheduleAgainstDict = pytest.mark.requirement("X1")(ScheduleAgainstDict.TestCase)
+TestScheduleAgainstDict = ScheduleAgainstDict.TestCase
 TestScheduleAgainstDict.settings = settings(max_examples=200, stateful_step_count=30)
 
 
@@ -79,7 +79,6 @@ def test_a_schedule_of_nothing_sleeps() -> None:
     assert waiting.wake == NEVER
 
 
-@pytest.mark.requirement("X1")
 def test_what_is_far_ahead_is_in_no_index() -> None:
     waiting = Schedule(RangeMap())
     for number in range(1, 1000):
@@ -89,7 +88,7 @@ def test_what_is_far_ahead_is_in_no_index() -> None:
     assert not waiting._slots
 
 
-@pytest.mark.requirement("X1")
+@pytest.mark.requirement("X1.1")
 def test_a_message_that_is_never_due_is_so_for_the_next_owner_too() -> None:
     """Clients may give any delay that a field table can hold."""
     state = state_with(1)

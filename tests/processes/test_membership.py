@@ -73,7 +73,7 @@ def at_rest(cluster: Cluster, place: int = 0) -> dict[str, dict[str, Any]]:
     return {row["name"]: row for row in told["members"]}
 
 
-@pytest.mark.requirement("F2.2", "D2")
+@pytest.mark.requirement("D2.1", "D2.3", "F2.2")
 def test_three_nodes_become_five_under_load(storm: Storm) -> None:
     cluster = storm.cluster
     declare(cluster, 30)

@@ -40,7 +40,7 @@ def outcomes() -> Iterator[list[Future[Outcome]]]:
 @pytest.mark.requirement("A19")
 @pytest.mark.requirement("A21")
 @pytest.mark.requirement("A22.1")
-@pytest.mark.requirement("D2")
+@pytest.mark.requirement("D2.1", "D2.2", "D2.3", "D2.4")
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_promises_are_kept_under_faults(block: int, outcomes: list[Future[Outcome]]) -> None:
     """Nothing confirmed is lost, at-most-once never comes twice, order is kept, commits are whole, replicas

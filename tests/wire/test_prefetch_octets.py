@@ -93,7 +93,7 @@ def test_consumers_without_acknowledgement_have_no_window() -> None:
     assert len(bodies(client)) == 3
 
 
-@pytest.mark.requirement("A18", "D2")
+@pytest.mark.requirement("A18")
 def test_what_its_queue_has_removed_waits_for_room() -> None:
     client = consuming(10, returnable=False)
     client.deliver(7, run_of([b"a" * 8, b"b" * 8]), 1, False)
