@@ -62,10 +62,27 @@ def close_channel(client: Client) -> None:
     client.call(m.ChannelClose(200, "", 0, 0), m.ChannelCloseOk)
 
 
+def fail_channel(client: Client) -> None:
+    """Have the server close the channel (406): an acknowledgement of what was never delivered."""
+    client.send(m.BasicAck(77))
+    with pytest.raises(ChannelClosedError, match="unknown delivery tag 77"):
+        client.answer()
+
+
+def publish_nowhere(client: Client) -> None:
+    """Have the server close the channel (404) for a publish, with a request behind that."""
+    client.publish("", b"", exchange="nowhere")
+    client.send(m.BasicQos(0, 1))
+    with pytest.raises(ChannelClosedError, match="no exchange 'nowhere'"):
+        client.answer()
+
+
 LEAVING: dict[str, Callable[[Client, str], object]] = {
     "cancel": lambda client, tag: client.cancel(tag),
     "channel.close": lambda client, tag: close_channel(client),
     "connection.close": lambda client, tag: client.disconnect(),
+    "an exception": lambda client, tag: fail_channel(client),
+    "a refused publish": lambda client, tag: publish_nowhere(client),
 }
 
 

@@ -160,6 +160,13 @@ class Client:
         """The methods among the output."""
         return [payload for kind, _, payload in self.output() if kind == m.FRAME_METHOD]
 
+    def failed(self, channel: int = 1) -> Method:
+        """The Close of a channel with consumers, of which others see now what the end of these does."""
+        assert self.output() == []
+        self.connection.reply(channel, m.ChannelCloseOk())
+        (close,) = self.methods()
+        return close
+
     def negotiate(
         self, *, tune_ok: m.ConnectionTuneOk | None = None, capabilities: dict[str, bool] | None = None
     ) -> None:

@@ -231,6 +231,49 @@ def test_the_connection_ends_while_a_closed_channel_waits() -> None:
     assert client.connection.disconnected() == [e.ConnectionClosed([(7, [(5, 7)])])]
 
 
+@pytest.mark.requirement("A15")
+def test_an_exception_is_told_behind_what_the_end_of_the_consumers_does() -> None:
+    """Frames that come meanwhile are dropped, but for the client's answer."""
+    client = opened(1)
+    client.consume()
+    effects = client.send((1, m.BasicAck(9)), (1, m.QueueDeclare("q")))
+    assert e.ChannelClosed(1, [], awaited=True) in effects
+    close = client.failed()
+    assert isinstance(close, m.ChannelClose)
+    assert close.reply_code == 406
+    assert client.send((1, m.ChannelCloseOk()), (1, m.ChannelOpen())) == []
+    assert client.methods() == [m.ChannelOpenOk()]
+
+
+@pytest.mark.requirement("A15")
+def test_a_publish_that_is_refused_ends_the_channel_behind_the_request_that_waits() -> None:
+    client = opened(1)
+    client.consume()
+    client.send((1, m.QueueDeclare("q")))
+    client.connection.fail_publish(1, Refused(404))
+    assert [type(one) for one in client.connection.take_effects()] == [e.Log]
+    assert client.output() == []
+    client.connection.reply(1, m.QueueDeclareOk("q", 0, 0))
+    assert client.connection.take_effects() == [e.ChannelClosed(1, [], awaited=True)]
+    assert isinstance(client.failed(), m.ChannelClose)
+
+
+@pytest.mark.requirement("A15")
+def test_both_close_a_channel_that_has_consumers() -> None:
+    client = opened(1)
+    client.consume()
+    octets = publish(1, b"x", exchange="none") + encode_method(1, m.ChannelClose(200))
+    assert e.Answer(1, m.ChannelCloseOk()) in client.connection.receive(octets, client.now)
+    client.connection.fail_publish(1, Refused(404))
+    client.connection.reply(1, m.ChannelCloseOk())
+    assert e.ChannelClosed(1, [], awaited=True) in client.connection.take_effects()
+    assert client.output() == []
+    client.connection.reply(1, m.ChannelCloseOk())
+    assert [type(one) for one in client.methods()] == [m.ChannelClose, m.ChannelCloseOk]
+    client.send((1, m.ChannelCloseOk()), (1, m.ChannelOpen()))
+    assert client.methods() == [m.ChannelOpenOk()]
+
+
 @pytest.mark.requirement("A10")
 @pytest.mark.parametrize("whole", [False, True])
 def test_the_connection_ends_while_a_channel_waits_for_the_end_of_its_consumers(whole: bool) -> None:

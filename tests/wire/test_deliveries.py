@@ -196,10 +196,10 @@ def test_an_unknown_tag_ends_the_channel(method: Method) -> None:
     client.send((1, m.BasicAck(2)))
     client.output()
     effects = client.send((1, method))
-    (close,) = client.methods()
+    close = client.failed()
     assert isinstance(close, m.ChannelClose)
     assert (close.reply_code, close.class_id, close.method_id) == (406, 60, method.METHOD_ID)
-    assert effects[-1] == e.ChannelClosed(1, [(7, [(10, 10)]), (7, [(12, 14)])])
+    assert effects[-1] == e.ChannelClosed(1, [(7, [(10, 10)]), (7, [(12, 14)])], awaited=True)
 
 
 @pytest.mark.requirement("A17")
@@ -221,7 +221,7 @@ def test_without_acknowledgement_there_is_nothing_to_settle() -> None:
     client.deliver(7, run_of([b"x"] * 5), 10, False)
     assert client.send((1, m.BasicAck(0, True))) == []
     client.send((1, m.BasicAck(1)))
-    assert client.effects[-1] == e.ChannelClosed(1, [])
+    assert client.effects[-1] == e.ChannelClosed(1, [], awaited=True)
 
 
 # -- get ----------------------------------------------------------------------------------------

@@ -91,7 +91,7 @@ def test_only_the_channel_with_the_consumer_gets_replies(channel: int) -> None:
 def test_who_may_not_consume_replies(method: m.BasicConsume, text: str) -> None:
     client = asking()
     client.send((1, method))
-    assert client.methods() == [m.ChannelClose(406, f"PRECONDITION_FAILED - {text}", 60, 20)]
+    assert client.failed() == m.ChannelClose(406, f"PRECONDITION_FAILED - {text}", 60, 20)
 
 
 def test_a_consumer_that_ended_makes_room_for_another() -> None:

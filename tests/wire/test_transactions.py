@@ -114,7 +114,7 @@ def test_settlements_wait_for_the_commit_and_come_merged() -> None:
 def test_what_is_settled_in_a_transaction_cannot_be_settled_twice_in_it() -> None:
     client = with_deliveries(3)
     client.send((1, m.BasicAck(2)), (1, m.BasicAck(2)))
-    assert client.methods() == [m.ChannelClose(406, "PRECONDITION_FAILED - unknown delivery tag 2", 60, 80)]
+    assert client.failed() == m.ChannelClose(406, "PRECONDITION_FAILED - unknown delivery tag 2", 60, 80)
     assert client.only(e.ChannelClosed).unsettled == [(CONSUMER, [(100, 102)])]
 
 
@@ -213,8 +213,9 @@ def test_a_refused_commit_ends_the_channel_and_leaves_its_deliveries_to_the_shel
     client.send((1, m.BasicAck(2)))
     commit(client)
     client.connection.fail(1, CommitRefusedError("partial tx completion"))
-    assert client.methods() == [m.ChannelClose(406, "PRECONDITION_FAILED - partial tx completion", 90, 20)]
     client.effects += client.connection.take_effects()
+    told = client.failed()
+    assert told == m.ChannelClose(406, "PRECONDITION_FAILED - partial tx completion", 90, 20)
     assert client.only(e.ChannelClosed).unsettled == [(CONSUMER, [(100, 100)]), (CONSUMER, [(102, 102)])]
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from node.runs import Run
 from node.wire.amqp091 import methods as m
-from node.wire.amqp091.channel_state import ChannelState
+from node.wire.amqp091.channel_state import CLOSE_IDS, CLOSE_OK_IDS, ChannelState
 from node.wire.amqp091.codec import decode_method
 from node.wire.amqp091.confirms import Confirms
 from node.wire.amqp091.credit import ChannelConsumer
@@ -28,7 +28,7 @@ from node.wire.amqp091.errors import (
 )
 from node.wire.amqp091.incoming import IncomingContent
 from node.wire.amqp091.outbox import Disposition
-from node.wire.amqp091.primitives import SHORT, Method, method_ids
+from node.wire.amqp091.primitives import Method, method_ids
 from node.wire.amqp091.properties import REPLY_TO
 from node.wire.amqp091.publish_path import PUBLISH_IDS
 from node.wire.amqp091.replies import reply_text
@@ -45,9 +45,9 @@ class Channel:
     """
 
     __slots__ = (
-        "_last_queue", "_next_tag", "_parts", "_replies", "_tags_given", "_unreported", "confirming",
-        "confirms", "content", "deliveries", "holds", "number", "pending", "published", "state",
-        "tags_before",
+        "_awaited", "_farewell", "_last_queue", "_next_tag", "_parts", "_replies", "_tags_given",
+        "_unreported", "confirming", "confirms", "content", "deliveries", "holds", "number", "pending",
+        "published", "state", "tags_before",
     )  # fmt: skip
 
     def __init__(self, number: int, parts: ConnectionParts, tags_before: int):
@@ -67,6 +67,8 @@ class Channel:
         self._tags_given = 0
         self._replies = DirectReplies()
         self._unreported: Unsettled | None = None
+        self._awaited = False
+        self._farewell: m.ChannelClose | None = None
 
     # -- frames ---------------------------------------------------------------------------------
 
@@ -156,20 +158,20 @@ class Channel:
     # -- the end --------------------------------------------------------------------------------
 
     def fail(self, failure: Failure, method: tuple[int, int] = (0, 0)) -> None:
-        """Close the channel with a channel exception. No-op when it is closing already."""
+        """Close the channel with a channel exception. No-op when it is closing already.
+
+        A client hears of it once other clients see what the end of the channel's consumers does.
+        """
         if self.state is not ChannelState.OPEN:
             return
-        outbox = self._parts.outbox
         self.flush_confirms()
-        outbox.send(self.number, m.ChannelClose(failure.code, reply_text(failure), *method))
-        told: dict[str, str | int] = {
-            "channel": self.number,
-            "reply_code": failure.code,
-            "text": str(failure),
-        }
-        outbox.emit(Log("channel_exception", told))
-        self.state = ChannelState.CLOSING
-        self._end()
+        code, text, outbox = failure.code, str(failure), self._parts.outbox
+        outbox.emit(Log("channel_exception", {"channel": self.number, "reply_code": code, "text": text}))
+        self.state = ChannelState.FAILED
+        self._farewell = farewell = m.ChannelClose(code, reply_text(failure), *method)
+        self._unreported = self._stop()
+        if self.pending is None or not self._awaited:
+            self._close_now(farewell)
 
     def end(self) -> Unsettled:
         """The connection is going down: stop everything; returns what was not settled."""
@@ -180,24 +182,23 @@ class Channel:
         self.state = ChannelState.CLOSED
         return self._stop()
 
-    def _end(self) -> None:
-        self._unreported = self._stop()
-        if self.pending is None:
-            self._report_end()
-
     def _stop(self) -> Unsettled:
         self.drop_content()
         if self.deliveries.transaction is not None:
             self.deliveries.transaction.roll_back()
             self.deliveries.transaction = None
+        self._awaited = bool(self.deliveries.consumers)
         for consumer in self.deliveries.consumers.values():
             del self._parts.consumers[consumer.number]
         return self.deliveries.close()
 
-    def _report_end(self) -> None:
-        if self._unreported is not None:
-            self._parts.outbox.emit(ChannelClosed(self.number, self._unreported))
-            self._unreported = None
+    def _report_end(self) -> bool:
+        """Tell the shell, if no request is pending that it has to answer first; whether it will reply."""
+        if self._unreported is None or self.pending is not None:
+            return False
+        self._parts.outbox.emit(ChannelClosed(self.number, self._unreported, self._awaited))
+        self._unreported = None
+        return self._awaited
 
     def flush_confirms(self) -> None:
         frames = self.confirms.take()
@@ -206,10 +207,10 @@ class Channel:
 
     def _receive_while_closing(self, payload: bytes) -> None:
         ids = payload[:4]
-        if ids == _CLOSE:
+        if ids == CLOSE_IDS:
             # Both closed at once: the client gets its answer, and ours is still to come.
             self._parts.outbox.send(self.number, m.ChannelCloseOk())
-        elif ids == _CLOSE_OK:
+        elif ids == CLOSE_OK_IDS:
             self.state = ChannelState.CLOSED
 
     # -- answers of the shell -------------------------------------------------------------------
@@ -225,6 +226,8 @@ class Channel:
             self._close_now(pending)
             return None
         if self.state is not ChannelState.OPEN:
+            if self._farewell is not None:
+                self._close_now(self._farewell)
             self._report_end()
             return None
         if pending is not None and method is not None and not getattr(pending, "nowait", False):
@@ -297,16 +300,20 @@ class Channel:
             self._close_now(method)
 
     def _close_now(self, method: m.ChannelClose) -> None:
+        """Answer the client's Close, or send one's own, which both may have sent at once."""
         if self.state is ChannelState.OPEN:
             self.flush_confirms()
-            self.state, awaited = ChannelState.PARTED, bool(self.deliveries.consumers)
-            self._parts.outbox.emit(ChannelClosed(self.number, self._stop(), awaited))
-            if awaited:
-                self._await(method)
-                return
-        # Both have closed at once where what was published before it was refused.
-        self._report_end()
-        self._parts.outbox.send(self.number, m.ChannelCloseOk())
+            self.state = ChannelState.PARTED
+            self._unreported = self._stop()
+        if self._report_end():
+            self._await(method)
+            return
+        farewell, self._farewell = self._farewell, None
+        if farewell is not None:
+            self._parts.outbox.send(self.number, farewell)
+            self.state = ChannelState.CLOSING
+        if method is not farewell:
+            self._parts.outbox.send(self.number, m.ChannelCloseOk())
         if self.state is ChannelState.PARTED:
             self.state = ChannelState.CLOSED
 
@@ -416,13 +423,6 @@ class Channel:
             self._reply(method, m.BasicRecoverOk())
         self.deliveries.recover()
 
-
-def _encoded_ids(kind: type[Method]) -> bytes:
-    return SHORT.pack(kind.CLASS_ID) + SHORT.pack(kind.METHOD_ID)
-
-
-_CLOSE: Final = _encoded_ids(m.ChannelClose)
-_CLOSE_OK: Final = _encoded_ids(m.ChannelCloseOk)
 
 _HANDLERS: Final[dict[type[Method], Callable[[Channel, Any], None]]] = {
     m.ChannelOpen: Channel._open,

@@ -181,8 +181,8 @@ class Refuse:
 class ChannelClosed:
     """The channel is gone, with its consumers; `unsettled` goes back to the queues, marked redelivered.
 
-    Never comes while a Request of the channel waits for its answer. `awaited`: the client has asked for it,
-    and waits; `reply` with Close-Ok once other clients see what the end of the consumers does.
+    Never comes while a Request of the channel waits for its answer. `awaited`: it had consumers;
+    `reply` with Close-Ok once other clients see what their end does, so that the client is told.
     """
 
     channel: int
