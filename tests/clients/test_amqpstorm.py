@@ -14,7 +14,7 @@ def connect(node: Node) -> Connection:
     return Connection(node.amqp.host, "guest", "guest", port=node.amqp.port, timeout=10)
 
 
-@pytest.mark.requirement("A7", "A17", "A23")
+@pytest.mark.requirement("A7", "A17", "A23.1")
 def test_confirmed_messages_of_many_frames(node: Node, elsewhere: Node, name: str) -> None:
     with connect(node) as sending, connect(elsewhere) as reading:
         publisher = sending.channel()

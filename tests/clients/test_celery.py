@@ -142,13 +142,13 @@ def task(application: Celery, name: str, *arguments: Any, **options: Any) -> Any
 # -- a worker on each of two nodes --------------------------------------------------------------
 
 
-@pytest.mark.requirement("A17", "A23")
+@pytest.mark.requirement("A17")
 def test_a_chain(application: Celery) -> None:
     made = chain(task(application, "add", 1, 2), task(application, "add", 10), task(application, "add", 100))
     assert made.apply_async().get(timeout=RESULT_S) == 113
 
 
-@pytest.mark.requirement("A17", "A18")
+@pytest.mark.requirement("A17")
 def test_a_group_is_shared_by_the_workers_of_both_nodes(application: Celery, pair: Workers) -> None:
     results = group(task(application, "who") for _ in range(60)).apply_async()
     names = results.get(timeout=RESULT_S)
@@ -156,7 +156,7 @@ def test_a_group_is_shared_by_the_workers_of_both_nodes(application: Celery, pai
     assert set(names) == {worker.name for worker in pair.workers}
 
 
-@pytest.mark.requirement("A17", "A18")
+@pytest.mark.requirement("A17")
 def test_retries_after_a_countdown(application: Celery, pair: Workers) -> None:
     asked = task(application, "stubborn", 0.5).apply_async()
     assert asked.get(timeout=RESULT_S) == 2
@@ -242,7 +242,7 @@ def test_a_chord(workers: Workers, node: Node, elsewhere: Node) -> None:
     assert result.get(timeout=RESULT_S) == sum(range(20)) + 20
 
 
-@pytest.mark.requirement("A20")
+@pytest.mark.requirement("A20.1")
 def test_priorities(workers: Workers, node: Node, elsewhere: Node) -> None:
     application = workers.application(elsewhere)
     application.amqp.queues.add(
@@ -274,7 +274,7 @@ def test_a_worker_killed_before_it_acknowledged(workers: Workers, node: Node, el
     assert len(begun) == 6, "the dead worker's two tasks began twice"
 
 
-@pytest.mark.requirement("A21", "A23")
+@pytest.mark.requirement("A21.1")
 @pytest.mark.parametrize("victim", ["the owner", "a worker's node"])
 def test_a_node_killed_in_the_middle(own_cluster: Cluster, workers: Workers, victim: str) -> None:
     """No task is lost, and no chain ends: neither where the node had the queue nor where it had a worker."""

@@ -49,7 +49,7 @@ def working(of: RabbitmqBroker, threads: int = 4) -> Iterator[None]:
         of.close()
 
 
-@pytest.mark.requirement("A17", "A24")
+@pytest.mark.requirement("A17", "A24.8", "A24.9")
 def test_retries_delays_and_dead_letters(node: Node, elsewhere: Node, name: str) -> None:
     runs: list[tuple[str, float]] = []
     sending, receiving = broker([node], name), broker([elsewhere], name)
@@ -76,7 +76,7 @@ def test_retries_delays_and_dead_letters(node: Node, elsewhere: Node, name: str)
     sending.close()
 
 
-@pytest.mark.requirement("A20")
+@pytest.mark.requirement("A20.1")
 def test_priorities(node: Node, elsewhere: Node, name: str) -> None:
     sending, receiving = broker([node], name), broker([elsewhere], name)
     work: Any = dramatiq.actor(lambda what: None, broker=sending, actor_name="work", queue_name=name)
@@ -96,7 +96,7 @@ def test_priorities(node: Node, elsewhere: Node, name: str) -> None:
     receiving.close()
 
 
-@pytest.mark.requirement("A21")
+@pytest.mark.requirement("A21.1")
 def test_a_node_killed_in_the_middle(own_cluster: Cluster, name: str) -> None:
     first, second, third = own_cluster.nodes
     sending, receiving = broker([third], name), broker([first, second], name)

@@ -72,7 +72,7 @@ def test_a_topic_is_published_on_and_on(node: Node, elsewhere: Node, name: str) 
     assert run(program) == [("invoice", 21), ("invoice", 27), ("orders.eu.new", 7), ("orders.us.new", 9)]
 
 
-@pytest.mark.requirement("A15", "A17", "A23")
+@pytest.mark.requirement("A15", "A17", "A23.6")
 def test_calls_are_answered_over_reply_to(node: Node, elsewhere: Node, name: str) -> None:
     application, caller = broker(node), broker(elsewhere)
 
@@ -88,7 +88,7 @@ def test_calls_are_answered_over_reply_to(node: Node, elsewhere: Node, name: str
     assert run(program) == [number * 2 for number in range(20)]
 
 
-@pytest.mark.requirement("A17", "A24")
+@pytest.mark.requirement("A17", "A24.8", "A24.9")
 def test_messages_are_settled_by_hand(node: Node, elsewhere: Node, name: str) -> None:
     application, publisher = broker(node), broker(elsewhere)
     seen: asyncio.Queue[tuple[str, bool | None]] = asyncio.Queue()
@@ -120,7 +120,7 @@ def test_messages_are_settled_by_hand(node: Node, elsewhere: Node, name: str) ->
     assert run(program) == ([("again", False), ("again", True), ("bad", False), ("good", False)], "bad")
 
 
-@pytest.mark.requirement("A21")
+@pytest.mark.requirement("A21.1")
 def test_an_application_outlives_its_node(own_cluster: Cluster, name: str) -> None:
     first, second, _ = own_cluster.nodes
     application, publisher = broker(first), broker(second)

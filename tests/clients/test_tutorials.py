@@ -90,7 +90,6 @@ def test_1_hello_world(run: Run, start: Start) -> None:
     receiving.wait_for("[x] Received Hello World!")
 
 
-@pytest.mark.requirement("A18")
 def test_2_work_queues(run: Run, start: Start) -> None:
     workers = [start("worker.py"), start("worker.py")]
     for number in range(4):

@@ -106,7 +106,7 @@ def cornered() -> Cornered:
     return Cornered()
 
 
-@pytest.mark.requirement("A19")
+@pytest.mark.requirement("A19.3")
 def test_a_transaction_that_comes_again_is_whole(cornered: Cornered) -> None:
     cornered.admin.declare("limited", max_length=3, overflow="reject-publish")
     cornered.site.client("n3").declare("other", queue_type="classic")
@@ -131,7 +131,7 @@ def test_a_queue_expects_what_comes_again_once(cornered: Cornered) -> None:
     ] * 3 + [False]
 
 
-@pytest.mark.requirement("A24")
+@pytest.mark.requirement("A24.8", "A24.9")
 def test_a_dead_letter_that_is_rejected_again_is_buried_once(cornered: Cornered) -> None:
     cornered.admin.declare("grave", queue_type="classic")
     cornered.admin.declare("source", dead_letter_exchange="", dead_letter_routing_key="grave")
@@ -145,7 +145,7 @@ def test_a_dead_letter_that_is_rejected_again_is_buried_once(cornered: Cornered)
     assert cornered.admin.bodies("source") == []
 
 
-@pytest.mark.requirement("A24")
+@pytest.mark.requirement("A24.8", "A24.9")
 def test_a_dead_letter_that_two_consumers_reject_is_buried_once(cornered: Cornered) -> None:
     """One has lost its lease and rejects nevertheless, before the other one's rejection is committed."""
     cornered.admin.declare("grave", queue_type="classic")

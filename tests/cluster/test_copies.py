@@ -8,8 +8,6 @@ import pytest
 
 from tests.site import ChannelClosedError, Client, Site
 
-pytestmark = pytest.mark.requirement("A23")
-
 
 @pytest.fixture
 def client() -> Client:

@@ -14,7 +14,6 @@ from tests.site import Client, Delivery, Site
 
 __all__ = ["client", "declared"]
 
-pytestmark = pytest.mark.requirement("A24")
 MODES = pytest.mark.parametrize("mode", [1, 2])
 
 GRAVES: dict[str, dict[str, Any]] = {
@@ -43,6 +42,7 @@ def dying(declared: Any, **arguments: Any) -> str:
     return str(declared(dead_letter_exchange="", dead_letter_routing_key="grave", **arguments))
 
 
+@pytest.mark.requirement("A24.8", "A24.9", "A24.10")
 @MODES
 def test_rejected_messages_are_dead_letters(client: Client, declared: Any, grave: str, mode: int) -> None:
     queue = dying(declared)
@@ -70,6 +70,7 @@ def test_rejected_messages_are_dead_letters(client: Client, declared: Any, grave
     assert client.depth(queue) == 0
 
 
+@pytest.mark.requirement("A24.1", "A24.8", "A24.10")
 @MODES
 def test_expired_messages_are_dead_letters(client: Client, declared: Any, grave: str, mode: int) -> None:
     queue = dying(declared, message_ttl=100)
@@ -83,6 +84,7 @@ def test_expired_messages_are_dead_letters(client: Client, declared: Any, grave:
     assert "original-expiration" not in found[1].headers["x-death"][0]
 
 
+@pytest.mark.requirement("A24.3", "A24.8", "A24.10")
 @MODES
 def test_what_is_too_much_is_a_dead_letter(client: Client, declared: Any, grave: str, mode: int) -> None:
     queue = dying(declared, max_length=1)
@@ -93,6 +95,7 @@ def test_what_is_too_much_is_a_dead_letter(client: Client, declared: Any, grave:
     assert client.bodies(queue) == [b"c"]
 
 
+@pytest.mark.requirement("A24.7", "A24.8", "A24.10")
 @MODES
 def test_what_is_refused_may_be_a_dead_letter(client: Client, declared: Any, grave: str, mode: int) -> None:
     queue = dying(declared, max_length=1, overflow="reject-publish-dlx")
@@ -107,6 +110,7 @@ def test_what_is_refused_may_be_a_dead_letter(client: Client, declared: Any, gra
     assert client.bodies(queue) == [b"a"]
 
 
+@pytest.mark.requirement("A24.8", "A24.10")
 def test_without_a_key_the_keys_that_it_came_with_count(client: Client, declared: Any) -> None:
     client.declare_exchange("dlx", "direct")
     queue = declared(dead_letter_exchange="dlx", max_length=0)
@@ -123,6 +127,7 @@ def test_without_a_key_the_keys_that_it_came_with_count(client: Client, declared
     assert found.headers["CC"] == ["other"]
 
 
+@pytest.mark.requirement("A24.9")
 def test_a_key_of_the_queue_makes_the_copies_count_no_more(client: Client, declared: Any, grave: str) -> None:
     client.declare("other")
     queue = dying(declared, max_length=0)
@@ -131,6 +136,7 @@ def test_a_key_of_the_queue_makes_the_copies_count_no_more(client: Client, decla
     assert "CC" not in found.headers
 
 
+@pytest.mark.requirement("A24.8")
 def test_a_headers_exchange_sees_the_death(client: Client, declared: Any, grave: str) -> None:
     queue = declared(dead_letter_exchange="amq.match", max_length=0)
     client.call(
@@ -152,6 +158,7 @@ def test_what_leads_nowhere_is_gone(client: Client, declared: Any, exchange: str
     assert all(not state.alive for state in owner.machine.queues.values())
 
 
+@pytest.mark.requirement("A24.8")
 def test_a_dead_letter_may_go_to_several_queues_in_several_partitions(client: Client, declared: Any) -> None:
     queue = declared(dead_letter_exchange="amq.fanout", max_length=0)
     for name, kind in GRAVES.items():
@@ -162,6 +169,7 @@ def test_a_dead_letter_may_go_to_several_queues_in_several_partitions(client: Cl
         assert [one.body for one in wait_for(client, name, 2)] == [b"a", b"b"]
 
 
+@pytest.mark.requirement("A24.10")
 def test_deaths_in_several_queues_are_counted(client: Client, grave: str) -> None:
     """A queue to wait in, and one to work on: what is rejected comes round until somebody has enough."""
     client.declare("work", dead_letter_exchange="", dead_letter_routing_key="pause")
@@ -199,6 +207,7 @@ def test_limits_of_the_grave_count(client: Client, declared: Any) -> None:
     assert [one.body for one in wait_for(client, "full", 1)] == [b"a"]
 
 
+@pytest.mark.requirement("A24.8")
 def test_large_numbers_of_dead_letters_come_in_order() -> None:
     client = Site("n1").client("n1")
     client.declare("grave", queue_type="classic")

@@ -101,7 +101,6 @@ def test_ids_out_of_the_window_are_forgotten_by_all(client: Client) -> None:
 
 
 @persistent_or_not
-@pytest.mark.requirement("A24")
 def test_a_dead_letter_that_comes_back_is_no_duplicate_of_itself(client: Client, mode: int) -> None:
     """A queue to try again later, in another partition."""
     client.declare("q", deduplication_window=60_000, dead_letter_exchange="", dead_letter_routing_key="later")
@@ -127,7 +126,7 @@ def test_what_is_on_its_way_to_the_log_is_known_also_where_a_policy_changes() ->
     assert owner.window.fresh(ids, 600) == [True]
 
 
-@pytest.mark.requirement("A24", "X2.1")
+@pytest.mark.requirement("A24.6", "A24.7", "X2.1")
 @persistent_or_not
 @pytest.mark.parametrize("overflow", ["reject-publish", "reject-publish-dlx"])
 @every_kind

@@ -90,7 +90,7 @@ def test_a_queue_with_scheduled_messages_is_not_empty(client: Client) -> None:
 
 
 @every_kind
-@pytest.mark.requirement("A24")
+@pytest.mark.requirement("A24.1")
 def test_time_to_live_counts_from_when_a_message_is_due(client: Client, kind: str) -> None:
     queue = declare(client, kind, message_ttl=300)
     client.publish(queue, b"a", **delayed(500))

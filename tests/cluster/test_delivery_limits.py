@@ -12,7 +12,7 @@ from tests.site import Client, Site
 
 __all__ = ["client", "declared"]
 
-pytestmark = pytest.mark.requirement("A24")
+pytestmark = pytest.mark.requirement("A24.13")
 MODES = pytest.mark.parametrize("mode", [1, 2])
 
 

@@ -15,7 +15,7 @@ __all__ = ["client", "declared"]
 IN_USE = "403 ACCESS_REFUSED - queue '.*' in vhost '/' in exclusive use"
 
 
-@pytest.mark.requirement("A23", "A17")
+@pytest.mark.requirement("A17")
 def test_an_exclusive_consumer_lets_nobody_else_in(client: Client, declared: Any) -> None:
     queue = declared()
     tag = client.consume(queue, exclusive=True)
@@ -29,7 +29,7 @@ def test_an_exclusive_consumer_lets_nobody_else_in(client: Client, declared: Any
         client.consume(queue, exclusive=True)
 
 
-@pytest.mark.requirement("A23", "A17")
+@pytest.mark.requirement("A17")
 def test_nobody_else_may_consume_but_anybody_may_get(client: Client) -> None:
     queue = client.declare("q").queue
     client.confirms(client.publish(queue, b"1"))
@@ -41,7 +41,6 @@ def test_nobody_else_may_consume_but_anybody_may_get(client: Client) -> None:
     other.consume(queue, exclusive=True)
 
 
-@pytest.mark.requirement("A23")
 def test_an_exclusive_consumer_stays_so_when_the_owner_dies() -> None:
     """Also where another one asks for the queue before the exclusive one can say that it is there."""
     site = Site("n1", "n2", "n3")
@@ -56,7 +55,7 @@ def test_an_exclusive_consumer_stays_so_when_the_owner_dies() -> None:
     assert mine.cancelled == []
 
 
-@pytest.mark.requirement("A23")
+@pytest.mark.requirement("A23.5")
 def test_a_higher_priority_is_served_first(client: Client, declared: Any) -> None:
     queue = declared()
     for tag, priority in (("low", -1), ("plain", None), ("high", 7)):
@@ -69,7 +68,6 @@ def test_a_higher_priority_is_served_first(client: Client, declared: Any) -> Non
     ] * 2
 
 
-@pytest.mark.requirement("A23")
 @pytest.mark.parametrize("priority", ["5", 2.5, True])
 def test_a_priority_is_an_integer(client: Client, priority: Any) -> None:
     client.declare("q")
@@ -77,7 +75,7 @@ def test_a_priority_is_an_integer(client: Client, priority: Any) -> None:
         client.consume("q", arguments={"x-priority": priority})
 
 
-@pytest.mark.requirement("A23")
+@pytest.mark.requirement("A23.3")
 def test_consumers_of_a_deleted_queue_are_cancelled(client: Client, declared: Any) -> None:
     queue = declared()
     tags = {client.consume(queue), client.consume(queue)}
@@ -86,7 +84,6 @@ def test_consumers_of_a_deleted_queue_are_cancelled(client: Client, declared: An
     assert set(client.cancelled) == tags
 
 
-@pytest.mark.requirement("A23")
 def test_an_exclusive_consumer_stays_so_while_its_node_greets_the_owner_anew() -> None:
     """As nodes do when something between them was lost."""
     site = Site("n1", "n2", "n3")

@@ -55,7 +55,7 @@ def test_a_queue_whose_node_is_down_can_be_unbound(client: Client) -> None:
     assert client.node.broker.catalog.state.vhosts["/"].exchanges.bindings("amq.direct") == []
 
 
-@pytest.mark.requirement("A23")
+@pytest.mark.requirement("A23.1")
 def test_what_was_on_its_way_to_a_node_that_died_is_answered_and_not_doubled() -> None:
     site = Site("n1", "n2", "n3")
     owner, client = site.client("n3"), site.client("n1")
@@ -73,7 +73,7 @@ def test_what_was_on_its_way_to_a_node_that_died_is_answered_and_not_doubled() -
     assert client.bodies("q") == [b"on its way", b"again"]
 
 
-@pytest.mark.requirement("A21", "A23")
+@pytest.mark.requirement("A23.1")
 def test_a_node_that_is_back_at_once_confirms_what_was_on_its_way() -> None:
     site = Site("n1", "n2", "n3")
     owner, client = site.client("n3"), site.client("n1")
@@ -88,7 +88,6 @@ def test_a_node_that_is_back_at_once_confirms_what_was_on_its_way() -> None:
     assert client.bodies("q") == [b"on its way"]
 
 
-@pytest.mark.requirement("A21", "A23")
 def test_a_node_that_is_heard_and_does_not_hear_is_there_again_when_it_does() -> None:
     site = Site("n1", "n2", "n3")
     owner, client = site.client("n3"), site.client("n1")
@@ -101,7 +100,7 @@ def test_a_node_that_is_heard_and_does_not_hear_is_there_again_when_it_does() ->
     assert client.bodies("q") == [b"there"]
 
 
-@pytest.mark.requirement("A17", "A23")
+@pytest.mark.requirement("A17")
 def test_a_node_that_starts_meanwhile_knows_that_another_is_down() -> None:
     site = Site("n1", "n2", "n3")
     site.client("n3").declare("q", queue_type="classic")
@@ -117,7 +116,7 @@ def test_a_node_that_starts_meanwhile_knows_that_another_is_down() -> None:
         client.open_channel()
 
 
-@pytest.mark.requirement("A23")
+@pytest.mark.requirement("A23.6")
 def test_a_reply_queue_is_gone_with_its_node() -> None:
     """Who has to reply may look first whether somebody still waits (RabbitMQ's direct reply-to)."""
     site = Site("n1", "n2", "n3")
@@ -137,7 +136,6 @@ def test_a_reply_queue_is_gone_with_its_node() -> None:
         server.open_channel()
 
 
-@pytest.mark.requirement("A21", "A23")
 def test_a_node_that_was_given_up_is_asked_to_greet_once_it_hears_again() -> None:
     """It has noticed nothing: what it says was heard all the time, and nothing was sent to it meanwhile."""
     site = Site("n1", "n2", "n3")
@@ -153,7 +151,6 @@ def test_a_node_that_was_given_up_is_asked_to_greet_once_it_hears_again() -> Non
     site.until(lambda: [one.body for one in client.deliveries] == [b"there"])
 
 
-@pytest.mark.requirement("A21", "A23")
 def test_a_front_end_that_a_snapshot_of_the_catalog_tells_of_is_asked_to_greet() -> None:
     """It has greeted before its node was known: that could not be answered."""
     site = Site("n1", "n2", "n3")

@@ -11,10 +11,10 @@ from tests.site import Client, Site
 
 __all__ = ["client", "declared"]
 
-pytestmark = pytest.mark.requirement("A24")
 MODES = pytest.mark.parametrize("mode", [1, 2])
 
 
+@pytest.mark.requirement("A24.3", "A24.5")
 @MODES
 def test_the_oldest_are_dropped(client: Client, declared: Any, mode: int) -> None:
     queue = declared(max_length=3)
@@ -25,6 +25,7 @@ def test_the_oldest_are_dropped(client: Client, declared: Any, mode: int) -> Non
     assert client.bodies(queue) == [b"c", b"d", b"e"]
 
 
+@pytest.mark.requirement("A24.4", "A24.5")
 @MODES
 def test_octets_of_bodies_are_counted(client: Client, declared: Any, mode: int) -> None:
     queue = declared(max_length_bytes=10)
@@ -37,6 +38,7 @@ def test_octets_of_bodies_are_counted(client: Client, declared: Any, mode: int) 
     assert client.bodies(queue) == [b"y" * 10]
 
 
+@pytest.mark.requirement("A24.3", "A24.4")
 def test_leased_messages_count_in_no_limit(client: Client, declared: Any) -> None:
     queue = declared(max_length=2, max_length_bytes=6)
     client.consume(queue, prefetch=2)
@@ -51,6 +53,7 @@ def test_leased_messages_count_in_no_limit(client: Client, declared: Any) -> Non
     assert client.deliveries[2].body == b"aaa"
 
 
+@pytest.mark.requirement("A24.3")
 def test_what_consumers_take_at_once_is_never_too_much(client: Client, declared: Any) -> None:
     for overflow in ("drop-head", "reject-publish"):
         other = client.site.client("n1")
@@ -64,6 +67,7 @@ def test_what_consumers_take_at_once_is_never_too_much(client: Client, declared:
         consumer.site.until(lambda consumer=consumer: len(consumer.deliveries) == 50)
 
 
+@pytest.mark.requirement("A24.3", "A24.6")
 @MODES
 @pytest.mark.parametrize("overflow", ["reject-publish", "reject-publish-dlx"])
 def test_a_full_queue_refuses(client: Client, declared: Any, mode: int, overflow: str) -> None:
@@ -76,6 +80,7 @@ def test_a_full_queue_refuses(client: Client, declared: Any, mode: int, overflow
     assert client.bodies(queue) == [b"b", b"e"]
 
 
+@pytest.mark.requirement("A24.4", "A24.6")
 @MODES
 def test_a_full_queue_refuses_by_octets(client: Client, declared: Any, mode: int) -> None:
     queue = declared(max_length_bytes=10, overflow="reject-publish")
@@ -84,12 +89,14 @@ def test_a_full_queue_refuses_by_octets(client: Client, declared: Any, mode: int
     assert client.bodies(queue) == [b"aaaaaa", b"cc", b""]
 
 
+@pytest.mark.requirement("A24.3", "A24.6")
 def test_a_queue_without_room_refuses_everything(client: Client, declared: Any) -> None:
     queue = declared(max_length=0, overflow="reject-publish")
     client.consume(queue)
     assert client.confirms(client.publish(queue, b"a")) == [False]
 
 
+@pytest.mark.requirement("A24.6")
 @MODES
 def test_a_message_that_one_of_several_queues_refuses_is_refused(client: Client, mode: int) -> None:
     """The others have it all the same, as in RabbitMQ."""
@@ -103,6 +110,7 @@ def test_a_message_that_one_of_several_queues_refuses_is_refused(client: Client,
     assert client.bodies("wide") == [b"a", b"b", b"c"]
 
 
+@pytest.mark.requirement("A24.6")
 def test_refused_messages_are_not_in_the_log() -> None:
     client = Site("n1").client("n1")
     client.declare("q", max_length=1, overflow="reject-publish")
@@ -115,6 +123,7 @@ def test_refused_messages_are_not_in_the_log() -> None:
     assert client.bodies("q") == [b"a" * 1000]
 
 
+@pytest.mark.requirement("A24.3")
 @MODES
 def test_a_get_behind_publishes_finds_what_the_limit_has_left(
     client: Client, declared: Any, mode: int
@@ -137,6 +146,7 @@ def test_consumers_have_what_came_before_a_get_was_sent(client: Client, declared
     assert [one.body for one in client.deliveries] == [b"a", b"b"]
 
 
+@pytest.mark.requirement("A24.3")
 @pytest.mark.parametrize("overflow", ["reject-publish", "reject-publish-dlx"])
 def test_what_is_delayed_takes_no_room_before_it_is_due(client: Client, declared: Any, overflow: str) -> None:
     queue = declared(max_length=1, max_length_bytes=4, overflow=overflow)

@@ -14,7 +14,7 @@ from tests.site import ChannelClosedError, Client, Site
 __all__ = ["client", "declared"]
 
 
-@pytest.mark.requirement("A24")
+@pytest.mark.requirement("A24.1")
 @pytest.mark.parametrize("mode", [1, 2])
 def test_messages_expire_by_the_time_of_their_queue(client: Client, declared: Any, mode: int) -> None:
     queue = declared(message_ttl=200)
@@ -26,7 +26,6 @@ def test_messages_expire_by_the_time_of_their_queue(client: Client, declared: An
     assert client.bodies(queue) == [b"c"]
 
 
-@pytest.mark.requirement("A24")
 @pytest.mark.parametrize("mode", [1, 2])
 def test_messages_expire_by_their_own_time_wherever_they_stand(
     client: Client, declared: Any, mode: int
@@ -40,7 +39,7 @@ def test_messages_expire_by_their_own_time_wherever_they_stand(
     assert client.bodies(queue) == [b"a", b"d"]
 
 
-@pytest.mark.requirement("A24")
+@pytest.mark.requirement("A24.1")
 def test_the_shorter_of_two_times_counts(client: Client, declared: Any) -> None:
     queue = declared(message_ttl=100)
     client.publish(queue, b"a", expiration="60000")
@@ -52,7 +51,7 @@ def test_the_shorter_of_two_times_counts(client: Client, declared: Any) -> None:
     assert client.depth(queue) == 0
 
 
-@pytest.mark.requirement("A24", "D5.1")
+@pytest.mark.requirement("A24.1", "D5.1")
 def test_a_leased_message_expires_when_it_comes_back(client: Client, declared: Any) -> None:
     queue = declared(message_ttl=50)
     client.consume(queue, prefetch=1)
@@ -79,7 +78,6 @@ def test_expiration_is_no_error(client: Client, declared: Any, caplog: pytest.Lo
     assert [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING] == []
 
 
-@pytest.mark.requirement("A24")
 @pytest.mark.parametrize("mode", [1, 2])
 def test_a_message_without_time_goes_only_to_who_waits_for_it(
     client: Client, declared: Any, mode: int
@@ -95,7 +93,6 @@ def test_a_message_without_time_goes_only_to_who_waits_for_it(
     assert client.depth(queue) == 0
 
 
-@pytest.mark.requirement("A24")
 def test_a_malformed_time_closes_the_channel(client: Client, declared: Any) -> None:
     queue = declared()
     client.publish(queue, b"a", expiration="soon")
@@ -116,7 +113,7 @@ def exists(client: Client, queue: str) -> bool:
     return True
 
 
-@pytest.mark.requirement("A24")
+@pytest.mark.requirement("A24.2")
 def test_a_queue_that_nobody_uses_goes(client: Client, declared: Any) -> None:
     queue = declared(expires=300)
     client.confirms(client.publish(queue, b"a"))
@@ -129,7 +126,7 @@ def test_a_queue_that_nobody_uses_goes(client: Client, declared: Any) -> None:
     assert not exists(client, queue)
 
 
-@pytest.mark.requirement("A24")
+@pytest.mark.requirement("A24.2")
 def test_a_consumer_and_a_get_use_a_queue(client: Client, declared: Any) -> None:
     queue = declared(expires=300)
     tag = client.consume(queue)
@@ -145,7 +142,7 @@ def test_a_consumer_and_a_get_use_a_queue(client: Client, declared: Any) -> None
     assert not exists(client, queue)
 
 
-@pytest.mark.requirement("A24")
+@pytest.mark.requirement("A24.1")
 @pytest.mark.parametrize("mode", [1, 2])
 @pytest.mark.parametrize("how", ["nack", "close", "rest"])
 def test_a_message_without_time_goes_when_its_consumer_gives_it_back(
@@ -168,7 +165,7 @@ def test_a_message_without_time_goes_when_its_consumer_gives_it_back(
     assert client.depth(queue) == 0
 
 
-@pytest.mark.requirement("A24")
+@pytest.mark.requirement("A24.1")
 @pytest.mark.parametrize("kind", ["replicated", "classic", "transient"])
 @pytest.mark.parametrize("consumer", ["n1", "n2", "n3"])
 def test_a_message_without_time_goes_to_a_consumer_on_whichever_node(kind: str, consumer: str) -> None:

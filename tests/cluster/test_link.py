@@ -78,7 +78,7 @@ def test_publishes_of_one_turn_are_one_numbered_batch() -> None:
     assert [number for _, number, _ in linked.owner.named("operations")] == [1, 2]
 
 
-@pytest.mark.requirement("A23")
+@pytest.mark.requirement("A23.1")
 def test_a_confirm_waits_for_every_partition() -> None:
     one, other = Linked(), Linked()
     confirmation = Confirmation(one.session, 3, 7, 9, 2)
@@ -91,7 +91,7 @@ def test_a_confirm_waits_for_every_partition() -> None:
     assert one.session.confirmed == [(3, 7, 9)]
 
 
-@pytest.mark.requirement("A24", "A23")
+@pytest.mark.requirement("A23.1")
 def test_what_queues_refuse_is_refused_and_the_rest_is_confirmed() -> None:
     linked, other = Linked(), Linked()
     wide = Confirmation(linked.session, 1, 21, 24, 2)
@@ -279,7 +279,6 @@ def test_a_queue_whose_only_node_is_down_is_not_waited_for() -> None:
     assert not linked.link.unreachable and not linked.link.lost
 
 
-@pytest.mark.requirement("A23")
 def test_publishers_do_not_wait_for_a_node_that_stays_away_and_transactions_do() -> None:
     linked, other = Linked(), Linked()
     votes: list[bool] = []

@@ -47,7 +47,7 @@ def test_transient_messages_do_not_overtake_persistent_ones(
 
 @every_kind
 @persistent_or_not
-@pytest.mark.requirement("A20")
+@pytest.mark.requirement("A20.1")
 def test_the_highest_priority_is_delivered_first(client: Client, kind: str, mode: int) -> None:
     queue = declare(client, kind, max_priority=32)
     client.publish(queue, b"none", delivery_mode=mode)
@@ -58,7 +58,6 @@ def test_the_highest_priority_is_delivered_first(client: Client, kind: str, mode
 
 
 @every_kind
-@pytest.mark.requirement("A20")
 def test_a_requeued_message_keeps_its_priority_and_place(client: Client, kind: str) -> None:
     queue = declare(client, kind, max_priority=9)
     client.publish(queue, b"a", b"b", priority=5)
@@ -72,7 +71,6 @@ def test_a_requeued_message_keeps_its_priority_and_place(client: Client, kind: s
     assert bodies_of(client)[2:] in ([b"a"], [b"d"])
 
 
-@pytest.mark.requirement("A20")
 def test_a_queue_that_did_not_ask_for_priorities_has_none(client: Client) -> None:
     queue = declare(client, "replicated")
     client.publish(queue, b"a", priority=1)

@@ -11,7 +11,7 @@ from tests.cluster.recorders import Silence
 from tests.cluster.test_taking_over import FRONT_END, QUEUE, FrontEnds, Recording, taken_over
 from tests.engine.building import uniform_run
 
-pytestmark = [pytest.mark.interpreted, pytest.mark.requirement("A19")]
+pytestmark = [pytest.mark.interpreted]
 
 KEY, COORDINATOR = TransactionKey(FRONT_END, 1), 77
 

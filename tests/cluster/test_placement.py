@@ -20,27 +20,26 @@ def declared(durable: bool = True, exclusive: bool = False, **arguments: Any) ->
     return QueueDeclaration("q", durable, exclusive, False, named)
 
 
-@pytest.mark.requirement("A24")
 def test_a_durable_queue_is_replicated_on_three_nodes_and_owned_where_it_was_declared() -> None:
     placed = place(declared(), "n3", MEMBERS, "quorum")
     assert placed.replicas == ("n3", "n4", "n1")
     assert not placed.transient
 
 
-@pytest.mark.requirement("A24")
+@pytest.mark.requirement("A24.16")
 @pytest.mark.parametrize(("size", "replicas"), [(1, ("n1",)), (4, MEMBERS), (9, MEMBERS)])
 def test_the_group_size_can_be_asked_for(size: int, replicas: tuple[str, ...]) -> None:
     assert place(declared(x_quorum_initial_group_size=size), "n1", MEMBERS, "quorum").replicas == replicas
 
 
-@pytest.mark.requirement("A24")
+@pytest.mark.requirement("A24.14")
 def test_classic_means_one_node() -> None:
     assert place(declared(x_queue_type="classic"), "n2", MEMBERS, "quorum").replicas == ("n2",)
     assert place(declared(), "n2", MEMBERS, "classic").replicas == ("n2",)
     assert place(declared(x_queue_type="quorum"), "n2", MEMBERS, "classic").replicas != ("n2",)
 
 
-@pytest.mark.requirement("A24")
+@pytest.mark.requirement("A24.15")
 @pytest.mark.parametrize(
     ("asked", "leader"),
     [
@@ -55,7 +54,7 @@ def test_a_queue_is_local_or_where_the_fewest_are(asked: dict[str, str], leader:
     assert local_or_balanced(asked, "n3", MEMBERS, dict) == "n3"
 
 
-@pytest.mark.requirement("A24")
+@pytest.mark.requirement("A24.15")
 @pytest.mark.parametrize("by_policy", [False, True])
 def test_balanced_queues_are_owned_by_the_nodes_with_the_fewest(by_policy: bool) -> None:
     site = Site("n1", "n2", "n3")
@@ -86,7 +85,7 @@ def owner_of(site: Site, asked: str, queue: str) -> str:
     return active[0] if len(active) == 1 else ""
 
 
-@pytest.mark.requirement("A24")
+@pytest.mark.requirement("A24.15")
 @pytest.mark.parametrize("kind", ["quorum", "classic"])
 def test_a_locator_says_where_a_queue_is_declared_and_nothing_of_later(kind: str) -> None:
     """Its owner is lost and comes back: the queue stays with the next one, and so do replicated queues that

@@ -13,7 +13,6 @@ from tests.site import Client, Site
 
 __all__ = ["client", "declared"]
 
-pytestmark = pytest.mark.requirement("A24")
 MODES = pytest.mark.parametrize("mode", [1, 2])
 
 

@@ -215,7 +215,7 @@ class ProgramsUnderKills(Programs):
         self.program.start()
 
 
-@pytest.mark.requirement("A16", "A17", "A18", "D2.1", "D2.2")
+@pytest.mark.requirement("A16", "A17", "A18.1", "A18.2", "D2.1", "D2.2")
 @pytest.mark.parametrize(
     ("machine", "examples", "steps"),
     [

@@ -11,7 +11,6 @@ from tests.site import ChannelClosedError, Client
 
 __all__ = ["client", "declared"]
 
-pytestmark = pytest.mark.requirement("A24")
 
 ACCEPTED: dict[str, Any] = {
     "max_priority": 255, "message_ttl": 0, "expires": 60_000, "max_length": 0, "max_length_bytes": 1,
@@ -54,7 +53,7 @@ def test_another_value_is_refused_in_the_words_of_rabbitmq(client: Client, decla
     assert reason in str(refused.value)
 
 
-@pytest.mark.requirement("A20")
+@pytest.mark.requirement("A20.1", "A20.2", "A24.3", "A24.11")
 @pytest.mark.parametrize("mode", [1, 2])
 def test_each_of_the_levels_counts_and_the_lowest_is_dropped_first(
     client: Client, declared: Any, mode: int
@@ -68,6 +67,7 @@ def test_each_of_the_levels_counts_and_the_lowest_is_dropped_first(
     assert client.bodies(queue) == [str(level).encode() for level in range(255, 55, -1)]
 
 
+@pytest.mark.requirement("A24.3", "A24.5", "A24.6", "A24.7", "A24.8", "A24.9")
 @pytest.mark.parametrize("mode", [1, 2])
 @pytest.mark.parametrize("overflow", ["drop-head", "reject-publish", "reject-publish-dlx"])
 def test_a_full_queue_does_as_it_was_told(client: Client, declared: Any, overflow: str, mode: int) -> None:

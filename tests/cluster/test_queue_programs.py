@@ -199,7 +199,22 @@ def died_of(dead: Delivery) -> tuple[int, str]:
     return int(dead.body), dead.headers["x-first-death-reason"]
 
 
-@pytest.mark.requirement("A24", "X1.2", "X1.3", "X1.5", "X2.1")
+@pytest.mark.requirement(
+    "A24.1",
+    "A24.3",
+    "A24.4",
+    "A24.5",
+    "A24.6",
+    "A24.7",
+    "A24.8",
+    "A24.9",
+    "A24.11",
+    "A24.13",
+    "X1.2",
+    "X1.3",
+    "X1.5",
+    "X2.1",
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_queue_does_what_the_model_of_its_arguments_says(kind: str) -> None:
     machine = type(f"{kind.title()}QueuePrograms", (QueuePrograms,), {"kind": kind})

@@ -11,8 +11,6 @@ from tests.site import ChannelClosedError, Client, Site
 
 __all__ = ["client", "declared"]
 
-pytestmark = pytest.mark.requirement("A24")
-
 
 def bodies_of(client: Client) -> list[bytes]:
     return [delivery.body for delivery in client.deliveries]
@@ -25,6 +23,7 @@ def activity(client: Client) -> list[bool]:
     return [consumers[number].activated > 0 for number in sorted(consumers)]
 
 
+@pytest.mark.requirement("A24.12")
 def test_the_next_in_order_takes_over(client: Client, declared: Any) -> None:
     queue = declared(single_active_consumer=True)
     first, second, third = (client.consume(queue, tag) for tag in ("a", "b", "c"))
@@ -39,6 +38,7 @@ def test_the_next_in_order_takes_over(client: Client, declared: Any) -> None:
     assert activity(client) == [True]
 
 
+@pytest.mark.requirement("A24.12")
 def test_a_closed_channel_gives_its_messages_to_the_next_in_order(client: Client) -> None:
     queue = client.declare("q", single_active_consumer=True).queue
     other = client.site.client("n1")
@@ -52,6 +52,7 @@ def test_a_closed_channel_gives_its_messages_to_the_next_in_order(client: Client
     assert [one.method.redelivered for one in other.deliveries] == [True, True, False, False]
 
 
+@pytest.mark.requirement("A24.12")
 def test_a_higher_priority_takes_over_when_all_is_settled(client: Client, declared: Any) -> None:
     queue = declared(single_active_consumer=True)
     low = client.consume(queue, "low", prefetch=1)
@@ -72,6 +73,7 @@ def test_a_higher_priority_takes_over_when_all_is_settled(client: Client, declar
     assert client.deliveries[-1].method.consumer_tag == "late"
 
 
+@pytest.mark.requirement("A24.12")
 def test_one_that_gives_way_goes_on_when_the_other_is_gone(client: Client) -> None:
     queue = client.declare("q", single_active_consumer=True).queue
     client.consume(queue, "low", prefetch=1)
@@ -98,6 +100,7 @@ def test_single_messages_can_be_got(client: Client, declared: Any) -> None:
     assert client.bodies(queue) == [b"1"]
 
 
+@pytest.mark.requirement("A24.12")
 def test_the_consumers_of_all_nodes_are_in_one_order() -> None:
     site = Site("n1", "n2", "n3")
     far, near, last = (site.client(name) for name in ("n2", "n1", "n3"))
@@ -115,7 +118,7 @@ def test_the_consumers_of_all_nodes_are_in_one_order() -> None:
     assert bodies_of(last) == [b"2"]
 
 
-@pytest.mark.requirement("D2.2")
+@pytest.mark.requirement("A24.12", "D2.2")
 @pytest.mark.parametrize("active", [0, 1])
 def test_a_living_consumer_stays_the_active_one_when_the_owner_dies(active: int) -> None:
     """Whichever of two it is: also one that subscribed later."""

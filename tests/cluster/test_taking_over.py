@@ -73,7 +73,6 @@ def owner(node: Node) -> PartitionOwner:
     return made
 
 
-@pytest.mark.requirement("A20")
 def test_a_queue_that_the_catalog_does_not_show_yet_is_waited_for(node: Node, owner: PartitionOwner) -> None:
     owner.apply(2, encode_entry(()), 0.1)
     owner.tick(0.2)
@@ -179,7 +178,6 @@ def test_what_is_given_back_behind_a_greeting_is_leased_to_nobody() -> None:
     assert queue.leased_count == 0
 
 
-@pytest.mark.requirement("A18")
 def test_credit_that_comes_behind_a_greeting_counts() -> None:
     """A consumer that has one message at a time settles the one that it had, and would get no other."""
     node = Recording()
@@ -200,7 +198,6 @@ def test_a_consumer_that_is_cancelled_behind_a_greeting_is_gone() -> None:
     assert owner.queues[QUEUE].consumers.count == 0
 
 
-@pytest.mark.requirement("A24")
 def test_a_message_that_is_dead_already_does_not_die_again() -> None:
     """As where a client rejects it that had lost its lease, and another one has rejected it since."""
     node = Recording()

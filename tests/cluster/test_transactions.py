@@ -11,8 +11,6 @@ from node.wire.amqp091 import methods as m
 from tests.cluster.kinds import KINDS
 from tests.site import ChannelClosedError, Site
 
-pytestmark = pytest.mark.requirement("A19")
-
 FULL: dict[str, Any] = {"max_length": 1, "overflow": "reject-publish"}
 
 
@@ -60,6 +58,7 @@ def bank() -> Bank:
     return Bank()
 
 
+@pytest.mark.requirement("A19.3")
 def test_publishes_to_queues_of_every_kind_are_seen_together(bank: Bank) -> None:
     for mode in (1, 2):
         for queue in bank.queues.values():
@@ -74,6 +73,7 @@ def test_publishes_to_queues_of_every_kind_are_seen_together(bank: Bank) -> None
     assert bank.at_rest()
 
 
+@pytest.mark.requirement("A19.3")
 def test_one_message_for_several_partitions_reaches_all_queues(bank: Bank) -> None:
     names = [queue for kind, queue in bank.queues.items() if kind != "exclusive"]
     for queue in names:
@@ -83,6 +83,7 @@ def test_one_message_for_several_partitions_reaches_all_queues(bank: Bank) -> No
     assert [bank.other.bodies(queue) for queue in names] == [[b"a"]] * 3
 
 
+@pytest.mark.requirement("A19.1", "A19.3")
 @pytest.mark.parametrize("outcome", ["ack", "reject", "requeue"])
 @pytest.mark.parametrize("mode", [1, 2])
 def test_what_was_delivered_is_settled_with_what_is_published_elsewhere(
@@ -110,6 +111,7 @@ def test_what_was_delivered_is_settled_with_what_is_published_elsewhere(
     assert bank.other.bodies("replicated") == [b"c"]
 
 
+@pytest.mark.requirement("A19.2", "A19.3", "A19.4")
 @pytest.mark.parametrize("end", ["rollback", "channel", "connection"])
 def test_without_a_commit_nothing_happens(bank: Bank, end: str) -> None:
     bank.other.confirms(bank.other.publish("classic", b"a"))
@@ -132,6 +134,7 @@ def test_without_a_commit_nothing_happens(bank: Bank, end: str) -> None:
     assert bank.at_rest()
 
 
+@pytest.mark.requirement("A19.2", "A19.3")
 @pytest.mark.parametrize("kind", ["replicated", "classic"])
 @pytest.mark.parametrize("alone", [False, True])
 def test_a_full_queue_refuses_the_whole_commit(bank: Bank, kind: str, alone: bool) -> None:

@@ -242,7 +242,7 @@ def test_requests_need_not_wait_for_each_other(connect: Connect, name: str) -> N
         client.method(answer, 1)
 
 
-@pytest.mark.requirement("A19")
+@pytest.mark.requirement("A19.1", "A19.2", "A19.4")
 @pytest.mark.sentence("2.2.9-1")
 def test_a_rollback_redelivers_nothing(connect: Connect) -> None:
     client = connect(1, 2)

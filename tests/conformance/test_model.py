@@ -210,7 +210,7 @@ def test_bindings_die_with_their_queue(connect: Connect, name: str) -> None:
         client.ask(1, spec.Queue.Delete(queue=name), spec.Queue.DeleteOk)
 
 
-@pytest.mark.requirement("A18")
+@pytest.mark.requirement("A18.1", "A18.3")
 @pytest.mark.sentence("3.1.7-1")
 @pytest.mark.parametrize(("qos", "bound_"), [(spec.Basic.Qos(0, 3), 3), (spec.Basic.Qos(2000, 0), 2)])
 def test_so_much_is_sent_before_an_acknowledgement(
@@ -296,7 +296,7 @@ def unchanged(properties: spec.BasicProperties) -> bool:
     return bool(same and properties == EVERY_PROPERTY)
 
 
-@pytest.mark.requirement("A21")
+@pytest.mark.requirement("A21.2", "A21.3")
 @pytest.mark.sentence("3.1.1-3", "3.1.1-4")
 def test_bodies_and_properties_stay_as_they_were(connect: Connect, name: str) -> None:
     """In every kind of queue, also after they came back, and as a dead letter: that one is added to."""
@@ -324,7 +324,7 @@ def test_bodies_and_properties_stay_as_they_were(connect: Connect, name: str) ->
         assert dead == body and unchanged(properties)
 
 
-@pytest.mark.requirement("A20")
+@pytest.mark.requirement("A20.1", "A20.2")
 @pytest.mark.sentence("3.1.1-1", "3.1.1-2")
 def test_high_priorities_come_first_and_low_ones_are_discarded_first(connect: Connect) -> None:
     client = connect(1)

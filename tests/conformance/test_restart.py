@@ -37,7 +37,7 @@ def bind(client: RawClient, queue: str, exchange: str) -> None:
     client.ask(1, spec.Queue.Bind(queue=queue, exchange=exchange, routing_key="k"), spec.Queue.BindOk)
 
 
-@pytest.mark.requirement("A14", "A15", "A21")
+@pytest.mark.requirement("A14", "A15", "A21.1")
 @pytest.mark.sentence("1.4.3-1", "1.4.3-2", "1.4.3-3", "3.1.3-1", "3.1.4-2")
 @pytest.mark.parametrize("end", ["kill", "terminate"])
 def test_what_lasts_over_a_restart(restarting: Node, end: str) -> None:

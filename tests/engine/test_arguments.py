@@ -18,7 +18,6 @@ def checked(arguments: dict[str, Any]) -> QueueSettings:
     return check_arguments(arguments, "q", "/")
 
 
-@pytest.mark.requirement("A24")
 @pytest.mark.parametrize(
     ("arguments", "settings"),
     [
@@ -48,7 +47,6 @@ def test_each_argument_is_a_setting(arguments: dict[str, Any], settings: QueueSe
     assert checked(arguments) == settings
 
 
-@pytest.mark.requirement("A24")
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -62,7 +60,6 @@ def test_arguments_without_an_effect_are_taken(arguments: dict[str, Any]) -> Non
     assert checked(arguments) == PLAIN
 
 
-@pytest.mark.requirement("A24")
 @pytest.mark.parametrize(
     ("name", "value", "reason"),
     [

@@ -90,7 +90,7 @@ class ByPriorityAgainstList(RuleBasedStateMachine):
         assert self.ready.counts() == {level: levels.count(level) for level in set(levels)}
 
 
-TestByPriorityAgainstList = pytest.mark.requirement("A20")(ByPriorityAgainstList.TestCase)
+TestByPriorityAgainstList = pytest.mark.requirement("A20.1")(ByPriorityAgainstList.TestCase)
 TestByPriorityAgainstList.settings = settings(max_examples=200, stateful_step_count=30)
 
 

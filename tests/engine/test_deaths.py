@@ -33,8 +33,6 @@ from node.wire.amqp091.fields import (
 from node.wire.amqp091.properties import check_properties, property_places
 from tests import messages
 
-pytestmark = pytest.mark.requirement("A24", "A21")
-
 NAMES = {
     Reason.REJECTED: "rejected", Reason.EXPIRED: "expired", Reason.MAXLEN: "maxlen",
     Reason.DELIVERY_LIMIT: "delivery_limit",
@@ -123,6 +121,7 @@ def expected(
     return headers
 
 
+@pytest.mark.requirement("A21.3", "A24.10")
 @given(
     HEADERS.filter(lambda headers: not headers.keys() & {"x-death", "CC"}),
     st.lists(DEATHS, min_size=1, max_size=5),
@@ -158,6 +157,7 @@ def test_each_death_is_told_as_rabbitmq_tells_it(
         assert {name: value for name, value in vars(rest).items() if value is not None} == others
 
 
+@pytest.mark.requirement("A21.3")
 @given(HEADERS, DEATHS)
 def test_headers_that_are_not_about_death_keep_their_octets(headers: dict[str, Any], death: Death) -> None:
     before = dict(split_table(encode_table(headers), 0))
@@ -177,6 +177,7 @@ def test_a_count_that_a_client_made_up_ends_at_the_largest_number(counts: list[i
     assert [one["count"] for one in headers["x-death"]] == [2**63 - 1]
 
 
+@pytest.mark.requirement("A24.10")
 @pytest.mark.parametrize("value", [b"I\0\0\0\1", b"A\0\0\0\5I\0\0\0\1", b"F\0\0\0\0", b"V"])
 def test_an_x_death_that_is_none_is_no_obstacle(value: bytes) -> None:
     headers = dict(split_table(join_table([(b"x-death", value)]), 0))
@@ -189,6 +190,7 @@ def test_an_x_death_that_is_none_is_no_obstacle(value: bytes) -> None:
 BODIES = st.lists(st.binary(max_size=40), min_size=1, max_size=6)
 
 
+@pytest.mark.requirement("A21.2")
 @given(BODIES, st.lists(HEADERS, min_size=1, max_size=3), DEATHS)
 def test_bodies_are_never_touched(bodies: list[bytes], headers: list[dict[str, Any]], death: Death) -> None:
     contents = [
@@ -206,6 +208,7 @@ def test_bodies_are_never_touched(bodies: list[bytes], headers: list[dict[str, A
     assert list(again.contents()) == [*changed.contents(), *changed.contents()]
 
 
+@pytest.mark.requirement("A21.2")
 def test_a_uniform_run_is_rewritten_message_by_message() -> None:
     contents = [messages.content(bytes([n]), expiration="9") for n in range(5)]
     raw = b"".join(contents)
@@ -241,6 +244,7 @@ def test_deaths_are_found_in_a_property_list() -> None:
     assert cycles(deaths_in(properties), "q") and not cycles(deaths_in(properties), "r")
 
 
+@pytest.mark.requirement("A24.10")
 def test_deaths_of_one_queue_and_reason_become_one_entry() -> None:
     """Brokers of old wrote an entry for each death, without a count; others keep entries apart."""
     time = Timestamp(5)

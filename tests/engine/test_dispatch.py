@@ -30,7 +30,6 @@ def test_messages_are_granted_in_the_order_of_their_numbers() -> None:
     assert got(owner.dispatch(9)) == [(A, 1, 12, 12), (A, 1, 20, 20)]
 
 
-@pytest.mark.requirement("A18")
 def test_credit_is_cumulative_and_never_exceeded() -> None:
     owner = owner_with(100)
     attach(owner, A, limit=10)
@@ -80,7 +79,7 @@ def test_credit_that_finds_no_message_is_served_in_order_of_arrival() -> None:
     assert got(owner.dispatch(9)) == [(A, 3, 1, 1), (A, 1, 2, 2)]
 
 
-@pytest.mark.requirement("A23")
+@pytest.mark.requirement("A23.5")
 def test_consumers_of_higher_priority_come_first_while_they_have_credit() -> None:
     owner = owner_with(10)
     attach(owner, A, 1)

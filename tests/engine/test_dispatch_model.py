@@ -368,7 +368,7 @@ RUNS_OF_MODEL = settings(max_examples=60, stateful_step_count=40)
 
 TestOwnerAgainstModel = OwnerAgainstModel.TestCase
 TestOwnerAgainstModel.settings = RUNS_OF_MODEL
-TestPriorityOwnerAgainstModel = pytest.mark.requirement("A20")(PriorityOwnerAgainstModel.TestCase)
+TestPriorityOwnerAgainstModel = pytest.mark.requirement("A20.1")(PriorityOwnerAgainstModel.TestCase)
 TestPriorityOwnerAgainstModel.settings = RUNS_OF_MODEL
 TestGroupOwnerAgainstModel = pytest.mark.requirement("X3.1", "X3.2")(GroupOwnerAgainstModel.TestCase)
 TestGroupOwnerAgainstModel.settings = RUNS_OF_MODEL

@@ -240,7 +240,7 @@ def test_a_truncated_entry_is_refused(size: int) -> None:
         list(read_batches(data[:-size]))
 
 
-@pytest.mark.requirement("A21")
+@pytest.mark.requirement("A21.2")
 def test_bodies_and_names_are_kept_octet_for_octet() -> None:
     run = Run("é\udcff", "\udc80k", 3, False, 2, 1, 6, None, 5, b"\x00head\xce\x01body\xce")
     data = published(10, run, 1)

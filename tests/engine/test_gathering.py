@@ -5,8 +5,6 @@ from __future__ import annotations
 from array import array
 from dataclasses import replace
 
-import pytest
-
 from node.engine.gathering import StoredRun, gather
 from node.numbers import Range, numbers_of
 from node.runs import Run
@@ -30,7 +28,6 @@ def gathered(ranges: list[Range], *runs: Run) -> list[tuple[list[int], list[byte
     return [(list(numbers_of(parts)), list(run.contents())) for parts, run in found]
 
 
-@pytest.mark.requirement("A20")
 def test_messages_of_runs_that_are_alike_become_one_run_in_their_order() -> None:
     assert gathered([(6, 7), (2, 2), (4, 5)], UNIFORM, VARIED) == [
         ([6, 7, 2, 4, 5], [b"fFF", b"gG", b"bB", b"dD", b"e"])

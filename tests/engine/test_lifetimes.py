@@ -90,7 +90,7 @@ class LifetimesAgainstModel(RuleBasedStateMachine):
         assert bool(self.lifetimes) == bool(self.expiries)
 
 
-TestLifetimesAgainstModel = pytest.mark.requirement("A24", "D5.1")(LifetimesAgainstModel.TestCase)
+TestLifetimesAgainstModel = pytest.mark.requirement("A24.1", "D5.1")(LifetimesAgainstModel.TestCase)
 TestLifetimesAgainstModel.settings = settings(max_examples=100, stateful_step_count=40)
 
 

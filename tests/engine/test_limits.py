@@ -14,7 +14,7 @@ LIMITS = st.none() | st.integers(0, 12)
 SIZES = st.lists(st.integers(0, 4), min_size=1, max_size=12)
 
 
-@pytest.mark.requirement("A24")
+@pytest.mark.requirement("A24.3", "A24.4", "A24.6")
 @given(LIMITS, LIMITS, st.integers(-5, 12), st.integers(0, 12), SIZES)
 def test_a_message_is_refused_if_there_were_too_much_with_it(
     length: int | None, octets: int | None, waiting: int, waiting_octets: int, sizes: list[int]
@@ -38,7 +38,7 @@ def test_a_message_is_refused_if_there_were_too_much_with_it(
     assert [index for first, last in found for index in range(first, last + 1)] == expected
 
 
-@pytest.mark.requirement("A24")
+@pytest.mark.requirement("A24.3", "A24.4", "A24.5")
 @given(LIMITS, LIMITS, SIZES, st.integers(1, 9))
 def test_the_oldest_go_until_there_is_not_too_much(
     length: int | None, octets: int | None, sizes: list[int], first: int

@@ -31,21 +31,21 @@ def given(owner: QueueOwner, budget: int = 99) -> dict[int, list[int]]:
 # -- priorities ---------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("A20")
+@pytest.mark.requirement("A20.1")
 def test_higher_priorities_come_first_and_older_messages_within_one() -> None:
     owner = ordered_owner(PRIORITY, [0, 3, 3, 255, 1, 3])
     attach(owner, A)
     assert numbers(owner) == [4, 2, 3, 6, 5, 1]
 
 
-@pytest.mark.requirement("A20")
+@pytest.mark.requirement("A20.1")
 def test_messages_of_equal_priority_are_granted_as_ranges() -> None:
     owner = ordered_owner(PRIORITY, [1] * 500 + [2] * 500)
     attach(owner, A)
     assert got(owner.dispatch(9999)) == [(A, 1, 501, 1000), (A, 1, 1, 500)]
 
 
-@pytest.mark.requirement("A20")
+@pytest.mark.requirement("A20.1")
 def test_a_requeued_message_takes_its_place_again() -> None:
     owner = ordered_owner(PRIORITY, [1, 5, 1, 5])
     attach(owner, A, limit=3)
@@ -56,7 +56,7 @@ def test_a_requeued_message_takes_its_place_again() -> None:
     assert numbers(owner) == [2, 1, 3]
 
 
-@pytest.mark.requirement("A20")
+@pytest.mark.requirement("A20.1")
 def test_a_new_owner_knows_the_priorities() -> None:
     owner = ordered_owner(PRIORITY, [1, 5, 1, 5], mark=2, attached=(A,))
     attach(owner, B)
@@ -68,7 +68,7 @@ def test_a_new_owner_knows_the_priorities() -> None:
     assert numbers(owner) == [1]
 
 
-@pytest.mark.requirement("A20")
+@pytest.mark.requirement("A20.1")
 def test_transient_messages_have_priorities_too() -> None:
     owner = ordered_owner(PRIORITY, [1, 5])
     owner.soft.annotate(Aspect.PRIORITY, [(3, 3, 9), (4, 4, 3)])
@@ -77,7 +77,7 @@ def test_transient_messages_have_priorities_too() -> None:
     assert numbers(owner) == [3, 2, 4, 1]
 
 
-@pytest.mark.requirement("A20")
+@pytest.mark.requirement("A20.2")
 def test_the_lowest_priority_is_discarded_first() -> None:
     owner = ordered_owner(PRIORITY, [4, 2, 2, 9])
     assert owner.victims() == (2, 3)
@@ -90,7 +90,7 @@ def test_the_oldest_are_discarded_first_where_there_is_no_priority() -> None:
     assert owner.victims() == (1, 5)
 
 
-@pytest.mark.requirement("A20")
+@pytest.mark.requirement("A20.1")
 def test_a_high_priority_far_above_the_mark_is_waited_for() -> None:
     """The mark must go as far as what is to be handed out, not as far as what is oldest."""
     owner = ordered_owner(PRIORITY, [1] * 100_000, mark=0)

@@ -43,8 +43,6 @@ from node.engine.transaction_format import (
 )
 from tests.engine.building import uniform_run
 
-pytestmark = pytest.mark.requirement("A19")
-
 QUEUE, OTHER = 1, 2
 KEY = TransactionKey(77, 5)
 PREPARED = Prepared(KEY, 9, ((QUEUE, 1, 2), (OTHER, 1, 2), (QUEUE, 4, 4)), encode_settle(QUEUE, [(3, 3)]))
@@ -104,6 +102,7 @@ def test_what_is_prepared_is_kept_and_not_seen() -> None:
     assert log.state() == {"prepared"}
 
 
+@pytest.mark.requirement("A19.3")
 def test_a_commit_shows_what_was_prepared_and_an_abort_removes_it() -> None:
     log = Log()
     log.prepare()

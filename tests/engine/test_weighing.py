@@ -11,8 +11,6 @@ from node.engine.queue import QueueState
 from node.engine.settings import PLAIN, QueueSettings
 from tests.engine.owners import A, attach, noted, state_with
 
-pytestmark = pytest.mark.requirement("A24")
-
 LIMITED = QueueSettings(max_length_bytes=1000)
 SIZE = 60
 

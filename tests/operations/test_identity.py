@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from cluster.process.identity import server_properties, version
 
 
-@pytest.mark.requirement("A23")
 def test_clients_that_go_by_the_name_take_the_right_dialect() -> None:
     """kombu: `product == "RabbitMQ" and (3, 3) <= version < (4, 0)`, or basic.qos means something else."""
     properties = server_properties("RabbitMQ", "c", "n1")

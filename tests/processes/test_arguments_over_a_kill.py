@@ -218,7 +218,7 @@ def test_each_key_is_consumed_in_order_by_one_consumer_at_a_time(trial: Trial) -
 # -- A20: priorities ----------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("A20")
+@pytest.mark.requirement("A20.1", "A24.11")
 def test_higher_priorities_still_come_first(trial: Trial) -> None:
     trial.declare(x_max_priority=5)
     for number in range(24):
@@ -230,7 +230,7 @@ def test_higher_priorities_still_come_first(trial: Trial) -> None:
         assert bodies(trial.take(36)) == [b"%d" % number for number in expected]
 
 
-@pytest.mark.requirement("A20", "A24")
+@pytest.mark.requirement("A20.1", "A20.2", "A24.3", "A24.11")
 def test_the_lowest_priority_is_dropped_first(trial: Trial) -> None:
     trial.declare(x_max_priority=5, x_max_length=4)
     for number in range(6):
@@ -245,7 +245,7 @@ def test_the_lowest_priority_is_dropped_first(trial: Trial) -> None:
 # -- A24: arguments of queues -------------------------------------------------------------------
 
 
-@pytest.mark.requirement("A24")
+@pytest.mark.requirement("A24.1", "A24.8", "A24.9", "A24.10")
 @pytest.mark.parametrize("of_the_queue", [True, False], ids=["x-message-ttl", "expiration"])
 def test_messages_expire_and_are_dead_letters(trial: Trial, of_the_queue: bool) -> None:
     grave = trial.queue + "-grave"
@@ -262,7 +262,7 @@ def test_messages_expire_and_are_dead_letters(trial: Trial, of_the_queue: bool) 
         assert trial.is_empty() and trial.is_empty(grave)
 
 
-@pytest.mark.requirement("A24")
+@pytest.mark.requirement("A24.2")
 def test_a_queue_that_nobody_uses_goes(trial: Trial) -> None:
     trial.declare(x_expires=1500)
     with trial.owner_killed():
@@ -280,7 +280,7 @@ def test_a_queue_that_nobody_uses_goes(trial: Trial) -> None:
         until(gone, "the queue is gone")
 
 
-@pytest.mark.requirement("A24")
+@pytest.mark.requirement("A24.3", "A24.4", "A24.5")
 @pytest.mark.parametrize("limit", [{"x_max_length": 3}, {"x_max_length_bytes": 30}], ids=str)
 def test_the_oldest_are_dropped(trial: Trial, limit: dict[str, int]) -> None:
     trial.declare(**limit)
@@ -292,7 +292,7 @@ def test_the_oldest_are_dropped(trial: Trial, limit: dict[str, int]) -> None:
         assert trial.is_empty()
 
 
-@pytest.mark.requirement("A24")
+@pytest.mark.requirement("A24.3", "A24.6", "A24.7")
 @pytest.mark.parametrize("overflow", ["reject-publish", "reject-publish-dlx"])
 def test_a_full_queue_refuses(trial: Trial, overflow: str) -> None:
     grave = trial.queue + "-grave"
@@ -313,7 +313,7 @@ def test_a_full_queue_refuses(trial: Trial, overflow: str) -> None:
         assert trial.is_empty(grave)
 
 
-@pytest.mark.requirement("A24")
+@pytest.mark.requirement("A24.8", "A24.9", "A24.13")
 def test_failed_deliveries_are_counted_over_owners(trial: Trial) -> None:
     grave = trial.queue + "-grave"
     trial.declare_other(grave)
@@ -334,7 +334,7 @@ def test_failed_deliveries_are_counted_over_owners(trial: Trial) -> None:
         assert trial.is_empty()
 
 
-@pytest.mark.requirement("A24")
+@pytest.mark.requirement("A24.12")
 def test_a_living_consumer_stays_the_single_active_one(trial: Trial) -> None:
     trial.declare(x_single_active_consumer=True)
     found: dict[int, list[bytes]] = {0: [], 1: []}
@@ -362,7 +362,7 @@ def test_a_living_consumer_stays_the_single_active_one(trial: Trial) -> None:
     assert found == {1: [b"before", b"after"], 0: [b"next"]}
 
 
-@pytest.mark.requirement("A24")
+@pytest.mark.requirement("A24.14", "A24.16")
 def test_where_a_queue_is_and_on_how_many_nodes(trial: Trial) -> None:
     """A replica is all that a queue of one has: it waits for its node. A queue of three goes on."""
     single, classic = trial.queue + "-single", trial.queue + "-classic"

@@ -13,7 +13,7 @@ from tests.processes.nodes import Cluster, until
 REPLY_TO = "amq.rabbitmq.reply-to"
 
 
-@pytest.mark.requirement("A23")
+@pytest.mark.requirement("A23.6")
 @pytest.mark.parametrize("server_node", [0, 1, 2])
 def test_replies_come_from_any_node(channel: Connect, name: str, server_node: int) -> None:
     asking, answering = channel(0), channel(server_node)
@@ -46,7 +46,7 @@ def name_for_replies(client: RawClient, channel: int, queue: str) -> str:
     return str(client.content(channel)[0].reply_to)
 
 
-@pytest.mark.requirement("A23")
+@pytest.mark.requirement("A23.6")
 def test_whether_the_one_who_asked_is_still_there_can_be_told(cluster: Cluster, name: str) -> None:
     asking, answering = RawClient(cluster[0].amqp).open(1), RawClient(cluster[1].amqp).open(1)
     answering.declare(1, name)
@@ -73,7 +73,7 @@ def test_whether_the_one_who_asked_is_still_there_can_be_told(cluster: Cluster, 
     answering.vanish()
 
 
-@pytest.mark.requirement("A23", "A11")
+@pytest.mark.requirement("A11", "A23.6")
 def test_made_up_names_lead_nowhere(cluster: Cluster, name: str) -> None:
     client = RawClient(cluster[0].amqp).open(1)
     client.declare(1, name)
@@ -102,7 +102,7 @@ def test_made_up_names_lead_nowhere(cluster: Cluster, name: str) -> None:
     client.close()
 
 
-@pytest.mark.requirement("A23")
+@pytest.mark.requirement("A23.6")
 def test_what_is_refused_is_refused_as_by_rabbitmq(cluster: Cluster, name: str) -> None:
     client = RawClient(cluster[0].amqp).open()
     asking = spec.BasicProperties(reply_to=REPLY_TO)

@@ -23,7 +23,7 @@ def storm(own_cluster: Cluster, tmp_path: Path) -> Iterator[Storm]:
     storm.clients.abandon()
 
 
-@pytest.mark.requirement("A21", "A22.1", "A23", "D2.1", "D2.2", "D2.3", "D2.4")
+@pytest.mark.requirement("A21.1", "A22.1", "A23.1", "D2.1", "D2.2", "D2.3", "D2.4")
 @pytest.mark.parametrize("rounds", [2, pytest.param(20, marks=LONG)])
 def test_killing_the_owner(storm: Storm, rounds: int) -> None:
     for turn in range(rounds):
@@ -32,7 +32,7 @@ def test_killing_the_owner(storm: Storm, rounds: int) -> None:
     print(storm.verdict())
 
 
-@pytest.mark.requirement("A21", "A22.1", "A23", "D2.1", "D2.3")
+@pytest.mark.requirement("A21.1", "A22.1", "A23.1", "D2.1", "D2.3")
 @pytest.mark.parametrize("rounds", [1, pytest.param(3, marks=LONG)])
 def test_killing_all_nodes_at_once(storm: Storm, rounds: int) -> None:
     for _ in range(rounds):
@@ -40,7 +40,7 @@ def test_killing_all_nodes_at_once(storm: Storm, rounds: int) -> None:
     print(storm.verdict())
 
 
-@pytest.mark.requirement("A21", "A22.1", "A23", "D2.1", "D2.2", "D2.3", "D2.4")
+@pytest.mark.requirement("A21.1", "A22.1", "A23.1", "D2.1", "D2.2", "D2.3", "D2.4")
 @pytest.mark.parametrize(("rounds", "seconds"), [(1, 4.0), pytest.param(3, 10.0, marks=LONG)])
 def test_freezing_the_owner(storm: Storm, rounds: int, seconds: float) -> None:
     for turn in range(rounds):
@@ -49,7 +49,7 @@ def test_freezing_the_owner(storm: Storm, rounds: int, seconds: float) -> None:
     print(storm.verdict())
 
 
-@pytest.mark.requirement("A21", "A22.1", "A23", "D2.1", "D2.2", "D2.3", "D2.4")
+@pytest.mark.requirement("A21.1", "A22.1", "A23.1", "D2.1", "D2.2", "D2.3", "D2.4")
 @pytest.mark.parametrize("rounds", [1, pytest.param(6, marks=LONG)])
 def test_nodes_that_lose_their_disks_one_after_the_other(storm: Storm, rounds: int) -> None:
     for turn in range(rounds):
@@ -57,7 +57,7 @@ def test_nodes_that_lose_their_disks_one_after_the_other(storm: Storm, rounds: i
     print(storm.verdict())
 
 
-@pytest.mark.requirement("A21")
+@pytest.mark.requirement("A21.1")
 def test_a_classic_queue_waits_for_its_node(own_cluster: Cluster) -> None:
     home, other = own_cluster[0], own_cluster[1]
     with closing(home.connect()) as connection:
@@ -82,7 +82,7 @@ def test_a_classic_queue_waits_for_its_node(own_cluster: Cluster) -> None:
         until(lambda: channel.basic_get("classic")[2] == b"kept", "the message", 10.0)
 
 
-@pytest.mark.requirement("A15", "A21")
+@pytest.mark.requirement("A15", "A21.1")
 def test_a_clean_restart_of_all_nodes_keeps_what_is_durable(own_cluster: Cluster) -> None:
     with closing(own_cluster[0].connect()) as connection:
         channel = connection.channel()

@@ -85,7 +85,7 @@ def works(channel: pika.adapters.blocking_connection.BlockingChannel, queue: str
 
 
 @SMALL
-@pytest.mark.requirement("A17", "A18")
+@pytest.mark.requirement("A17")
 def test_consumers_that_do_not_read_grow_no_memory(own_cluster: Cluster, own_channel: Connect) -> None:
     node = own_cluster[1]
     good = own_channel(1)
@@ -113,7 +113,6 @@ def test_consumers_that_do_not_read_grow_no_memory(own_cluster: Cluster, own_cha
 
 
 @SMALL
-@pytest.mark.requirement("A21")
 def test_a_publisher_that_outruns_the_disks_is_held_back(
     own_cluster: Cluster, own_channel: Connect, flood: list[Flood]
 ) -> None:
@@ -133,7 +132,6 @@ def test_a_publisher_that_outruns_the_disks_is_held_back(
 
 
 @SMALL
-@pytest.mark.requirement("A21")
 def test_without_a_majority_publishers_wait_in_their_sockets(
     own_cluster: Cluster, own_channel: Connect, flood: list[Flood]
 ) -> None:
@@ -153,7 +151,6 @@ def test_without_a_majority_publishers_wait_in_their_sockets(
 
 
 @SMALL
-@pytest.mark.requirement("A21")
 def test_a_follower_that_hangs_slows_nobody_and_catches_up(
     own_cluster: Cluster, own_channel: Connect, flood: list[Flood]
 ) -> None:
@@ -172,7 +169,7 @@ def test_a_follower_that_hangs_slows_nobody_and_catches_up(
     assert grown < 150 * MIB
 
 
-@pytest.mark.requirement("A15", "A21")
+@pytest.mark.requirement("A15")
 def test_transient_queues_touch_no_disk(cluster: Cluster, channel: Connect, name: str) -> None:
     publisher, consumer = channel(0), channel(1)
     publisher.confirm_delivery()
@@ -189,7 +186,6 @@ def test_transient_queues_touch_no_disk(cluster: Cluster, channel: Connect, name
     assert written(cluster) == before
 
 
-@pytest.mark.requirement("A21")
 def test_transient_messages_of_a_replicated_queue_touch_no_disk(
     cluster: Cluster, channel: Connect, name: str
 ) -> None:
@@ -207,7 +203,7 @@ def test_transient_messages_of_a_replicated_queue_touch_no_disk(
     assert sum(written(cluster)) - sum(before) < 100_000
 
 
-@pytest.mark.requirement("A24")
+@pytest.mark.requirement("A24.14")
 def test_a_classic_queue_lives_on_one_node(cluster: Cluster, channel: Connect, name: str) -> None:
     declarer, publisher = channel(1), channel(2)
     publisher.confirm_delivery()

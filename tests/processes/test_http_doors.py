@@ -95,7 +95,6 @@ def test_pages_of_all_users_queues_are_for_those_who_monitor(cluster: Cluster) -
 
 
 @pytest.mark.requirement("F5")
-@pytest.mark.requirement("A23")
 def test_no_page_names_a_queue_behind_direct_reply_to(cluster: Cluster, channel: Connect, name: str) -> None:
     """Whoever knows the name may forge a reply. A request is under way, so that the name is in use."""
     asking, serving = channel(0), channel(1)

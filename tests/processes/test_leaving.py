@@ -31,7 +31,7 @@ def storm(own_cluster: Cluster, tmp_path: Path) -> Iterator[Storm]:
     storm.clients.abandon()
 
 
-@pytest.mark.requirement("A23", "D2.1", "D2.2", "D2.3", "D2.4")
+@pytest.mark.requirement("A23.1", "D2.1", "D2.2", "D2.3", "D2.4")
 def test_a_rolling_restart_under_load_loses_nothing_and_hardly_pauses(storm: Storm) -> None:
     for node in storm.cluster.nodes:
         storm.restart(node, "restarted")

@@ -11,7 +11,7 @@ from tests.processes.nodes import Cluster, until
 from tests.processes.test_pika import PERSISTENT, get
 
 
-@pytest.mark.requirement("A13.2", "A15", "A23")
+@pytest.mark.requirement("A13.2", "A15")
 def test_a_fanout_goes_on_to_the_queues_that_are_left(own_cluster: Cluster, own_channel: Connect) -> None:
     first, third = own_cluster[0].connect().channel(), own_channel(2)
     third.exchange_declare("news", "fanout", durable=True)
@@ -32,7 +32,7 @@ def test_a_fanout_goes_on_to_the_queues_that_are_left(own_cluster: Cluster, own_
     third.basic_publish("", server_named, b"confirmed all the same", PERSISTENT)
 
 
-@pytest.mark.requirement("A23")
+@pytest.mark.requirement("A23.1")
 def test_a_durable_queue_out_of_reach_is_owned_up_to(own_cluster: Cluster, own_channel: Connect) -> None:
     first, third = own_cluster[0].connect().channel(), own_channel(2)
     third.exchange_declare("news", "fanout", durable=True)

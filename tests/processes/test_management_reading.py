@@ -118,7 +118,7 @@ def test_connections_channels_and_consumers(cluster: Cluster, channel: Connect, 
     assert consumer in api.get("consumers", "/")
 
 
-@pytest.mark.requirement("A24")
+@pytest.mark.requirement("A24.12")
 def test_which_consumer_is_the_active_one(cluster: Cluster, channel: Connect, name: str) -> None:
     one, two = channel(0), channel(1)
     one.queue_declare(name, durable=True, arguments={"x-single-active-consumer": True})

@@ -93,7 +93,7 @@ def test_who_is_no_peer_is_counted(owner: Node) -> None:
         until(lambda: owner.metrics()[name] == before + 1, "a client of AMQP is refused")
 
 
-@pytest.mark.requirement("A24", "F3")
+@pytest.mark.requirement("F3")
 def test_what_queues_give_up_is_counted_by_reason(cluster: Cluster, channel: Connect, name: str) -> None:
     publisher = channel(0)
     publisher.confirm_delivery()

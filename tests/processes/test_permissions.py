@@ -244,7 +244,7 @@ def test_a_user_opens_no_more_channels_than_the_limit(realm: Realm) -> None:
     )
 
 
-@pytest.mark.requirement("A23")
+@pytest.mark.requirement("A23.7")
 def test_a_new_secret_is_taken_and_proves_nothing(realm: Realm) -> None:
     realm.permit(configure=".*", write=".*", read=".*")
     connection = realm.connect()

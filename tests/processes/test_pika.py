@@ -39,7 +39,7 @@ def _present(got: tuple[Any, Any, Any]) -> tuple[Any, Any, Any] | None:
     return got if got[0] is not None else None
 
 
-@pytest.mark.requirement("A17", "A23")
+@pytest.mark.requirement("A17", "A23.1")
 def test_publish_on_one_node_and_consume_on_another(channel: Connect, name: str) -> None:
     publisher, consumer = channel(1), channel(2)
     publisher.confirm_delivery()
@@ -157,7 +157,7 @@ def test_a_mandatory_message_without_a_queue_comes_back(channel: Connect, name: 
     publisher.basic_publish("", name, b"arrives", mandatory=True)
 
 
-@pytest.mark.requirement("A17")
+@pytest.mark.requirement("A17", "A23.2")
 def test_get_ack_nack_reject_and_recover(channel: Connect, name: str) -> None:
     publisher, consumer = channel(0), channel(2)
     publisher.confirm_delivery()
@@ -205,7 +205,7 @@ def test_what_a_closed_channel_had_comes_back_marked(channel: Connect, cluster: 
     assert sorted(seen) == [(b"%d" % number, number < 5) for number in range(10)]
 
 
-@pytest.mark.requirement("A18")
+@pytest.mark.requirement("A18.1")
 def test_prefetch_bounds_what_a_consumer_holds(channel: Connect, cluster: Cluster, name: str) -> None:
     publisher, consumer = channel(0), channel(1)
     publisher.confirm_delivery()
@@ -253,7 +253,7 @@ def test_cancel_ends_deliveries_and_gives_nothing_back_that_is_held(channel: Con
     assert publisher.basic_get(name)[0] is None
 
 
-@pytest.mark.requirement("A7", "A21")
+@pytest.mark.requirement("A7", "A21.2", "A21.3")
 @pytest.mark.parametrize("size", [0, 1, 131_064, 131_065, 3_000_000])
 def test_bodies_of_any_size_arrive_as_they_were(channel: Connect, name: str, size: int) -> None:
     publisher, consumer = channel(0), channel(1)
@@ -429,7 +429,7 @@ def test_exclusive_consumers_keep_others_away(channel: Connect, name: str) -> No
     assert closed.value.reply_code == 403
 
 
-@pytest.mark.requirement("A17")
+@pytest.mark.requirement("A17", "A23.3")
 def test_deleting_a_queue_tells_its_consumers(channel: Connect, name: str) -> None:
     consumer, deleter = channel(0), channel(1)
     consumer.queue_declare(name, durable=True)
@@ -454,7 +454,6 @@ def test_purge_counts_what_it_removed(channel: Connect, name: str) -> None:
     assert get(purger, name)[2] == b"x"
 
 
-@pytest.mark.requirement("A18")
 def test_three_consumers_share_a_queue(channel: Connect, name: str) -> None:
     publisher = channel(0)
     publisher.confirm_delivery()

@@ -13,7 +13,7 @@ from tests.processes.management_client import Management, path_of, refused
 from tests.processes.nodes import Cluster, until
 from tests.processes.shell import Shell
 
-pytestmark = pytest.mark.requirement("A24", "F7")
+pytestmark = pytest.mark.requirement("F7")
 
 
 @pytest.fixture

@@ -234,7 +234,7 @@ def stage(own_cluster: Cluster) -> Iterator[RealStage]:
     made.close()
 
 
-@pytest.mark.requirement("A16", "A17", "A18", "A21", "D2.1", "D2.2")
+@pytest.mark.requirement("A16", "A17", "A18.1", "A18.2", "A21.1", "D2.1", "D2.2")
 @pytest.mark.parametrize(
     ("seed", "steps"), [(1, 30), *(pytest.param(seed, 60, marks=pytest.mark.proof) for seed in range(2, 12))]
 )

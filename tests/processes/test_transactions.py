@@ -11,8 +11,6 @@ from pika.exceptions import AMQPError
 
 from tests.processes.nodes import Cluster, Node, until
 
-pytestmark = pytest.mark.requirement("A19", "A21")
-
 SOURCE, DESTINATION = "transfer-source", "transfer-destination"
 MESSAGES = 400
 BEFORE_THE_KILL = 10
@@ -22,6 +20,7 @@ AFTER_THE_KILL = 10
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 
 
+@pytest.mark.requirement("A19.1", "A19.3", "A21.1")
 @pytest.mark.parametrize("rounds", [3, pytest.param(12, marks=pytest.mark.proof)])
 def test_nothing_is_half_moved_when_the_coordinators_owner_is_killed(
     own_cluster: Cluster, rounds: int

@@ -37,8 +37,8 @@ def outcomes() -> Iterator[list[Future[Outcome]]]:
 
 
 @pytest.mark.requirement("A16")
-@pytest.mark.requirement("A19")
-@pytest.mark.requirement("A21")
+@pytest.mark.requirement("A19.1", "A19.3")
+@pytest.mark.requirement("A21.1")
 @pytest.mark.requirement("A22.1")
 @pytest.mark.requirement("D2.1", "D2.2", "D2.3", "D2.4")
 @pytest.mark.parametrize("block", range(BLOCKS))

@@ -11,7 +11,7 @@ from node.wire.amqp091 import methods as m
 from node.wire.amqp091.confirms import Confirms
 from tests.wire.client import Client, frames, opened, publish
 
-pytestmark = pytest.mark.requirement("A23")
+pytestmark = pytest.mark.requirement("A23.1")
 
 
 def confirming(*channels: int) -> Client:

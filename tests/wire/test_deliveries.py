@@ -36,7 +36,7 @@ def deliveries(client: Client) -> list[m.BasicDeliver]:
 # -- what is sent -------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("A17", "A21")
+@pytest.mark.requirement("A17", "A21.2", "A21.3")
 @pytest.mark.parametrize("channel", [1, 513])
 @pytest.mark.parametrize("bodies", [[b"x" * 256] * 50, [b"x" * n for n in range(50)], [b""] * 9, [b"one"]])
 def test_what_was_published_is_delivered(channel: int, bodies: list[bytes]) -> None:
@@ -154,7 +154,7 @@ def test_settling_publishing_and_asking_keep_their_order() -> None:
     assert effects[1] == e.Settle(1, 7, [(1, 2)])
 
 
-@pytest.mark.requirement("A17")
+@pytest.mark.requirement("A17", "A23.2")
 @pytest.mark.parametrize(
     ("method", "effect"),
     [
@@ -260,7 +260,7 @@ class _Refused(Exception):
 # -- prefetch and credit ------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("A18")
+@pytest.mark.requirement("A18.1")
 def test_prefetch_counts_for_the_consumers_that_come_after_it() -> None:
     client = opened(1)
     assert client.consume(consumer=1, tag="a") == [e.Credit(1, 2000)]
@@ -281,7 +281,7 @@ def test_a_consumer_gets_few_messages_before_it_is_known_how_large_they_are() ->
     assert 1 < credit.limit <= 1 + 1_000_000 // 20_000
 
 
-@pytest.mark.requirement("A18")
+@pytest.mark.requirement("A18.2")
 def test_shared_prefetch_holds_what_is_too_much() -> None:
     client = opened(1)
     client.send((1, m.BasicQos(0, 3, True)))
@@ -302,7 +302,7 @@ def test_shared_prefetch_holds_what_is_too_much() -> None:
     assert [one.delivery_tag for one in deliveries(client)] == [6]
 
 
-@pytest.mark.requirement("A18")
+@pytest.mark.requirement("A18.2")
 def test_what_is_held_goes_back_undelivered() -> None:
     client = opened(1)
     client.send((1, m.BasicQos(0, 1, True)))
@@ -319,7 +319,7 @@ def test_what_is_held_goes_back_undelivered() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.requirement("A18")
+@pytest.mark.requirement("A18.2")
 def test_a_shared_prefetch_may_be_raised_and_lifted() -> None:
     client = opened(1)
     client.send((1, m.BasicQos(0, 1, True)))
@@ -384,7 +384,7 @@ def test_cancel_by_the_client() -> None:
     assert client.methods() == [m.BasicCancelOk("t")]
 
 
-@pytest.mark.requirement("A17", "A23")
+@pytest.mark.requirement("A17", "A23.3")
 @pytest.mark.parametrize("able", [True, False])
 def test_cancel_by_the_server(able: bool) -> None:
     client = Client()

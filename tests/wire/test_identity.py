@@ -83,7 +83,7 @@ def test_the_user_id_is_found_among_all_other_properties(data: st.DataObject) ->
     assert user_id_of(encoded) == (drawn[USER_ID][1:] if USER_ID in drawn else None)
 
 
-@pytest.mark.requirement("A23")
+@pytest.mark.requirement("A23.7")
 def test_a_new_secret_is_checked_while_the_channels_go_on() -> None:
     client = opened(1)
     client.send((0, m.ConnectionUpdateSecret(b"new", "rotation")))
@@ -95,7 +95,7 @@ def test_a_new_secret_is_checked_while_the_channels_go_on() -> None:
     assert client.methods() == [m.ConnectionUpdateSecretOk()]
 
 
-@pytest.mark.requirement("A23")
+@pytest.mark.requirement("A23.7")
 def test_a_wrong_secret_ends_the_connection() -> None:
     client = opened(1)
     client.send((0, m.ConnectionUpdateSecret(b"new", "rotation")))

@@ -58,7 +58,6 @@ def test_the_negotiation() -> None:
     assert client.connection.state is ConnectionState.OPEN
 
 
-@pytest.mark.requirement("A23")
 def test_capabilities_are_announced() -> None:
     client = Client()
     client.send(PROTOCOL_HEADER)
@@ -212,7 +211,7 @@ def test_wrong_credentials() -> None:
     assert client.only(e.NegotiationFailed).reason == "no such user"
 
 
-@pytest.mark.requirement("A3", "A23")
+@pytest.mark.requirement("A3")
 def test_wrong_credentials_of_a_client_that_wants_to_be_told() -> None:
     client = Client()
     able: Any = {"capabilities": CLIENT_CAPABILITIES}

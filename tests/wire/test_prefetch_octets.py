@@ -29,7 +29,7 @@ def consuming(limit: int, *, shared: bool = False, returnable: bool = True) -> C
     return client
 
 
-@pytest.mark.requirement("A18")
+@pytest.mark.requirement("A18.3", "A18.4")
 @pytest.mark.parametrize("shared", [False, True])
 def test_deliveries_stay_within_the_window(shared: bool) -> None:
     client = consuming(1000, shared=shared)
@@ -45,7 +45,7 @@ def test_deliveries_stay_within_the_window(shared: bool) -> None:
     assert bodies(client) == [b"c"]
 
 
-@pytest.mark.requirement("A18")
+@pytest.mark.requirement("A18.3")
 def test_a_message_larger_than_the_window_comes_when_nothing_is_unsettled() -> None:
     client = consuming(10)
     client.deliver(7, run_of([b"a" * 5, b"b" * 50]), 1, False)
@@ -58,7 +58,7 @@ def test_a_message_larger_than_the_window_comes_when_nothing_is_unsettled() -> N
     assert client.connection.take_effects() == []
 
 
-@pytest.mark.requirement("A18")
+@pytest.mark.requirement("A18.3")
 def test_nothing_overtakes_a_message_that_did_not_fit() -> None:
     """What was on its way behind it goes back with it, and comes in its place later."""
     client = consuming(10)
@@ -69,7 +69,7 @@ def test_nothing_overtakes_a_message_that_did_not_fit() -> None:
     assert client.connection.take_effects()[0] == e.Return(1, 7, [(2, 3)], delivered=False)
 
 
-@pytest.mark.requirement("A18")
+@pytest.mark.requirement("A18.3", "A18.4")
 def test_each_consumer_has_a_window_and_the_channel_another() -> None:
     client = opened(1)
     client.send((1, m.BasicQos(15, 0, True)), (1, m.BasicQos(10, 0)))
@@ -84,7 +84,6 @@ def test_each_consumer_has_a_window_and_the_channel_another() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.requirement("A18")
 def test_consumers_without_acknowledgement_have_no_window() -> None:
     client = opened(1)
     client.send((1, m.BasicQos(10, 0, True)), (1, m.BasicQos(10, 0)))
@@ -93,7 +92,7 @@ def test_consumers_without_acknowledgement_have_no_window() -> None:
     assert len(bodies(client)) == 3
 
 
-@pytest.mark.requirement("A18")
+@pytest.mark.requirement("A18.3")
 def test_what_its_queue_has_removed_waits_for_room() -> None:
     client = consuming(10, returnable=False)
     client.deliver(7, run_of([b"a" * 8, b"b" * 8]), 1, False)
@@ -104,7 +103,7 @@ def test_what_its_queue_has_removed_waits_for_room() -> None:
     assert bodies(client) == [b"b" * 8]
 
 
-@pytest.mark.requirement("A18")
+@pytest.mark.requirement("A18.2")
 def test_what_a_shared_prefetch_holds_goes_to_others_after_a_moment() -> None:
     client = opened(1)
     client.send((1, m.BasicQos(0, 1, True)))
@@ -139,7 +138,7 @@ class Queue:
                     self.ready = sorted([*self.ready, *numbers_of(effect.ranges)])
 
 
-@pytest.mark.requirement("A18", "A22.1")
+@pytest.mark.requirement("A18.1", "A18.3", "A22.1")
 @given(
     st.lists(st.integers(0, 40), min_size=1, max_size=30),
     st.integers(1, 60),

@@ -26,7 +26,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
-@pytest.mark.requirement("A7", "A21")
+@pytest.mark.requirement("A7")
 @given(
     st.fixed_dictionaries(
         {}, optional={name: VALUES[kind] for name, kind in BASIC_PROPERTIES if name != "expiration"}

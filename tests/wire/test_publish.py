@@ -109,7 +109,6 @@ SPECIAL = [
 ORDINARY = [b"\0\0", PERSISTENT, properties_of(trace="x")]
 
 
-@pytest.mark.requirement("A24")
 @pytest.mark.parametrize("piece", [2, 5000])
 def test_messages_whose_properties_ask_for_something_are_in_runs_of_their_own(piece: int) -> None:
     lists = [one for pair in zip(SPECIAL, [*ORDINARY, *ORDINARY], strict=False) for one in pair]
@@ -119,7 +118,6 @@ def test_messages_whose_properties_ask_for_something_are_in_runs_of_their_own(pi
     assert flags == [one in SPECIAL for one in lists for _ in range(3)]
 
 
-@pytest.mark.requirement("A24")
 @pytest.mark.parametrize(
     ("expiration", "reason"),
     [

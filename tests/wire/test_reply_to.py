@@ -41,7 +41,7 @@ def published(client: Client, *data: bytes) -> list[bytes]:
     return [content for one in effects if isinstance(one, e.Publish) for content in one.run.contents()]
 
 
-@pytest.mark.requirement("A23")
+@pytest.mark.requirement("A23.6")
 @pytest.mark.parametrize("count", [1, 3, 20])
 @pytest.mark.parametrize("piece", [100_000, 3])
 def test_messages_that_ask_for_replies_say_where_to(count: int, piece: int) -> None:
@@ -54,7 +54,6 @@ def test_messages_that_ask_for_replies_say_where_to(count: int, piece: int) -> N
     assert contents == [expected[-len(content) :] for content in contents]
 
 
-@pytest.mark.requirement("A23")
 def test_other_messages_stay_as_they_are() -> None:
     client = asking()
     for properties in (b"\0\0", b"\x02\0" + encode_shortstr("q"), b"\x02\0" + encode_shortstr(NAME)):
@@ -66,7 +65,7 @@ def test_other_messages_stay_as_they_are() -> None:
     assert [reply_to(content) for content in contents] == ["q", NAME] * 2
 
 
-@pytest.mark.requirement("A23")
+@pytest.mark.requirement("A23.6")
 @pytest.mark.parametrize("channel", [1, 2])
 def test_only_the_channel_with_the_consumer_gets_replies(channel: int) -> None:
     client = asking()
@@ -80,7 +79,7 @@ def test_only_the_channel_with_the_consumer_gets_replies(channel: int) -> None:
     ]
 
 
-@pytest.mark.requirement("A23")
+@pytest.mark.requirement("A23.6")
 @pytest.mark.parametrize(
     ("method", "text"),
     [

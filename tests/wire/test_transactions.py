@@ -13,8 +13,6 @@ from node.wire.amqp091.limits import ConnectionLimits
 from node.wire.amqp091.primitives import Method
 from tests.wire.client import Client, opened, publish, run_of
 
-pytestmark = pytest.mark.requirement("A19")
-
 CONSUMER = 7
 
 
@@ -127,7 +125,7 @@ def test_frames_behind_a_commit_wait_for_its_answer() -> None:
     assert client.methods() == [m.TxCommitOk(), m.TxRollbackOk()]
 
 
-@pytest.mark.requirement("A18")
+@pytest.mark.requirement("A18.1")
 def test_prefetch_has_room_again_only_after_the_commit() -> None:
     client = transactional(1)
     client.send((1, m.BasicQos(prefetch_count=2)))
@@ -161,6 +159,7 @@ def test_a_cancelled_consumers_messages_are_settled_by_the_commit() -> None:
 # -- rollback -----------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("A19.2", "A19.4")
 def test_a_rollback_requeues_nothing_and_messages_can_be_acknowledged_again() -> None:
     client = with_deliveries(5)
     client.send((1, m.BasicAck(2)), (1, m.BasicNack(4, requeue=True)), publish(1, b"never"))
