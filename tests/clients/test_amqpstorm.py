@@ -14,7 +14,7 @@ def connect(node: Node) -> Connection:
     return Connection(node.amqp.host, "guest", "guest", port=node.amqp.port, timeout=10)
 
 
-@pytest.mark.requirement("A7", "A17", "A23.1")
+@pytest.mark.requirement("A7", "A17.1", "A17.4", "A17.6", "A17.9", "A23.1")
 def test_confirmed_messages_of_many_frames(node: Node, elsewhere: Node, name: str) -> None:
     with connect(node) as sending, connect(elsewhere) as reading:
         publisher = sending.channel()
@@ -41,7 +41,7 @@ def test_confirmed_messages_of_many_frames(node: Node, elsewhere: Node, name: st
         assert consumer.queue.delete(name)["message_count"] == 0
 
 
-@pytest.mark.requirement("A10", "A17")
+@pytest.mark.requirement("A10", "A17.2")
 def test_refusals_and_returns_are_exceptions(node: Node, name: str) -> None:
     with connect(node) as connection:
         channel = connection.channel()

@@ -142,13 +142,11 @@ def task(application: Celery, name: str, *arguments: Any, **options: Any) -> Any
 # -- a worker on each of two nodes --------------------------------------------------------------
 
 
-@pytest.mark.requirement("A17")
 def test_a_chain(application: Celery) -> None:
     made = chain(task(application, "add", 1, 2), task(application, "add", 10), task(application, "add", 100))
     assert made.apply_async().get(timeout=RESULT_S) == 113
 
 
-@pytest.mark.requirement("A17")
 def test_a_group_is_shared_by_the_workers_of_both_nodes(application: Celery, pair: Workers) -> None:
     results = group(task(application, "who") for _ in range(60)).apply_async()
     names = results.get(timeout=RESULT_S)
@@ -156,7 +154,6 @@ def test_a_group_is_shared_by_the_workers_of_both_nodes(application: Celery, pai
     assert set(names) == {worker.name for worker in pair.workers}
 
 
-@pytest.mark.requirement("A17")
 def test_retries_after_a_countdown(application: Celery, pair: Workers) -> None:
     asked = task(application, "stubborn", 0.5).apply_async()
     assert asked.get(timeout=RESULT_S) == 2
@@ -165,14 +162,12 @@ def test_retries_after_a_countdown(application: Celery, pair: Workers) -> None:
     assert all(later - earlier >= 0.5 for earlier, later in pairwise(times))
 
 
-@pytest.mark.requirement("A17")
 def test_a_countdown(application: Celery) -> None:
     asked = time.time()
     ran = task(application, "when").apply_async(countdown=1.5).get(timeout=RESULT_S)
     assert 1.5 <= ran - asked < 10
 
 
-@pytest.mark.requirement("A15", "A17")
 def test_results_by_rpc_come_to_who_asked(application: Celery, pair: Workers, elsewhere: Node) -> None:
     """Each application has a reply queue of its own; an exception is a result too."""
     other = pair.application(elsewhere)
@@ -190,7 +185,6 @@ def test_results_by_rpc_come_to_who_asked(application: Celery, pair: Workers, el
         assert channel.queue_declare(application.thread_oid, passive=True).message_count == 0
 
 
-@pytest.mark.requirement("A17")
 def test_remote_control(application: Celery) -> None:
     until(lambda: len(application.control.ping(timeout=1.0)) == 2, "both workers answer", 20.0)
     active = application.control.inspect(timeout=5.0).active_queues()
@@ -201,7 +195,6 @@ def test_remote_control(application: Celery) -> None:
         revoked.get(timeout=RESULT_S)
 
 
-@pytest.mark.requirement("A17")
 def test_events(application: Celery) -> None:
     seen: list[str] = []
     with application.connection() as connection:
@@ -222,7 +215,6 @@ def test_events(application: Celery) -> None:
 # -- workers for one test -----------------------------------------------------------------------
 
 
-@pytest.mark.requirement("A17")
 def test_a_chord(workers: Workers, node: Node, elsewhere: Node) -> None:
     """Of results by rpc only who asked knows: no worker could tell that a chord's header is done.
 
@@ -259,7 +251,6 @@ def test_priorities(workers: Workers, node: Node, elsewhere: Node) -> None:
     assert [line[1] for line in workers.traced()] == ["high", "middle", "middle-again", "low", "none"]
 
 
-@pytest.mark.requirement("A17")
 def test_a_worker_killed_before_it_acknowledged(workers: Workers, node: Node, elsewhere: Node) -> None:
     """acks_late: what it had begun begins again with the other one."""
     workers.start("w1", [node])

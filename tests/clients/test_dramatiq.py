@@ -49,7 +49,7 @@ def working(of: RabbitmqBroker, threads: int = 4) -> Iterator[None]:
         of.close()
 
 
-@pytest.mark.requirement("A17", "A24.8", "A24.9")
+@pytest.mark.requirement("A24.8", "A24.9")
 def test_retries_delays_and_dead_letters(node: Node, elsewhere: Node, name: str) -> None:
     runs: list[tuple[str, float]] = []
     sending, receiving = broker([node], name), broker([elsewhere], name)

@@ -46,7 +46,7 @@ def replicated(name: str, key: str = "") -> RabbitQueue:
     return RabbitQueue(name, QueueType.QUORUM, durable=True, routing_key=key)
 
 
-@pytest.mark.requirement("A13.3", "A17")
+@pytest.mark.requirement("A13.3")
 def test_a_topic_is_published_on_and_on(node: Node, elsewhere: Node, name: str) -> None:
     application, publisher = broker(node), broker(elsewhere)
     exchange = RabbitExchange(name, ExchangeType.TOPIC, durable=True)
@@ -72,7 +72,7 @@ def test_a_topic_is_published_on_and_on(node: Node, elsewhere: Node, name: str) 
     assert run(program) == [("invoice", 21), ("invoice", 27), ("orders.eu.new", 7), ("orders.us.new", 9)]
 
 
-@pytest.mark.requirement("A15", "A17", "A23.6")
+@pytest.mark.requirement("A23.6")
 def test_calls_are_answered_over_reply_to(node: Node, elsewhere: Node, name: str) -> None:
     application, caller = broker(node), broker(elsewhere)
 
@@ -88,7 +88,7 @@ def test_calls_are_answered_over_reply_to(node: Node, elsewhere: Node, name: str
     assert run(program) == [number * 2 for number in range(20)]
 
 
-@pytest.mark.requirement("A17", "A24.8", "A24.9")
+@pytest.mark.requirement("A17.11", "A17.12", "A24.8", "A24.9")
 def test_messages_are_settled_by_hand(node: Node, elsewhere: Node, name: str) -> None:
     application, publisher = broker(node), broker(elsewhere)
     seen: asyncio.Queue[tuple[str, bool | None]] = asyncio.Queue()

@@ -18,7 +18,7 @@ def connect(node: Node) -> kombu.Connection:
     return kombu.Connection(f"amqp://guest:guest@{node.amqp}//", transport_options={"confirm_publish": True})
 
 
-@pytest.mark.requirement("A17", "A23.1")
+@pytest.mark.requirement("A17.1", "A17.2", "A17.4", "A17.6", "A17.9", "A23.1")
 def test_py_amqp_confirms_returns_and_acknowledges(node: Node, elsewhere: Node, name: str) -> None:
     sending, reading = (amqp.Connection(str(each.amqp), "guest", "guest") for each in (node, elsewhere))
     with sending, reading:
@@ -50,7 +50,7 @@ def test_py_amqp_confirms_returns_and_acknowledges(node: Node, elsewhere: Node, 
         assert consumer.queue_delete(name) == 0
 
 
-@pytest.mark.requirement("A13.3", "A17")
+@pytest.mark.requirement("A13.3", "A17.11")
 def test_kombu_routes_serialises_and_requeues(node: Node, elsewhere: Node, name: str) -> None:
     exchange = kombu.Exchange(name, "topic", durable=True)
     queue = kombu.Queue(name, exchange, routing_key="stock.#", durable=True)
@@ -88,7 +88,6 @@ def test_kombu_routes_serialises_and_requeues(node: Node, elsewhere: Node, name:
         bound.exchange.delete()
 
 
-@pytest.mark.requirement("A15")
 def test_a_pool_of_connections_and_a_service_that_answers(node: Node, elsewhere: Node, name: str) -> None:
     requests = kombu.Queue(name, auto_delete=True, durable=False)
 

@@ -14,7 +14,7 @@ from tests.processes.nodes import Node
 COUNT = 200
 
 
-@pytest.mark.requirement("A17")
+@pytest.mark.requirement("A17.1", "A17.4", "A17.6", "A17.9")
 def test_a_work_queue_with_publisher_and_worker_on_two_nodes(node: Node, elsewhere: Node, name: str) -> None:
     with node.connect() as sending, elsewhere.connect() as working:
         publisher = sending.channel()
@@ -37,7 +37,6 @@ def test_a_work_queue_with_publisher_and_worker_on_two_nodes(node: Node, elsewhe
         assert worker.queue_delete(name).method.message_count == 0
 
 
-@pytest.mark.requirement("A15", "A17")
 def test_calls_answered_in_a_thread_of_another_connection(node: Node, elsewhere: Node, name: str) -> None:
     serving = elsewhere.connect()
     server = serving.channel()

@@ -83,7 +83,7 @@ def start(elsewhere: Node, tmp_path: Path) -> Iterator[Start]:
         made.stop()
 
 
-@pytest.mark.requirement("A17")
+@pytest.mark.requirement("A17.1", "A17.4")
 def test_1_hello_world(run: Run, start: Start) -> None:
     receiving = start("receive.py")
     assert "Sent 'Hello World!'" in run("send.py")
@@ -138,7 +138,6 @@ def test_5_topics(run: Run, start: Start) -> None:
     assert "warm" not in critical.printed()
 
 
-@pytest.mark.requirement("A15", "A17")
 def test_6_calls(run: Run, start: Start) -> None:
     start("rpc_server.py")
     assert "[.] Got 832040" in run("rpc_client.py")

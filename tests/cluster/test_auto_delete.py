@@ -86,7 +86,7 @@ LEAVING: dict[str, Callable[[Client, str], object]] = {
 }
 
 
-@pytest.mark.requirement("A15")
+@pytest.mark.requirement("A15.3")
 @pytest.mark.parametrize("kind", ["replicated", "classic", "transient"])
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("how", LEAVING)
@@ -104,7 +104,7 @@ def test_an_auto_delete_queue_is_gone_when_its_last_consumer_is_answered(
     assert cluster.knowing("q") == []
 
 
-@pytest.mark.requirement("A15")
+@pytest.mark.requirement("A15.3")
 @pytest.mark.parametrize("kind", ["replicated", "classic"])
 @pytest.mark.parametrize("place", PLACES)
 def test_auto_delete_queues_are_gone_where_one_channel_had_all_their_consumers(place: str, kind: str) -> None:
@@ -118,7 +118,6 @@ def test_auto_delete_queues_are_gone_where_one_channel_had_all_their_consumers(p
     assert cluster.knowing("a") == cluster.knowing("b") == []
 
 
-@pytest.mark.requirement("A15")
 def test_a_connection_waits_for_no_queue_of_another() -> None:
     """The owner of the other's queue is lost, and has no successor yet."""
     cluster = Cluster()
@@ -145,7 +144,7 @@ def at_once(step: int, site: Site, leave: Callable[[], object], other: Client, q
     second()
 
 
-@pytest.mark.requirement("A15")
+@pytest.mark.requirement("A15.3")
 @pytest.mark.parametrize("kind", ["replicated", "classic", "transient"])
 @pytest.mark.parametrize("how", ["basic.cancel", "the client is gone"])
 def test_an_auto_delete_queue_stays_where_another_consumer_was_welcomed_first(how: str, kind: str) -> None:
@@ -238,7 +237,7 @@ ANSWERS = (
 )  # fmt: skip
 
 
-@pytest.mark.requirement("A14")
+@pytest.mark.requirement("A14.3")
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("how", UNBINDING)
 def test_an_auto_delete_exchange_is_gone_when_the_end_of_its_last_binding_is_answered(
@@ -256,7 +255,7 @@ def test_an_auto_delete_exchange_is_gone_when_the_end_of_its_last_binding_is_ans
     assert cluster.showing("lower", "upper") == []
 
 
-@pytest.mark.requirement("A14", "A15")
+@pytest.mark.requirement("A14.3", "A15.5")
 @pytest.mark.parametrize("named", ["by the client", "by the server"])
 @pytest.mark.parametrize("place", PLACES)
 def test_an_auto_delete_exchange_is_gone_with_the_exclusive_queue_of_a_connection(

@@ -21,7 +21,7 @@ STORED = [(kind, mode) for kind in SHARED for mode in (1, 2)]
 """With the delivery modes of their messages."""
 
 
-@pytest.mark.requirement("A17")
+@pytest.mark.requirement("A17.7")
 @pytest.mark.parametrize("no_ack", [False, True])
 @pytest.mark.parametrize(("kind", "mode"), STORED)
 @pytest.mark.parametrize("arguments", [{}, {"single_active_consumer": True}])

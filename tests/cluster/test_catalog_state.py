@@ -91,7 +91,7 @@ def test_queues_with_the_same_replicas_share_a_partition() -> None:
     assert len({first["id"], second["id"], third["id"]}) == 3
 
 
-@pytest.mark.requirement("A16")
+@pytest.mark.requirement("A16.2")
 def test_redeclaring_says_which_argument_differs() -> None:
     catalog = Catalog()
     once = catalog.do("declare_queue", **queue())
@@ -108,7 +108,7 @@ def test_redeclaring_says_which_argument_differs() -> None:
     )
 
 
-@pytest.mark.requirement("A16")
+@pytest.mark.requirement("A16.2")
 def test_arguments_that_mean_nothing_to_a_queue_are_not_compared() -> None:
     catalog = Catalog()
     once = catalog.do("declare_queue", **queue(arguments={"x-max-length": 5, "x-ha-policy": "all"}))
@@ -117,7 +117,7 @@ def test_arguments_that_mean_nothing_to_a_queue_are_not_compared() -> None:
     assert str(error).endswith("received '6' but current is '5'")
 
 
-@pytest.mark.requirement("A16")
+@pytest.mark.requirement("A16.2")
 @pytest.mark.parametrize(
     ("declared", "replicas", "again", "equal"),
     [
@@ -142,7 +142,7 @@ def test_a_queue_type_is_compared_where_one_is_asked_for(
     assert equal or "inequivalent arg 'x-queue-type'" in str(error)
 
 
-@pytest.mark.requirement("A15")
+@pytest.mark.requirement("A15.5")
 def test_an_exclusive_queue_is_locked_to_its_connection_and_goes_with_it() -> None:
     catalog = Catalog()
     catalog.do("declare_queue", **queue(exclusive=True, transient=True, holder=4))
@@ -155,7 +155,7 @@ def test_an_exclusive_queue_is_locked_to_its_connection_and_goes_with_it() -> No
     assert catalog.seen.queues_removed == ["q"]
 
 
-@pytest.mark.requirement("A15")
+@pytest.mark.requirement("A15.7")
 def test_bindings_die_with_their_queue() -> None:
     catalog = Catalog()
     made = catalog.do("declare_queue", **queue())
@@ -167,7 +167,7 @@ def test_bindings_die_with_their_queue() -> None:
     assert catalog.do("delete_queue", id=made["id"]) is False
 
 
-@pytest.mark.requirement("A14", "A15")
+@pytest.mark.requirement("A15.7")
 @pytest.mark.parametrize("end", ["unbind", "delete_queue", "delete_exchange"])
 def test_nothing_is_kept_of_bindings_that_go_with_an_auto_delete_exchange(end: str) -> None:
     catalog = Catalog()

@@ -53,7 +53,6 @@ def shown(client: Client, queue: str) -> m.QueueDeclareOk | None:
         return None
 
 
-@pytest.mark.requirement("A15")
 @pytest.mark.parametrize("kind", SHARED)
 def test_a_queue_that_was_seen_with_a_message_is_not_deleted_as_empty(kind: str) -> None:
     site = Site("n1", "n2", "n3")
@@ -73,7 +72,6 @@ def test_a_queue_that_was_seen_with_a_message_is_not_deleted_as_empty(kind: str)
     assert outcomes == {True, False}
 
 
-@pytest.mark.requirement("A15")
 @pytest.mark.parametrize("kind", SHARED)
 def test_a_queue_whose_consumer_was_welcomed_is_not_deleted_as_unused(kind: str) -> None:
     site = Site("n1", "n2", "n3")
@@ -96,7 +94,6 @@ def test_a_queue_whose_consumer_was_welcomed_is_not_deleted_as_unused(kind: str)
     assert outcomes == {True, False}
 
 
-@pytest.mark.requirement("A15")
 def test_a_consumer_that_waits_behind_the_deletion_in_one_entry_keeps_its_queue() -> None:
     """Its front end is known to the log already: the consumer waits only for what was taken before it."""
     site = Site("n1", "n2", "n3")
@@ -114,7 +111,6 @@ def test_a_consumer_that_waits_behind_the_deletion_in_one_entry_keeps_its_queue(
     ) is None
 
 
-@pytest.mark.requirement("A15")
 def test_a_deletion_that_only_the_log_knows_is_finished_by_the_next_owner() -> None:
     site = Site("n1", "n2", "n3")
     client = site.client("n1")

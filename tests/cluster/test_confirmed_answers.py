@@ -25,7 +25,6 @@ def owners_of(site: Site, partition: int) -> list[str]:
     ]
 
 
-@pytest.mark.requirement("A16")
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_an_owner_with_a_successor_answers_nothing_that_the_successor_has_changed(question: str) -> None:
     site = Site("n1", "n2", "n3")

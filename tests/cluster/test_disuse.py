@@ -44,7 +44,7 @@ def test_a_queue_that_is_gone_is_not_told() -> None:
     assert disuse.ended(9.0, lambda _: False) == []
 
 
-@pytest.mark.requirement("A15")
+@pytest.mark.requirement("A15.3")
 def test_an_auto_delete_queue_goes_also_where_a_policy_changes_meanwhile() -> None:
     disuse = Disuse(POLITE_S)
     disuse.left(1, 0.0)
@@ -58,7 +58,7 @@ def test_a_queue_that_is_still_there_is_told_again() -> None:
     assert [disuse.ended(now, lambda _: False) for now in (0.9, 1.0, 1.5, 2.0)] == [[], [1], [], [1]]
 
 
-@pytest.mark.requirement("A15")
+@pytest.mark.requirement("A15.3")
 @pytest.mark.parametrize("consumed", [True, False])
 def test_an_auto_delete_queue_goes_when_its_last_consumer_dies_with_its_owner(consumed: bool) -> None:
     site = Site("n1", "n2", "n3")
@@ -79,7 +79,7 @@ def test_an_auto_delete_queue_goes_when_its_last_consumer_dies_with_its_owner(co
         assert ("/", "q") in queues
 
 
-@pytest.mark.requirement("A15")
+@pytest.mark.requirement("A15.3")
 def test_an_exclusive_auto_delete_queue_is_gone_when_its_last_consumer_is_answered() -> None:
     client = Site("n1", "n2").client("n2")
     queue = client.declare("", exclusive=True, auto_delete=True).queue
@@ -89,7 +89,7 @@ def test_an_exclusive_auto_delete_queue_is_gone_when_its_last_consumer_is_answer
     assert caught.value.code == 404
 
 
-@pytest.mark.requirement("A17")
+@pytest.mark.requirement("A17.7")
 @pytest.mark.parametrize("kind", ["replicated", "classic", "transient"])
 def test_what_was_published_before_a_cancel_goes_to_the_consumer(kind: str) -> None:
     site = Site("n1", "n2", "n3")
@@ -101,7 +101,7 @@ def test_what_was_published_before_a_cancel_goes_to_the_consumer(kind: str) -> N
     assert [one.body for one in client.deliveries] == [b"a"]
 
 
-@pytest.mark.requirement("A15")
+@pytest.mark.requirement("A15.4")
 def test_an_auto_delete_queue_waits_politely_where_that_is_set() -> None:
     site = Site("n1", "n2", "n3")
     for node in site.nodes.values():

@@ -24,7 +24,7 @@ def cut_off(site: Site, client: Client) -> tuple[str, list[str]]:
     return owner, [name for name in site.nodes if name != owner]
 
 
-@pytest.mark.requirement("A17")
+@pytest.mark.requirement("A17.5")
 @pytest.mark.parametrize("no_ack", [True, False])
 @pytest.mark.parametrize("lasting", MILLISECONDS)
 @pytest.mark.parametrize("asked_of", ["the owner", "another node"])

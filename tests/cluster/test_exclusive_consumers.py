@@ -15,7 +15,6 @@ __all__ = ["client", "declared"]
 IN_USE = "403 ACCESS_REFUSED - queue '.*' in vhost '/' in exclusive use"
 
 
-@pytest.mark.requirement("A17")
 def test_an_exclusive_consumer_lets_nobody_else_in(client: Client, declared: Any) -> None:
     queue = declared()
     tag = client.consume(queue, exclusive=True)
@@ -29,7 +28,6 @@ def test_an_exclusive_consumer_lets_nobody_else_in(client: Client, declared: Any
         client.consume(queue, exclusive=True)
 
 
-@pytest.mark.requirement("A17")
 def test_nobody_else_may_consume_but_anybody_may_get(client: Client) -> None:
     queue = client.declare("q").queue
     client.confirms(client.publish(queue, b"1"))
@@ -75,7 +73,7 @@ def test_a_priority_is_an_integer(client: Client, priority: Any) -> None:
         client.consume("q", arguments={"x-priority": priority})
 
 
-@pytest.mark.requirement("A23.3")
+@pytest.mark.requirement("A17.8", "A23.3")
 def test_consumers_of_a_deleted_queue_are_cancelled(client: Client, declared: Any) -> None:
     queue = declared()
     tags = {client.consume(queue), client.consume(queue)}

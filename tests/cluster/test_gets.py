@@ -11,7 +11,7 @@ from tests.site import Client, Site
 
 __all__ = ["client", "declared"]
 
-pytestmark = pytest.mark.requirement("A17")
+pytestmark = pytest.mark.requirement("A17.5")
 NO_ACK = pytest.mark.parametrize("no_ack", [True, False])
 BODIES = [b"%d" % number for number in range(8)]
 

@@ -40,7 +40,6 @@ def client() -> Client:
     return client
 
 
-@pytest.mark.requirement("A17", "A16")
 @pytest.mark.parametrize("asked", ASKED)
 def test_a_client_is_told_that_the_node_of_a_queue_is_down(client: Client, asked: str) -> None:
     with pytest.raises(ChannelClosedError, match=DOWN):
@@ -49,7 +48,6 @@ def test_a_client_is_told_that_the_node_of_a_queue_is_down(client: Client, asked
     assert ("/", "q") in state.queues
 
 
-@pytest.mark.requirement("A15")
 def test_a_queue_whose_node_is_down_can_be_unbound(client: Client) -> None:
     client.call(m.QueueUnbind("q", "amq.direct", "key"), m.QueueUnbindOk)
     assert client.node.broker.catalog.state.vhosts["/"].exchanges.bindings("amq.direct") == []
@@ -100,7 +98,6 @@ def test_a_node_that_is_heard_and_does_not_hear_is_there_again_when_it_does() ->
     assert client.bodies("q") == [b"there"]
 
 
-@pytest.mark.requirement("A17")
 def test_a_node_that_starts_meanwhile_knows_that_another_is_down() -> None:
     site = Site("n1", "n2", "n3")
     site.client("n3").declare("q", queue_type="classic")

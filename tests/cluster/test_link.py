@@ -149,7 +149,7 @@ def test_an_owner_of_an_earlier_term_is_not_greeted() -> None:
     assert late.calls == []
 
 
-@pytest.mark.requirement("A17")
+@pytest.mark.requirement("A17.7")
 def test_a_delivery_that_crossed_a_cancel_goes_back() -> None:
     linked = Linked()
     linked.consume()

@@ -36,7 +36,6 @@ def consume_with_a_priority(client: Client) -> None:
     client.cancel(client.consume("q", arguments={"x-priority": int(priority * 1e6)}))
 
 
-@pytest.mark.requirement("A17")
 @pytest.mark.parametrize("over_and_over", [consume_and_cancel, consume_and_delete, consume_with_a_priority])
 def test_consumers_that_have_ended_are_forgotten(over_and_over: Callable[[Client], None]) -> None:
     site = Site("n1")
@@ -52,7 +51,7 @@ def test_consumers_that_have_ended_are_forgotten(over_and_over: Callable[[Client
     assert max(kept) < TIMES / 2
 
 
-@pytest.mark.requirement("A17")
+@pytest.mark.requirement("A17.7", "A17.9")
 def test_a_cancelled_consumers_messages_may_be_settled_whatever_came_since() -> None:
     site = Site("n1")
     client = site.client("n1")

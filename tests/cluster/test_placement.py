@@ -113,7 +113,6 @@ def test_a_locator_says_where_a_queue_is_declared_and_nothing_of_later(kind: str
     assert owner_of(site, "n1", "d") == ("n2" if kind == "classic" else successor)
 
 
-@pytest.mark.requirement("A15")
 def test_transient_and_exclusive_queues_stay_in_the_memory_of_one_node() -> None:
     for declaration in (declared(durable=False), declared(exclusive=True)):
         placed = place(declaration, "n2", MEMBERS, "quorum")

@@ -215,7 +215,22 @@ class ProgramsUnderKills(Programs):
         self.program.start()
 
 
-@pytest.mark.requirement("A16", "A17", "A18.1", "A18.2", "D2.1", "D2.2")
+@pytest.mark.requirement(
+    "A17.1",
+    "A17.4",
+    "A17.5",
+    "A17.6",
+    "A17.7",
+    "A17.9",
+    "A17.10",
+    "A17.11",
+    "A17.12",
+    "A17.13",
+    "A18.1",
+    "A18.2",
+    "D2.1",
+    "D2.2",
+)
 @pytest.mark.parametrize(
     ("machine", "examples", "steps"),
     [

@@ -11,7 +11,6 @@ from tests.site import Site
 OLD = 5
 
 
-@pytest.mark.requirement("A15")
 @pytest.mark.parametrize("tenths", range(5, 80, 5))
 def test_what_is_published_after_a_purge_outlives_the_owner(tenths: int) -> None:
     """`tenths` of a millisecond after the purge was sent, the owner dies."""

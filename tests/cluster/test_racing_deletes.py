@@ -15,7 +15,6 @@ ASKED: dict[str, Callable[[Client, str], object]] = {
 }
 
 
-@pytest.mark.requirement("A15", "A16")
 @pytest.mark.parametrize("asked", ASKED)
 def test_what_needs_no_queue_succeeds_whenever_that_goes(asked: str) -> None:
     """RabbitMQ's reading: nobody is refused for coming at the same time."""
@@ -29,7 +28,7 @@ def test_what_needs_no_queue_succeeds_whenever_that_goes(asked: str) -> None:
         ASKED[asked](other, queue)
 
 
-@pytest.mark.requirement("A15")
+@pytest.mark.requirement("A15.5")
 @pytest.mark.parametrize("node", ["n1", "n3"])
 def test_an_exclusive_queue_goes_with_its_connection_also_while_it_is_declared(node: str) -> None:
     site = Site("n1", "n2", "n3")

@@ -31,7 +31,7 @@ def prepared(**arguments: Any) -> tuple[Site, str, Client, Client]:
     return site, owner, getting, publishing
 
 
-@pytest.mark.requirement("A17")
+@pytest.mark.requirement("A17.5")
 @pytest.mark.parametrize("step", STEPS)
 def test_a_message_that_is_got_outlives_the_owner(step: int) -> None:
     site, owner, getting, publishing = prepared()
@@ -44,7 +44,7 @@ def test_a_message_that_is_got_outlives_the_owner(step: int) -> None:
     assert publishing.get("q") is None
 
 
-@pytest.mark.requirement("A17")
+@pytest.mark.requirement("A17.5")
 @pytest.mark.parametrize("cut", ["owner", "getter"])
 @pytest.mark.parametrize("lasting_s", [0.05, 1.5, 4.0])
 def test_a_message_that_is_got_comes_to_one_client_across_cuts(lasting_s: float, cut: str) -> None:
@@ -66,7 +66,7 @@ def test_a_message_that_is_got_comes_to_one_client_across_cuts(lasting_s: float,
         assert publishing.get("q") is None, step
 
 
-@pytest.mark.requirement("A17")
+@pytest.mark.requirement("A17.5")
 @pytest.mark.parametrize("kind", sorted(KINDS.keys() - {"exclusive"}))
 @pytest.mark.parametrize("mode", [1, 2])
 def test_what_was_got_is_in_no_queue(kind: str, mode: int) -> None:

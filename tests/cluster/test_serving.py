@@ -129,7 +129,7 @@ def test_a_get_that_finds_nothing_is_counted() -> None:
     assert (queue.owner.tally.got_empty, queue.owner.tally.got_no_ack) == (2, 0)
 
 
-@pytest.mark.requirement("A17", "A18.1")
+@pytest.mark.requirement("A18.1")
 @pytest.mark.parametrize("arguments", [{}, {"max_length": 10}, {"message_ttl": 0}])
 def test_more_messages_than_one_turn_hands_out_reach_all_who_have_credit_for_them(
     arguments: dict[str, int],

@@ -189,7 +189,7 @@ def test_credit_that_comes_behind_a_greeting_counts() -> None:
     assert consumer is not None and consumer.limit == 2
 
 
-@pytest.mark.requirement("A17")
+@pytest.mark.requirement("A17.7")
 def test_a_consumer_that_is_cancelled_behind_a_greeting_is_gone() -> None:
     node = Recording()
     owner = greeted(node, ConsumerTerms(CONSUMER, QUEUE, 1, 1, no_ack=False, exclusive=True, priority=0))

@@ -42,7 +42,7 @@ def granted(now: float = 0.0) -> LeaseGrantor:
     return grantor
 
 
-@pytest.mark.requirement("A16")
+@pytest.mark.requirement("A16.3")
 def test_waits_for_every_node_that_holds_a_lease() -> None:
     grantor, done = granted(), Done()
     grantor.barrier(7, done, 0.1)
@@ -54,7 +54,6 @@ def test_waits_for_every_node_that_holds_a_lease() -> None:
     assert done.calls == 1
 
 
-@pytest.mark.requirement("A16")
 def test_nothing_is_shown_that_the_leader_itself_has_not_applied() -> None:
     grantor, done = LeaseGrantor("n1", (), 0, -math.inf, LEASE_S), Done()
     grantor.barrier(7, done, 50.0)
@@ -83,7 +82,6 @@ def test_a_new_leader_honours_the_leases_of_the_one_before() -> None:
     assert done.calls == 1
 
 
-@pytest.mark.requirement("A16")
 def test_a_node_that_is_behind_what_was_shown_gets_no_lease() -> None:
     grantor, done = elected(visible=4), Done()
     assert not grantor.ping("n3", 3, 0.1)
@@ -94,7 +92,6 @@ def test_a_node_that_is_behind_what_was_shown_gets_no_lease() -> None:
     assert grantor.ping("n3", 6, 2.2)
 
 
-@pytest.mark.requirement("A16")
 def test_what_a_former_process_of_a_node_had_applied_counts_for_nothing() -> None:
     """A process that starts anew reads its log again, and may lack the end of it."""
     grantor, done = elected(visible=5), Done()
@@ -211,7 +208,7 @@ def content(state: CatalogState) -> tuple[bool, bool, bool]:
     return queue, exchange, queue and exchange and exchanges.bound(BINDING)
 
 
-@pytest.mark.requirement("A16")
+@pytest.mark.requirement("A16.3")
 @pytest.mark.parametrize("again", AGAIN)
 def test_what_changes_nothing_is_answered_once_every_node_shows_the_same(again: str) -> None:
     """Another client is just changing it, and a node with a lease has not heard of that yet."""

@@ -62,7 +62,7 @@ def test_two_flooded_channels_take_turns(connect: Connect) -> None:
     assert min(seen.values()) > count / 4
 
 
-@pytest.mark.requirement("A16")
+@pytest.mark.requirement("A16.1", "A16.5")
 @pytest.mark.sentence("4.4-1", "4.6-1")
 def test_what_one_client_has_seen_every_client_sees(connect: Connect, name: str) -> None:
     first, second = connect(1), connect(1)
@@ -80,7 +80,7 @@ def test_what_one_client_has_seen_every_client_sees(connect: Connect, name: str)
         first.ask(1, spec.Channel.Open(), spec.Channel.OpenOk)
 
 
-@pytest.mark.requirement("A16")
+@pytest.mark.requirement("A16.4", "A16.5")
 @pytest.mark.sentence("4.6-1")
 def test_messages_begin_behind_consume_ok_and_end_before_cancel_ok(connect: Connect) -> None:
     client = connect(1)
@@ -100,7 +100,7 @@ def test_messages_begin_behind_consume_ok_and_end_before_cancel_ok(connect: Conn
         assert client.method(spec.Queue.PurgeOk, 1).message_count == 20 - delivered
 
 
-@pytest.mark.requirement("A16")
+@pytest.mark.requirement("A16.5")
 @pytest.mark.sentence("4.6-1")
 def test_bindings_count_from_their_answer_on(connect: Connect, name: str) -> None:
     client = connect(1)
@@ -119,7 +119,6 @@ def test_bindings_count_from_their_answer_on(connect: Connect, name: str) -> Non
     assert bodies(client, queue) == [b"bound"]
 
 
-@pytest.mark.requirement("A17")
 def test_a_transient_queues_deliveries_leave_with_their_confirms(connect: Connect) -> None:
     """Whoever is cut off in between would wait for a message that was confirmed and that nobody has."""
     client = connect(1)
@@ -133,7 +132,7 @@ def test_a_transient_queues_deliveries_leave_with_their_confirms(connect: Connec
         assert sorted(methods, key=lambda kind: kind.NAME) == [spec.Basic.Ack, spec.Basic.Deliver]
 
 
-@pytest.mark.requirement("A16", "A17")
+@pytest.mark.requirement("A16.4", "A17.13")
 @pytest.mark.sentence("4.6-1")
 def test_recovered_messages_come_behind_recover_ok(connect: Connect) -> None:
     client = connect(1)
@@ -178,7 +177,7 @@ def test_what_a_closed_channel_had_comes_back_redelivered(connect: Connect, name
     other.ask(1, spec.Queue.Delete(queue=name), spec.Queue.DeleteOk)
 
 
-@pytest.mark.requirement("A15")
+@pytest.mark.requirement("A15.5")
 @pytest.mark.sentence("4.5-2")
 def test_a_connections_exclusive_queues_go_with_it(connect: Connect, name: str) -> None:
     one, other = connect(1), connect(1)
@@ -219,7 +218,6 @@ def test_order_is_kept_along_one_path(connect: Connect, name: str, way: str) -> 
     receiver.ask(1, spec.Queue.Delete(queue=name), spec.Queue.DeleteOk)
 
 
-@pytest.mark.requirement("A16")
 @pytest.mark.sentence("3.2.1-2")
 def test_requests_need_not_wait_for_each_other(connect: Connect, name: str) -> None:
     """Their answers come in their order."""

@@ -48,7 +48,7 @@ def test_an_operational_error_closes_the_channel_alone(connect: Connect, request
     client.ask(1, spec.Channel.Open(), spec.Channel.OpenOk)
 
 
-@pytest.mark.requirement("A5", "A10")
+@pytest.mark.requirement("A5", "A10", "A17.3")
 @pytest.mark.sentence("2.3.6-2", "4.10.1-1")
 @pytest.mark.parametrize(
     ("frames", "code"),

@@ -54,7 +54,7 @@ def test_constants_and_arguments_have_their_names() -> None:
                 assert reserved or {wanted, wanted + "_"} & set(fields), (words, argument)
 
 
-@pytest.mark.requirement("A15")
+@pytest.mark.requirement("A15.9")
 @pytest.mark.sentence("1.4.1-3")
 def test_names_are_case_sensitive(connect: Connect, name: str) -> None:
     client = connect(1)
@@ -68,7 +68,7 @@ def test_names_are_case_sensitive(connect: Connect, name: str) -> None:
     assert client.depth(1, queue) == 0
 
 
-@pytest.mark.requirement("A13.6", "A15")
+@pytest.mark.requirement("A13.6", "A15.6", "A15.8")
 @pytest.mark.sentence("3.1.3.6-1", "3.1.10-1", "3.1.10-2", "3.1.10-3")
 def test_what_begins_with_amq_is_the_servers_own(connect: Connect, name: str) -> None:
     client = connect(1)
@@ -179,7 +179,7 @@ def test_headers_match(connect: Connect) -> None:
 # -- queues -------------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("A17")
+@pytest.mark.requirement("A17.6")
 @pytest.mark.sentence("3.1.4-3")
 def test_a_message_goes_to_one_consumer(connect: Connect) -> None:
     client = connect(*range(1, 6))
@@ -196,7 +196,7 @@ def test_a_message_goes_to_one_consumer(connect: Connect) -> None:
     assert client.depth(1, queue) == 0, "nothing came between"
 
 
-@pytest.mark.requirement("A15")
+@pytest.mark.requirement("A15.7")
 @pytest.mark.sentence("3.1.5-1")
 def test_bindings_die_with_their_queue(connect: Connect, name: str) -> None:
     client = connect(1)
@@ -228,7 +228,7 @@ def test_so_much_is_sent_before_an_acknowledgement(
     assert client.depth(1, queue) == 10 - bound_ - 1
 
 
-@pytest.mark.requirement("A17")
+@pytest.mark.requirement("A17.9", "A17.10")
 @pytest.mark.sentence("3.1.8-1", "3.1.8-2")
 def test_messages_stay_until_they_are_acknowledged(connect: Connect, name: str) -> None:
     client = connect(1, 2)

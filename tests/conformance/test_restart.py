@@ -37,7 +37,7 @@ def bind(client: RawClient, queue: str, exchange: str) -> None:
     client.ask(1, spec.Queue.Bind(queue=queue, exchange=exchange, routing_key="k"), spec.Queue.BindOk)
 
 
-@pytest.mark.requirement("A14", "A15", "A21.1")
+@pytest.mark.requirement("A14.1", "A14.2", "A15.1", "A15.2", "A21.1")
 @pytest.mark.sentence("1.4.3-1", "1.4.3-2", "1.4.3-3", "3.1.3-1", "3.1.4-2")
 @pytest.mark.parametrize("end", ["kill", "terminate"])
 def test_what_lasts_over_a_restart(restarting: Node, end: str) -> None:
@@ -79,7 +79,7 @@ def test_what_lasts_over_a_restart(restarting: Node, end: str) -> None:
     client.close()
 
 
-@pytest.mark.requirement("A14")
+@pytest.mark.requirement("A14.3")
 @pytest.mark.sentence("3.1.3-1")
 def test_an_auto_delete_exchange_lasts_until_it_is_used_no_longer(node: Node, name: str) -> None:
     client = RawClient(node.amqp).open(1)
@@ -95,7 +95,28 @@ def test_an_auto_delete_exchange_lasts_until_it_is_used_no_longer(node: Node, na
     client.close()
 
 
-@pytest.mark.requirement("A15")
+@pytest.mark.requirement("A14.4")
+def test_only_exchanges_publish_to_an_internal_one(node: Node, name: str) -> None:
+    client = RawClient(node.amqp).open(1)
+    inner, outer = f"{name}-inner", f"{name}-outer"
+    for exchange, internal in ((inner, True), (outer, False)):
+        declare = spec.Exchange.Declare(exchange=exchange, type="fanout", internal=internal)
+        client.ask(1, declare, spec.Exchange.DeclareOk)
+    queue = client.declare(1, "", exclusive=True).queue
+    bind(client, queue, inner)
+    client.ask(1, spec.Exchange.Bind(destination=inner, source=outer), spec.Exchange.BindOk)
+    client.send(publish(1, "k", b"by way of another", exchange=outer))
+    client.send(publish(1, "k", b"by a client", exchange=inner))
+    assert client.channel_closed(1).reply_code == 403
+    client.ask(1, spec.Channel.Open(), spec.Channel.OpenOk)
+    assert client.get(1, queue)[1] == b"by way of another"
+    assert client.depth(1, queue) == 0
+    for exchange in (outer, inner):
+        client.ask(1, spec.Exchange.Delete(exchange=exchange), spec.Exchange.DeleteOk)
+    client.close()
+
+
+@pytest.mark.requirement("A15.3")
 @pytest.mark.sentence("2.2.7-1", "3.1.4-2")
 @pytest.mark.parametrize("durable", [False, True])
 def test_an_auto_delete_queue_goes_when_nobody_consumes_it_any_longer(

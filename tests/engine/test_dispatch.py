@@ -106,7 +106,6 @@ def test_a_turn_that_leaves_nothing_to_give_is_finished(limit: int) -> None:
     assert not owner.unfinished
 
 
-@pytest.mark.requirement("A17")
 def test_an_exclusive_consumer_is_alone() -> None:
     owner = owner_with(0)
     owner.consumers.attach(A, 1, counted=False)
@@ -129,7 +128,7 @@ def test_a_consumer_number_is_used_once() -> None:
         owner.consumers.attach(A, 1)
 
 
-@pytest.mark.requirement("A17")
+@pytest.mark.requirement("A17.7")
 def test_a_cancelled_consumer_gets_nothing_and_may_still_settle() -> None:
     owner = owner_with(10)
     attach(owner, A, limit=4)
@@ -253,7 +252,6 @@ def test_consumers_of_an_at_most_once_queue_change_nothing_afterwards() -> None:
     assert list(owner.ready.ranges()) == [(4, 5)]
 
 
-@pytest.mark.requirement("A17")
 def test_a_purge_removes_what_is_ready_and_not_what_is_leased() -> None:
     owner = owner_with(10)
     attach(owner, A, limit=3)
@@ -269,7 +267,7 @@ def test_a_purge_removes_what_is_ready_and_not_what_is_leased() -> None:
 # -- credit taken back ----------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("A17")
+@pytest.mark.requirement("A17.5")
 def test_a_get_takes_one_message_or_learns_that_there_is_none() -> None:
     owner = owner_with(1)
     attach(owner, A, 9, limit=1, counted=False)
@@ -352,7 +350,7 @@ def whole(front_end: int, ranges: list[Range], soft: bool) -> int:
     return count_of(ranges)
 
 
-@pytest.mark.requirement("A17")
+@pytest.mark.requirement("A17.13")
 def test_a_consumer_gets_again_what_it_gave_back_whatever_its_credit() -> None:
     owner = owner_with(10)
     attach(owner, A, limit=4)
@@ -364,7 +362,7 @@ def test_a_consumer_gets_again_what_it_gave_back_whatever_its_credit() -> None:
     assert got(owner.dispatch(99)) == [(B, 1, 5, 10)], "its credit is used up"
 
 
-@pytest.mark.requirement("A17")
+@pytest.mark.requirement("A17.13")
 def test_only_what_is_ready_of_it_comes_again() -> None:
     owner = owner_with(10)
     attach(owner, A)
@@ -380,7 +378,7 @@ def test_only_what_is_ready_of_it_comes_again() -> None:
     assert len(owner.ready) == 9
 
 
-@pytest.mark.requirement("A17")
+@pytest.mark.requirement("A17.13")
 def test_soft_messages_come_again_as_soft_ones() -> None:
     owner = owner_with(2)
     owner.add_soft(3, uniform_run(2))
@@ -392,7 +390,7 @@ def test_soft_messages_come_again_as_soft_ones() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.requirement("A17", "D2.3")
+@pytest.mark.requirement("D2.3")
 def test_nothing_comes_again_from_a_queue_that_delivers_at_most_once() -> None:
     owner = owner_with(3, Semantics.AT_MOST_ONCE)
     attach(owner, A)

@@ -426,7 +426,6 @@ def test_nothing_returns_to_an_at_most_once_queue() -> None:
     assert alive(machine, 1) == [(3, 3)]
 
 
-@pytest.mark.requirement("A17")
 def test_a_purge_removes_the_messages_that_it_names() -> None:
     machine = machine_with(1)
     machine.apply(2, published(1, uniform_run(9), 1))

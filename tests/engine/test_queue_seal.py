@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from node.engine.operation_format import encode_create_queue, encode_seal_queue
 from node.engine.operations import Semantics
 from node.engine.partition import PartitionMachine
@@ -27,14 +25,12 @@ def alive(machine: PartitionMachine) -> list[tuple[int, int]]:
     return list(machine.queues[QUEUE].alive.ranges())
 
 
-@pytest.mark.requirement("A15")
 def test_what_is_published_behind_the_seal_finds_no_queue() -> None:
     machine = machine_after(FIRST, SEALED, SECOND)
     assert machine.queues[QUEUE].sealed
     assert alive(machine) == [(1, 2)]
 
 
-@pytest.mark.requirement("A15")
 def test_what_is_published_before_the_seal_keeps_the_queue() -> None:
     machine = machine_after(FIRST, SECOND, SEALED)
     assert not machine.queues[QUEUE].sealed

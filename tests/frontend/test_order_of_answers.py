@@ -137,7 +137,6 @@ def test_requests_are_answered_in_order_until_one_ends_the_channel(
     assert isinstance(close, m.ChannelClose) and close.reply_code == code
 
 
-@pytest.mark.requirement("A16")
 @pytest.mark.parametrize("second", [*STEPS, *TRANSACTED])
 @pytest.mark.parametrize("first", [*STEPS, "refused publish"])
 def test_every_pair_of_methods(first: str, second: str) -> None:

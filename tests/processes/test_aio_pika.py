@@ -26,7 +26,7 @@ def run(program: Callable[[], Awaitable[T]], seconds: float = 60.0) -> T:
     return asyncio.run(bounded())
 
 
-@pytest.mark.requirement("A17")
+@pytest.mark.requirement("A17.1", "A17.4", "A17.6")
 def test_publish_on_one_node_and_iterate_on_another(cluster: Cluster, name: str) -> None:
     async def program() -> list[bytes]:
         sending = await aio_pika.connect_robust(cluster[1].url)
@@ -52,7 +52,6 @@ def test_publish_on_one_node_and_iterate_on_another(cluster: Cluster, name: str)
     assert run(program) == [b"%d" % number for number in range(100)]
 
 
-@pytest.mark.requirement("A15", "A17")
 def test_remote_procedure_calls_cross_nodes(cluster: Cluster, name: str) -> None:
     async def multiply(*, x: int, y: int) -> int:
         return x * y
@@ -70,7 +69,7 @@ def test_remote_procedure_calls_cross_nodes(cluster: Cluster, name: str) -> None
     assert run(program) == [number * 7 for number in range(20)]
 
 
-@pytest.mark.requirement("A10", "A17")
+@pytest.mark.requirement("A10", "A17.2", "A17.5")
 def test_errors_are_exceptions_and_the_connection_goes_on(cluster: Cluster, name: str) -> None:
     async def program() -> bytes:
         connection = await aio_pika.connect(cluster[0].url)

@@ -82,7 +82,7 @@ def test_a_classic_queue_waits_for_its_node(own_cluster: Cluster) -> None:
         until(lambda: channel.basic_get("classic")[2] == b"kept", "the message", 10.0)
 
 
-@pytest.mark.requirement("A15", "A21.1")
+@pytest.mark.requirement("A15.1", "A15.2", "A21.1")
 def test_a_clean_restart_of_all_nodes_keeps_what_is_durable(own_cluster: Cluster) -> None:
     with closing(own_cluster[0].connect()) as connection:
         channel = connection.channel()

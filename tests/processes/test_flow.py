@@ -85,7 +85,6 @@ def works(channel: pika.adapters.blocking_connection.BlockingChannel, queue: str
 
 
 @SMALL
-@pytest.mark.requirement("A17")
 def test_consumers_that_do_not_read_grow_no_memory(own_cluster: Cluster, own_channel: Connect) -> None:
     node = own_cluster[1]
     good = own_channel(1)
@@ -169,7 +168,6 @@ def test_a_follower_that_hangs_slows_nobody_and_catches_up(
     assert grown < 150 * MIB
 
 
-@pytest.mark.requirement("A15")
 def test_transient_queues_touch_no_disk(cluster: Cluster, channel: Connect, name: str) -> None:
     publisher, consumer = channel(0), channel(1)
     publisher.confirm_delivery()

@@ -11,7 +11,7 @@ from tests.processes.nodes import Cluster, until
 from tests.processes.test_pika import PERSISTENT, get
 
 
-@pytest.mark.requirement("A13.2", "A15")
+@pytest.mark.requirement("A13.2")
 def test_a_fanout_goes_on_to_the_queues_that_are_left(own_cluster: Cluster, own_channel: Connect) -> None:
     first, third = own_cluster[0].connect().channel(), own_channel(2)
     third.exchange_declare("news", "fanout", durable=True)
@@ -47,7 +47,6 @@ def test_a_durable_queue_out_of_reach_is_owned_up_to(own_cluster: Cluster, own_c
     assert get(third, "kept")[2] == b"in one queue"
 
 
-@pytest.mark.requirement("A15", "A16")
 @pytest.mark.parametrize("exclusive", [False, True], ids=["transient", "exclusive"])
 def test_a_client_declares_its_queue_again_on_another_node(
     own_cluster: Cluster, own_channel: Connect, exclusive: bool
@@ -65,7 +64,7 @@ def test_a_client_declares_its_queue_again_on_another_node(
     assert get(second, "mine")[2] == b"and stays there"
 
 
-@pytest.mark.requirement("A15")
+@pytest.mark.requirement("A15.2")
 def test_a_lost_queue_is_forgotten(own_cluster: Cluster) -> None:
     own_cluster[0].connect().channel().queue_declare("mine", auto_delete=True)
     own_cluster[0].kill()

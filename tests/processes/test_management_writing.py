@@ -21,7 +21,6 @@ MESSAGE = {"properties": {}, "payload": "hello", "payload_encoding": "string"}
 # -- queues, exchanges, bindings ------------------------------------------------------------------
 
 
-@pytest.mark.requirement("A16")
 def test_a_queue_is_declared_once_and_compared_from_then_on(cluster: Cluster, name: str) -> None:
     path = path_of("queues", "/", name)
     one, other = Management(cluster[0]), Management(cluster[1])

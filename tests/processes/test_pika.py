@@ -39,7 +39,7 @@ def _present(got: tuple[Any, Any, Any]) -> tuple[Any, Any, Any] | None:
     return got if got[0] is not None else None
 
 
-@pytest.mark.requirement("A17", "A23.1")
+@pytest.mark.requirement("A17.1", "A17.4", "A17.6", "A23.1")
 def test_publish_on_one_node_and_consume_on_another(channel: Connect, name: str) -> None:
     publisher, consumer = channel(1), channel(2)
     publisher.confirm_delivery()
@@ -50,7 +50,7 @@ def test_publish_on_one_node_and_consume_on_another(channel: Connect, name: str)
     assert take(consumer, name, len(bodies)) == bodies
 
 
-@pytest.mark.requirement("A16")
+@pytest.mark.requirement("A16.1", "A16.3")
 def test_what_one_node_declared_the_others_know_at_once(channel: Connect, name: str) -> None:
     channels = [channel(node) for node in range(3)]
     for number in range(12):
@@ -66,7 +66,7 @@ def test_what_one_node_declared_the_others_know_at_once(channel: Connect, name: 
     assert closed.value.reply_code == 404
 
 
-@pytest.mark.requirement("A16")
+@pytest.mark.requirement("A16.3", "A16.5")
 def test_bindings_and_exchanges_are_seen_everywhere_at_once(channel: Connect, name: str) -> None:
     first, second = channel(0), channel(1)
     for number in range(10):
@@ -127,7 +127,7 @@ def test_exchanges_route_over_nodes(
     assert consumer.queue_declare(name, passive=True).method.message_count == 0
 
 
-@pytest.mark.requirement("A14")
+@pytest.mark.requirement("A14.5", "A14.6")
 def test_an_exchange_bound_to_an_exchange_and_an_alternate_one(channel: Connect, name: str) -> None:
     first, second = channel(0), channel(1)
     first.exchange_declare(f"{name}-lost", "fanout")
@@ -143,7 +143,7 @@ def test_an_exchange_bound_to_an_exchange_and_an_alternate_one(channel: Connect,
     assert get(first, f"{name}-b")[2] == b"astray"
 
 
-@pytest.mark.requirement("A17")
+@pytest.mark.requirement("A17.2")
 def test_a_mandatory_message_without_a_queue_comes_back(channel: Connect, name: str) -> None:
     publisher = channel(1)
     publisher.confirm_delivery()
@@ -157,7 +157,7 @@ def test_a_mandatory_message_without_a_queue_comes_back(channel: Connect, name: 
     publisher.basic_publish("", name, b"arrives", mandatory=True)
 
 
-@pytest.mark.requirement("A17", "A23.2")
+@pytest.mark.requirement("A17.5", "A17.9", "A17.10", "A17.11", "A17.12", "A17.13", "A23.2")
 def test_get_ack_nack_reject_and_recover(channel: Connect, name: str) -> None:
     publisher, consumer = channel(0), channel(2)
     publisher.confirm_delivery()
@@ -235,7 +235,7 @@ def drive(channel: BlockingChannel, condition: Callable[[], bool]) -> None:
     until(after_events, "events of the client", 5.0)
 
 
-@pytest.mark.requirement("A17")
+@pytest.mark.requirement("A17.7")
 def test_cancel_ends_deliveries_and_gives_nothing_back_that_is_held(channel: Connect, name: str) -> None:
     publisher, consumer = channel(1), channel(0)
     publisher.confirm_delivery()
@@ -273,7 +273,7 @@ def test_bodies_of_any_size_arrive_as_they_were(channel: Connect, name: str, siz
     consumer.basic_ack(method.delivery_tag)
 
 
-@pytest.mark.requirement("A15")
+@pytest.mark.requirement("A15.6")
 def test_replies_to_server_named_exclusive_queues_cross_nodes(channel: Connect, name: str) -> None:
     server, caller = channel(0), channel(2)
     server.queue_declare(name, durable=True)
@@ -303,7 +303,7 @@ def test_replies_to_server_named_exclusive_queues_cross_nodes(channel: Connect, 
     assert answers == [(str(number), b"re: %d" % number) for number in range(20)]
 
 
-@pytest.mark.requirement("A15")
+@pytest.mark.requirement("A15.5")
 def test_exclusive_queues_are_one_connections_own_and_go_with_it(channel: Connect, name: str) -> None:
     holder, other = channel(0), channel(1)
     holder.queue_declare(name, exclusive=True)
@@ -336,7 +336,7 @@ def exists(channel: BlockingChannel, queue: str) -> bool:
     return True
 
 
-@pytest.mark.requirement("A15")
+@pytest.mark.requirement("A15.3")
 def test_auto_delete_queues_go_with_their_last_consumer(channel: Connect, name: str) -> None:
     declarer, consumer = channel(0), channel(1)
     declarer.queue_declare(name, auto_delete=True)
@@ -399,7 +399,6 @@ def test_publishing_to_an_absent_exchange_closes_the_channel_only(channel: Conne
     assert asking.connection.channel().queue_declare("", exclusive=True).method.queue
 
 
-@pytest.mark.requirement("A17")
 def test_each_method_sees_what_the_same_channel_did_before(channel: Connect, name: str) -> None:
     own = channel(1)
     for node in (0, 1, 2):
@@ -419,7 +418,6 @@ def test_each_method_sees_what_the_same_channel_did_before(channel: Connect, nam
         assert own.queue_declare(queue, passive=True).method.message_count == 0
 
 
-@pytest.mark.requirement("A17")
 def test_exclusive_consumers_keep_others_away(channel: Connect, name: str) -> None:
     first, second = channel(0), channel(1)
     first.queue_declare(name, durable=True)
@@ -429,7 +427,7 @@ def test_exclusive_consumers_keep_others_away(channel: Connect, name: str) -> No
     assert closed.value.reply_code == 403
 
 
-@pytest.mark.requirement("A17", "A23.3")
+@pytest.mark.requirement("A17.8", "A23.3")
 def test_deleting_a_queue_tells_its_consumers(channel: Connect, name: str) -> None:
     consumer, deleter = channel(0), channel(1)
     consumer.queue_declare(name, durable=True)
@@ -441,7 +439,6 @@ def test_deleting_a_queue_tells_its_consumers(channel: Connect, name: str) -> No
     drive(consumer, lambda: len(cancelled) == 1)
 
 
-@pytest.mark.requirement("A17")
 def test_purge_counts_what_it_removed(channel: Connect, name: str) -> None:
     publisher, purger = channel(0), channel(1)
     publisher.confirm_delivery()

@@ -234,7 +234,23 @@ def stage(own_cluster: Cluster) -> Iterator[RealStage]:
     made.close()
 
 
-@pytest.mark.requirement("A16", "A17", "A18.1", "A18.2", "A21.1", "D2.1", "D2.2")
+@pytest.mark.requirement(
+    "A17.1",
+    "A17.4",
+    "A17.5",
+    "A17.6",
+    "A17.7",
+    "A17.9",
+    "A17.10",
+    "A17.11",
+    "A17.12",
+    "A17.13",
+    "A18.1",
+    "A18.2",
+    "A21.1",
+    "D2.1",
+    "D2.2",
+)
 @pytest.mark.parametrize(
     ("seed", "steps"), [(1, 30), *(pytest.param(seed, 60, marks=pytest.mark.proof) for seed in range(2, 12))]
 )

@@ -36,7 +36,7 @@ def outcomes() -> Iterator[list[Future[Outcome]]]:
         pool.shutdown(cancel_futures=True)
 
 
-@pytest.mark.requirement("A16")
+@pytest.mark.requirement("A16.3")
 @pytest.mark.requirement("A19.1", "A19.3")
 @pytest.mark.requirement("A21.1")
 @pytest.mark.requirement("A22.1")

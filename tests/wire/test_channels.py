@@ -37,7 +37,6 @@ REQUESTS: list[tuple[Method, Method]] = [
 ]
 
 
-@pytest.mark.requirement("A17")
 @pytest.mark.parametrize(("request_", "answer"), REQUESTS)
 def test_requests_are_answered_by_the_shell(request_: Method, answer: Method) -> None:
     client = opened(1)
@@ -231,7 +230,6 @@ def test_the_connection_ends_while_a_closed_channel_waits() -> None:
     assert client.connection.disconnected() == [e.ConnectionClosed([(7, [(5, 7)])])]
 
 
-@pytest.mark.requirement("A15")
 def test_an_exception_is_told_behind_what_the_end_of_the_consumers_does() -> None:
     """Frames that come meanwhile are dropped, but for the client's answer."""
     client = opened(1)
@@ -245,7 +243,6 @@ def test_an_exception_is_told_behind_what_the_end_of_the_consumers_does() -> Non
     assert client.methods() == [m.ChannelOpenOk()]
 
 
-@pytest.mark.requirement("A15")
 def test_a_publish_that_is_refused_ends_the_channel_behind_the_request_that_waits() -> None:
     client = opened(1)
     client.consume()
@@ -258,7 +255,6 @@ def test_a_publish_that_is_refused_ends_the_channel_behind_the_request_that_wait
     assert isinstance(client.failed(), m.ChannelClose)
 
 
-@pytest.mark.requirement("A15")
 def test_both_close_a_channel_that_has_consumers() -> None:
     client = opened(1)
     client.consume()

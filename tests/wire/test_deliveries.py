@@ -36,7 +36,7 @@ def deliveries(client: Client) -> list[m.BasicDeliver]:
 # -- what is sent -------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("A17", "A21.2", "A21.3")
+@pytest.mark.requirement("A17.4", "A21.2", "A21.3")
 @pytest.mark.parametrize("channel", [1, 513])
 @pytest.mark.parametrize("bodies", [[b"x" * 256] * 50, [b"x" * n for n in range(50)], [b""] * 9, [b"one"]])
 def test_what_was_published_is_delivered(channel: int, bodies: list[bytes]) -> None:
@@ -129,7 +129,7 @@ def test_delivery_tags_are_beyond_32_bits() -> None:
 # -- settlement ---------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("A17")
+@pytest.mark.requirement("A17.9", "A17.10")
 def test_settlements_are_merged() -> None:
     client = consuming(200)
     for start in range(1000, 1100, 10):
@@ -143,7 +143,6 @@ def test_settlements_are_merged() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.requirement("A17")
 def test_settling_publishing_and_asking_keep_their_order() -> None:
     client = consuming()
     client.deliver(7, run_of([b"x"] * 10), 1, False)
@@ -154,7 +153,7 @@ def test_settling_publishing_and_asking_keep_their_order() -> None:
     assert effects[1] == e.Settle(1, 7, [(1, 2)])
 
 
-@pytest.mark.requirement("A17", "A23.2")
+@pytest.mark.requirement("A17.9", "A17.10", "A17.11", "A17.12", "A17.13", "A23.2")
 @pytest.mark.parametrize(
     ("method", "effect"),
     [
@@ -182,7 +181,7 @@ def test_every_way_to_settle(method: m.Method, effect: e.Effect) -> None:
     assert client.methods() == ([m.BasicRecoverOk()] if isinstance(method, m.BasicRecover) else [])
 
 
-@pytest.mark.requirement("A17", "A5")
+@pytest.mark.requirement("A5")
 @pytest.mark.parametrize(
     "method",
     [
@@ -202,7 +201,7 @@ def test_an_unknown_tag_ends_the_channel(method: Method) -> None:
     assert effects[-1] == e.ChannelClosed(1, [(7, [(10, 10)]), (7, [(12, 14)])], awaited=True)
 
 
-@pytest.mark.requirement("A17")
+@pytest.mark.requirement("A17.10")
 def test_several_consumers_are_settled_each_by_itself() -> None:
     client = opened(1)
     client.consume()
@@ -215,7 +214,6 @@ def test_several_consumers_are_settled_each_by_itself() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.requirement("A17")
 def test_without_acknowledgement_there_is_nothing_to_settle() -> None:
     client = consuming(no_ack=True)
     client.deliver(7, run_of([b"x"] * 5), 10, False)
@@ -227,7 +225,7 @@ def test_without_acknowledgement_there_is_nothing_to_settle() -> None:
 # -- get ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("A17")
+@pytest.mark.requirement("A17.5")
 @pytest.mark.parametrize("no_ack", [False, True])
 def test_get(no_ack: bool) -> None:
     client = opened(1)
@@ -367,7 +365,7 @@ def test_credit_is_revoked_while_the_socket_is_full() -> None:
 # -- the end of consumers -----------------------------------------------------------------------
 
 
-@pytest.mark.requirement("A17")
+@pytest.mark.requirement("A17.7")
 def test_cancel_by_the_client() -> None:
     client = consuming(10)
     client.deliver(7, run_of([b"x"] * 3), 1, False)
@@ -384,7 +382,7 @@ def test_cancel_by_the_client() -> None:
     assert client.methods() == [m.BasicCancelOk("t")]
 
 
-@pytest.mark.requirement("A17", "A23.3")
+@pytest.mark.requirement("A17.8", "A23.3")
 @pytest.mark.parametrize("able", [True, False])
 def test_cancel_by_the_server(able: bool) -> None:
     client = Client()
@@ -400,7 +398,6 @@ def test_cancel_by_the_server(able: bool) -> None:
     assert client.consume(consumer=8) == [e.Credit(8, 2000)], "the tag is free again"
 
 
-@pytest.mark.requirement("A17")
 def test_a_consumer_tag_is_used_once_in_a_channel() -> None:
     client = opened(1, 2)
     client.consume(1, 7)
@@ -410,7 +407,7 @@ def test_a_consumer_tag_is_used_once_in_a_channel() -> None:
     assert isinstance(close, m.ConnectionClose) and close.reply_code == 530
 
 
-@pytest.mark.requirement("A17")
+@pytest.mark.requirement("A17.6")
 def test_consumers_that_have_no_tag_are_given_one() -> None:
     client = opened(1)
     client.consume(1, 7, tag="amq.ctag-1.1")
@@ -428,7 +425,7 @@ def test_consumers_that_have_no_tag_are_given_one() -> None:
     assert len({"amq.ctag-1.1", *tags}) == 3
 
 
-@pytest.mark.requirement("A17")
+@pytest.mark.requirement("A17.13")
 def test_what_has_no_consumer_any_more_is_recovered_into_its_queue() -> None:
     client = opened(1)
     client.consume(consumer=7, tag="a")
@@ -447,7 +444,7 @@ def test_what_has_no_consumer_any_more_is_recovered_into_its_queue() -> None:
     ]
 
 
-@pytest.mark.requirement("A5", "A17")
+@pytest.mark.requirement("A5", "A17.14")
 @pytest.mark.parametrize("method", [m.BasicRecover(False), m.BasicRecoverAsync(False)])
 def test_recovery_without_requeue_is_not_implemented(method: m.Method) -> None:
     client = consuming(100)

@@ -91,7 +91,7 @@ def test_connection_exceptions(frames: list[Any], code: int) -> None:
     assert close_code(*frames) == code
 
 
-@pytest.mark.requirement("A5")
+@pytest.mark.requirement("A5", "A17.3")
 def test_the_cause_is_named() -> None:
     client = opened(1)
     client.send((1, m.BasicPublish("", "q", immediate=True)))

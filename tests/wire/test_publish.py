@@ -34,7 +34,7 @@ def closed_with(client: Client) -> tuple[type, int]:
     raise AssertionError("nothing was closed")
 
 
-@pytest.mark.requirement("A17")
+@pytest.mark.requirement("A17.1")
 def test_identical_publishes_become_one_uniform_run() -> None:
     one = publish(1, b"x" * 256, exchange="e", key="k", mandatory=True, properties=PERSISTENT)
     client = opened(1)
@@ -312,7 +312,7 @@ def test_unfinished_contents_are_bounded() -> None:
 # -- returns and failures -----------------------------------------------------------------------
 
 
-@pytest.mark.requirement("A17")
+@pytest.mark.requirement("A17.2")
 def test_a_mandatory_message_is_returned_before_it_is_confirmed() -> None:
     client = opened(1)
     client.send((1, m.ConfirmSelect()))
@@ -325,7 +325,6 @@ def test_a_mandatory_message_is_returned_before_it_is_confirmed() -> None:
     assert client.output() == [(1, 1, m.ConfirmSelectOk()), *returned, *returned, (1, 1, m.BasicAck(2, True))]
 
 
-@pytest.mark.requirement("A17")
 def test_a_publish_that_fails_closes_the_channel_and_not_its_next_request() -> None:
     class NoExchange(Exception):
         code = 404
