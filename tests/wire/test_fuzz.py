@@ -24,8 +24,10 @@ from node.wire.amqp091.lifecycle import (
     ConnectionState,
 )
 from node.wire.amqp091.limits import ConnectionLimits
+from node.wire.amqp091.octets import SIZE_OCTETS
 from node.wire.amqp091.properties import TRAITS_OCTETS
 from node.wire.amqp091.publish_path import TARGET_OCTETS
+from node.wire.amqp091.unsettled import octets_of
 from tests.wire.client import Client, frames, header, opened, publish, run_of
 from tests.wire.strategies import commands, cuts, streams
 
@@ -287,8 +289,13 @@ def memory_is_accounted_for(connection: Connection) -> None:
         + sum(2 * len(payload) + TARGET_OCTETS for payload in connection._parts.publishes._targets)
         + sum(len(seen) + TRAITS_OCTETS for seen in connection._parts.checks._seen)
     )
+    windows = [channel.deliveries.octets for channel in channels]
+    records = sum(
+        octets_of(one.numbers) for channel in channels for one in channel.deliveries.unsettled
+    ) + sum(len(one._sizes) * SIZE_OCTETS for one in windows if one is not None)
     fixed = (
-        len(channels) * CHANNEL_OCTETS
+        records
+        + len(channels) * CHANNEL_OCTETS
         + sum(len(channel.deliveries.consumers) for channel in channels) * CONSUMER_OCTETS
         + len(connection._used_tags) * USED_NUMBER_OCTETS
     )

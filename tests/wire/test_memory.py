@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import gc
 import sys
+import tracemalloc
+from collections.abc import Callable
 
 import pytest
 
 from node.wire.amqp091 import effects as e
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.codec import PROTOCOL_HEADER, encode_frame, encode_method
+from node.wire.amqp091.credit import Credits
 from node.wire.amqp091.intake import Intake, ParkedFrames
 from node.wire.amqp091.lifecycle import CHANNEL_OCTETS, ConnectionState
 from node.wire.amqp091.limits import ConnectionLimits
+from node.wire.amqp091.octets import SIZE_OCTETS
+from node.wire.amqp091.outbox import Outbox
+from node.wire.amqp091.unsettled import RUN_OCTETS, UnsettledDeliveries
 from tests.wire.client import Client, header, opened, publish, run_of
 
 START_OK = encode_method(0, m.ConnectionStartOk({}, "PLAIN", b"\0guest\0guest"))
@@ -186,3 +192,135 @@ def test_nothing_of_a_connection_is_left_for_the_collector() -> None:
         gc.garbage.clear()
         gc.enable()
     assert not [name for name in left if name in sys.modules[__name__].__dict__ or name[0].isupper()], left
+
+
+# -- records of deliveries ------------------------------------------------------------------------
+
+EACH = 100
+BATCHES = 50
+
+
+def with_unsettled(client: Client, apart: int = 1, consumer: int = 7) -> None:
+    """Deliveries in batches, between which other consumers of the queue have had messages."""
+    for batch in range(BATCHES):
+        first = 1 + batch * (EACH + apart)
+        client.deliver(consumer, run_of([b"x"] * EACH), first, False)
+        client.output()
+
+
+def records(client: Client) -> int:
+    return client.connection._credits.record_octets
+
+
+def settle(client: Client) -> None:
+    client.send((1, m.BasicAck(0, True)))
+
+
+def cancel(client: Client) -> None:
+    """What was delivered stays on the channel."""
+    before = records(client)
+    client.send((1, m.BasicCancel("t")))
+    client.connection.reply(1, m.BasicCancelOk("t"))
+    assert records(client) == before
+
+
+def cancel_and_settle(client: Client) -> None:
+    cancel(client)
+    settle(client)
+
+
+ENDS: dict[str, Callable[[Client], object]] = {
+    "settle": settle,
+    "requeue": lambda client: client.send((1, m.BasicNack(BATCHES * EACH, True))),
+    "one by one": lambda client: client.send(*((1, m.BasicAck(tag + 1)) for tag in range(BATCHES * EACH))),
+    "cancel and settle": cancel_and_settle,
+    "channel.close": lambda client: client.send((1, m.ChannelClose(200))),
+    "an exception": lambda client: client.send((1, m.BasicAck(1 << 40))),
+    "connection.close": lambda client: client.send((0, m.ConnectionClose(200))),
+    "connection loss": lambda client: client.connection.disconnected(),
+}
+
+
+@pytest.mark.requirement("A5")
+@pytest.mark.parametrize("windows", [False, True])
+@pytest.mark.parametrize("how", ENDS)
+def test_records_of_unsettled_deliveries_are_held_until_they_are_settled(how: str, windows: bool) -> None:
+    client = opened(1)
+    if windows:
+        client.send((1, m.BasicQos(1 << 30, 0)))
+    client.consume()
+    client.output()
+    before = client.connection.held
+    with_unsettled(client)
+    held = BATCHES * RUN_OCTETS + (BATCHES * EACH * SIZE_OCTETS if windows else 0)
+    assert client.connection.held - before == records(client) == held
+    ENDS[how](client)
+    assert records(client) == 0
+
+
+@pytest.mark.requirement("A5")
+def test_deliveries_in_the_order_of_their_queue_are_one_record() -> None:
+    client = opened(1)
+    client.consume()
+    with_unsettled(client, apart=0)
+    assert records(client) == RUN_OCTETS
+
+
+@pytest.mark.requirement("A5")
+def test_deliveries_that_are_settled_out_of_order_count_one_by_one() -> None:
+    client = opened(1)
+    client.consume()
+    with_unsettled(client, apart=0)
+    client.send(*((1, m.BasicAck(tag)) for tag in range(2, BATCHES * EACH, 2)))
+    assert records(client) == BATCHES * EACH // 2 * RUN_OCTETS
+
+
+@pytest.mark.requirement("A5")
+def test_a_client_with_more_records_than_its_budget_is_let_go() -> None:
+    """Each delivery is a record where the client settles every second one."""
+    client = opened(1, limits=ConnectionLimits(message_size=1, memory_bytes=1))
+    client.consume()
+    budget = client.connection._limits.budget
+    number = 0
+    while client.connection.state is ConnectionState.OPEN:
+        number += 2 * EACH
+        client.deliver(7, run_of([b"x"] * 2 * EACH), number, False)
+        client.output()
+        tags = range(number - 2 * EACH + 1, number, 2)
+        client.send(*((1, m.BasicAck(tag)) for tag in tags))
+        assert number // 2 * RUN_OCTETS < budget + 2 * EACH * RUN_OCTETS
+    (close,) = [one for one in client.methods() if isinstance(one, m.ConnectionClose)]
+    assert close.reply_code == 506
+    assert client.connection.held <= client.connection._outbox.octets
+
+
+@pytest.mark.requirement("A5")
+def test_a_client_that_sends_nothing_is_let_go_too() -> None:
+    client = opened(1, limits=ConnectionLimits(message_size=1, memory_bytes=1))
+    client.consume()
+    budget = client.connection._limits.budget
+    wanted = budget // RUN_OCTETS
+    for number in range(2, 2 * wanted + 400, 2):
+        client.deliver(7, run_of([b"x"]), number, False)
+        if number % 200 == 0:
+            client.output()
+    assert client.connection.state is ConnectionState.CLOSING
+    assert records(client) == 0
+
+
+@pytest.mark.requirement("A5")
+def test_a_record_takes_no_more_than_is_counted() -> None:
+    count = 20_000
+    credits = Credits(ConnectionLimits(), Outbox())
+    runs, singles = UnsettledDeliveries(credits), UnsettledDeliveries(credits)
+    tracemalloc.start()
+    for tag in range(1, count + 1):
+        runs.append(tag, 7, range(1000 * tag, 1000 * tag + 1), None)
+    taken = tracemalloc.get_traced_memory()[0]
+    assert taken <= credits.record_octets < 2 * taken
+    before = credits.record_octets
+    for tag in range(1, count + 1, EACH):
+        singles.append(tag, 7, [1000 * tag + 2 * number for number in range(EACH)], None)
+    grown = tracemalloc.get_traced_memory()[0] - taken
+    tracemalloc.stop()
+    assert grown <= credits.record_octets - before < 2.5 * grown

@@ -6,8 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from node.wire.amqp091.credit import Credits
 from node.wire.amqp091.errors import UnknownDeliveryTagError
-from node.wire.amqp091.unsettled import COMPACT_AFTER, Taken, UnsettledDeliveries
+from node.wire.amqp091.limits import ConnectionLimits
+from node.wire.amqp091.outbox import Outbox
+from node.wire.amqp091.unsettled import COMPACT_AFTER, Taken, UnsettledDeliveries, octets_of
 
 
 def expanded(taken: list[Taken]) -> list[tuple[int, int]]:
@@ -28,7 +31,8 @@ steps = st.lists(
 @given(steps)
 @settings(max_examples=200)
 def test_it_behaves_as_a_dictionary(steps: list[tuple]) -> None:  # type: ignore[type-arg]
-    unsettled = UnsettledDeliveries()
+    credits = Credits(ConnectionLimits(), Outbox())
+    unsettled = UnsettledDeliveries(credits)
     model: dict[int, tuple[int, int]] = {}
     tag, sequence = 1, 100
     for name, *arguments in steps:
@@ -56,11 +60,12 @@ def test_it_behaves_as_a_dictionary(steps: list[tuple]) -> None:  # type: ignore
                 continue
             assert expanded([unsettled.take(wanted)]) == [model.pop(wanted)]
         assert unsettled.count == len(model)
+        assert credits.record_octets == sum(octets_of(one.numbers) for one in unsettled)
         assert expanded(list(unsettled)) == [model[one] for one in sorted(model)]
 
 
 def test_settled_runs_at_the_front_are_forgotten() -> None:
-    unsettled = UnsettledDeliveries()
+    unsettled = UnsettledDeliveries(Credits(ConnectionLimits(), Outbox()))
     for tag in range(1, 10 * COMPACT_AFTER):
         unsettled.append(tag, 1, range(2 * tag, 2 * tag + 1), None)
         if tag > 5:
@@ -70,7 +75,7 @@ def test_settled_runs_at_the_front_are_forgotten() -> None:
 
 
 def test_consecutive_deliveries_are_one_run() -> None:
-    unsettled = UnsettledDeliveries()
+    unsettled = UnsettledDeliveries(Credits(ConnectionLimits(), Outbox()))
     for tag in range(1, 1001):
         unsettled.append(tag, 1, range(tag + 7, tag + 8), None)
     assert len(unsettled._runs) == 1

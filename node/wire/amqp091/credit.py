@@ -92,6 +92,7 @@ class Credits:
         "deadline",
         "held_octets",
         "paused",
+        "record_octets",
         "swamped",
     )
 
@@ -101,6 +102,8 @@ class Credits:
         """There is more output than the client reads for now."""
         self.held_octets = 0
         """Of the deliveries that channels hold, as `holds` tells of them."""
+        self.record_octets = 0
+        """Of the records of deliveries that the client has not settled."""
         self.deadline = inf
         """When `tick` has something to do."""
         self._holding: set[ChannelDeliveries] = set()

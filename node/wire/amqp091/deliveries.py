@@ -75,7 +75,7 @@ class ChannelDeliveries:
         self.consumer_prefetch = 0
         self.consumer_octets = 0
         self.octets: OctetWindows | None = None
-        self.unsettled = UnsettledDeliveries()
+        self.unsettled = UnsettledDeliveries(credits)
         self.transaction: ChannelTransaction | None = None
         # Counted for whoever looks. What needs no acknowledgement is not in `got`; what was acknowledged is
         # what was sent and neither that, nor unsettled, nor returned.
@@ -119,6 +119,8 @@ class ChannelDeliveries:
         self.consumers.clear()
         for one in self._held.take_all():
             self._give_back(one)
+        if self.octets is not None:
+            self.octets.clear()
         return [(taken.link, merged(ranges_of(taken.numbers))) for taken in self.unsettled.take_all()]
 
     def in_use(self) -> set[int]:
@@ -184,13 +186,13 @@ class ChannelDeliveries:
         self.consumer_prefetch = count
         self.consumer_octets = octets
         if octets and self.octets is None:
-            self.octets = OctetWindows()
+            self.octets = OctetWindows(self._credits)
 
     def set_prefetch(self, count: int, octets: int) -> None:
         """The limits shared by the channel's consumers, from now on."""
         self.prefetch = count
         if octets and self.octets is None:
-            self.octets = OctetWindows()
+            self.octets = OctetWindows(self._credits)
         if self.octets is not None:
             self.octets.channel_limit = octets
         self._credits.touch_all(self.consumers.values())

@@ -119,6 +119,7 @@ class Lifecycle:
             + self._parking.octets
             + self._outbox.octets
             + self._credits.held_octets
+            + self._credits.record_octets
             + parts.unfinished_bytes
             + parts.load.octets
             + parts.publishes.remembered

@@ -11,11 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from struct import Struct
+from typing import Final
 
 from node.numbers import Numbers
 from node.runs import Run
 from node.wire.amqp091.codec import FRAME
-from node.wire.amqp091.credit import ChannelConsumer
+from node.wire.amqp091.credit import ChannelConsumer, Credits
+
+SIZE_OCTETS: Final = 192
+"""What is kept of the size of one delivery."""
 
 _BODY_SIZE = Struct(f">{FRAME.size + 4}xQ")
 """A content header frame up to its body size: frame header, class and weight come before."""
@@ -27,9 +31,10 @@ class OctetWindows:
     What was delivered before the first limit was set is in no window.
     """
 
-    __slots__ = ("_sizes", "channel_limit", "in_flight")
+    __slots__ = ("_credits", "_sizes", "channel_limit", "in_flight")
 
-    def __init__(self) -> None:
+    def __init__(self, credits: Credits) -> None:
+        self._credits = credits
         self.channel_limit = 0
         self.in_flight = 0
         self._sizes: dict[tuple[int, int], int] = {}
@@ -52,17 +57,26 @@ class OctetWindows:
 
     def sent(self, consumer: ChannelConsumer, run: Run, numbers: Numbers) -> None:
         """The run was delivered; these are its sequence numbers."""
+        known = len(self._sizes)
         for sequence, size in zip(numbers, body_sizes(run), strict=True):
             self._sizes[consumer.number, sequence] = size
             consumer.octets_in_flight += size
             self.in_flight += size
+        self._credits.record_octets += SIZE_OCTETS * (len(self._sizes) - known)
 
     def settled(self, consumer: ChannelConsumer, numbers: Numbers) -> None:
         """The client is done with messages of these sequence numbers."""
+        known = len(self._sizes)
         for sequence in numbers:
             size = self._sizes.pop((consumer.number, sequence), 0)
             consumer.octets_in_flight -= size
             self.in_flight -= size
+        self._credits.record_octets -= SIZE_OCTETS * (known - len(self._sizes))
+
+    def clear(self) -> None:
+        """The channel is gone."""
+        self._credits.record_octets -= SIZE_OCTETS * len(self._sizes)
+        self._sizes.clear()
 
     def messages(self, consumer: ChannelConsumer) -> int:
         """How many more messages to ask for, judged by the mean size of those that came.

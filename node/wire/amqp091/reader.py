@@ -231,7 +231,8 @@ class FrameReader(Lifecycle):
                 self._unread[0] = None
             elif 0 in waited:
                 self._advance()
-            self._check_memory()
+        # Deliveries may have made it more, of a client that sends nothing itself.
+        self._check_memory()
 
     # -- frames ---------------------------------------------------------------------------------
 

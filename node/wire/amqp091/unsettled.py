@@ -10,14 +10,20 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from node.numbers import Numbers
-from node.wire.amqp091.credit import ChannelConsumer
+from node.wire.amqp091.credit import ChannelConsumer, Credits
 from node.wire.amqp091.errors import UnknownDeliveryTagError
 
 COMPACT_AFTER = 256
 """Settled runs at the front of the list that are dropped at once."""
+
+RUN_OCTETS: Final = 256
+"""What a run takes, and its range in the leases of its front end and of its queue's owner."""
+
+NUMBER_OCTETS: Final = 80
+"""What each delivery of a run takes besides if their sequence numbers are not consecutive."""
 
 _TAG = attrgetter("tag")
 
@@ -51,11 +57,15 @@ class Taken(NamedTuple):
 
 
 class UnsettledDeliveries:
-    """Tag runs in the order of their tags; `count` deliveries in all."""
+    """Tag runs in the order of their tags; `count` deliveries in all.
 
-    __slots__ = ("_head", "_runs", "count")
+    What they take is counted with the connection's: by run, as nothing is paid for a delivery within one.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_credits", "_head", "_runs", "count")
+
+    def __init__(self, credits: Credits) -> None:
+        self._credits = credits
         self._runs: list[TagRun] = []
         self._head = 0
         self.count = 0
@@ -75,6 +85,7 @@ class UnsettledDeliveries:
                 newest.numbers = range(before.start, numbers.stop)
                 return
         self._runs.append(TagRun(tag, link, numbers, consumer))
+        self._credits.record_octets += octets_of(numbers)
 
     def restore(self, taken: Iterable[Taken]) -> None:
         """Put back, in their places, deliveries that were taken and are not settled after all."""
@@ -82,7 +93,7 @@ class UnsettledDeliveries:
         if not back:
             return
         runs = sorted(self._runs[self._head :] + back, key=_TAG)
-        self._runs, self._head, self.count = [], 0, 0
+        self.take_all()
         for run in runs:
             self.append(run.tag, run.link, run.numbers, run.consumer)
 
@@ -97,9 +108,12 @@ class UnsettledDeliveries:
             self._cut_front(position, 1)
         else:
             run.numbers = numbers[:offset]
+            octets = octets_of(run.numbers) - octets_of(numbers)
             if offset + 1 < len(numbers):
                 rest = TagRun(tag + 1, run.link, numbers[offset + 1 :], run.consumer)
                 self._runs.insert(position + 1, rest)
+                octets += octets_of(rest.numbers)
+            self._credits.record_octets += octets
         return Taken(run.link, numbers[offset : offset + 1], run.consumer, tag)
 
     def take_row(self, first: int, last: int) -> Iterator[Taken]:
@@ -131,12 +145,14 @@ class UnsettledDeliveries:
         count = tag - run.tag + 1
         taken.append(Taken(run.link, run.numbers[:count], run.consumer, run.tag))
         self.count -= sum(len(one.numbers) for one in taken)
+        self._credits.record_octets -= sum(octets_of(one.numbers) for one in taken[:-1])
         self._head = position
         self._cut_front(position, count)
         return taken
 
     def take_all(self) -> list[Taken]:
         taken = list(self)
+        self._credits.record_octets -= sum(octets_of(one.numbers) for one in taken)
         self._runs.clear()
         self._head = 0
         self.count = 0
@@ -162,10 +178,19 @@ class UnsettledDeliveries:
         if count < len(run.numbers):
             run.tag += count
             run.numbers = run.numbers[count:]
-        elif position == self._head:
+            if type(run.numbers) is not range:
+                self._credits.record_octets -= NUMBER_OCTETS * count
+            return
+        self._credits.record_octets -= octets_of(run.numbers)
+        if position == self._head:
             self._head += 1
             if self._head > COMPACT_AFTER and self._head * 2 > len(self._runs):
                 del self._runs[: self._head]
                 self._head = 0
         else:
             del self._runs[position]
+
+
+def octets_of(numbers: Numbers) -> int:
+    """What a run of deliveries with these sequence numbers takes."""
+    return RUN_OCTETS if type(numbers) is range else RUN_OCTETS + NUMBER_OCTETS * len(numbers)
