@@ -56,7 +56,7 @@ def declare(queue: bytes, arguments: bytes = b"\0\0\0\0") -> bytes:
 # -- the frame ----------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("A4", "A7")
+@pytest.mark.requirement("A4.6", "A7")
 @pytest.mark.sentence("4.2.3-1", "4.2.3-6", "4.2.3-8")
 def test_frames_that_the_server_sends_are_well_formed(connect: Connect, name: str) -> None:
     client = connect(1, 2, frame_max=SMALL_FRAME, heartbeat=1)
@@ -86,7 +86,7 @@ def test_frames_that_the_server_sends_are_well_formed(connect: Connect, name: st
     assert body == sum(map(len, bodies)) + 10_000
 
 
-@pytest.mark.requirement("A4")
+@pytest.mark.requirement("A4.2")
 @pytest.mark.sentence("4.2.3-2")
 @pytest.mark.parametrize("kind", [0, 4, 5, 6, 7, 9, 0x41, 255])
 def test_a_frame_of_an_unknown_type_ends_the_connection_without_a_word(connect: Connect, kind: int) -> None:
@@ -95,7 +95,7 @@ def test_a_frame_of_an_unknown_type_ends_the_connection_without_a_word(connect: 
     assert client.rest() == []
 
 
-@pytest.mark.requirement("A4")
+@pytest.mark.requirement("A4.1", "A4.3")
 @pytest.mark.sentence("4.2.3-3")
 def test_the_frame_end_is_checked_before_the_frame_is_decoded(connect: Connect, name: str) -> None:
     """A method that does not exist, or is good, behind it: neither is answered or carried out."""
@@ -110,7 +110,7 @@ def test_the_frame_end_is_checked_before_the_frame_is_decoded(connect: Connect, 
     assert other.channel_closed(1).reply_code == 404
 
 
-@pytest.mark.requirement("A4")
+@pytest.mark.requirement("A4.3")
 @pytest.mark.sentence("4.2.3-4")
 @pytest.mark.parametrize("end", [0x00, 0xCF, 0x4E, 0xFF])
 @pytest.mark.parametrize(
@@ -124,12 +124,13 @@ def test_an_invalid_frame_end_ends_the_connection_without_a_word(
     assert client.rest() == []
 
 
-@pytest.mark.requirement("A4")
+@pytest.mark.requirement("A4.4", "A4.5")
 @pytest.mark.sentence("4.2.3-5")
-def test_framing_errors_are_logged(node: Node, connect: Connect) -> None:
+@pytest.mark.parametrize("wrong", [octets(4, 0, b""), HEARTBEAT[:-1] + b"\0"], ids=["type", "end"])
+def test_framing_errors_are_logged(node: Node, connect: Connect, wrong: bytes) -> None:
     before = len(events(node, "framing_error"))
     client = connect(1)
-    client.send(HEARTBEAT[:-1] + b"\0")
+    client.send(wrong)
     assert client.rest() == []
     assert len(events(node, "framing_error")) == before + 1
 

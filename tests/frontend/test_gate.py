@@ -15,7 +15,7 @@ from node.frontend.gate import Gate, GateLimits, origin_of
 A, B = "10.0.0.1", "10.0.0.2"
 
 
-@pytest.mark.requirement("A3")
+@pytest.mark.requirement("A3.6", "A3.7")
 def test_an_address_that_keeps_failing_is_blocked_for_a_while() -> None:
     gate = Gate(GateLimits(failures=3, window=10, block=20))
     assert [gate.failed(A, now) for now in (0, 1, 2)] == [False, False, True]
@@ -27,21 +27,19 @@ def test_an_address_that_keeps_failing_is_blocked_for_a_while() -> None:
     assert [gate.failed(A, now) for now in (23, 24, 25)] == [False, False, True]
 
 
-@pytest.mark.requirement("A3")
 def test_failures_far_apart_block_nobody() -> None:
     gate = Gate(GateLimits(failures=3, window=10))
     assert not any(gate.failed(A, now) for now in (0, 9, 11, 20, 22, 31))
     assert gate.admit(A, 32)
 
 
-@pytest.mark.requirement("A3")
+@pytest.mark.requirement("A3.7")
 def test_failures_of_sockets_that_were_in_already_prolong_nothing() -> None:
     gate = Gate(GateLimits(failures=2, window=10, block=20))
     assert [gate.failed(A, now) for now in (0, 0, 5, 19)] == [False, True, False, False]
     assert gate.admit(A, 20)
 
 
-@pytest.mark.requirement("A3")
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.9.8.7", "::1", "::ffff:127.0.0.1"])
 def test_loopback_may_be_exempt(address: str) -> None:
     """All programs of a machine have one address: one of them must not lock out the others."""
@@ -52,7 +50,6 @@ def test_loopback_may_be_exempt(address: str) -> None:
     assert gate.failed(A, 1.0)
 
 
-@pytest.mark.requirement("A3")
 def test_who_fails_beside_clients_that_are_logged_in_locks_nobody_out() -> None:
     gate = Gate(GateLimits(failures=2, window=10, block=20))
     assert gate.admit(A, 0)
@@ -71,7 +68,6 @@ def test_blocking_can_be_turned_off() -> None:
     assert gate.admit(A, 1.0)
 
 
-@pytest.mark.requirement("A3")
 def test_no_more_addresses_are_remembered_than_there_is_room_for() -> None:
     gate = Gate(GateLimits(failures=1, block=1000, addresses=3))
     for last in range(10):
@@ -79,7 +75,6 @@ def test_no_more_addresses_are_remembered_than_there_is_room_for() -> None:
     assert [gate.admit(f"10.0.0.{last}", 2.0) for last in range(10)] == [True] * 7 + [False] * 3
 
 
-@pytest.mark.requirement("A3")
 def test_strangers_are_bounded_in_all_and_at_one_address() -> None:
     gate = Gate(GateLimits(sockets=5, strangers=3, strangers_per_address=2))
     assert [gate.admit(A, 0) for _ in range(3)] == [True, True, False]

@@ -34,7 +34,6 @@ def test_what_a_response_says(mechanism: str, response: bytes, login: object) ->
     assert "secret" not in repr(login)
 
 
-@pytest.mark.requirement("A3")
 @pytest.mark.parametrize(
     ("mechanism", "response"),
     [
@@ -55,7 +54,6 @@ def test_what_is_no_response_is_refused(mechanism: str, response: bytes) -> None
     assert "secret" not in str(refusal.value)
 
 
-@pytest.mark.requirement("A3")
 @given(st.sampled_from(["PLAIN", "AMQPLAIN", "EXTERNAL"]), st.binary(max_size=64))
 def test_any_octets_are_a_login_or_refused(mechanism: str, response: bytes) -> None:
     try:

@@ -103,7 +103,7 @@ def connections(node: Node) -> float:
     return node.metrics()["quorate_connections"]
 
 
-@pytest.mark.requirement("A3", "A10")
+@pytest.mark.requirement("A10")
 @pytest.mark.settings({"limits": {"handshake_timeout_s": 2.0}, "strangers": {"failures": 0}})
 def test_what_vanished_clients_held_comes_back(
     own_cluster: Cluster, own_channel: Connect, vanishing: Callable[[bytes], HalfOpen]
@@ -133,7 +133,6 @@ def test_what_vanished_clients_held_comes_back(
     assert good.queue_declare("kept", passive=True).method.message_count == 0
 
 
-@pytest.mark.requirement("A3")
 @pytest.mark.parametrize(
     "end",
     [pytest.param(HalfOpen.end, id="closes its side"), pytest.param(HalfOpen.vanish, id="misses heartbeats")],

@@ -19,7 +19,6 @@ SLOWEST_ROUND_S = 5.0
 """From a publish to the message in the consumer's hands: generous, as the machine may be busy."""
 
 
-@pytest.mark.requirement("A1", "A2", "A3", "A4", "A5")
 @pytest.mark.settings({"limits": {"handshake_timeout_s": 3.0}, "strangers": {"failures": 0}})
 def test_a_thousand_hostile_connections(own_cluster: Cluster, own_channel: Connect) -> None:
     node = own_cluster[0]

@@ -248,7 +248,7 @@ def _answers(node: Node) -> bool:
         return False
 
 
-@pytest.mark.requirement("F6", "A3")
+@pytest.mark.requirement("F6")
 def test_few_wrong_passwords_of_one_address_are_hashed_at_once(tight: Node) -> None:
     """The others are told to wait at once, and a right password that is known waits for none of them."""
     assert Management(tight).call("GET", "/whoami").status == 200

@@ -254,7 +254,6 @@ def test_a_new_secret_is_taken_and_proves_nothing(realm: Realm) -> None:
     assert realm.connect().is_open, "the password is the old one"
 
 
-@pytest.mark.requirement("A2")
 def test_the_older_mechanism_logs_in_as_well(realm: Realm) -> None:
     realm.permit(configure=".*", write=".*", read=".*")
     node: Node = realm.cluster[0]

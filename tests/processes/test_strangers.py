@@ -32,7 +32,7 @@ def is_turned_away(node: Node) -> bool:
             return True
 
 
-@pytest.mark.requirement("A3")
+@pytest.mark.requirement("A3.6", "A3.7")
 @pytest.mark.settings(
     {
         "strangers": {"failures": 4, "block_s": 5.0, "pause_s": 0.1, "never_blocked": []},
@@ -60,7 +60,6 @@ def test_an_address_that_keeps_failing_is_blocked_for_a_while(own_cluster: Clust
     assert "wrong" not in log
 
 
-@pytest.mark.requirement("A3")
 @pytest.mark.settings({"strangers": {"failures": 4, "pause_s": 0.1, "never_blocked": []}})
 def test_who_fails_beside_a_client_that_is_in_locks_nobody_out(own_cluster: Cluster) -> None:
     node = own_cluster[0]
@@ -72,7 +71,6 @@ def test_who_fails_beside_a_client_that_is_in_locks_nobody_out(own_cluster: Clus
             "Another client of the same address logs in."
 
 
-@pytest.mark.requirement("A3")
 @pytest.mark.settings({"strangers": {"pause_s": 0.1}})
 def test_requests_to_the_wrong_port_lock_out_nobody_of_this_machine(own_cluster: Cluster) -> None:
     """A page in a browser can have it send them; 31 were enough for all programs of the machine."""
@@ -89,7 +87,7 @@ def ask_for_a_page_at_the_amqp_port(node: Node, times: int) -> None:
             assert raw.recv(8) == b"AMQP\x00\x00\x09\x01"
 
 
-@pytest.mark.requirement("A3")
+@pytest.mark.requirement("A2.8", "A3.3", "A3.5")
 @pytest.mark.settings({"strangers": {"pause_s": 2.0}})
 def test_a_failed_login_is_paused_then_closed_without_a_word(own_cluster: Cluster) -> None:
     node = own_cluster[0]
@@ -108,7 +106,6 @@ def test_a_failed_login_is_paused_then_closed_without_a_word(own_cluster: Cluste
         assert time.monotonic() - began > 1.5
 
 
-@pytest.mark.requirement("A3")
 @pytest.mark.settings(
     {
         "strangers": {"connections": 30, "connections_per_address": 20},

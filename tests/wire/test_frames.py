@@ -27,7 +27,7 @@ BEAT: Frame = (m.FRAME_HEARTBEAT, 0, b"")
 # -- frames -------------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("A4")
+@pytest.mark.requirement("A4.1", "A4.2", "A4.3")
 @pytest.mark.parametrize(
     "octets",
     [
@@ -47,7 +47,7 @@ def test_what_is_no_frame_closes_without_further_data(octets: bytes) -> None:
     assert client.output() == []
 
 
-@pytest.mark.requirement("A4", "A5")
+@pytest.mark.requirement("A5")
 @pytest.mark.parametrize("octets", [HEARTBEAT[:2] + b"\1\0\0\0\0\xce", encode_frame(8, 0, b"x")])
 def test_an_ill_formed_heartbeat(octets: bytes) -> None:
     assert close_code(octets) == 501
@@ -101,7 +101,6 @@ def test_the_cause_is_named() -> None:
     assert close.reply_text == "NOT_IMPLEMENTED - immediate=true"
 
 
-@pytest.mark.requirement("A4")
 def test_frames_may_come_octet_by_octet() -> None:
     client = opened(1)
     effects = [

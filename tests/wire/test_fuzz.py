@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -64,7 +63,6 @@ def drive(pieces: list[bytes], *, agreeable: bool) -> Client:
     return client
 
 
-@pytest.mark.requirement("A3", "A4")
 @given(st.data())
 @settings(max_examples=200)
 def test_any_octets_at_any_point_of_the_handshake(data: st.DataObject) -> None:
