@@ -13,7 +13,7 @@ from cluster.owner.requests import Requests
 from tests.cluster.kinds import KINDS
 from tests.cluster.test_empty_answers import cut_off
 from tests.cluster.test_leases import reset
-from tests.site import Client, Site
+from tests.site import ChannelClosedError, Client, Site
 
 STEPS = range(0, 120, 4)
 """Tenths of a millisecond behind the get, at which its queue's owner is lost."""
@@ -64,6 +64,30 @@ def test_a_message_that_is_got_comes_to_one_client_across_cuts(lasting_s: float,
         assert [one.body for one in answers if one is not None] == [b"a"], step
         site.run(1.0)
         assert publishing.get("q") is None, step
+
+
+@pytest.mark.requirement("A17.5")
+@pytest.mark.parametrize("step", STEPS)
+def test_a_message_of_a_node_that_went_down_is_with_the_client_or_in_the_queue(step: int) -> None:
+    """The client hears that the only node that has the queue is down, or gets the message."""
+    site = Site("n1", "n2", "n3")
+    site.client("n1").declare("q", **KINDS["classic"])
+    getting, other = site.client("n2"), site.client("n3")
+    assert getting.get("q") is None
+    assert other.confirms(other.publish("q", b"a")) == [True]
+    getting.ask("q")
+    site.run(step / 10_000)
+    site.nodes["n1"].stop(power=True)
+    found: list[bytes] = []
+    try:
+        got = getting.got()
+        assert got is not None
+        found.append(got.body)
+    except ChannelClosedError as error:
+        assert error.code == 404
+    site.nodes["n1"].start()
+    site.until(lambda: site.nodes["n1"].ready)
+    assert found + other.bodies("q") == [b"a"]
 
 
 @pytest.mark.requirement("A17.5")
