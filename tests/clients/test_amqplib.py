@@ -22,7 +22,6 @@ def test_amqplib_with_promises(packages: Path, node: Node, elsewhere: Node, name
     }
 
 
-@pytest.mark.requirement("A7")
 def test_amqplib_with_callbacks(packages: Path, node: Node, elsewhere: Node, name: str) -> None:
     found = javascript(packages, "amqplib_callbacks.js", node.url, elsewhere.url, name)
     assert found == [[size, again] for size in (0, 1, 4096, 500_000) for again in (False, True)]

@@ -29,7 +29,6 @@ TABLES = st.dictionaries(
 )
 
 
-@pytest.mark.requirement("A6")
 @given(TABLES)
 def test_field_tables_come_back_as_they_were(table: dict[str, Any]) -> None:
     assert unpack(pack(table)) == table

@@ -88,6 +88,7 @@ class RawClient:
         self.closed = False
         self.tune: spec.Connection.Tune | None = None
         self.server_properties: dict[str, Any] = {}
+        self._frame_max = 1 << 31
 
     def send(self, *parts: bytes | tuple[int, amqp_object.Method]) -> None:
         self._socket.sendall(b"".join(one if isinstance(one, bytes) else method(*one) for one in parts))
@@ -129,10 +130,11 @@ class RawClient:
         return bool(data)
 
     def frame(self) -> Frame:
-        """The next frame. Raises ClosedError."""
+        """The next frame, which is no larger than was agreed. Raises ClosedError."""
         while True:
             used, found = frame.decode_frame(self._data)
             if found is not None:
+                assert used <= self._frame_max, f"a frame of {used} octets"
                 self._data = self._data[used:]
                 return found
             if not self._more():
@@ -229,6 +231,7 @@ class RawClient:
         agreed = spec.Connection.TuneOk(
             channel_max or tune.channel_max, frame_max or tune.frame_max, heartbeat
         )
+        self._frame_max = agreed.frame_max
         self.send((0, agreed), (0, spec.Connection.Open(vhost)))
         self.method(spec.Connection.OpenOk, 0)
         for channel in channels:

@@ -15,7 +15,7 @@ BYE = spec.Connection.Close(200, "bye", 0, 0)
 CHANNEL_BYE = spec.Channel.Close(200, "bye", 0, 0)
 
 
-@pytest.mark.requirement("A5", "A10")
+@pytest.mark.requirement("A5.14", "A5.15", "A5.17", "A10")
 @pytest.mark.sentence("2.3.6-1", "2.3.7-1")
 @pytest.mark.parametrize(
     ("request_", "code"),
@@ -48,7 +48,7 @@ def test_an_operational_error_closes_the_channel_alone(connect: Connect, request
     client.ask(1, spec.Channel.Open(), spec.Channel.OpenOk)
 
 
-@pytest.mark.requirement("A5", "A10", "A17.3")
+@pytest.mark.requirement("A5.8", "A5.20", "A10", "A17.3")
 @pytest.mark.sentence("2.3.6-2", "4.10.1-1")
 @pytest.mark.parametrize(
     ("frames", "code"),

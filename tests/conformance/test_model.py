@@ -108,7 +108,7 @@ def test_exchanges_of_the_standard_are_there(connect: Connect, exchange: str, ty
     client.ask(1, spec.Exchange.Delete(exchange=name), spec.Exchange.DeleteOk)
 
 
-@pytest.mark.requirement("A12")
+@pytest.mark.requirement("A12", "A5.10")
 @pytest.mark.sentence("3.1.3.1-1", "3.1.3.1-2")
 def test_every_queue_is_bound_to_the_nameless_exchange(connect: Connect, name: str) -> None:
     client = connect(1)

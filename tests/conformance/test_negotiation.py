@@ -66,7 +66,7 @@ def test_a_client_may_reduce_the_limits(connect: Connect) -> None:
     assert client.connection_closed().reply_code == 530
 
 
-@pytest.mark.requirement("A2.6", "A9")
+@pytest.mark.requirement("A2.6", "A9", "A5.19")
 @pytest.mark.sentence("2.3.3-3", "4.3-1")
 def test_who_exceeds_the_agreed_number_of_channels_is_disconnected(connect: Connect) -> None:
     client = connect(1, channel_max=1)
@@ -125,6 +125,7 @@ def test_failed_negotiations_are_logged(node: Node, error: str) -> None:
     assert len(logged) == 1 and "127.0.0.1" in str(logged[0])
 
 
+@pytest.mark.requirement("A5.14")
 @pytest.mark.sentence("2.2.4-1")
 def test_a_client_that_wants_to_be_told_is_told_of_a_wrong_password(node: Node) -> None:
     client = RawClient(node.amqp)

@@ -29,7 +29,7 @@ def test_headers_are_read_once_for_messages_that_share_them() -> None:
     assert list(headers_in(run)) == [(0, 1, {}), (1, 2, headers), (3, 1, {"a": 2}), (4, 1, {})]
 
 
-@pytest.mark.requirement("A7")
+@pytest.mark.requirement("A7.1")
 def test_continued_property_flags_are_stepped_over() -> None:
     table = b"\0\0\0\4\1at\1"
     assert read_headers_property(b"\x20\x01\0\x01\0\0" + table) == {"a": True}

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import tracemalloc
 
-import pytest
-
 from node.engine.copies import REMEMBERED_OCTETS, read_copies
 from node.wire.amqp091.property_values import encode_properties
 
 
-@pytest.mark.requirement("A5")
 def test_long_property_lists_are_not_kept() -> None:
     tracemalloc.start()
     try:

@@ -136,7 +136,7 @@ def begin(octets: int) -> bytes:
     )
 
 
-@pytest.mark.requirement("A5")
+@pytest.mark.requirement("A5.18")
 def test_who_holds_most_goes_when_all_together_hold_too_much() -> None:
     port = Port(granted=512 * KIB)
     small, large, other = port.connect(), port.connect(), port.connect()
@@ -155,7 +155,6 @@ def test_who_holds_most_goes_when_all_together_hold_too_much() -> None:
     assert small.client.session.connection.state is ConnectionState.OPEN
 
 
-@pytest.mark.requirement("A5")
 def test_who_reads_nothing_of_what_it_asked_for_is_cut_off() -> None:
     port = Port(granted=1024 * KIB)
     good, bad = port.connect(), port.connect()
@@ -175,7 +174,6 @@ def test_who_reads_nothing_of_what_it_asked_for_is_cut_off() -> None:
 STEPS = st.sampled_from(["connect", "begin", "more", "publish", "ask", "deliver", "stick", "turn", "lose"])
 
 
-@pytest.mark.requirement("A5")
 @given(st.lists(st.tuples(STEPS, st.integers(0, 5)), max_size=40))
 @settings(max_examples=200)
 def test_what_is_accounted_is_what_clients_hold_and_nothing_when_they_are_gone(
@@ -225,7 +223,6 @@ def act(port: Port, pipe: Pipe, step: str) -> None:
                 break
 
 
-@pytest.mark.requirement("A5")
 def test_a_client_that_is_gone_leaves_nothing_for_the_collector() -> None:
     """The collector runs seldom, and clients come and go all the time."""
     port = Port(granted=1 << 30)

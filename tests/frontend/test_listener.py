@@ -124,6 +124,7 @@ class Silent:
         """Nobody reads it."""
 
 
+@pytest.mark.requirement("A5.21")
 @pytest.mark.interpreted
 def test_a_client_whose_session_fails_is_told_so_where_the_protocol_allows_it() -> None:
     pipe, asked = failed_client(open_before=True, spares_node=True)

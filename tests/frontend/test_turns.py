@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from node.frontend.permissions import Right
 from node.frontend.session import Session
 from node.wire.amqp091 import methods as m
@@ -77,7 +75,6 @@ def in_order(session: Session, broker: Broker) -> bool:
     return not session.connection.has_input and broker.bound == [str(number) for number in range(ASKED)]
 
 
-@pytest.mark.requirement("A5")
 def test_the_turns_of_a_pipeline_come_without_new_input() -> None:
     client = OfTurns()
     client.send(*REQUESTS)
@@ -89,7 +86,6 @@ def test_the_turns_of_a_pipeline_come_without_new_input() -> None:
     assert client.turns.reading
 
 
-@pytest.mark.requirement("A5")
 def test_a_client_that_reads_nothing_is_taken_from_all_the_same() -> None:
     """It may be waiting for room itself before it reads."""
     client = OfTurns()
@@ -117,7 +113,6 @@ def test_input_that_was_left_waits_for_the_catalog() -> None:
     assert client.turns.reading
 
 
-@pytest.mark.requirement("A5")
 def test_requests_that_take_long_use_up_a_turn() -> None:
     """A permission's pattern may need milliseconds for a name that the client has chosen.
 

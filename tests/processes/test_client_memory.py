@@ -43,7 +43,6 @@ def come_and_go(cluster: Cluster, count: int) -> None:
 
 
 @SMALL
-@pytest.mark.requirement("A5")
 def test_memory_is_flat_while_clients_come_and_go(own_cluster: Cluster) -> None:
     node = own_cluster[0]
     holders = [socket.create_connection(node.amqp, timeout=30.0) for _ in range(6)]

@@ -82,7 +82,6 @@ def test_exchanges_and_bindings(cluster: Cluster, vhost: str) -> None:
     assert "e" not in [row["name"] for row in one.rows("exchanges", "list", *here)]
 
 
-@pytest.mark.requirement("A5")
 def test_connections_are_seen_and_closed(cluster: Cluster, name: str) -> None:
     connection = cluster[2].connect(client_properties={"connection_name": name})
     one = Shell(cluster)

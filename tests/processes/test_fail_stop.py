@@ -26,6 +26,7 @@ def logged(node: Node, event: str) -> list[dict[str, Any]]:
     return [line for line in found if line["event"] == event]
 
 
+@pytest.mark.requirement("A5.21")
 @pytest.mark.interpreted
 def test_a_defect_ends_the_session_that_meets_it_or_the_node_whose_state_it_is_in(
     own_cluster: Cluster,

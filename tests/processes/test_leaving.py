@@ -69,6 +69,7 @@ def test_a_node_that_stops_lets_no_client_in(own_cluster: Cluster) -> None:
     assert leaving.reap() == 0
 
 
+@pytest.mark.requirement("A5.12")
 def test_clients_are_told_why(own_cluster: Cluster) -> None:
     connection = own_cluster[1].connect()
     assert own_cluster[1].terminate() == 0

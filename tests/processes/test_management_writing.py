@@ -298,7 +298,7 @@ def test_every_node_is_alive(cluster: Cluster, place: int) -> None:
 # -- connections ----------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("A5")
+@pytest.mark.requirement("A5.12")
 @pytest.mark.parametrize(("reason", "text"), [("because", "because"), (None, "Closed via management plugin")])
 def test_a_connection_is_closed_from_another_node(
     cluster: Cluster, name: str, reason: str | None, text: str

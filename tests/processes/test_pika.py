@@ -253,7 +253,7 @@ def test_cancel_ends_deliveries_and_gives_nothing_back_that_is_held(channel: Con
     assert publisher.basic_get(name)[0] is None
 
 
-@pytest.mark.requirement("A7", "A21.2", "A21.3")
+@pytest.mark.requirement("A21.2", "A21.3")
 @pytest.mark.parametrize("size", [0, 1, 131_064, 131_065, 3_000_000])
 def test_bodies_of_any_size_arrive_as_they_were(channel: Connect, name: str, size: int) -> None:
     publisher, consumer = channel(0), channel(1)
@@ -303,7 +303,7 @@ def test_replies_to_server_named_exclusive_queues_cross_nodes(channel: Connect, 
     assert answers == [(str(number), b"re: %d" % number) for number in range(20)]
 
 
-@pytest.mark.requirement("A15.5")
+@pytest.mark.requirement("A15.5", "A5.16")
 def test_exclusive_queues_are_one_connections_own_and_go_with_it(channel: Connect, name: str) -> None:
     holder, other = channel(0), channel(1)
     holder.queue_declare(name, exclusive=True)
@@ -348,7 +348,7 @@ def test_auto_delete_queues_go_with_their_last_consumer(channel: Connect, name: 
     assert not exists(declarer, name)
 
 
-@pytest.mark.requirement("A10", "A5")
+@pytest.mark.requirement("A10", "A5.14", "A5.15", "A5.17")
 @pytest.mark.parametrize(
     ("attempt", "code"),
     [

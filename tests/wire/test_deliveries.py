@@ -58,7 +58,7 @@ def test_what_was_published_is_delivered(channel: int, bodies: list[bytes]) -> N
     assert found == expected
 
 
-@pytest.mark.requirement("A7")
+@pytest.mark.requirement("A7.4")
 def test_bodies_are_cut_again_for_a_client_with_smaller_frames() -> None:
     client = Client()
     client.negotiate(tune_ok=m.ConnectionTuneOk(0, 4096, 0))
@@ -181,7 +181,7 @@ def test_every_way_to_settle(method: m.Method, effect: e.Effect) -> None:
     assert client.methods() == ([m.BasicRecoverOk()] if isinstance(method, m.BasicRecover) else [])
 
 
-@pytest.mark.requirement("A5")
+@pytest.mark.requirement("A5.17")
 @pytest.mark.parametrize(
     "method",
     [
@@ -444,7 +444,7 @@ def test_what_has_no_consumer_any_more_is_recovered_into_its_queue() -> None:
     ]
 
 
-@pytest.mark.requirement("A5", "A17.14")
+@pytest.mark.requirement("A5.20", "A17.14")
 @pytest.mark.parametrize("method", [m.BasicRecover(False), m.BasicRecoverAsync(False)])
 def test_recovery_without_requeue_is_not_implemented(method: m.Method) -> None:
     client = consuming(100)

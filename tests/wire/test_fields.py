@@ -26,8 +26,6 @@ from tests.wire.strategies import tables
 HEADERS_ALONE = pack(">H", PROPERTY_FLAGS["headers"])
 """Property flags of a message with headers and nothing else."""
 
-pytestmark = pytest.mark.requirement("A6")
-
 
 def table(*fields: bytes) -> bytes:
     body = b"".join(fields)
@@ -46,6 +44,7 @@ def test_tables_survive_the_wire(fields: dict[str, Any]) -> None:
     assert [type(value) for value in found.values()] == [type(value) for value in fields.values()]
 
 
+@pytest.mark.requirement("A6.1", "A6.3")
 @pytest.mark.parametrize(
     ("octets", "value"),
     [
@@ -64,11 +63,13 @@ def test_every_type_of_the_grammar_and_of_the_clients(octets: bytes, value: Any)
     assert found == {"name": value} and type(found["name"]) is type(value)
 
 
+@pytest.mark.requirement("A6.7")
 @pytest.mark.parametrize("name", ["a", "$x", "#x", "x-match", "__TypeId__", "n" * 128, "é"])
 def test_names_that_are_taken(name: str) -> None:
     assert read_table(table(field(name.encode(), b"V")), 0)[0] == {name: None}
 
 
+@pytest.mark.requirement("A6.6", "A6.7")
 @pytest.mark.parametrize("name", [b"", b"1a", b"-a", b" a", b"n" * 129, b"\xff", b"a\0b"])
 def test_names_that_are_refused(name: bytes) -> None:
     with pytest.raises(FieldSyntaxError):
@@ -79,6 +80,7 @@ def test_headers_of_a_message_may_have_any_name() -> None:
     assert read_headers(table(field(b"1a", b"V"), field(b"@t", b"V")), 0)[0] == {"1a": None, "@t": None}
 
 
+@pytest.mark.requirement("A6.8")
 @pytest.mark.parametrize("read", [read_table, read_headers, HeaderTable])
 def test_duplicate_fields_are_refused(read: Any) -> None:
     with pytest.raises(FieldSyntaxError, match="duplicate field 'a'"):
@@ -124,6 +126,7 @@ def test_any_octets_are_a_table_or_an_error(octets: bytes) -> None:
         assert type(error).__name__ in ("error", "IndexError"), error
 
 
+@pytest.mark.requirement("A6.4", "A6.5")
 def test_short_strings() -> None:
     longest = "x" * 255
     assert read_shortstr(encode_shortstr(longest), 0) == (longest, 256)

@@ -47,7 +47,7 @@ def test_what_is_no_frame_closes_without_further_data(octets: bytes) -> None:
     assert client.output() == []
 
 
-@pytest.mark.requirement("A5")
+@pytest.mark.requirement("A5.2")
 @pytest.mark.parametrize("octets", [HEARTBEAT[:2] + b"\1\0\0\0\0\xce", encode_frame(8, 0, b"x")])
 def test_an_ill_formed_heartbeat(octets: bytes) -> None:
     assert close_code(octets) == 501
@@ -62,7 +62,7 @@ def close_code(*frames: Any) -> int:
     return close.reply_code
 
 
-@pytest.mark.requirement("A5")
+@pytest.mark.requirement("A5.1", "A5.4", "A5.5", "A5.8", "A5.20")
 @pytest.mark.parametrize(
     ("frames", "code"),
     [
@@ -91,7 +91,7 @@ def test_connection_exceptions(frames: list[Any], code: int) -> None:
     assert close_code(*frames) == code
 
 
-@pytest.mark.requirement("A5", "A17.3")
+@pytest.mark.requirement("A17.3")
 def test_the_cause_is_named() -> None:
     client = opened(1)
     client.send((1, m.BasicPublish("", "q", immediate=True)))

@@ -24,7 +24,6 @@ from tests.wire.client import Client, header, opened, publish, run_of
 START_OK = encode_method(0, m.ConnectionStartOk({}, "PLAIN", b"\0guest\0guest"))
 
 
-@pytest.mark.requirement("A5")
 def test_a_client_that_has_not_logged_in_is_granted_little() -> None:
     """While its password is checked it may send ahead, but not without end."""
     client = Client(ConnectionLimits(stranger_bytes=5000))
@@ -38,7 +37,6 @@ def test_a_client_that_has_not_logged_in_is_granted_little() -> None:
     assert client.connection._intake.size == 0
 
 
-@pytest.mark.requirement("A5")
 def test_small_pieces_take_no_more_than_their_octets() -> None:
     """Each octet by itself as an object would take fifty."""
     intake, parked = Intake(), ParkedFrames()
@@ -60,7 +58,6 @@ def test_small_pieces_take_no_more_than_their_octets() -> None:
     assert content.size == client.connection._parts.unfinished_bytes == 20_000 * len(frame) + 8 + 14
 
 
-@pytest.mark.requirement("A5")
 def test_who_reads_no_answers_is_asked_no_more_and_goes_on_once_they_are_read() -> None:
     limits = ConnectionLimits(unread_bytes=10_000)
     client = opened(1, limits=limits)
@@ -75,7 +72,6 @@ def test_who_reads_no_answers_is_asked_no_more_and_goes_on_once_they_are_read() 
     assert not client.connection.paused
 
 
-@pytest.mark.requirement("A5")
 def test_unroutable_messages_that_nobody_takes_back_are_not_piled_up() -> None:
     client = opened(1, limits=ConnectionLimits(unread_bytes=50_000))
     returned = 0
@@ -89,7 +85,6 @@ def test_unroutable_messages_that_nobody_takes_back_are_not_piled_up() -> None:
     assert 10 <= returned <= 12
 
 
-@pytest.mark.requirement("A5")
 def test_parked_requests_wait_for_the_answers_before_them_to_be_read() -> None:
     """Each basic.get is answered with a message: a pipeline of them must not fill the memory."""
     client = opened(1, limits=ConnectionLimits(unread_bytes=50_000))
@@ -110,7 +105,6 @@ def test_parked_requests_wait_for_the_answers_before_them_to_be_read() -> None:
     assert highest < 70_000
 
 
-@pytest.mark.requirement("A5")
 def test_consumers_get_no_credit_while_too_much_waits_for_the_client() -> None:
     limits = ConnectionLimits(pending_bytes=100_000, first_window=16)
     client = opened(1, limits=limits)
@@ -128,7 +122,6 @@ def test_consumers_get_no_credit_while_too_much_waits_for_the_client() -> None:
     assert granted == set(range(1, 6))
 
 
-@pytest.mark.requirement("A5")
 @pytest.mark.parametrize("header_sent", [False, True])
 def test_during_an_alarm_no_message_grows(header_sent: bool) -> None:
     """One that was begun before waits, and is taken when the alarm is over."""
@@ -157,7 +150,6 @@ def test_during_an_alarm_no_message_grows(header_sent: bool) -> None:
     assert client.only(e.Publish).run.count == 1
 
 
-@pytest.mark.requirement("A5")
 def test_channels_and_their_numbers_count() -> None:
     client = opened(limits=ConnectionLimits(message_size=1, memory_bytes=1))
     budget = client.connection._limits.budget
@@ -241,7 +233,6 @@ ENDS: dict[str, Callable[[Client], object]] = {
 }
 
 
-@pytest.mark.requirement("A5")
 @pytest.mark.parametrize("windows", [False, True])
 @pytest.mark.parametrize("how", ENDS)
 def test_records_of_unsettled_deliveries_are_held_until_they_are_settled(how: str, windows: bool) -> None:
@@ -258,7 +249,6 @@ def test_records_of_unsettled_deliveries_are_held_until_they_are_settled(how: st
     assert records(client) == 0
 
 
-@pytest.mark.requirement("A5")
 def test_deliveries_in_the_order_of_their_queue_are_one_record() -> None:
     client = opened(1)
     client.consume()
@@ -266,7 +256,6 @@ def test_deliveries_in_the_order_of_their_queue_are_one_record() -> None:
     assert records(client) == RUN_OCTETS
 
 
-@pytest.mark.requirement("A5")
 def test_deliveries_that_are_settled_out_of_order_count_one_by_one() -> None:
     client = opened(1)
     client.consume()
@@ -275,7 +264,7 @@ def test_deliveries_that_are_settled_out_of_order_count_one_by_one() -> None:
     assert records(client) == BATCHES * EACH // 2 * RUN_OCTETS
 
 
-@pytest.mark.requirement("A5")
+@pytest.mark.requirement("A5.18")
 def test_a_client_with_more_records_than_its_budget_is_let_go() -> None:
     """Each delivery is a record where the client settles every second one."""
     client = opened(1, limits=ConnectionLimits(message_size=1, memory_bytes=1))
@@ -294,7 +283,6 @@ def test_a_client_with_more_records_than_its_budget_is_let_go() -> None:
     assert client.connection.held <= client.connection._outbox.octets
 
 
-@pytest.mark.requirement("A5")
 def test_a_client_that_sends_nothing_is_let_go_too() -> None:
     client = opened(1, limits=ConnectionLimits(message_size=1, memory_bytes=1))
     client.consume()
@@ -308,7 +296,6 @@ def test_a_client_that_sends_nothing_is_let_go_too() -> None:
     assert records(client) == 0
 
 
-@pytest.mark.requirement("A5")
 def test_a_record_takes_no_more_than_is_counted() -> None:
     count = 20_000
     credits = Credits(ConnectionLimits(), Outbox())

@@ -141,7 +141,7 @@ def test_limits_are_only_ever_lowered(tune_ok: m.ConnectionTuneOk) -> None:
     assert_failed_without_a_word(client)
 
 
-@pytest.mark.requirement("A2.6", "A2.7")
+@pytest.mark.requirement("A2.6", "A2.7", "A5.1", "A5.19")
 def test_the_agreed_limits_hold() -> None:
     client = Client()
     client.negotiate(tune_ok=m.ConnectionTuneOk(2, 4096, 0))
@@ -172,7 +172,7 @@ def test_channels_are_counted_whatever_their_numbers() -> None:
     assert close.reply_text.endswith("(2) has reached the negotiated channel_max (2)")
 
 
-@pytest.mark.requirement("A7")
+@pytest.mark.requirement("A7.4", "A7.5")
 @pytest.mark.parametrize("frames", [1, 3])
 def test_payloads_of_frame_max_octets_are_taken_and_cut_again_for_others(frames: int) -> None:
     client = Client()
@@ -209,6 +209,7 @@ def test_wrong_credentials() -> None:
     assert client.only(e.NegotiationFailed).reason == "no such user"
 
 
+@pytest.mark.requirement("A5.14")
 def test_wrong_credentials_of_a_client_that_wants_to_be_told() -> None:
     client = Client()
     able: Any = {"capabilities": CLIENT_CAPABILITIES}
@@ -225,7 +226,7 @@ def test_wrong_credentials_of_a_client_that_wants_to_be_told() -> None:
     assert client.tick(3) == [e.CloseSocket()]
 
 
-@pytest.mark.requirement("A11")
+@pytest.mark.requirement("A11", "A5.19")
 def test_a_virtual_host_that_is_refused() -> None:
     """Open was received: from here on errors are told (§2.2.4)."""
     client = authenticated()

@@ -26,7 +26,6 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
-@pytest.mark.requirement("A7")
 @given(
     st.fixed_dictionaries(
         {}, optional={name: VALUES[kind] for name, kind in BASIC_PROPERTIES if name != "expiration"}
@@ -38,7 +37,6 @@ def test_what_is_encoded_is_read_again_and_good_to_any_client(values: dict[str, 
     assert read_properties(encoded) == values
 
 
-@pytest.mark.requirement("A7")
 @pytest.mark.parametrize(
     ("values", "text"),
     [
@@ -57,7 +55,6 @@ def test_what_a_property_cannot_hold_is_named(values: dict[str, Any], text: str)
         encode_properties(values)
 
 
-@pytest.mark.requirement("A7")
 @given(st.binary(max_size=60))
 def test_any_octets_are_properties_or_refused(data: bytes) -> None:
     try:

@@ -139,7 +139,6 @@ def test_a_malformed_expiration_closes_the_channel(expiration: str, reason: str,
     assert closed.reply_text == f"PRECONDITION_FAILED - invalid expiration '{expiration}': {reason}"
 
 
-@pytest.mark.requirement("A7")
 @pytest.mark.parametrize("piece", [1, 7, 100, 5000])
 def test_bodies_of_several_frames(piece: int) -> None:
     body = bytes(range(250))
@@ -148,14 +147,12 @@ def test_bodies_of_several_frames(piece: int) -> None:
     assert effect.run.largest_frame == max(min(piece, 250), 14) + 8
 
 
-@pytest.mark.requirement("A7")
 def test_a_message_without_body_ends_with_its_header() -> None:
     client = opened(1)
     effects = client.send(publish(1, b"") * 20 + publish(1, b"x"))
     assert bodies(effects) == [content(1, b"")] * 20 + [content(1, b"x")]
 
 
-@pytest.mark.requirement("A7")
 def test_empty_body_frames_are_dropped() -> None:
     empty = encode_frame(m.FRAME_BODY, 1, b"")
     begun = content(1, b"ab", piece=1)
@@ -255,7 +252,7 @@ METHOD = encode_method(1, m.BasicPublish("", "q"))
         (encode_method(1, m.BasicPublish("", "q", immediate=True)), 540),
     ],
 )
-@pytest.mark.requirement("A5", "A7")
+@pytest.mark.requirement("A5.3", "A5.5", "A5.6", "A5.7", "A5.8", "A5.20", "A7.2")
 def test_connection_exceptions(frames: bytes, code: int) -> None:
     client = opened(1)
     client.send(publish(1, b"fine") * 20 + frames + publish(1, b"discarded"))
@@ -264,7 +261,7 @@ def test_connection_exceptions(frames: bytes, code: int) -> None:
     assert isinstance(client.only(e.ConnectionClosed), e.ConnectionClosed)
 
 
-@pytest.mark.requirement("A7")
+@pytest.mark.requirement("A7.1")
 def test_property_flags_may_continue_in_further_words() -> None:
     flags = b"\x10\x01\x00\x01\x00\x00\x02"
     client = opened(1)
@@ -272,7 +269,7 @@ def test_property_flags_may_continue_in_further_words() -> None:
     assert effect.run.persistent
 
 
-@pytest.mark.requirement("A7")
+@pytest.mark.requirement("A7.6")
 def test_a_method_ends_an_unfinished_content() -> None:
     client = opened(1)
     begun = publish(1, b"x" * 10, piece=5)[:-13]
@@ -281,7 +278,16 @@ def test_a_method_ends_an_unfinished_content() -> None:
     assert bodies(effects) == [content(1, b"next")]
 
 
-@pytest.mark.requirement("A5")
+@pytest.mark.requirement("A7.3")
+def test_the_size_of_a_content_has_64_bits() -> None:
+    client = opened(1, limits=ConnectionLimits(message_size=1 << 40))
+    begun = [(1, m.BasicPublish("", "q")), encode_frame(m.FRAME_HEADER, 1, header((1 << 32) + 1))]
+    assert client.send(*begun, encode_frame(m.FRAME_BODY, 1, b"x")) == [], "more of the body is to come"
+    assert client.output() == []
+    assert client.connection.state is ConnectionState.OPEN
+
+
+@pytest.mark.requirement("A5.9")
 def test_a_content_that_is_too_large_ends_the_channel() -> None:
     client = opened(1, limits=ConnectionLimits(message_size=100))
     fine, large = publish(1, b"x" * 100), publish(1, b"x" * 101)
@@ -290,7 +296,7 @@ def test_a_content_that_is_too_large_ends_the_channel() -> None:
     assert closed_with(client) == (m.ChannelClose, 311)
 
 
-@pytest.mark.requirement("A5")
+@pytest.mark.requirement("A5.18")
 def test_unfinished_contents_are_bounded() -> None:
     """Of one channel a message of the largest size is taken; of several they must not hold more than that."""
     largest = 4 << 20

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +16,6 @@ from tests.wire.client import Client, opened, publish
 SHARE = ConnectionLimits().turn_work
 
 
-@pytest.mark.requirement("A5")
 def test_a_turn_takes_a_share_of_pipelined_requests_and_later_turns_the_rest() -> None:
     connection = opened().connection
     connection.take_output()
@@ -33,7 +31,6 @@ def test_a_turn_takes_a_share_of_pipelined_requests_and_later_turns_the_rest() -
     assert not connection.paused
 
 
-@pytest.mark.requirement("A5")
 def test_a_turn_takes_one_of_the_widest_header_tables() -> None:
     connection = opened(1).connection
     connection.take_output()
@@ -49,7 +46,6 @@ def test_a_turn_takes_one_of_the_widest_header_tables() -> None:
     assert not connection.has_input
 
 
-@pytest.mark.requirement("A5")
 def test_plain_messages_of_a_read_are_taken_in_one_turn() -> None:
     connection = opened(1).connection
     piece = publish(1, b"x" * 100)
