@@ -73,6 +73,8 @@ def test_a_message_of_a_node_that_went_down_is_with_the_client_or_in_the_queue(s
     site = Site("n1", "n2", "n3")
     site.client("n1").declare("q", **KINDS["classic"])
     getting, other = site.client("n2"), site.client("n3")
+    broker = other.node.broker
+    link = broker.link(broker.catalog.state.queues["/", "q"].partition)
     assert getting.get("q") is None
     assert other.confirms(other.publish("q", b"a")) == [True]
     getting.ask("q")
@@ -85,8 +87,9 @@ def test_a_message_of_a_node_that_went_down_is_with_the_client_or_in_the_queue(s
         found.append(got.body)
     except ChannelClosedError as error:
         assert error.code == 404
+    site.until(lambda: link.unreachable)
     site.nodes["n1"].start()
-    site.until(lambda: site.nodes["n1"].ready)
+    site.until(lambda: link.owner is not None)
     assert found + other.bodies("q") == [b"a"]
 
 
