@@ -26,8 +26,6 @@ from chaos.ledger import BrokenHistoryError
 from chaos.recovery import Pause, pauses, report
 from tests.chaos.histories import closing, delivered, fault, in_time, opening, published
 
-pytestmark = pytest.mark.requirement("F4")
-
 
 def promises(events: list[Event]) -> list[str]:
     return [violation.promise for violation in check(events)]
@@ -48,6 +46,7 @@ def good() -> list[list[Event]]:
     ]
 
 
+@pytest.mark.requirement("F4.11")
 def test_a_good_history_breaks_no_promise() -> None:
     assert promises(in_time(*good())) == []
 
@@ -67,16 +66,19 @@ def test_an_event_of_nobody_is_a_broken_history() -> None:
         check([*opening(), Settled(1.0, "a", "p", 1)])
 
 
+@pytest.mark.requirement("F4.11")
 def test_a_confirmed_message_that_never_came_is_lost() -> None:
     events = in_time(opening(), published(3), delivered("a", 1, 3, time=2.0, settled=2.1), closing())
     assert promises(events) == ["confirmed and lost"]
 
 
+@pytest.mark.requirement("F4.11")
 def test_a_confirmed_message_that_nobody_settled_is_lost() -> None:
     events = in_time(opening(), published(1), delivered("a", 1, time=2.0), closing())
     assert promises(events) == ["confirmed and lost"]
 
 
+@pytest.mark.requirement("F4.11")
 def test_an_at_most_once_queue_may_lose_and_must_not_double() -> None:
     begin = opening(at_most_once=True)
     assert promises(in_time(begin, published(2), delivered("a", 1, time=2.0), closing())) == []
@@ -89,17 +91,20 @@ def test_an_at_most_once_queue_may_lose_and_must_not_double() -> None:
     assert promises(in_time(begin, published(1), *twice, closing()[:2])) == ["at-most-once twice"]
 
 
+@pytest.mark.requirement("F4.11")
 def test_what_was_never_published_is_invented() -> None:
     events = in_time(opening(), published(1), delivered("a", 1, 2, time=2.0, settled=None), closing())
     assert "delivered but not published" in promises(events)
 
 
+@pytest.mark.requirement("F4.11")
 def test_a_second_confirm_is_found() -> None:
     done = delivered("a", 1, time=2.0, settled=2.1)
     again: list[Event] = [Confirmed(3.0, "p", 1, 1)]
     assert promises(in_time(opening(), published(1), done, again, closing())) == ["confirmed twice"]
 
 
+@pytest.mark.requirement("F4.11")
 def test_a_publish_without_an_answer_is_found_unless_its_channel_broke() -> None:
     waiting = [event for event in published(1) if not isinstance(event, Confirmed)]
     assert promises(in_time(opening(), waiting, closing())) == ["never confirmed"]
@@ -107,6 +112,7 @@ def test_a_publish_without_an_answer_is_found_unless_its_channel_broke() -> None
     assert promises(in_time(opening(), waiting, fault("n1", 4.0, 6.0), broken)) == []
 
 
+@pytest.mark.requirement("F4.11")
 def test_messages_out_of_order_at_one_consumer_are_found() -> None:
     events = in_time(opening(), published(3), delivered("a", 1, 3, 2, time=2.0, settled=3.0), closing())
     assert promises(events) == ["out of order"]
@@ -117,6 +123,7 @@ def test_two_consumers_at_the_same_time_may_be_served_in_any_order() -> None:
     assert promises(in_time(opening(), published(4), *shared, closing())) == []
 
 
+@pytest.mark.requirement("F4.11")
 def test_order_holds_over_consumers_that_come_one_after_the_other() -> None:
     begin = [*opening()[:-1], ConsumerOpened(6.0, "b", "n2", "q")]
     first = [*delivered("a", 1, 3, time=2.0, settled=2.5), Closed(5.0, "a", broken=False)]
@@ -125,6 +132,7 @@ def test_order_holds_over_consumers_that_come_one_after_the_other() -> None:
     assert promises(in_time(begin, published(3), first, second, ending)) == ["out of order"]
 
 
+@pytest.mark.requirement("F4.11")
 def test_a_redelivery_of_what_a_living_consumer_holds_is_found() -> None:
     twice = [
         delivered("a", 1, time=2.0, settled=8.0),
@@ -134,6 +142,7 @@ def test_a_redelivery_of_what_a_living_consumer_holds_is_found() -> None:
     assert promises(in_time(opening(), published(1), *twice, closing())) == ["redelivered without cause"]
 
 
+@pytest.mark.requirement("F4.11")
 def test_a_redelivery_of_what_was_settled_long_before_the_fault_is_found() -> None:
     twice: list[list[Event]] = [
         delivered("b", 1, time=2.0, settled=2.1),
@@ -155,6 +164,7 @@ def test_an_acknowledgement_just_before_the_fault_may_be_lost_with_it() -> None:
     assert promises(in_time(opening(), published(1), *twice, closing()[:2])) == []
 
 
+@pytest.mark.requirement("F4.11")
 def test_a_redelivery_must_say_so() -> None:
     parts = good()
     parts[7] = delivered("a", 3, 4, time=7.0, settled=7.5)

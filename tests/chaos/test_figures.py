@@ -82,7 +82,6 @@ def test_the_page_needs_nothing_else_and_shows_faults_and_broken_promises() -> N
         assert len(list(tree.iter("path"))) >= 2
 
 
-@pytest.mark.requirement("F4")
 def test_a_verdict_is_the_same_when_its_history_is_judged_again(tmp_path: Path) -> None:
     verdict = Verdict.of(run_of_ten_seconds())
     assert "every promise was kept" in verdict.text

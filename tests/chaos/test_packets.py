@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 from chaos.faults import Conditions
 from chaos.targets.packets import Fabric
 
-pytestmark = pytest.mark.requirement("F4")
-
 
 def fabric(conditions: Conditions = Conditions(), seed: int = 1) -> Fabric:  # noqa: B008 (it is frozen)
     made = Fabric(frozenset({"n1", "n2"}), random.Random(seed))

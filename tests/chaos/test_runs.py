@@ -19,9 +19,7 @@ from tests.chaos.histories import published
 from tests.chaos.test_figures import run_of_ten_seconds
 from tests.structure.tree import ROOT
 
-pytestmark = pytest.mark.requirement("F4")
-
-QUICK = ("kill", "pause")
+QUICK = ("kill", "pause", "slow-fsync", "failing-fsync", "clock-jump")
 OTHERS = [name for name in SCENARIOS if name not in QUICK]
 
 
@@ -40,6 +38,7 @@ def carried_out(scenario: str, reports: Path) -> dict[str, Any]:
     return dict(json.loads((directory / "figures.json").read_text(encoding="utf-8"))["figures"])
 
 
+@pytest.mark.requirement("F4.1", "F4.2", "F4.5", "F4.6", "F4.10", "F4.11")
 @pytest.mark.parametrize("scenario", QUICK)
 def test_processes_are_hurt_and_every_promise_is_kept(scenario: str, tmp_path: Path) -> None:
     figures = carried_out(scenario, tmp_path)
@@ -47,6 +46,7 @@ def test_processes_are_hurt_and_every_promise_is_kept(scenario: str, tmp_path: P
     assert (figures["lost"], figures["promises"]) == (0, {})
 
 
+@pytest.mark.requirement("F4.3", "F4.4", "F4.7", "F4.8", "F4.9", "F4.11")
 @pytest.mark.chaos
 @pytest.mark.parametrize("scenario", OTHERS)
 def test_every_other_scenario_keeps_every_promise(scenario: str, tmp_path: Path) -> None:
@@ -81,6 +81,7 @@ def test_the_list_names_every_scenario() -> None:
     assert [line.split()[0] for line in lines] == list(SCENARIOS)
 
 
+@pytest.mark.requirement("F4.11")
 def test_the_exit_code_is_the_verdict(tmp_path: Path) -> None:
     good = write_history(tmp_path, run_of_ten_seconds())
     assert read_history(good) == run_of_ten_seconds()

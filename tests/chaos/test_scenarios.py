@@ -11,8 +11,6 @@ import pytest
 from chaos.faults import Conditions, Fsync, Skew, between, not_in_ring
 from chaos.scenarios import SCENARIOS, Situation
 
-pytestmark = pytest.mark.requirement("F4")
-
 NODES = ("n1", "n2", "n3")
 
 

@@ -14,8 +14,6 @@ import pytest
 from chaos.faults import Fsync, Skew
 from chaos.targets.shim import SECOND, Orders, Shim
 
-pytestmark = pytest.mark.requirement("F4")
-
 PROGRAM = """
 import os, sys, time, threading
 file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)

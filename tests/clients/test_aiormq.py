@@ -14,7 +14,7 @@ from tests.processes.test_aio_pika import run
 COUNT = 200
 
 
-@pytest.mark.requirement("A17.1", "A17.4", "A17.6", "A17.9", "A23.1")
+@pytest.mark.requirement("A17.1", "A17.4", "A17.6", "A17.9", "A23.1", "F2.1")
 def test_many_publishes_wait_for_their_confirms_at_once(node: Node, elsewhere: Node, name: str) -> None:
     async def program() -> list[bytes]:
         sending, reading = await aiormq.connect(node.url), await aiormq.connect(elsewhere.url)

@@ -10,7 +10,7 @@ from tests.clients.programs import javascript
 from tests.processes.nodes import Node
 
 
-@pytest.mark.requirement("A17.1", "A17.2", "A17.4", "A17.6", "A17.9", "A23.1")
+@pytest.mark.requirement("A17.1", "A17.2", "A17.4", "A17.6", "A17.9", "A23.1", "F2.1")
 def test_amqplib_with_promises(packages: Path, node: Node, elsewhere: Node, name: str) -> None:
     found = javascript(packages, "amqplib_promises.js", node.url, elsewhere.url, name)
     headers = {"number": 0, "deep": {"list": [1, "two", True]}}

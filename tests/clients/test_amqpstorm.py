@@ -14,7 +14,7 @@ def connect(node: Node) -> Connection:
     return Connection(node.amqp.host, "guest", "guest", port=node.amqp.port, timeout=10)
 
 
-@pytest.mark.requirement("A17.1", "A17.4", "A17.6", "A17.9", "A23.1")
+@pytest.mark.requirement("A17.1", "A17.4", "A17.6", "A17.9", "A23.1", "F2.1")
 def test_confirmed_messages_of_many_frames(node: Node, elsewhere: Node, name: str) -> None:
     with connect(node) as sending, connect(elsewhere) as reading:
         publisher = sending.channel()

@@ -11,7 +11,7 @@ from amqpstorm.management import ApiError, ManagementApi
 
 from tests.processes.nodes import Node, until
 
-pytestmark = pytest.mark.requirement("F7")
+pytestmark = pytest.mark.requirement("F7.1")
 
 OWN_TESTS = "amqpstorm.tests.functional.management"
 

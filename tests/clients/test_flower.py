@@ -11,7 +11,7 @@ from flower.utils.broker import RabbitMQ
 from tests.processes.management_client import Management, path_of
 from tests.processes.nodes import Node
 
-pytestmark = pytest.mark.requirement("F7")
+pytestmark = pytest.mark.requirement("F7.1")
 
 
 def seen(node: Node, vhost: str, names: list[str]) -> dict[str, int]:

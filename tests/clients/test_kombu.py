@@ -18,7 +18,7 @@ def connect(node: Node) -> kombu.Connection:
     return kombu.Connection(f"amqp://guest:guest@{node.amqp}//", transport_options={"confirm_publish": True})
 
 
-@pytest.mark.requirement("A17.1", "A17.2", "A17.4", "A17.6", "A17.9", "A23.1")
+@pytest.mark.requirement("A17.1", "A17.2", "A17.4", "A17.6", "A17.9", "A23.1", "F2.1")
 def test_py_amqp_confirms_returns_and_acknowledges(node: Node, elsewhere: Node, name: str) -> None:
     sending, reading = (amqp.Connection(str(each.amqp), "guest", "guest") for each in (node, elsewhere))
     with sending, reading:

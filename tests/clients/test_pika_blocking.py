@@ -14,7 +14,7 @@ from tests.processes.nodes import Node
 COUNT = 200
 
 
-@pytest.mark.requirement("A17.1", "A17.4", "A17.6", "A17.9")
+@pytest.mark.requirement("A17.1", "A17.4", "A17.6", "A17.9", "F2.1")
 def test_a_work_queue_with_publisher_and_worker_on_two_nodes(node: Node, elsewhere: Node, name: str) -> None:
     with node.connect() as sending, elsewhere.connect() as working:
         publisher = sending.channel()

@@ -108,7 +108,7 @@ def on_asyncio(*arguments: Any, **callbacks: Any) -> Any:
     return AsyncioConnection(*arguments, **callbacks, custom_ioloop=asyncio.new_event_loop())
 
 
-@pytest.mark.requirement("A23.1")
+@pytest.mark.requirement("A23.1", "F2.1")
 @pytest.mark.parametrize("adapter", [pika.SelectConnection, on_asyncio], ids=["select", "asyncio"])
 def test_callbacks_with_a_window_of_confirms(
     adapter: Adapter, node: Node, elsewhere: Node, name: str

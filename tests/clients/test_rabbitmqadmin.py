@@ -13,7 +13,7 @@ from tests.clients.rabbitmqadmin import RabbitmqAdmin
 from tests.processes.management_client import Management
 from tests.processes.nodes import Node
 
-pytestmark = pytest.mark.requirement("F7")
+pytestmark = pytest.mark.requirement("F7.1")
 
 
 @pytest.fixture
@@ -89,6 +89,7 @@ def test_users_virtual_hosts_and_permissions(
     admin("delete", "vhost", f"name={name}")
 
 
+@pytest.mark.requirement("F7.2", "F7.3")
 def test_definitions_go_out_and_in(admin: RabbitmqAdmin, elsewhere: Node, name: str, tmp_path: Path) -> None:
     admin("declare", "vhost", f"name={name}")
     admin("-V", name, "declare", "queue", "name=q", 'arguments={"x-max-length": 3}')

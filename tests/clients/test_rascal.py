@@ -15,7 +15,7 @@ def ports(node: Node) -> tuple[str, str]:
     return str(node.amqp.port), str(node.local.config.listen.http.port)
 
 
-@pytest.mark.requirement("A24.8", "A24.10", "F7")
+@pytest.mark.requirement("A24.8", "A24.10")
 def test_rascal_asserts_retries_and_buries(packages: Path, node: Node, elsewhere: Node, name: str) -> None:
     found = javascript(packages, "rascal_broker.js", *ports(node), *ports(elsewhere), name)
     assert found == {

@@ -159,6 +159,7 @@ def test_deleting_a_user_takes_the_permissions_along() -> None:
         desk.call(desk.access.delete_user, "bob")
 
 
+@pytest.mark.requirement("F6.5")
 def test_a_virtual_host_takes_no_more_queues_than_its_limit() -> None:
     desk = Desk()
     desk.call(desk.access.set_vhost_limit, "v", "max-queues", 1)

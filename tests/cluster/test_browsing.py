@@ -16,8 +16,6 @@ from tests import messages
 from tests.cluster.kinds import KINDS, declare
 from tests.site import Client, Site
 
-pytestmark = pytest.mark.requirement("F7")
-
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "plain": {},
     "at-most-once": {"semantics": "at-most-once"},

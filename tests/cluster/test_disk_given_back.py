@@ -32,7 +32,6 @@ def deleted(client: Client) -> None:
     client.call(m.QueueDelete("q"), m.QueueDeleteOk)
 
 
-@pytest.mark.requirement("F6")
 @pytest.mark.parametrize("emptied", [purged, consumed, deleted])
 def test_an_emptied_queue_gives_its_disk_back_while_nobody_publishes(
     emptied: Callable[[Client], None],

@@ -83,7 +83,7 @@ def pair() -> tuple[Node, Node]:
     return Node("n1", network), Node("n2", network)
 
 
-@pytest.mark.requirement("A11")
+@pytest.mark.requirement("A11", "F5.5")
 def test_only_who_has_permissions_in_a_virtual_host_enters_it() -> None:
     node, _ = pair()
     node.enter("alice", "v")
@@ -99,7 +99,7 @@ def test_one_pair_of_user_and_virtual_host_is_one_scope() -> None:
     assert len({one.holder, two.holder, other.holder}) == 3
 
 
-@pytest.mark.requirement("F6")
+@pytest.mark.requirement("F6.3")
 def test_a_node_takes_so_many_connections() -> None:
     node = Node("n1", {}, largest=2)
     first, _ = node.enter("alice", "/")
@@ -109,7 +109,7 @@ def test_a_node_takes_so_many_connections() -> None:
     node.enter("bob", "/")
 
 
-@pytest.mark.requirement("F6", "A11")
+@pytest.mark.requirement("A11", "F6.3")
 def test_a_virtual_host_takes_so_many_connections_in_the_whole_cluster() -> None:
     one, two = pair()
     for node in (one, two):
@@ -132,7 +132,7 @@ def test_a_virtual_host_takes_so_many_connections_in_the_whole_cluster() -> None
         node.enter("bob", "/")
 
 
-@pytest.mark.requirement("F6")
+@pytest.mark.requirement("F6.3", "F6.4")
 def test_a_user_has_so_many_connections_and_channels_in_the_whole_cluster() -> None:
     one, two = pair()
     for node in (one, two):

@@ -108,7 +108,6 @@ def test_what_was_got_is_in_no_queue(kind: str, mode: int) -> None:
     assert other.get("q") is None
 
 
-@pytest.mark.requirement("F7")
 def test_what_was_got_without_acknowledgement_is_counted_so() -> None:
     site, owner, getting, _ = prepared()
     queue = site.nodes["n1"].broker.catalog.state.queues["/", "q"]

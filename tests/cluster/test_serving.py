@@ -98,7 +98,6 @@ def test_messages_of_any_size_are_counted_up_to_the_room(sizes: list[int], octet
     assert count == len(sizes) or sum(sizes[: count + 1]) > octets
 
 
-@pytest.mark.requirement("F7")
 def test_what_is_handed_out_is_counted_by_how_it_left() -> None:
     queue = Queue(10, 100)
     queue.owner.consumers.attach(NEAR, CONSUMER)
@@ -118,7 +117,6 @@ def test_what_is_handed_out_is_counted_by_how_it_left() -> None:
     assert (tally.got, tally.redelivered, tally.got_empty) == (7, 4, 0)
 
 
-@pytest.mark.requirement("F7")
 def test_a_get_that_finds_nothing_is_counted() -> None:
     queue = Queue(0, 100)
     for request in range(2):

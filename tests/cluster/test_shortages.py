@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,7 +45,6 @@ class Nodes:
         return {one.reason for one in self.shortages.values()}
 
 
-@pytest.mark.requirement("F6")
 def test_every_node_hears_at_once_and_once() -> None:
     nodes = Nodes()
     nodes.notice("n2", MEMORY)
@@ -60,7 +58,6 @@ def test_every_node_hears_at_once_and_once() -> None:
     assert nodes.told["n1"] == ["low on memory", "low on memory & disk", "low on disk", None]
 
 
-@pytest.mark.requirement("F6")
 def test_what_was_lost_on_the_way_is_told_again() -> None:
     nodes = Nodes()
     nodes.lossy = True
@@ -71,7 +68,6 @@ def test_what_was_lost_on_the_way_is_told_again() -> None:
     assert nodes.reasons() == {"low on disk"}
 
 
-@pytest.mark.requirement("F6")
 def test_a_node_that_is_gone_holds_nobody_up() -> None:
     nodes = Nodes()
     nodes.notice("n3", DISK)
@@ -82,7 +78,6 @@ def test_a_node_that_is_gone_holds_nobody_up() -> None:
     assert nodes.shortages["n3"].reason == "low on disk"
 
 
-@pytest.mark.requirement("F6")
 @given(
     st.lists(
         st.tuples(st.sampled_from(NODES), st.frozensets(st.sampled_from((MEMORY, DISK))), st.booleans()),

@@ -13,7 +13,7 @@ from tests.console.browser import Browser
 from tests.processes.conftest import Connect
 from tests.processes.nodes import Cluster
 
-pytestmark = [pytest.mark.console, pytest.mark.requirement("F7")]
+pytestmark = [pytest.mark.console, pytest.mark.requirement("F7.4")]
 
 PACKAGES = Path(__file__).with_name("node")
 QUEUE = "accessible"

@@ -11,7 +11,7 @@ from tests.console.browser import Browser
 from tests.processes.management_client import Management, path_of
 from tests.processes.nodes import Cluster
 
-pytestmark = [pytest.mark.console, pytest.mark.requirement("F7")]
+pytestmark = [pytest.mark.console, pytest.mark.requirement("F7.4")]
 
 
 def test_a_virtual_host_is_added_described_and_deleted(browser: Browser, cluster: Cluster, name: str) -> None:
@@ -66,6 +66,7 @@ def test_who_may_only_look_is_not_offered_more(browser: Browser, cluster: Cluste
     assert "Add a virtual host" not in browser.text("main")
 
 
+@pytest.mark.requirement("F7.2", "F7.3")
 def test_definitions_go_out_and_come_in(
     browser: Browser, cluster: Cluster, name: str, tmp_path: Path
 ) -> None:

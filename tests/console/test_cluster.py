@@ -8,7 +8,7 @@ from tests.console.browser import Browser
 from tests.processes.conftest import Connect
 from tests.processes.nodes import Cluster
 
-pytestmark = [pytest.mark.console, pytest.mark.requirement("F7")]
+pytestmark = [pytest.mark.console, pytest.mark.requirement("F7.4")]
 
 
 def test_the_map_shows_owners_and_hands_over(

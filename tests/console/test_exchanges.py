@@ -9,7 +9,7 @@ from tests.processes.conftest import Connect
 from tests.processes.management_client import Management, path_of
 from tests.processes.nodes import Cluster
 
-pytestmark = [pytest.mark.console, pytest.mark.requirement("F7")]
+pytestmark = [pytest.mark.console, pytest.mark.requirement("F7.4")]
 
 
 def test_exchanges_are_listed_and_one_is_declared(browser: Browser, cluster: Cluster, name: str) -> None:

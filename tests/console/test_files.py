@@ -16,8 +16,6 @@ from cluster.console.assets import read_assets
 from tests.processes.nodes import Cluster, Node
 from tests.structure.tree import ROOT
 
-pytestmark = pytest.mark.requirement("F7")
-
 STATIC = ROOT / "cluster" / "console" / "static"
 
 

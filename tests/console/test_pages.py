@@ -9,7 +9,7 @@ from tests.processes.conftest import Connect
 from tests.processes.management_client import Management, path_of
 from tests.processes.nodes import Cluster
 
-pytestmark = [pytest.mark.console, pytest.mark.requirement("F7")]
+pytestmark = [pytest.mark.console, pytest.mark.requirement("F7.4")]
 
 SCRIPT = "<script>document.title='taken'</script><img src=x onerror=alert(1)>"
 """A name that is taken for HTML nowhere."""

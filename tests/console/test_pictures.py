@@ -20,7 +20,7 @@ from tests.processes.management_client import Management, path_of
 from tests.processes.nodes import Cluster
 from tests.structure.tree import ROOT
 
-pytestmark = [pytest.mark.console, pytest.mark.requirement("F7")]
+pytestmark = [pytest.mark.console]
 
 PICTURES: Final = ROOT / "docs" / "img"
 ROUTES: Final = ROOT / "cluster" / "console" / "static" / "js" / "routes.js"
@@ -153,6 +153,7 @@ def test_every_page_has_its_picture() -> None:
         assert f"(img/console-{page}.png)" in described
 
 
+@pytest.mark.requirement("F7.4")
 def test_pictures(browser: Browser, shop: Cluster, request: pytest.FixtureRequest) -> None:
     rewriting = request.config.getoption("--rewrite-pictures")
     browser.sign_in(shop[0])

@@ -21,7 +21,7 @@ from chaos.targets.quorate import Quorate
 from tests.deploy.prometheus import RULES, Prometheus
 from tests.processes.nodes import until
 
-pytestmark = [pytest.mark.watch, pytest.mark.requirement("F3")]
+pytestmark = [pytest.mark.watch]
 
 QUEUES: Final = 96
 """So many that there are as many partitions as three nodes ever get."""
@@ -171,6 +171,7 @@ FAULTS: Final[dict[Callable[[Watched], AbstractContextManager[Step]], set[str]]]
 """The alerts that each fault fires. Elections first: other faults make some too, and ten minutes count."""
 
 
+@pytest.mark.requirement("F3.3")
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_fires_its_alerts(
     watched: Watched, fault: Callable[[Watched], AbstractContextManager[Step]]

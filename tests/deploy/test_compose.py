@@ -77,7 +77,7 @@ def test_the_file_is_valid_with_and_without_its_profile() -> None:
         assert [name for name, one in services.items() if one.get("profiles")] == ["consumer", "publisher"]
 
 
-@pytest.mark.requirement("F1", "F2.1")
+@pytest.mark.requirement("F1.1", "F2.1")
 def test_a_client_works_through_each_node(secret: str) -> None:
     for node in NODES:
         publish(node, secret, "through", [node.encode()])
@@ -136,7 +136,7 @@ ENTRYPOINT ["/bin/prometheus", "--storage.tsdb.path=data"]
 """Debian's Prometheus, set up as in its own image, where that cannot be had."""
 
 
-@pytest.mark.requirement("F3")
+@pytest.mark.requirement("F3.1", "F3.3")
 def test_prometheus_scrapes_the_containers_and_knows_the_alerts(secret: str, tmp_path: Path) -> None:
     program = shutil.which("prometheus")
     assert program is not None, "Debian's package prometheus is not installed"
@@ -162,7 +162,7 @@ def test_prometheus_scrapes_the_containers_and_knows_the_alerts(secret: str, tmp
     compose("rm", "--stop", "--force", "prometheus", more=[override])
 
 
-@pytest.mark.requirement("F1")
+@pytest.mark.requirement("F1.1")
 def test_a_killed_container_comes_back(secret: str) -> None:
     publish("n1", secret, "killed", [b"%d" % number for number in range(50)])
     docker("kill", f"{PROJECT}_n1_1")
@@ -172,7 +172,7 @@ def test_a_killed_container_comes_back(secret: str) -> None:
     assert drain("n1", secret, "killed") == [*(b"%d" % number for number in range(50)), b"meanwhile"]
 
 
-@pytest.mark.requirement("F1")
+@pytest.mark.requirement("F1.1")
 def test_a_node_without_its_volume_is_rebuilt_from_the_others(secret: str) -> None:
     publish("n3", secret, "rebuilt", [b"%d" % number for number in range(200)])
     compose("rm", "--stop", "--force", "n3")
@@ -187,7 +187,7 @@ def test_a_node_without_its_volume_is_rebuilt_from_the_others(secret: str) -> No
     wait_ready()
 
 
-@pytest.mark.requirement("F1", "F2.2")
+@pytest.mark.requirement("F2.2")
 def test_a_fourth_node_joins_with_a_key_of_its_own(secret: str) -> None:
     publish("n1", secret, "wider", [b"before"])
     key = compose("run", "--rm", "--no-deps", "-T", FOURTH, "keygen", "/var/lib/quorate/key").strip()

@@ -12,7 +12,7 @@ import pytest
 from tests.deploy.containers import compose, docker
 from tests.structure.tree import ROOT
 
-pytestmark = [pytest.mark.compose, pytest.mark.requirement("F4")]
+pytestmark = pytest.mark.compose
 
 SCENARIOS = (
     "kill",
@@ -31,6 +31,7 @@ def image() -> None:
     compose("build", "n1")
 
 
+@pytest.mark.requirement("F4.1", "F4.2", "F4.3", "F4.5", "F4.7", "F4.11")
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_containers_are_hurt_and_every_promise_is_kept(scenario: str, tmp_path: Path) -> None:
     reports = tmp_path / "reports"

@@ -74,7 +74,6 @@ def test_secrets_are_in_files_and_only_the_founding_gets_them(services: dict[str
     assert not [key for key in said if "PASSWORD" in key or "SECRET" in key]
 
 
-@pytest.mark.requirement("F5")
 def test_no_node_sees_a_password(services: dict[str, Any]) -> None:
     """The volumes with passwords are those of the founding, of the load, and of Prometheus for its own."""
     having = {
@@ -107,7 +106,6 @@ def octets(limit: str) -> int:
     return int(default[:-1]) * UNITS[default[-1]]
 
 
-@pytest.mark.requirement("F1")
 def test_all_containers_fit_into_a_machine_of_four_gibibytes(services: dict[str, Any]) -> None:
     assert all("mem_limit" in service for service in services.values())
     together = {name: octets(service["mem_limit"]) for name, service in services.items()}
@@ -118,7 +116,6 @@ def test_all_containers_fit_into_a_machine_of_four_gibibytes(services: dict[str,
         assert octets(node["mem_reservation"]) * 2 == octets(node["mem_limit"])
 
 
-@pytest.mark.requirement("F6")
 def test_a_node_s_memory_alarm_goes_by_its_container_s_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,7 +127,6 @@ def test_a_node_s_memory_alarm_goes_by_its_container_s_limit(
     assert Watermarks(ResourceAlarms(), tmp_path, lambda: None).memory > int(0.6 * (256 << 20))
 
 
-@pytest.mark.requirement("F1")
 @pytest.mark.parametrize("gibibytes", [1, 2, 4, 24, 256])
 @pytest.mark.parametrize("nodes", [3, 4])
 def test_nodes_share_the_memory_that_there_is(tmp_path: Path, gibibytes: int, nodes: int) -> None:
@@ -151,7 +147,6 @@ def test_nodes_share_the_memory_that_there_is(tmp_path: Path, gibibytes: int, no
     assert said["GRAFANA_IMAGE"] == "x@sha256:1"
 
 
-@pytest.mark.requirement("F1")
 def test_images_of_others_can_be_pinned_by_digest(tmp_path: Path, services: dict[str, Any]) -> None:
     """A docker of our own stands in for the registry: it tells a digest for each image that is asked for."""
     docker = tmp_path / "docker"
@@ -179,16 +174,21 @@ def test_images_of_others_can_be_pinned_by_digest(tmp_path: Path, services: dict
     assert base is not None and base[1] == variables["PYTHON_IMAGE"]
 
 
-@pytest.mark.requirement("F3")
-def test_prometheus_scrapes_each_node_and_knows_the_alerts() -> None:
+@pytest.mark.requirement("F3.3")
+def test_prometheus_scrapes_each_node_and_knows_the_alerts(services: dict[str, Any]) -> None:
+    service = services["prometheus"]
+    assert "./prometheus:/etc/prometheus:ro" in service["volumes"]
+    assert "--config.file=/etc/prometheus/prometheus.yml" in service["command"]
     config = read(DEPLOY / "prometheus" / "prometheus.yml")
     for job in config["scrape_configs"]:
         (static,) = job["static_configs"]
         assert {target.partition(":")[0] for target in static["targets"]} == NODES
     assert config["rule_files"] == ["alerts.yml"]
+    (group,) = read(DEPLOY / "prometheus" / "alerts.yml")["groups"]
+    assert "QuorateNodeDown" in [rule["alert"] for rule in group["rules"]]
 
 
-@pytest.mark.requirement("F3")
+@pytest.mark.requirement("F3.2")
 def test_grafana_finds_prometheus_and_its_dashboards(services: dict[str, Any]) -> None:
     (source,) = read(GRAFANA / "datasources" / "prometheus.yml")["datasources"]
     assert source.keys() <= DATA_SOURCE_KEYS

@@ -40,7 +40,7 @@ def test_every_metric_that_is_asked_for_is_documented() -> None:
     assert {re.sub(r"_(bucket|sum|count)$", "", name) for name in asked} <= documented
 
 
-@pytest.mark.requirement("F3")
+@pytest.mark.requirement("F3.2")
 @pytest.mark.parametrize("name", DASHBOARDS)
 def test_grafanas_own_models_know_all_that_a_dashboard_says(name: str) -> None:
     said = json.loads(dashboard(name))

@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from cluster.access.passwords import PasswordHash
 from cluster.config.models import parse
 from replication.transport import CurveKeys
@@ -34,7 +32,6 @@ def found(directory: Path, *nodes: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.requirement("F1")
 def test_each_node_gets_its_key_and_all_get_the_same_file(tmp_path: Path) -> None:
     found(tmp_path, *NODES)
     made = tmp_path / "made"

@@ -48,7 +48,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster,
         cluster.stop()
 
 
-@pytest.mark.requirement("F3")
+@pytest.mark.requirement("F3.2")
 @pytest.mark.parametrize("expression", [*EXPRESSIONS, *rabbitmq_queries.EXPRESSIONS])
 def test_every_panel_has_data(watched: tuple[Cluster, Prometheus], expression: str) -> None:
     _, prometheus = watched
@@ -67,7 +67,7 @@ def test_rates_are_those_of_the_load(watched: tuple[Cluster, Prometheus]) -> Non
     until(lambda: prometheus.query(confirmed), confirmed, 30.0)
 
 
-@pytest.mark.requirement("F3")
+@pytest.mark.requirement("F3.3")
 def test_a_killed_node_fires_its_alerts(watched: tuple[Cluster, Prometheus]) -> None:
     cluster, prometheus = watched
     victim, firing = cluster[2], prometheus.firing
@@ -79,7 +79,7 @@ def test_a_killed_node_fires_its_alerts(watched: tuple[Cluster, Prometheus]) -> 
     until(lambda: not firing(), "the alerts end", 30.0)
 
 
-@pytest.mark.requirement("F3")
+@pytest.mark.requirement("F3.3")
 def test_alerts_as_promtool_tests_them() -> None:
     for command in (["check", "config", "prometheus.yml"], ["test", "rules", "alerts_test.yml"]):
         done = subprocess.run(["promtool", *command], cwd=RULES, capture_output=True, text=True, check=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
@@ -101,7 +100,7 @@ class JournalMachine(RuleBasedStateMachine):
 JournalMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, derandomize=True)
 
 
-TestJournalMachine = pytest.mark.requirement("F4")(JournalMachine.TestCase)
+TestJournalMachine = JournalMachine.TestCase
 
 
 def walk(seed: int, steps: int) -> None:
@@ -178,7 +177,6 @@ def step(modelled: ModelledJournal, choose: random.Random, partition: int) -> No
         modelled.crash(choose.choice((None, 0, 1, 2, 3, 4, 6, 9)), choose.random() < 0.6)
 
 
-@pytest.mark.requirement("F4")
 def test_long_walks_end_in_a_state_that_was() -> None:
     for seed in range(150):
         walk(seed, 80)

@@ -98,7 +98,6 @@ def copy_of_the_segment(disk: SimulatedDisk) -> bytes:
     return disk.content(FIRST)[:4096]
 
 
-@pytest.mark.requirement("F4")
 @pytest.mark.parametrize("write", [forged, forged_mark, copy_of_the_segment])
 def test_a_payload_that_looks_like_records_does_not_stop_recovery(write: Write) -> None:
     check(torn(write))

@@ -145,7 +145,6 @@ def test_a_held_batch_is_written_before_the_writer_closes(loop: Loop) -> None:
     assert loop.journal.counters.syncs == syncs + 1
 
 
-@pytest.mark.requirement("F4")
 def test_a_failed_sync_of_a_held_batch_is_never_retried(disk: HeldDisk, loop: Loop) -> None:
     quick(loop)
     disk.fail_sync_after = 0
@@ -159,7 +158,6 @@ def test_a_failed_sync_of_a_held_batch_is_never_retried(disk: HeldDisk, loop: Lo
     assert loop.durable == []
 
 
-@pytest.mark.requirement("F4")
 def test_a_failed_sync_is_never_retried(disk: HeldDisk, loop: Loop) -> None:
     log = loop.journal.log(1)
     log.append(entries(1, 1))

@@ -15,8 +15,6 @@ from cluster.management.names import properties_key
 from cluster.management.rates import TALLY_NAMES, message_stats
 from node.wire.amqp091.fields import Timestamp
 
-pytestmark = pytest.mark.requirement("F7")
-
 
 @pytest.mark.parametrize(
     ("value", "shown"),

@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 from cluster.management.certificate_dates import expiry_dates, not_after
 from tests.processes.certificates import Authority
 
-pytestmark = [pytest.mark.requirement("F5"), pytest.mark.requirement("F7")]
-
 
 def test_the_dates_are_those_in_the_certificates(tmp_path: Path) -> None:
     authority = Authority(tmp_path)

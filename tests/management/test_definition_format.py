@@ -12,8 +12,6 @@ from cluster.management.definition_format import DefinitionReader, Definitions
 from cluster.management.errors import ApiError
 from cluster.management.fields import Fields
 
-pytestmark = pytest.mark.requirement("F7")
-
 
 def read(file: dict[str, Any], vhost: str | None = None) -> Definitions:
     return DefinitionReader(Fields(file), vhost).definitions()
@@ -26,6 +24,7 @@ BINDING = {
 }  # fmt: skip
 
 
+@pytest.mark.requirement("F7.2")
 def test_entries_are_what_they_say() -> None:
     exchange = {
         "name": "e",
@@ -45,6 +44,7 @@ def test_entries_are_what_they_say() -> None:
     assert found.needed_vhosts() == {"v"}
 
 
+@pytest.mark.requirement("F7.2")
 def test_a_virtual_host_of_ones_own_takes_the_place_of_those_in_the_file() -> None:
     file = {"queues": [QUEUE], "bindings": [BINDING], "users": [{"name": "u"}], "vhosts": [{"name": "v"}]}
     found = read(file, "mine")
@@ -71,6 +71,7 @@ def test_what_is_not_supported_is_left_out_by_name() -> None:
     assert found.limits == [("/", "max-queues", 5)]
 
 
+@pytest.mark.requirement("F7.2")
 def test_policies_are_read_wherever_they_stand() -> None:
     said = {"pattern": "^a", "definition": {"max-length": 5}}
     operator = {"component": "operator_policy", "vhost": "/", "name": "o", "value": {**said, "priority": "3"}}

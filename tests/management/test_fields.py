@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 from cluster.management.errors import ApiError
 from cluster.management.fields import Fields
 
-pytestmark = pytest.mark.requirement("F7")
-
 
 def reason_of(body: bytes) -> Any:
     with pytest.raises(ApiError) as caught:

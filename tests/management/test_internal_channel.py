@@ -49,7 +49,6 @@ ASKED: dict[str, Callable[[InternalChannel], Awaitable[Any]]] = {
 }
 
 
-@pytest.mark.requirement("F7")
 @pytest.mark.parametrize("asked", ASKED)
 def test_a_message_that_comes_when_nobody_waits_for_it_goes_back(asked: str) -> None:
     async def given_up() -> LateBroker:

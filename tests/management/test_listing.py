@@ -14,8 +14,6 @@ from cluster.management.answers import Row
 from cluster.management.errors import ApiError
 from cluster.management.listing import Page, columns_of, filtered, ordered, page_of, paged, picked
 
-pytestmark = pytest.mark.requirement("F7")
-
 ROWS: list[Row] = [
     {"vhost": "/", "name": "ex", "messages": 3, "stats": {"publish": 2, "publish_details": {"rate": 0.5}}},
     {"vhost": "/", "name": "Ex2", "messages": 40},

@@ -13,8 +13,6 @@ from cluster.management.api import OPERATIONS
 from cluster.management.errors import ApiError
 from cluster.management.routing import Audience, Operation, Router
 
-pytestmark = pytest.mark.requirement("F7")
-
 
 async def nothing(services: Any, call: Any) -> None:
     """Routing calls no handler."""

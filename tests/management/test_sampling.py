@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-import pytest
-
 from cluster.management.sampling import INTERVAL_S, PIECE, Sampler
-
-pytestmark = pytest.mark.requirement("F7")
 
 
 class Counters:

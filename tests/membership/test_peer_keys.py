@@ -7,8 +7,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from cluster.process.peers import FILE_NAME, Peers
 
 
@@ -39,7 +37,6 @@ def peers_of(directory: Path, catalog: dict[str, Any]) -> tuple[Peers, Transport
     return Peers(process), transport
 
 
-@pytest.mark.requirement("F5")
 def test_a_peer_that_had_no_key_is_met_by_the_configured_one(tmp_path: Path) -> None:
     (tmp_path / FILE_NAME).write_text(json.dumps({"n2": ["h:7", None], "n3": ["h:8", None]}))
     keyless = {name: SimpleNamespace(peers=f"h:{name}", public_key=None) for name in ("n1", "n2", "n3")}

@@ -91,7 +91,7 @@ def test_a_secret_key_that_is_not_the_nodes_own_is_refused(tmp_path: Path) -> No
     assert "belongs to another public key than cluster.nodes.n1.public_key" in result.stderr
 
 
-@pytest.mark.requirement("F5")
+@pytest.mark.requirement("F5.3")
 def test_a_node_without_a_key_does_not_start_and_says_what_to_do(tmp_path: Path) -> None:
     (planned,) = free_plan(1, tmp_path)
     tables = tomllib.loads(planned.text)

@@ -124,7 +124,6 @@ def test_two_nodes_cannot_use_one_directory(tmp_path: Path) -> None:
         assert (tmp_path / "n1").stat().st_mode & 0o777 == 0o700
 
 
-@pytest.mark.requirement("F5")
 def test_each_node_has_a_key_that_is_made_once_and_that_only_its_owner_may_read(tmp_path: Path) -> None:
     planned = free_plan(3, tmp_path)
     prepare(planned)

@@ -15,7 +15,6 @@ PROGRAM = "from cluster.program import run; run()"
 PRESSED = "import os, signal; os.kill(os.getpid(), signal.SIGINT)\n"
 
 
-@pytest.mark.requirement("F1")
 @pytest.mark.parametrize("module", ["click", "aiohttp"])
 def test_interrupted_while_it_imports_a_command_says_nothing(module: str, tmp_path: Path) -> None:
     """`click` comes before any command is known, `aiohttp` with that of `quorate up`."""

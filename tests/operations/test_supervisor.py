@@ -194,7 +194,6 @@ def test_stopping_while_nodes_are_not_ready_yet(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
-@pytest.mark.requirement("F1")
 def test_stopping_before_any_node_is_started(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     with asyncio.Runner() as runner:
@@ -206,7 +205,6 @@ def test_stopping_before_any_node_is_started(tmp_path: Path) -> None:
     assert not any(map(alive, started))
 
 
-@pytest.mark.requirement("F1")
 def test_stopping_while_the_processes_are_being_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -229,7 +227,6 @@ def test_stopping_while_the_processes_are_being_started(
     assert cluster.said == [] and caplog.records == []
 
 
-@pytest.mark.requirement("F1")
 def test_a_signal_to_a_process_that_has_ended_means_nothing(tmp_path: Path) -> None:
     process = ForkedProcess(fake_node.run, ["0", "failing"], tmp_path / "log")
     assert process.wait(15) == 1

@@ -75,7 +75,7 @@ def gone(pid: int) -> bool:
     return False
 
 
-@pytest.mark.requirement("F1")
+@pytest.mark.requirement("F1.2")
 def test_a_cluster_is_started_used_and_stopped(tmp_path: Path) -> None:
     with up(tmp_path, 3) as cluster:
         cluster.wait_for("3 nodes are ready")
@@ -101,7 +101,6 @@ def test_a_cluster_is_started_used_and_stopped(tmp_path: Path) -> None:
         assert cluster.process.wait(PATIENCE_S) == 0
 
 
-@pytest.mark.requirement("F1")
 def test_interrupted_while_it_starts_its_nodes_it_stops_them_and_says_no_more(tmp_path: Path) -> None:
     with up(tmp_path, 3) as cluster:
         cluster.wait_for("Starting 3 nodes")

@@ -14,7 +14,7 @@ from tests.processes.management_client import Management, path_of
 from tests.processes.nodes import Cluster
 from tests.processes.shell import Shell
 
-pytestmark = [pytest.mark.requirement("F7"), pytest.mark.requirement("A11")]
+pytestmark = [pytest.mark.requirement("F7.5"), pytest.mark.requirement("A11")]
 
 
 @pytest.fixture
@@ -120,7 +120,6 @@ def test_what_goes_wrong_is_said_and_told_to_the_shell(
     assert isinstance(done.exception, SystemExit)
 
 
-@pytest.mark.requirement("F5")
 def test_a_cluster_that_nobody_can_administer_gets_its_configured_users_back(own_cluster: Cluster) -> None:
     shell = Shell(own_cluster)
     shell.do("users", "set-password", "guest", QUORATE_NEW_PASSWORD="forgotten")

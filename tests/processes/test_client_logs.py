@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 import json
+from pathlib import Path
 from typing import Any
 
+import pika
 import pytest
 from pika import spec
-from pika.exceptions import ConnectionClosedByBroker
+from pika.exceptions import AMQPConnectionError, ConnectionClosedByBroker
 
 from tests.conformance.raw import RawClient
 from tests.processes.management_client import Management, path_of
 from tests.processes.nodes import Cluster, Node, until
-
-pytestmark = pytest.mark.requirement("F3")
 
 
 def logged(node: Node, event: str) -> list[dict[str, Any]]:
@@ -50,3 +51,38 @@ def test_what_somebody_asked_for_over_http_has_the_requests_id(cluster: Cluster)
         client.process_data_events(time_limit=10)
     for event in ("connection_closed_by_operator", "connection_exception"):
         assert logged(node, event)[-1]["request"] == answer.headers["x-request-id"]
+
+
+@pytest.mark.requirement("F5.8")
+def test_no_secret_is_logged(tmp_path: Path) -> None:
+    """Not by a node that logs all it can, of what is right, wrong, changed or refused."""
+    cluster = Cluster(tmp_path)
+    for node in cluster.nodes:
+        tables = node.configured()
+        tables["node"]["log_level"] = "debug"
+        node.replace_configuration(tables)
+    words = {name: f"the {name} secret" for name in ("right", "wrong", "changed", "fresh", "refused")}
+    with cluster.running():
+        one, two = cluster[0], cluster[1]
+        admin = Management(one)
+        carol = {"password": words["right"], "tags": "administrator"}
+        assert admin.call("PUT", path_of("users", "carol"), carol).status == 201
+        everything = {"configure": ".*", "write": ".*", "read": ".*"}
+        assert admin.call("PUT", path_of("permissions", "/", "carol"), everything).status == 201
+        client = two.connect(credentials=pika.PlainCredentials("carol", words["right"]))
+        client.update_secret(words["fresh"], "rotation")
+        with pytest.raises(AMQPConnectionError):
+            two.connect(credentials=pika.PlainCredentials("carol", words["wrong"]))
+        assert Management(two, "carol", words["wrong"]).call("GET", "/whoami").status == 401
+        dave = {"password": words["refused"], "tags": 5}
+        assert admin.call("PUT", path_of("users", "dave"), dave).status == 400
+        carol["password"] = words["changed"]
+        assert admin.call("PUT", path_of("users", "carol"), carol).status == 204
+        assert Management(two, "carol", words["changed"]).get("whoami")["name"] == "carol"
+        client.close()
+    assert logged(two, "negotiation_failed"), "the wrong password has a line"
+    for node in cluster.nodes:
+        text = node.local.log_file.read_text(encoding="utf-8")
+        for word in words.values():
+            for form in (word, base64.b64encode(word.encode()).decode().rstrip("="), word.encode().hex()):
+                assert form not in text, (node.name, form)

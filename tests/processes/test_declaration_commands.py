@@ -17,7 +17,7 @@ from tests.processes.management_client import Management, path_of
 from tests.processes.nodes import Cluster
 from tests.processes.shell import Shell
 
-pytestmark = pytest.mark.requirement("F7")
+pytestmark = pytest.mark.requirement("F7.5")
 
 
 @pytest.fixture
@@ -114,6 +114,7 @@ def _is(row: dict[str, Any], client: RawClient) -> bool:
     return (row["peer_host"], row["peer_port"]) == client.own_address
 
 
+@pytest.mark.requirement("F7.2", "F7.3")
 def test_definitions_are_saved_and_taken_over(cluster: Cluster, vhost: str, tmp_path: Path) -> None:
     one, two = Shell(cluster, 0), Shell(cluster, 1)
     one.do("queues", "declare", "q", "-a", "x-max-length=5", "--vhost", vhost)

@@ -57,12 +57,10 @@ def paths() -> Iterator[str]:
         yield "/api" + "/".join("%2F" if part == "{vhost}" else part.strip("{}") for part in segments)
 
 
-@pytest.mark.requirement("F5")
 def test_the_list_of_paths_is_sorted_into_open_and_guarded() -> None:
     assert {path.partition("?")[0] for path in PATHS} | {"/"} == OPEN | GUARDED
 
 
-@pytest.mark.requirement("F5")
 @pytest.mark.parametrize("method", METHODS)
 def test_nothing_but_health_and_sums_is_shown_to_who_has_not_logged_in(cluster: Cluster, method: str) -> None:
     browser = Browser(cluster[0])
@@ -79,7 +77,6 @@ def test_nothing_but_health_and_sums_is_shown_to_who_has_not_logged_in(cluster: 
         assert status == (200 if method in ("GET", "HEAD") else 405), (method, path)
 
 
-@pytest.mark.requirement("F5")
 def test_pages_of_all_users_queues_are_for_those_who_monitor(cluster: Cluster) -> None:
     api, browser = Management(cluster[0]), Browser(cluster[0])
     for user, tags in (("http-plain", ""), ("http-manages", "management"), ("http-monitors", "monitoring")):
@@ -94,7 +91,6 @@ def test_pages_of_all_users_queues_are_for_those_who_monitor(cluster: Cluster) -
             api.call("DELETE", f"/users/{user}")
 
 
-@pytest.mark.requirement("F5")
 def test_no_page_names_a_queue_behind_direct_reply_to(cluster: Cluster, channel: Connect, name: str) -> None:
     """Whoever knows the name may forge a reply. A request is under way, so that the name is in use."""
     asking, serving = channel(0), channel(1)
@@ -115,7 +111,6 @@ def test_no_page_names_a_queue_behind_direct_reply_to(cluster: Cluster, channel:
             assert secret.encode() not in body and SECRET.encode() not in body, (path, status)
 
 
-@pytest.mark.requirement("F5")
 def test_a_name_that_is_not_the_node_s_is_refused(cluster: Cluster) -> None:
     """As a browser would ask, which a page of that name has sent here (DNS rebinding)."""
     browser = Browser(cluster[0])
@@ -164,7 +159,6 @@ def head(path: str, *lines: str, method: str = "GET") -> bytes:
     return "\r\n".join([f"{method} {path} HTTP/1.1", "Host: localhost", logged_in, *lines, ""]).encode()
 
 
-@pytest.mark.requirement("F6")
 def test_a_head_that_does_not_end_closes_the_connection_on_every_path(tight: Node) -> None:
     slow = {path: opened(tight) for path in sorted({*OPEN, *GUARDED, *paths()})}
     try:
@@ -178,7 +172,6 @@ def test_a_head_that_does_not_end_closes_the_connection_on_every_path(tight: Nod
             connection.close()
 
 
-@pytest.mark.requirement("F6")
 @pytest.mark.parametrize(
     "line",
     ["X: " + "a" * 100_000, "\r\n".join(f"X{number}: a" for number in range(5000))],
@@ -195,7 +188,6 @@ def test_a_head_that_is_too_large_is_refused_on_every_path(tight: Node, line: st
             assert answer == b"" or answer.split(b" ", 2)[1] == b"400", (path, answer[:200])
 
 
-@pytest.mark.requirement("F6")
 def test_a_body_that_nobody_wants_is_not_waited_for_on_any_path(tight: Node) -> None:
     """Its octets never come: who waited for them would not answer."""
     for path in sorted({*OPEN, *GUARDED, *paths()}):
@@ -209,14 +201,12 @@ def test_a_body_that_nobody_wants_is_not_waited_for_on_any_path(tight: Node) -> 
             assert answer.split(b" ", 2)[1] in wanted, (path, answer[:200])
 
 
-@pytest.mark.requirement("F6")
 def test_a_body_that_does_not_come_is_given_up(tight: Node) -> None:
     with opened(tight) as connection:
         connection.sendall(head("/api/queues/%2F/slow", "Content-Length: 100", "", "{", method="PUT"))
         assert told(connection).startswith(b"HTTP/1.1 408 ")
 
 
-@pytest.mark.requirement("F6")
 def test_bodies_are_bounded_together(tight: Node) -> None:
     lengths = "Content-Length: 3000000", "", ""
     with opened(tight) as first, opened(tight) as second:
@@ -230,7 +220,6 @@ def test_bodies_are_bounded_together(tight: Node) -> None:
     assert Management(tight).call("PUT", "/queues/%2F/after", {}).status == 201
 
 
-@pytest.mark.requirement("F6")
 def test_connections_of_one_address_are_bounded(tight: Node) -> None:
     idle = [opened(tight) for _ in range(PER_ADDRESS + 20)]
     try:
@@ -248,7 +237,6 @@ def _answers(node: Node) -> bool:
         return False
 
 
-@pytest.mark.requirement("F6")
 def test_few_wrong_passwords_of_one_address_are_hashed_at_once(tight: Node) -> None:
     """The others are told to wait at once, and a right password that is known waits for none of them."""
     assert Management(tight).call("GET", "/whoami").status == 200

@@ -13,8 +13,6 @@ from tests.processes.conftest import Connect
 from tests.processes.management_client import Management, path_of, refused
 from tests.processes.nodes import Cluster
 
-pytestmark = pytest.mark.requirement("F7")
-
 RABBITMQ_DEFINITIONS = Path(__file__).with_name("rabbitmq_definitions.json")
 """What RabbitMQ 3.10 exported, with users of each of its password hashes."""
 
@@ -57,6 +55,7 @@ def in_order(rows: list[dict[str, Any]]) -> list[str]:
     return sorted(json.dumps(row, sort_keys=True) for row in rows)
 
 
+@pytest.mark.requirement("F7.2", "F7.3")
 def test_a_virtual_host_is_copied(cluster: Cluster, channel: Connect, api: Management, vhost: str) -> None:
     declare_a_bit_of_everything(api, vhost)
     # What belongs to a connection is in no definitions.
@@ -80,6 +79,7 @@ def test_a_virtual_host_is_copied(cluster: Cluster, channel: Connect, api: Manag
     assert api.call("DELETE", path_of("vhosts", copy)).status == 204
 
 
+@pytest.mark.requirement("F7.2", "F7.3")
 def test_a_cluster_is_rebuilt_from_its_definitions(
     cluster: Cluster, own_cluster: Cluster, api: Management, vhost: str, name: str
 ) -> None:
@@ -103,6 +103,7 @@ def test_a_cluster_is_rebuilt_from_its_definitions(
     assert api.call("DELETE", path_of("users", name)).status == 204
 
 
+@pytest.mark.requirement("F7.2")
 def test_definitions_of_rabbitmq_are_taken_as_they_are(own_cluster: Cluster) -> None:
     api = Management(own_cluster[0])
     file = RABBITMQ_DEFINITIONS.read_bytes()
@@ -121,6 +122,7 @@ def test_definitions_of_rabbitmq_are_taken_as_they_are(own_cluster: Cluster) -> 
     assert {row["name"] for row in again["vhosts"]} == {"/", "a/b"}
 
 
+@pytest.mark.requirement("F7.2")
 def test_what_is_not_supported_is_named_and_the_rest_is_imported(api: Management, vhost: str) -> None:
     policy = {"name": "f", "pattern": ".*", "definition": {"federation-upstream": "x"}, "vhost": vhost}
     queue = {"name": "q", "durable": True, "auto_delete": False, "arguments": {}}
@@ -131,6 +133,7 @@ def test_what_is_not_supported_is_named_and_the_rest_is_imported(api: Management
     assert api.get("queues", vhost, "q")["durable"] is True
 
 
+@pytest.mark.requirement("F7.2")
 def test_what_is_refused_is_told_and_the_rest_is_imported(api: Management, vhost: str) -> None:
     stream = {"name": "s", "durable": True, "auto_delete": False, "arguments": {"x-queue-type": "stream"}}
     binding = {"source": "absent", "destination": "q", "destination_type": "queue", "routing_key": ""}
@@ -155,6 +158,7 @@ def test_a_file_with_a_mistake_changes_nothing(api: Management, body: Any, reaso
     assert api.get("definitions") == before
 
 
+@pytest.mark.requirement("F7.2")
 def test_many_queues_are_imported_quickly(api: Management, vhost: str) -> None:
     queues = [{"name": f"q{number}", "durable": True, "auto_delete": False} for number in range(2000)]
     bindings = [

@@ -13,8 +13,6 @@ import pytest
 from tests.processes.management_client import Management, basic, path_of, refused
 from tests.processes.nodes import Cluster, until
 
-pytestmark = [pytest.mark.requirement("F6"), pytest.mark.requirement("F7")]
-
 PATIENCE_S = 20.0
 
 

@@ -11,8 +11,6 @@ from tests.processes.conftest import Connect
 from tests.processes.management_client import Management, path_of, refused
 from tests.processes.nodes import Cluster, until
 
-pytestmark = pytest.mark.requirement("F7")
-
 
 def filled(connect: Connect, name: str, count: int, arguments: dict[str, Any] | None = None) -> str:
     """A queue with so many messages, each with its number as its body."""

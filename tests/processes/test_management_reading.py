@@ -10,7 +10,7 @@ from tests.processes.conftest import Connect
 from tests.processes.management_client import Management, path_of
 from tests.processes.nodes import Cluster, until
 
-pytestmark = pytest.mark.requirement("F7")
+pytestmark = pytest.mark.requirement("F7.1")
 
 
 def rate(row: dict[str, Any], counter: str) -> float:

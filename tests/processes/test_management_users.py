@@ -13,7 +13,7 @@ from tests.processes.conftest import Connect
 from tests.processes.management_client import Management, path_of, refused
 from tests.processes.nodes import Cluster
 
-pytestmark = [pytest.mark.requirement("F5"), pytest.mark.requirement("F7")]
+pytestmark = [pytest.mark.requirement("F7.1")]
 
 EVERYTHING = {"configure": ".*", "write": ".*", "read": ".*"}
 
@@ -65,6 +65,7 @@ def test_a_virtual_host_is_made_described_and_deleted(
     refused(admin.call("GET", path_of("queues", vhost)), 404, "Object Not Found")
 
 
+@pytest.mark.requirement("F6.5")
 def test_a_virtual_host_has_limits(cluster: Cluster, admin: Management, vhost: str) -> None:
     path = path_of("vhost-limits", vhost, "max-queues")
     assert admin.call("PUT", path, {"value": 1}).status == 204
@@ -82,6 +83,7 @@ def test_a_virtual_host_has_limits(cluster: Cluster, admin: Management, vhost: s
 # -- users ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("F5.4")
 def test_a_user_is_made_logs_in_and_is_deleted(
     cluster: Cluster, admin: Management, vhost: str, name: str
 ) -> None:
@@ -105,6 +107,7 @@ def test_a_user_is_made_logs_in_and_is_deleted(
         cluster[1].connect(virtual_host=vhost, credentials=credentials)
 
 
+@pytest.mark.requirement("F5.4")
 def test_hashes_of_rabbitmq_are_kept(cluster: Cluster, admin: Management, name: str) -> None:
     """The hash is that of RabbitMQ's documentation, of the password test12."""
     kept = {"password_hash": "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR", "tags": "management"}
@@ -231,6 +234,7 @@ def test_tags_say_what_a_user_may_see(
     admin.call("DELETE", path_of("users", user))
 
 
+@pytest.mark.requirement("F5.5")
 def test_users_see_their_own_virtual_hosts_and_connections(
     cluster: Cluster, channel: Connect, admin: Management, vhost: str, name: str
 ) -> None:
@@ -254,7 +258,7 @@ def test_users_see_their_own_virtual_hosts_and_connections(
     admin.call("DELETE", path_of("users", name))
 
 
-@pytest.mark.requirement("A11")
+@pytest.mark.requirement("A11", "F5.5", "F5.6")
 def test_rights_are_those_of_amqp(cluster: Cluster, admin: Management, vhost: str, name: str) -> None:
     assert admin.call("PUT", path_of("queues", vhost, "other"), {}).status == 201
     add_user(admin, name, "management", vhost, configure="^mine", write="^(mine|amq)", read="^mine")

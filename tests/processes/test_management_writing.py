@@ -13,7 +13,7 @@ from tests.processes.conftest import Connect
 from tests.processes.management_client import Management, Reply, path_of, refused
 from tests.processes.nodes import Cluster, until
 
-pytestmark = pytest.mark.requirement("F7")
+pytestmark = pytest.mark.requirement("F7.1")
 
 MESSAGE = {"properties": {}, "payload": "hello", "payload_encoding": "string"}
 

@@ -38,7 +38,6 @@ def owner(cluster: Cluster, channel: Connect, name: str) -> Node:
     return node
 
 
-@pytest.mark.requirement("F3")
 def test_the_page_says_what_a_node_serves(owner: Node) -> None:
     written = OUTPUT.read_text(encoding="utf-8")
     # Round trips are asked for now and then.
@@ -84,7 +83,6 @@ def test_peers_are_measured(owner: Node) -> None:
     assert all(0 < one < 1 for one in round_trips())
 
 
-@pytest.mark.requirement("F3")
 def test_who_is_no_peer_is_counted(owner: Node) -> None:
     name = "quorate_peer_connections_refused_total"
     before = owner.metrics()[name]
@@ -93,7 +91,6 @@ def test_who_is_no_peer_is_counted(owner: Node) -> None:
         until(lambda: owner.metrics()[name] == before + 1, "a client of AMQP is refused")
 
 
-@pytest.mark.requirement("F3")
 def test_what_queues_give_up_is_counted_by_reason(cluster: Cluster, channel: Connect, name: str) -> None:
     publisher = channel(0)
     publisher.confirm_delivery()
@@ -156,7 +153,18 @@ def page_of(node: Node, path: str) -> str:
     return read_page(node.http + path, 5.0).decode()
 
 
-@pytest.mark.requirement("F3", "F7")
+@pytest.mark.requirement("F3.1")
+def test_every_node_serves_metrics_of_its_own(cluster: Cluster) -> None:
+    for node in cluster.nodes:
+        before = {one: one.metrics()["quorate_connections"] for one in cluster.nodes}
+        connection = node.connect()
+        after = {one: before[one] + (one is node) for one in cluster.nodes}
+        assert {one: one.metrics()["quorate_connections"] for one in cluster.nodes} == after
+        connection.close()
+        until(lambda: node.metrics()["quorate_connections"] == before[node], "the client is gone")  # noqa: B023
+
+
+@pytest.mark.requirement("F3.1")
 @pytest.mark.parametrize("family", DETAILED)
 def test_a_family_that_is_asked_for_is_served_alone(owner: Node, cluster: Cluster, family: str) -> None:
     pages = [page_of(node, f"/metrics/detailed?family={family}&vhost=/") for node in cluster.nodes]
@@ -171,7 +179,6 @@ def test_a_family_that_is_asked_for_is_served_alone(owner: Node, cluster: Cluste
     assert f"{DETAILED[family]}{{" not in elsewhere
 
 
-@pytest.mark.requirement("F3", "F7")
 def test_queues_are_told_apart_under_the_names_of_rabbitmq(owner: Node, name: str) -> None:
     labels = f'{{queue="{name}",vhost="/"}}'
     page = page_of(owner, "/metrics/per-object")

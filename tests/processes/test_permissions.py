@@ -14,7 +14,7 @@ from pika.exceptions import ChannelClosedByBroker, ConnectionClosedByBroker, Pro
 from tests.processes.management_client import Management, path_of
 from tests.processes.nodes import Cluster, Node, until
 
-pytestmark = [pytest.mark.requirement("A11"), pytest.mark.requirement("F5")]
+pytestmark = [pytest.mark.requirement("A11")]
 
 PASSWORD = "through the looking-glass"
 DENIED = "ACCESS_REFUSED"
@@ -81,6 +81,7 @@ def refused(
     return str(closed.value.reply_text)
 
 
+@pytest.mark.requirement("F5.6")
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_each_right_is_enforced_on_any_node(realm: Realm, place: int) -> None:
     realm.permit(configure="^own", write="^own|^amq.default$", read="^own")
@@ -125,6 +126,7 @@ def test_each_right_is_enforced_on_any_node(realm: Realm, place: int) -> None:
             assert told == f"{DENIED} - operation not permitted on the default exchange"
 
 
+@pytest.mark.requirement("F5.6")
 def test_a_change_counts_from_the_next_operation_on_without_a_new_connection(realm: Realm) -> None:
     realm.permit(configure=".*", write=".*", read=".*")
     with realm.connect(1) as connection:
@@ -181,6 +183,7 @@ def closed(connection: pika.BlockingConnection) -> tuple[int, str]:
     return error.value.reply_code, str(error.value.reply_text)
 
 
+@pytest.mark.requirement("F5.4")
 @pytest.mark.parametrize("kind", ["vhosts", "users"])
 def test_what_is_deleted_takes_its_connections_along(realm: Realm, kind: str) -> None:
     realm.permit(configure=".*", write=".*", read=".*")
@@ -211,7 +214,7 @@ def may_connect(realm: Realm, place: int) -> bool:
     return True
 
 
-@pytest.mark.requirement("F6")
+@pytest.mark.requirement("F6.3")
 def test_limits_count_the_connections_of_all_nodes(realm: Realm) -> None:
     realm.permit(configure=".*", write=".*", read=".*")
     for kind, text in (
@@ -227,7 +230,7 @@ def test_limits_count_the_connections_of_all_nodes(realm: Realm) -> None:
         realm.limit(kind, "max-connections", -1)
 
 
-@pytest.mark.requirement("F6")
+@pytest.mark.requirement("F6.4")
 def test_a_user_opens_no_more_channels_than_the_limit(realm: Realm) -> None:
     realm.permit(configure=".*", write=".*", read=".*")
     realm.limit("user-limits", "max-channels", 3)
@@ -254,6 +257,7 @@ def test_a_new_secret_is_taken_and_proves_nothing(realm: Realm) -> None:
     assert realm.connect().is_open, "the password is the old one"
 
 
+@pytest.mark.requirement("F5.4")
 def test_the_older_mechanism_logs_in_as_well(realm: Realm) -> None:
     realm.permit(configure=".*", write=".*", read=".*")
     node: Node = realm.cluster[0]

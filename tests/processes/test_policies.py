@@ -13,8 +13,6 @@ from tests.processes.management_client import Management, path_of, refused
 from tests.processes.nodes import Cluster, until
 from tests.processes.shell import Shell
 
-pytestmark = pytest.mark.requirement("F7")
-
 
 @pytest.fixture
 def policy(cluster: Cluster, name: str) -> Iterator[str]:
@@ -28,6 +26,7 @@ def shown(api: Management, name: str) -> Any:
     return row["policy"], row["operator_policy"], row["effective_policy_definition"]
 
 
+@pytest.mark.requirement("F7.1")
 def test_a_policy_counts_from_when_it_is_set_until_it_is_deleted(
     cluster: Cluster, channel: Connect, policy: str
 ) -> None:
@@ -53,6 +52,7 @@ def test_a_policy_counts_from_when_it_is_set_until_it_is_deleted(
     assert shown(far, policy) == (None, policy, {"max-length": 1})
 
 
+@pytest.mark.requirement("F7.1")
 def test_a_policy_gives_an_exchange_its_alternate(cluster: Cluster, channel: Connect, policy: str) -> None:
     one, api = channel(0), Management(cluster[1])
     one.confirm_delivery()
@@ -68,6 +68,7 @@ def test_a_policy_gives_an_exchange_its_alternate(cluster: Cluster, channel: Con
     one.queue_delete(f"{policy}-q")
 
 
+@pytest.mark.requirement("F7.1")
 @pytest.mark.parametrize(
     ("path", "body", "words"),
     [
@@ -91,6 +92,7 @@ def test_a_policy_that_makes_no_sense_is_refused(
     assert words in str(refused(reply, 400, "bad_request"))
 
 
+@pytest.mark.requirement("F7.2", "F7.3", "F7.5")
 def test_policies_from_the_command_line_and_in_definitions(cluster: Cluster, policy: str) -> None:
     one, two = Shell(cluster, 0), Shell(cluster, 1)
     one.do(

@@ -14,7 +14,7 @@ from tests.processes.nodes import Cluster, until
 MIB = 1 << 20
 
 
-@pytest.mark.requirement("A23.4", "F6")
+@pytest.mark.requirement("A23.4", "F6.2")
 @pytest.mark.settings({"alarms": {"disk_free_limit_bytes": 1 << 60}})
 def test_publishers_wait_while_a_disk_is_low_and_consumers_do_not(own_cluster: Cluster) -> None:
     publisher, consumer = (RawClient(node.amqp).open(1, 2) for node in own_cluster.nodes[:2])
@@ -35,7 +35,7 @@ def test_publishers_wait_while_a_disk_is_low_and_consumers_do_not(own_cluster: C
     consumer.close()
 
 
-@pytest.mark.requirement("A23.4", "F6")
+@pytest.mark.requirement("A23.4", "F6.1")
 @pytest.mark.settings({"alarms": {"memory_high_watermark_bytes": 200 * MIB}})
 def test_publishers_go_on_once_there_is_memory_again(own_cluster: Cluster) -> None:
     publisher, consumer = (RawClient(node.amqp).open(1) for node in own_cluster.nodes[:2])
@@ -61,7 +61,6 @@ def test_publishers_go_on_once_there_is_memory_again(own_cluster: Cluster) -> No
     consumer.close()
 
 
-@pytest.mark.requirement("F6")
 @pytest.mark.settings({"alarms": {"disk_free_limit_bytes": 1 << 60}})
 def test_a_publisher_that_is_held_back_and_gone_is_not_kept(own_cluster: Cluster) -> None:
     """It is not read from, so that the end of its socket is not seen; that nothing can be sent to it is."""

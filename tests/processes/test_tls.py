@@ -116,7 +116,7 @@ ALICE = pika.PlainCredentials("alice", PASSWORD)
 EXTERNAL = pika.credentials.ExternalCredentials()
 
 
-@pytest.mark.requirement("F5")
+@pytest.mark.requirement("F5.1")
 def test_a_client_works_over_tls_as_it_does_without(secured: Secured) -> None:
     with secured.connect(ALICE) as connection:
         channel = connection.channel()
@@ -130,7 +130,7 @@ def test_a_client_works_over_tls_as_it_does_without(secured: Secured) -> None:
         channel.queue_delete("tls")
 
 
-@pytest.mark.requirement("F5")
+@pytest.mark.requirement("F5.2")
 def test_a_certificate_is_proof_enough_of_who_the_client_is(secured: Secured) -> None:
     client = secured.authority.issue("alice", "alice")
     with secured.connect(EXTERNAL, client) as connection:
@@ -140,14 +140,14 @@ def test_a_certificate_is_proof_enough_of_who_the_client_is(secured: Secured) ->
         assert channel.basic_get(queue, auto_ack=True)[2] == b"x"
 
 
-@pytest.mark.requirement("F5")
+@pytest.mark.requirement("F5.2")
 def test_a_certificate_that_names_no_user_does_not_let_its_owner_in(secured: Secured) -> None:
     client = secured.authority.issue("mallory", "mallory")
     with pytest.raises(AMQPConnectionError):
         secured.connect(EXTERNAL, client)
 
 
-@pytest.mark.requirement("F5")
+@pytest.mark.requirement("F5.2")
 def test_a_certificate_of_another_authority_does_not_even_end_the_handshake(
     secured: Secured, tmp_path: Path
 ) -> None:
@@ -156,7 +156,7 @@ def test_a_certificate_of_another_authority_does_not_even_end_the_handshake(
         secured.connect(EXTERNAL, client)
 
 
-@pytest.mark.requirement("F5")
+@pytest.mark.requirement("F5.2")
 def test_who_shows_no_certificate_is_not_offered_to_be_known_by_it(secured: Secured) -> None:
     with pytest.raises((AuthenticationError, AMQPConnectionError)):
         secured.connect(EXTERNAL)
@@ -164,7 +164,6 @@ def test_who_shows_no_certificate_is_not_offered_to_be_known_by_it(secured: Secu
         pass
 
 
-@pytest.mark.requirement("F5")
 def test_a_renewed_certificate_is_shown_to_new_connections_and_ends_none(secured: Secured) -> None:
     before = secured.shown_serial()
     with secured.connect(ALICE) as connection:
@@ -177,7 +176,6 @@ def test_a_renewed_certificate_is_shown_to_new_connections_and_ends_none(secured
         assert channel.basic_get(queue, auto_ack=True)[2] == b"x"
 
 
-@pytest.mark.requirement("F5")
 def test_a_certificate_that_cannot_be_used_leaves_the_old_one_in_place(secured: Secured) -> None:
     before = secured.shown_serial()
     good = secured.server.certificate.read_bytes()
@@ -193,7 +191,6 @@ def test_a_certificate_that_cannot_be_used_leaves_the_old_one_in_place(secured: 
     assert secured.shown_serial() == before
 
 
-@pytest.mark.requirement("F5")
 @pytest.mark.parametrize("sent", [b"AMQP\x00\x00\x09\x01", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01", b""])
 def test_who_speaks_no_tls_is_closed_and_forgotten(secured: Secured, sent: bytes) -> None:
     with socket.create_connection(("127.0.0.1", secured.port), PATIENCE_S) as raw:
@@ -208,7 +205,6 @@ def test_who_speaks_no_tls_is_closed_and_forgotten(secured: Secured, sent: bytes
         pass
 
 
-@pytest.mark.requirement("F5")
 def test_tls_older_than_1_2_is_not_spoken(secured: Secured) -> None:
     context = secured.context()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -229,7 +225,6 @@ def test_tls_older_than_1_2_is_not_spoken(secured: Secured) -> None:
         old.wrap_socket(raw, server_hostname="127.0.0.1")
 
 
-@pytest.mark.requirement("F5", "F7")
 def test_the_management_api_is_there_over_tls(secured: Secured) -> None:
     connection = http.client.HTTPSConnection(
         "127.0.0.1", secured.https, timeout=PATIENCE_S, context=secured.context()
@@ -243,7 +238,6 @@ def test_the_management_api_is_there_over_tls(secured: Secured) -> None:
     assert secured.shown_serial(secured.https) == secured.shown_serial()
 
 
-@pytest.mark.requirement("F5")
 @pytest.mark.parametrize("sent", [b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", b"\x16\x03\x01", b""])
 def test_who_speaks_no_tls_to_the_http_port_is_closed(secured: Secured, sent: bytes) -> None:
     with socket.create_connection(("127.0.0.1", secured.https), PATIENCE_S) as raw:
@@ -259,7 +253,7 @@ def test_who_speaks_no_tls_to_the_http_port_is_closed(secured: Secured, sent: by
         assert b"HTTP" not in octets
 
 
-@pytest.mark.requirement("F5", "F7")
+@pytest.mark.requirement("F5.2", "F7.1")
 def test_the_management_api_tells_of_tls(secured: Secured) -> None:
     api = Management(secured.node, "alice", PASSWORD)
     client = secured.authority.issue("alice", "alice")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 import struct
 
-import pytest
-
 from replication.host import SNAPSHOT_TAG
 from replication.journal import Journal, PartitionLog
 from replication.raft import Entry, EntryKind, Snapshot, SnapshotRequest
@@ -125,7 +123,6 @@ class TestSender:
 
 
 class TestReceiver:
-    @pytest.mark.requirement("F4")
     def test_nothing_is_acknowledged_before_it_is_durable(self) -> None:
         node = HostedNode("b")
         node.sync()
@@ -203,7 +200,6 @@ class TestReceiver:
         hand(node, older)
         assert not node.group.log.received
 
-    @pytest.mark.requirement("F4")
     def test_a_stream_that_stalls_gives_its_disk_space_back(self) -> None:
         node = HostedNode("b")
         hand(node, all_parts(sender_of(leader_log(100)))[:-1])
@@ -216,7 +212,6 @@ class TestReceiver:
         node.sync(STALL_S + 0.1)
         assert node.disk.used() <= 2 * JOURNAL.segment_bytes + 2 * SIZE
 
-    @pytest.mark.requirement("F4")
     def test_a_restart_ends_a_stream_and_the_next_one_begins_anew(self) -> None:
         node, log = HostedNode("b"), leader_log(100)
         parts = all_parts(sender_of(log))
@@ -243,7 +238,6 @@ class TestReceiver:
 class TestCluster:
     """A real leader that has cut its log, and a node that comes back without its disk."""
 
-    @pytest.mark.requirement("F4")
     def test_a_lost_disk_is_rebuilt(self) -> None:
         cluster, victim = self._cluster_without_one()
         node = cluster.replace(victim)

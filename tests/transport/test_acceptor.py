@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 
-import pytest
-
 from replication.transport.acceptor import STRANGERS, Acceptor
 from replication.transport.connection import Connection
 from replication.transport.curve import ClientMechanism, CurveKeys, ServerMechanism
@@ -68,7 +66,6 @@ async def test_a_node_out_of_descriptors_asks_again_later_and_does_not_spin() ->
         assert acceptor.told == 2
 
 
-@pytest.mark.requirement("F5")
 @run
 async def test_silent_sockets_without_end_keep_no_member_out() -> None:
     """A member that comes while they hold all places, and one whose handshake they come into."""

@@ -57,7 +57,7 @@ def shake_hands(sides: Sides, step: int = 1 << 30) -> Sides:
     return sides
 
 
-@pytest.mark.requirement("F5")
+@pytest.mark.requirement("F5.3")
 @given(
     messages=st.lists(st.lists(st.binary(max_size=400), min_size=1, max_size=4), max_size=5),
     step=st.integers(1, 300),
@@ -89,7 +89,7 @@ def test_nothing_of_a_message_is_seen_on_the_way() -> None:
     assert b"body" not in taken(client)
 
 
-@pytest.mark.requirement("F5")
+@pytest.mark.requirement("F5.3")
 def test_who_has_no_known_key_is_refused_and_told_so() -> None:
     client, server = encrypted(client=STRANGER)
     with pytest.raises(ProtocolError, match="nobody with this key is known"):
@@ -104,7 +104,7 @@ def test_who_expects_another_server_is_refused() -> None:
         shake_hands(encrypted(server=STRANGER.public))
 
 
-@pytest.mark.requirement("F5")
+@pytest.mark.requirement("F5.3")
 def test_what_was_said_on_a_connection_cannot_be_said_again() -> None:
     client, server = shake_hands(encrypted())
     client.send([b"once"])
@@ -165,7 +165,7 @@ def test_a_message_before_the_end_of_the_handshake_is_refused() -> None:
         server.receive(memoryview(greeting("CURVE", as_server=False) + header(1) + b"x"), 0.0)
 
 
-@pytest.mark.requirement("F5")
+@pytest.mark.requirement("F5.3")
 @pytest.mark.parametrize("spoken", ["NULL", "PLAIN"])
 def test_who_speaks_without_keys_is_refused_before_it_says_a_word(spoken: str) -> None:
     _, server = encrypted()

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from node.wire.amqp091 import methods as m
 from tests.wire.client import Client, opened, publish, run_of
 
 
-@pytest.mark.requirement("F7")
 def test_publishes_are_counted_with_and_without_confirms() -> None:
     client = opened(1)
     client.send(publish(1, b"one") * 3)
@@ -18,7 +15,6 @@ def test_publishes_are_counted_with_and_without_confirms() -> None:
     assert channel.highest_tag - channel.tags_before == 2
 
 
-@pytest.mark.requirement("F7")
 def test_every_delivery_is_counted_once_by_what_became_of_it() -> None:
     client = opened(1)
     client.consume()
@@ -34,7 +30,6 @@ def test_every_delivery_is_counted_once_by_what_became_of_it() -> None:
     assert (deliveries.returned, deliveries.unsettled.count) == (7, 0)
 
 
-@pytest.mark.requirement("F7")
 def test_what_needs_no_acknowledgement_is_counted_apart() -> None:
     client = opened(1)
     client.consume(no_ack=True)
@@ -49,14 +44,12 @@ def test_what_needs_no_acknowledgement_is_counted_apart() -> None:
     assert (deliveries.redelivered, deliveries.unsettled.count) == (1, 1)
 
 
-@pytest.mark.requirement("F7")
 def test_opened_channels_are_counted_although_they_close() -> None:
     client = opened(1, 2)
     client.send((1, m.ChannelClose(0, "")))
     assert (client.connection.channels_opened, len(client.connection.channels)) == (2, 1)
 
 
-@pytest.mark.requirement("F7")
 def test_what_was_agreed_can_be_read() -> None:
     client = Client()
     client.negotiate(tune_ok=m.ConnectionTuneOk(100, 5000, 7))

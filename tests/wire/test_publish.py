@@ -287,7 +287,7 @@ def test_the_size_of_a_content_has_64_bits() -> None:
     assert client.connection.state is ConnectionState.OPEN
 
 
-@pytest.mark.requirement("A5.9")
+@pytest.mark.requirement("A5.9", "F6.6")
 def test_a_content_that_is_too_large_ends_the_channel() -> None:
     client = opened(1, limits=ConnectionLimits(message_size=100))
     fine, large = publish(1, b"x" * 100), publish(1, b"x" * 101)
