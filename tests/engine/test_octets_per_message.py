@@ -7,9 +7,11 @@ import tracemalloc
 import pytest
 
 from node.engine.dispatch import QueueOwner
-from node.engine.operation_format import encode_create_queue, encode_settle
-from node.engine.operations import Semantics
+from node.engine.entry import encode_batch, encode_entry
+from node.engine.operation_format import encode_annotate, encode_create_queue, encode_publish, encode_settle
+from node.engine.operations import OWNER, Aspect, Semantics
 from node.engine.partition import PartitionMachine
+from node.engine.settings import QueueSettings
 from tests.engine.building import one_batch, published, uniform_run
 
 MESSAGES = 5000
@@ -36,4 +38,27 @@ def test_the_state_of_a_queue_takes_less_than_200_octets_a_message(size: int, se
     finally:
         tracemalloc.stop()
     assert len(machine.queues[1].alive) == len(owner.ready) == MESSAGES
+    assert kept / MESSAGES < 200, f"{kept / MESSAGES:.0f} octets a message"
+
+
+@pytest.mark.requirement("D14.2")
+def test_priority_time_and_size_of_each_message_fit_into_the_200_octets() -> None:
+    """No two neighbours are alike: nothing is merged."""
+    tracemalloc.start()
+    try:
+        machine = PartitionMachine()
+        machine.apply(1, one_batch([encode_create_queue(1, Semantics.AT_LEAST_ONCE)]))
+        settings = QueueSettings(max_priority=9, max_length_bytes=10**9)
+        owner = QueueOwner(machine.queues[1], fresh=True, settings=settings)
+        before = tracemalloc.get_traced_memory()[0]
+        for number in range(1, MESSAGES + 1):
+            noted = {Aspect.PRIORITY: number % 10, Aspect.EXPIRY: 10**12 + number, Aspect.SIZE: number % 50}
+            notes = [encode_annotate(1, one, [(number, number, value)]) for one, value in noted.items()]
+            publish = encode_batch(5, number, number, encode_publish(uniform_run(1), [1]))
+            machine.apply(number + 1, encode_entry([publish, encode_batch(OWNER, 0, 0, notes)]))
+            owner.append(number, number)
+        kept = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert len(owner.ready) == MESSAGES
     assert kept / MESSAGES < 200, f"{kept / MESSAGES:.0f} octets a message"
