@@ -51,7 +51,7 @@ def test_many_publishes_wait_for_their_confirms_at_once(node: Node, elsewhere: N
     assert run(program) == [b"%d" % number for number in range(COUNT)]
 
 
-@pytest.mark.requirement("A9", "A10")
+@pytest.mark.requirement("A10.1")
 def test_channels_of_any_number_that_refusals_close(node: Node, name: str) -> None:
     async def program() -> None:
         async with await aiormq.connect(node.url) as connection:

@@ -41,7 +41,7 @@ def test_confirmed_messages_of_many_frames(node: Node, elsewhere: Node, name: st
         assert consumer.queue.delete(name)["message_count"] == 0
 
 
-@pytest.mark.requirement("A10", "A17.2")
+@pytest.mark.requirement("A10.1", "A17.2")
 def test_refusals_and_returns_are_exceptions(node: Node, name: str) -> None:
     with connect(node) as connection:
         channel = connection.channel()
@@ -54,7 +54,6 @@ def test_refusals_and_returns_are_exceptions(node: Node, name: str) -> None:
         assert connection.channel().queue.declare("", exclusive=True)["queue"]
 
 
-@pytest.mark.requirement("A9")
 def test_channels_of_one_connection_in_threads(node: Node, name: str) -> None:
     failures: list[BaseException] = []
 

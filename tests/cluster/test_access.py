@@ -125,7 +125,7 @@ def test_a_cluster_takes_over_the_configured_users_once() -> None:
     assert "mallory" not in access.users
 
 
-@pytest.mark.requirement("A11")
+@pytest.mark.requirement("A11.1")
 def test_deleting_a_virtual_host_removes_all_that_is_in_it() -> None:
     desk = Desk()
     queue = {

@@ -83,7 +83,7 @@ def pair() -> tuple[Node, Node]:
     return Node("n1", network), Node("n2", network)
 
 
-@pytest.mark.requirement("A11", "F5.5")
+@pytest.mark.requirement("A11.3", "F5.5")
 def test_only_who_has_permissions_in_a_virtual_host_enters_it() -> None:
     node, _ = pair()
     node.enter("alice", "v")
@@ -109,7 +109,7 @@ def test_a_node_takes_so_many_connections() -> None:
     node.enter("bob", "/")
 
 
-@pytest.mark.requirement("A11", "F6.3")
+@pytest.mark.requirement("F6.3")
 def test_a_virtual_host_takes_so_many_connections_in_the_whole_cluster() -> None:
     one, two = pair()
     for node in (one, two):
@@ -181,7 +181,6 @@ def test_what_a_node_missed_it_hears_within_a_second() -> None:
     assert "limit" in late.refusal("alice", "/")
 
 
-@pytest.mark.requirement("A11")
 def test_a_deleted_virtual_host_or_user_takes_its_connections_along() -> None:
     node, _ = pair()
     _, in_v = node.enter("alice", "v")

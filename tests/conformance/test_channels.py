@@ -14,7 +14,7 @@ def bodies(client: RawClient, queue: str) -> list[bytes]:
     return [client.get(1, queue)[1] for _ in range(client.depth(1, queue))]
 
 
-@pytest.mark.requirement("A9")
+@pytest.mark.requirement("A9.1")
 @pytest.mark.sentence("4.3-1")
 def test_many_channels(connect: Connect) -> None:
     numbers = (*range(1, 200), 40_000, 65_535)
@@ -26,7 +26,7 @@ def test_many_channels(connect: Connect) -> None:
     assert sorted(map(int, bodies(client, queue))) == list(numbers)
 
 
-@pytest.mark.requirement("A9")
+@pytest.mark.requirement("A9.3")
 @pytest.mark.sentence("4.3-2", "4.3-3")
 def test_a_flooded_channel_starves_no_other(connect: Connect) -> None:
     """A request on another channel is answered long before the flood of a channel is over."""
@@ -44,7 +44,7 @@ def test_a_flooded_channel_starves_no_other(connect: Connect) -> None:
     feeder.ask(1, spec.Queue.Delete(queue=flood), spec.Queue.DeleteOk)
 
 
-@pytest.mark.requirement("A9")
+@pytest.mark.requirement("A9.3")
 @pytest.mark.sentence("4.3-2")
 def test_two_flooded_channels_take_turns(connect: Connect) -> None:
     client = connect(1, 2)

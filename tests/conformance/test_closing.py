@@ -15,7 +15,7 @@ BYE = spec.Connection.Close(200, "bye", 0, 0)
 CHANNEL_BYE = spec.Channel.Close(200, "bye", 0, 0)
 
 
-@pytest.mark.requirement("A5.14", "A5.15", "A5.17", "A10")
+@pytest.mark.requirement("A5.14", "A5.15", "A5.17", "A10.1")
 @pytest.mark.sentence("2.3.6-1", "2.3.7-1")
 @pytest.mark.parametrize(
     ("request_", "code"),
@@ -48,7 +48,7 @@ def test_an_operational_error_closes_the_channel_alone(connect: Connect, request
     client.ask(1, spec.Channel.Open(), spec.Channel.OpenOk)
 
 
-@pytest.mark.requirement("A5.8", "A5.20", "A10", "A17.3")
+@pytest.mark.requirement("A5.8", "A5.20", "A10.2", "A17.3")
 @pytest.mark.sentence("2.3.6-2", "4.10.1-1")
 @pytest.mark.parametrize(
     ("frames", "code"),
@@ -72,7 +72,7 @@ def test_a_structural_error_closes_the_connection(connect: Connect, frames: byte
     assert client.connection_closed().reply_code == code
 
 
-@pytest.mark.requirement("A10")
+@pytest.mark.requirement("A10.5", "A10.6")
 @pytest.mark.sentence("2.3.7-1")
 def test_the_server_waits_for_close_ok(connect: Connect) -> None:
     """The channel's number is free only then, and the connection's socket is open until then."""
@@ -88,7 +88,7 @@ def test_the_server_waits_for_close_ok(connect: Connect) -> None:
     assert client.rest() == []
 
 
-@pytest.mark.requirement("A10")
+@pytest.mark.requirement("A10.3", "A10.4")
 @pytest.mark.sentence("2.3.7-2")
 def test_close_is_answered(connect: Connect) -> None:
     client = connect(1, 2)
@@ -98,7 +98,7 @@ def test_close_is_answered(connect: Connect) -> None:
     client.close()
 
 
-@pytest.mark.requirement("A10")
+@pytest.mark.requirement("A10.3", "A10.4")
 @pytest.mark.sentence("2.3.7-2")
 def test_close_in_the_middle_of_a_content_is_answered(connect: Connect) -> None:
     client = connect(1, 2)
@@ -109,7 +109,7 @@ def test_close_in_the_middle_of_a_content_is_answered(connect: Connect) -> None:
     client.end()
 
 
-@pytest.mark.requirement("A10")
+@pytest.mark.requirement("A10.7", "A10.8")
 @pytest.mark.sentence("2.3.7-3")
 def test_both_may_close_at_once(connect: Connect) -> None:
     client = connect(1)

@@ -12,7 +12,8 @@ from pika import spec
 from node.wire.amqp091 import methods as generated
 from tests.conformance.conftest import Connect
 from tests.conformance.raw import RawClient, publish
-from tests.processes.nodes import until
+from tests.processes.management_client import Management
+from tests.processes.nodes import Node, until
 
 SPECIFICATION = Path(__file__).resolve().parents[2] / "spec" / "amqp-rabbitmq-0.9.1.json"
 
@@ -86,15 +87,15 @@ def test_what_begins_with_amq_is_the_servers_own(connect: Connect, name: str) ->
 # -- exchanges ----------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("A12")
+STANDARD = {
+    "amq.direct": "direct", "amq.fanout": "fanout", "amq.topic": "topic", "amq.match": "headers",
+    "amq.headers": "headers",
+}  # fmt: skip
+
+
+@pytest.mark.requirement("A12.3", "A12.4", "A12.5", "A12.6", "A12.7")
 @pytest.mark.sentence("3.1.3.1-1", "3.1.3.2-1", "3.1.3.3-3", "3.1.3.4-2")
-@pytest.mark.parametrize(
-    ("exchange", "type_"),
-    [
-        ("amq.direct", "direct"), ("amq.fanout", "fanout"), ("amq.topic", "topic"), ("amq.match", "headers"),
-        ("amq.headers", "headers"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("exchange", "type_"), STANDARD.items())
 def test_exchanges_of_the_standard_are_there(connect: Connect, exchange: str, type_: str, name: str) -> None:
     client = connect(1)
     same = spec.Exchange.Declare(exchange=exchange, type=type_, durable=True)
@@ -108,7 +109,29 @@ def test_exchanges_of_the_standard_are_there(connect: Connect, exchange: str, ty
     client.ask(1, spec.Exchange.Delete(exchange=name), spec.Exchange.DeleteOk)
 
 
-@pytest.mark.requirement("A12", "A5.10")
+@pytest.mark.requirement("A12.8")
+def test_each_virtual_host_has_the_standard_exchanges(node: Node, connect: Connect, name: str) -> None:
+    api = Management(node)
+    for vhost in (f"{name}-1", f"{name}-2"):
+        api.call("PUT", f"/vhosts/{vhost}")
+        client = connect(1, vhost=vhost)
+        queue = client.declare(1, "same").queue
+        client.send(publish(1, queue, b"default"))
+        assert client.get(1, queue)[1] == b"default"
+        for exchange, type_ in STANDARD.items():
+            there = spec.Exchange.Declare(exchange=exchange, passive=True)
+            client.ask(1, there, spec.Exchange.DeclareOk)
+            same = spec.Exchange.Declare(exchange=exchange, type=type_, durable=True)
+            client.ask(1, same, spec.Exchange.DeclareOk)
+            bind = spec.Queue.Bind(queue=queue, exchange=exchange, routing_key="k")
+            client.ask(1, bind, spec.Queue.BindOk)
+            client.send(publish(1, "k", exchange.encode(), exchange=exchange))
+            assert client.get(1, queue)[1] == exchange.encode()
+    for vhost in (f"{name}-1", f"{name}-2"):
+        api.call("DELETE", f"/vhosts/{vhost}")
+
+
+@pytest.mark.requirement("A12.1", "A12.2", "A5.10")
 @pytest.mark.sentence("3.1.3.1-1", "3.1.3.1-2")
 def test_every_queue_is_bound_to_the_nameless_exchange(connect: Connect, name: str) -> None:
     client = connect(1)
@@ -253,7 +276,7 @@ def test_messages_stay_until_they_are_acknowledged(connect: Connect, name: str) 
     client.ask(1, spec.Queue.Delete(queue=name), spec.Queue.DeleteOk)
 
 
-@pytest.mark.requirement("A9")
+@pytest.mark.requirement("A9.4")
 @pytest.mark.sentence("3.1.9-1")
 def test_a_client_stops_the_flow_of_messages(connect: Connect) -> None:
     client = connect(1, 2)

@@ -11,7 +11,7 @@ import pytest
 from pika import spec
 
 from tests.conformance.conftest import PAUSE_S, Connect
-from tests.conformance.raw import HEADER, PATIENCE_S, RawClient, method, octets
+from tests.conformance.raw import HEADER, PATIENCE_S, RawClient, method, octets, publish
 from tests.processes.management_client import Management
 from tests.processes.nodes import Node
 
@@ -66,7 +66,7 @@ def test_a_client_may_reduce_the_limits(connect: Connect) -> None:
     assert client.connection_closed().reply_code == 530
 
 
-@pytest.mark.requirement("A2.6", "A9", "A5.19")
+@pytest.mark.requirement("A2.6", "A9.2", "A5.19")
 @pytest.mark.sentence("2.3.3-3", "4.3-1")
 def test_who_exceeds_the_agreed_number_of_channels_is_disconnected(connect: Connect) -> None:
     client = connect(1, channel_max=1)
@@ -135,14 +135,23 @@ def test_a_client_that_wants_to_be_told_is_told_of_a_wrong_password(node: Node) 
     assert client.rest() == []
 
 
-@pytest.mark.requirement("A11")
+@pytest.mark.requirement("A11.1", "A11.2")
 @pytest.mark.sentence("3.1.2-1")
 def test_a_connection_is_in_one_virtual_host(node: Node, connect: Connect, name: str) -> None:
     Management(node).call("PUT", f"/vhosts/{name}")
     here, there = connect(1), connect(1, vhost=name)
     here.declare(1, name)
-    there.send((1, spec.Queue.Declare(queue=name, passive=True)))
-    assert there.channel_closed(1).reply_code == 404
+    here.ask(1, spec.Exchange.Declare(exchange=name, type="fanout"), spec.Exchange.DeclareOk)
+    for kind in (
+        spec.Queue.Declare(queue=name, passive=True),
+        spec.Exchange.Declare(exchange=name, passive=True),
+    ):
+        there.send((1, kind))
+        assert there.channel_closed(1).reply_code == 404
+        there.ask(1, spec.Channel.Open(), spec.Channel.OpenOk)
+    there.declare(1, name)
+    here.send(publish(1, name, b"here"))
+    assert (here.depth(1, name), there.depth(1, name)) == (1, 0)
     there.send((0, spec.Connection.Open("/")))
     assert there.connection_closed().reply_code == 503, "the virtual host cannot be changed"
     nowhere = RawClient(node.amqp)

@@ -40,7 +40,7 @@ def bind(
 # -- A12: pre-declared exchanges --------------------------------------------------------------------
 
 
-@pytest.mark.requirement("A12")
+@pytest.mark.requirement("A12.1", "A12.3", "A12.4", "A12.5", "A12.6", "A12.7")
 def test_every_virtual_host_has_the_standard_exchanges() -> None:
     assert {(each.name, each.kind.value, each.durable, each.internal) for each in Exchanges()} == {
         ("", "direct", True, False),
@@ -53,7 +53,7 @@ def test_every_virtual_host_has_the_standard_exchanges() -> None:
     }
 
 
-@pytest.mark.requirement("A12")
+@pytest.mark.requirement("A12.2")
 def test_the_default_exchange_routes_to_the_queue_of_the_keys_name() -> None:
     exchanges = with_queues("a", "A")
     assert exchanges.route("", "a") == {"a"}
@@ -64,7 +64,6 @@ def test_the_default_exchange_routes_to_the_queue_of_the_keys_name() -> None:
     assert exchanges.route("", "b") == frozenset()
 
 
-@pytest.mark.requirement("A12")
 @pytest.mark.parametrize("name", ["amq.direct", "amq.topic"])
 def test_the_brokers_own_exchanges_stay(name: str) -> None:
     exchanges = Exchanges()
@@ -76,7 +75,6 @@ def test_the_brokers_own_exchanges_stay(name: str) -> None:
     exchanges.declare(exchanges.get(name))
 
 
-@pytest.mark.requirement("A12")
 def test_the_default_exchange_is_neither_declared_nor_deleted() -> None:
     exchanges = Exchanges()
     for attempt in (lambda: exchanges.delete(""), lambda: exchanges.declare(exchanges.get(""))):
@@ -84,7 +82,6 @@ def test_the_default_exchange_is_neither_declared_nor_deleted() -> None:
             attempt()
 
 
-@pytest.mark.requirement("A12")
 def test_the_default_exchange_takes_no_bindings() -> None:
     exchanges = with_queues("q")
     for method in (exchanges.bind, exchanges.unbind):

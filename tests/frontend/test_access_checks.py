@@ -98,13 +98,11 @@ TABLE: list[tuple[Method, list[str]]] = [
 ]
 
 
-@pytest.mark.requirement("A11")
 @pytest.mark.parametrize(("method", "rights"), TABLE, ids=lambda value: repr(value)[:60])
 def test_rights_that_a_method_asks_for(method: Method, rights: list[str]) -> None:
     assert asked(method) == rights
 
 
-@pytest.mark.requirement("A11")
 @pytest.mark.parametrize(("method", "rights"), TABLE, ids=lambda value: repr(value)[:60])
 def test_each_right_is_needed(method: Method, rights: list[str]) -> None:
     for missing in rights:
@@ -113,7 +111,6 @@ def test_each_right_is_needed(method: Method, rights: list[str]) -> None:
             AccessChecks(broker).check(SCOPE, 1, method)
 
 
-@pytest.mark.requirement("A11")
 @pytest.mark.parametrize(
     "method", [m.QueueDeclare("q", passive=True), m.ExchangeDeclare("e", passive=True)], ids=repr
 )

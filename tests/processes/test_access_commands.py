@@ -14,7 +14,7 @@ from tests.processes.management_client import Management, path_of
 from tests.processes.nodes import Cluster
 from tests.processes.shell import Shell
 
-pytestmark = [pytest.mark.requirement("F7.5"), pytest.mark.requirement("A11")]
+pytestmark = pytest.mark.requirement("F7.5")
 
 
 @pytest.fixture

@@ -69,7 +69,7 @@ def test_remote_procedure_calls_cross_nodes(cluster: Cluster, name: str) -> None
     assert run(program) == [number * 7 for number in range(20)]
 
 
-@pytest.mark.requirement("A10", "A16.2", "A17.2", "A17.5")
+@pytest.mark.requirement("A10.1", "A16.2", "A17.2", "A17.5")
 def test_errors_are_exceptions_and_the_connection_goes_on(cluster: Cluster, name: str) -> None:
     async def program() -> bytes:
         connection = await aio_pika.connect(cluster[0].url)

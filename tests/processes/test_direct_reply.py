@@ -73,7 +73,7 @@ def test_whether_the_one_who_asked_is_still_there_can_be_told(cluster: Cluster, 
     answering.vanish()
 
 
-@pytest.mark.requirement("A11", "A23.6")
+@pytest.mark.requirement("A23.6")
 def test_made_up_names_lead_nowhere(cluster: Cluster, name: str) -> None:
     client = RawClient(cluster[0].amqp).open(1)
     client.declare(1, name)

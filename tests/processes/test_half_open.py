@@ -103,7 +103,6 @@ def connections(node: Node) -> float:
     return node.metrics()["quorate_connections"]
 
 
-@pytest.mark.requirement("A10")
 @pytest.mark.settings({"limits": {"handshake_timeout_s": 2.0}, "strangers": {"failures": 0}})
 def test_what_vanished_clients_held_comes_back(
     own_cluster: Cluster, own_channel: Connect, vanishing: Callable[[bytes], HalfOpen]

@@ -42,7 +42,6 @@ def add_user(admin: Management, user: str, tags: str, vhost: str | None = None, 
 # -- virtual hosts --------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("A11")
 def test_a_virtual_host_is_made_described_and_deleted(
     cluster: Cluster, admin: Management, vhost: str
 ) -> None:
@@ -258,7 +257,7 @@ def test_users_see_their_own_virtual_hosts_and_connections(
     admin.call("DELETE", path_of("users", name))
 
 
-@pytest.mark.requirement("A11", "F5.5", "F5.6")
+@pytest.mark.requirement("A11.3", "F5.5", "F5.6")
 def test_rights_are_those_of_amqp(cluster: Cluster, admin: Management, vhost: str, name: str) -> None:
     assert admin.call("PUT", path_of("queues", vhost, "other"), {}).status == 201
     add_user(admin, name, "management", vhost, configure="^mine", write="^(mine|amq)", read="^mine")

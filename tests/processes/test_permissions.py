@@ -14,8 +14,6 @@ from pika.exceptions import ChannelClosedByBroker, ConnectionClosedByBroker, Pro
 from tests.processes.management_client import Management, path_of
 from tests.processes.nodes import Cluster, Node, until
 
-pytestmark = [pytest.mark.requirement("A11")]
-
 PASSWORD = "through the looking-glass"
 DENIED = "ACCESS_REFUSED"
 
@@ -35,9 +33,10 @@ class Realm:
         reply = self.admin.call(method, path, body)
         assert reply.status in (201, 204), reply
 
-    def permit(self, configure: str = "", write: str = "", read: str = "") -> None:
+    def permit(self, configure: str = "", write: str = "", read: str = "", vhost: str = "") -> None:
+        """Without a virtual host: in the test's own."""
         body = {"configure": configure, "write": write, "read": read}
-        self._change("PUT", path_of("permissions", self.vhost, self.user), body)
+        self._change("PUT", path_of("permissions", vhost or self.vhost, self.user), body)
 
     def permit_topics(self, exchange: str, write: str, read: str) -> None:
         body = {"exchange": exchange, "write": write, "read": read}
@@ -51,9 +50,9 @@ class Realm:
         name = self.vhost if kind == "vhosts" else self.user
         self._change("DELETE", path_of(kind, name))
 
-    def connect(self, place: int = 0) -> pika.BlockingConnection:
+    def connect(self, place: int = 0, vhost: str = "") -> pika.BlockingConnection:
         credentials = pika.PlainCredentials(self.user, PASSWORD)
-        return self.cluster[place].connect(virtual_host=self.vhost, credentials=credentials)
+        return self.cluster[place].connect(virtual_host=vhost or self.vhost, credentials=credentials)
 
     def end(self) -> None:
         self.admin.call("DELETE", path_of("vhosts", self.vhost))
@@ -124,6 +123,20 @@ def test_each_right_is_enforced_on_any_node(realm: Realm, place: int) -> None:
         ):
             told = refused(connection, action)
             assert told == f"{DENIED} - operation not permitted on the default exchange"
+
+
+@pytest.mark.requirement("A11.3")
+def test_permissions_in_one_virtual_host_count_in_no_other(realm: Realm) -> None:
+    other = f"{realm.vhost}-other"
+    realm.admin.call("PUT", path_of("vhosts", other), {})
+    realm.permit(configure=".*", write=".*", read=".*")
+    realm.permit(configure="^mine", write=".*", read=".*", vhost=other)
+    with realm.connect(1) as here, realm.connect(1, vhost=other) as there:
+        here.channel().queue_declare("theirs")
+        there.channel().queue_declare("mine")
+        told = refused(there, lambda c: c.queue_declare("theirs"))
+        assert told.startswith(f"{DENIED} - configure access to queue 'theirs' in vhost '{other}'")
+    realm.admin.call("DELETE", path_of("vhosts", other))
 
 
 @pytest.mark.requirement("F5.6")

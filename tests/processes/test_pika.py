@@ -348,7 +348,7 @@ def test_auto_delete_queues_go_with_their_last_consumer(channel: Connect, name: 
     assert not exists(declarer, name)
 
 
-@pytest.mark.requirement("A10", "A5.14", "A5.15", "A5.17")
+@pytest.mark.requirement("A10.1", "A5.14", "A5.15", "A5.17")
 @pytest.mark.parametrize(
     ("attempt", "code"),
     [
@@ -384,7 +384,7 @@ def test_refusals_close_the_channel_and_not_the_connection(
     after.queue_delete(queue)
 
 
-@pytest.mark.requirement("A10")
+@pytest.mark.requirement("A10.1")
 def test_publishing_to_an_absent_exchange_closes_the_channel_only(channel: Connect, name: str) -> None:
     asking = channel(2)
     asking.confirm_delivery()

@@ -28,7 +28,7 @@ def all_output(client: Client) -> list[list[Frame]]:
 # -- output -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("A9")
+@pytest.mark.requirement("A9.3")
 def test_a_flooded_channel_does_not_delay_another_by_more_than_its_turn() -> None:
     client = opened(1, 2, limits=ConnectionLimits(first_window=2000))
     client.consume(1, 7, no_ack=True)
@@ -45,7 +45,7 @@ def test_a_flooded_channel_does_not_delay_another_by_more_than_its_turn() -> Non
     assert len(bodies) == 800
 
 
-@pytest.mark.requirement("A9", "A22.1")
+@pytest.mark.requirement("A9.3", "A22.1")
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 200 * KIB)), max_size=60))
 def test_channels_take_turns_and_keep_their_order(written: list[tuple[int, int]]) -> None:
     pieces = [
@@ -74,7 +74,6 @@ def test_channels_take_turns_and_keep_their_order(written: list[tuple[int, int]]
         assert [piece for piece in came if piece[1:3] == number] == mine
 
 
-@pytest.mark.requirement("A10")
 def test_nothing_overtakes_what_ends_the_connection() -> None:
     client = opened(1, 2, limits=ConnectionLimits(first_window=2000))
     client.consume(1, 7, no_ack=True)
@@ -85,7 +84,6 @@ def test_nothing_overtakes_what_ends_the_connection() -> None:
     assert [frame[2] for frame in only[-2:]] == [m.ChannelFlowOk(True), m.ConnectionCloseOk()]
 
 
-@pytest.mark.requirement("A9")
 def test_a_flood_that_has_not_gone_out_gives_no_new_credit() -> None:
     client = opened(1, 2, limits=ConnectionLimits(first_window=100, delivery_window=100))
     for channel in (1, 2):
@@ -105,7 +103,6 @@ def test_a_flood_that_has_not_gone_out_gives_no_new_credit() -> None:
 # -- publishers that are held back ------------------------------------------------------------------
 
 
-@pytest.mark.requirement("A9")
 def test_a_channel_that_is_held_waits_and_the_others_go_on() -> None:
     client = opened(1, 2)
     client.connection.hold(1)
@@ -120,7 +117,6 @@ def test_a_channel_that_is_held_waits_and_the_others_go_on() -> None:
     assert client.methods() == [m.BasicQosOk()]
 
 
-@pytest.mark.requirement("A9")
 def test_what_waits_for_a_held_channel_is_bounded() -> None:
     client = opened(1, 2, limits=ConnectionLimits(parked_bytes=1000))
     client.connection.hold(1)
@@ -132,7 +128,6 @@ def test_what_waits_for_a_held_channel_is_bounded() -> None:
     assert not client.connection.paused
 
 
-@pytest.mark.requirement("A10")
 def test_a_held_channel_may_have_asked_for_something_as_well() -> None:
     client = opened(1)
     client.send((1, m.QueueDeclare("q")), publish(1, b"a"))
@@ -189,7 +184,7 @@ def test_a_client_that_would_not_understand_is_held_all_the_same() -> None:
     assert client.methods() == []
 
 
-@pytest.mark.requirement("A10")
+@pytest.mark.requirement("A10.4")
 def test_a_held_client_may_close_the_connection() -> None:
     client = opened(1)
     client.connection.alarm("low on memory")

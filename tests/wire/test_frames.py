@@ -134,7 +134,7 @@ def test_a_frame_that_trickles_in_is_joined_once(monkeypatch: pytest.MonkeyPatch
 # -- the end of a connection --------------------------------------------------------------------
 
 
-@pytest.mark.requirement("A10")
+@pytest.mark.requirement("A10.4")
 def test_the_client_closes() -> None:
     client = opened(1)
     client.consume()
@@ -146,7 +146,6 @@ def test_the_client_closes() -> None:
     assert client.connection.disconnected() == []
 
 
-@pytest.mark.requirement("A10")
 def test_a_client_that_closed_and_keeps_its_socket() -> None:
     client = opened(1)
     client.send((0, m.ConnectionClose(200, "bye")))
@@ -155,7 +154,7 @@ def test_a_client_that_closed_and_keeps_its_socket() -> None:
     assert client.tick(1) == [e.CloseSocket()]
 
 
-@pytest.mark.requirement("A10")
+@pytest.mark.requirement("A10.6")
 def test_after_close_was_sent_everything_but_close_is_discarded() -> None:
     client = opened(1)
     client.connection.close(ConnectionForcedError("shutting down"))
@@ -170,7 +169,7 @@ def test_after_close_was_sent_everything_but_close_is_discarded() -> None:
     assert client.send((0, m.ConnectionCloseOk())) == [e.CloseSocket()]
 
 
-@pytest.mark.requirement("A10")
+@pytest.mark.requirement("A10.8")
 def test_both_close_at_once() -> None:
     client = opened(1)
     client.connection.close(ConnectionForcedError("shutting down"))
@@ -181,7 +180,6 @@ def test_both_close_at_once() -> None:
     assert client.send((0, m.ConnectionCloseOk())) == [e.CloseSocket()]
 
 
-@pytest.mark.requirement("A10")
 def test_close_ok_that_never_comes() -> None:
     client = opened(1)
     client.send((1, m.BasicPublish("", "q", immediate=True)))
@@ -200,7 +198,6 @@ def test_an_oversized_frame_is_skipped_before_close_ok() -> None:
     assert client.send((0, m.ConnectionCloseOk())) == [e.CloseSocket()]
 
 
-@pytest.mark.requirement("A10")
 def test_the_socket_is_gone() -> None:
     client = opened(1, 2)
     client.consume()

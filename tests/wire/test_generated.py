@@ -30,7 +30,7 @@ def test_every_method_of_the_table_is_there() -> None:
     assert listed == m.METHODS.keys()
 
 
-@pytest.mark.requirement("A10")
+@pytest.mark.requirement("A10.1", "A10.2")
 def test_exceptions_end_what_the_table_says() -> None:
     """A soft error closes the channel, a hard error the connection (§4.8.1); 403 at login is our own."""
     hard = {plain["value"]: plain.get("class") == "hard-error" for plain in PLAIN["constants"]}

@@ -226,7 +226,7 @@ def test_wrong_credentials_of_a_client_that_wants_to_be_told() -> None:
     assert client.tick(3) == [e.CloseSocket()]
 
 
-@pytest.mark.requirement("A11", "A5.19")
+@pytest.mark.requirement("A5.19")
 def test_a_virtual_host_that_is_refused() -> None:
     """Open was received: from here on errors are told (§2.2.4)."""
     client = authenticated()

@@ -163,7 +163,6 @@ def test_empty_body_frames_are_dropped() -> None:
     assert client.connection._parts.unfinished_bytes == 0
 
 
-@pytest.mark.requirement("A9")
 def test_channels_are_mixed_frame_by_frame() -> None:
     client = opened(1, 2)
     pairs = zip(split(publish(1, b"one", piece=2)), split(publish(2, b"two", piece=2)), strict=True)
