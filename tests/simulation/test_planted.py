@@ -20,7 +20,7 @@ SHOWN_BY = {
     "outcome before decision": 5,
     "decided after abandonment": 831,
     "answer before all nodes know": 2,
-    "catalog answer without a barrier": 81,
+    "catalog answer without a barrier": 84,
     "counts on a lost lease": 25,
     "taken again after an outage": 2,
     "leases not taken over": 2,
