@@ -52,7 +52,7 @@ class HeaderTable:
             raise FieldSyntaxError(f"tables are nested more than {MAX_DEPTH} deep")
         data, widths = self._data, _WIDTHS
         end = self._end(at, limit)
-        at += 4
+        at = begin = at + 4
         while at < end:
             value = at + 1 + data[at]
             if value >= end:
@@ -67,7 +67,8 @@ class HeaderTable:
             if at > end:
                 raise FieldSyntaxError("a field value is cut short")
             self._count()
-        _check_text(names)
+        if not data[begin:end].isascii():
+            _check_text(names)
         return end
 
     def _array(self, at: int, limit: int, depth: int) -> int:
@@ -112,9 +113,7 @@ class HeaderTable:
 
 
 def _check_text(names: set[bytes]) -> None:
-    """Raises FieldSyntaxError where a name is not UTF-8. Most are ASCII, which is asked of all at once."""
-    if b"".join(names).isascii():
-        return
+    """Raises FieldSyntaxError where a name is not UTF-8."""
     try:
         for name in names:
             name.decode("utf-8")
