@@ -24,6 +24,8 @@ class BrokerConfig:
     """This node found nothing on its disk: it founds a cluster, or has lost what it had."""
     rebuilding: bool = False
     """This node lost its disk earlier, and has not got everything back."""
+    newest_lost: int | None = None
+    """Partitions of higher numbers were founded since then, as an earlier process of this node learned."""
     joins: bool = False
     """This node is none of the founders: it is added by an administrator."""
     formats: int = FORMATS

@@ -97,9 +97,14 @@ class Host:
         self.commits = Durations()
         """From the proposal of an entry here until it was applied here."""
 
-    def withhold_votes(self) -> None:
-        """This node lost its disk: no group that is opened may count on its vote before it has caught up."""
+    def withhold_votes(self, newest_lost: int | None = None) -> None:
+        """This node lost its disk: no group that is opened may count on its vote before it has caught up.
+
+        `newest_lost`: groups of higher numbers were founded since, and lack nothing; None: not known yet.
+        """
         self._withheld = True
+        if newest_lost is not None:
+            self.newest_lost = newest_lost
 
     @property
     def rebuilding(self) -> bool:
@@ -131,7 +136,9 @@ class Host:
         # A group of one has nobody to get anything back from: what its disk had is gone.
         alone = membership.members == {self.node}
         joins = not membership.members and log.last_index() == 0
-        forgot = self._withheld and (partition <= self.newest_lost or log.last_index() > 0)
+        # A log that began since the disk was lost says itself whether it has its vote back.
+        began = log.last_index() > 0 or log.hard_state().term > 0
+        forgot = self._withheld and partition <= self.newest_lost and not began
         if joins or (forgot and not alone):
             log.set_hard_state(replace(log.hard_state(), joining=True))
         config = replace(self._config, partition=partition, commit_notices=notices)

@@ -187,10 +187,8 @@ class Partitions(Observer):
 
     def _runs(self, node: NodeDefinition) -> None:
         """The catalog tells of a node's present process."""
-        host = self._broker.host
         if node.front_end == self._broker.front_end:
-            # Founders of a new group would otherwise wait for one another's votes for ever.
-            host.newest_lost = min(host.newest_lost, self._broker.catalog.state.table.last)
+            self._broker.standing.told_of_process(self._broker.catalog.state.table.last)
         for owner in self.owners.values():
             if owner.active and node.front_end and owner.reception.epoch(node.front_end) is None:
                 # It may have greeted this owner before the owner could know of it.

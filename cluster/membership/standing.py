@@ -29,6 +29,8 @@ class Standing:
         self.met = set(config.members)
         """The nodes that this one has heard of."""
         self.on_rebuilding: Callable[[], None] = _nothing
+        self.on_newest_lost: Callable[[int], None] = lambda partition: None
+        """What `BrokerConfig.newest_lost` is to be when this node starts again before it is whole."""
         self.on_removed: Callable[[], None] = _nothing
 
     @property
@@ -62,10 +64,20 @@ class Standing:
             return
         if self._desk.state is Admission.REBUILDING:
             self.on_rebuilding()
-            broker.host.withhold_votes()
+            broker.host.withhold_votes(broker.config.newest_lost)
         voters = frozenset[str]() if broker.config.joins else frozenset(broker.config.members)
         broker.open_group(CATALOG, Membership(voters), broker.config.members, broker.catalog)
         broker.wanted()
+
+    def told_of_process(self, newest: int) -> None:
+        """The catalog tells of this process when `newest` is the newest partition: later ones lack nothing.
+
+        Founders of a new group would otherwise wait for one another's votes for ever.
+        """
+        host = self._broker.host
+        if host.rebuilding and newest < host.newest_lost:
+            host.newest_lost = newest
+            self.on_newest_lost(newest)
 
     def tick(self, now: float) -> None:
         """Ask the others what they have, and go on when that is clear."""

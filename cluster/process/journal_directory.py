@@ -21,7 +21,8 @@ COPIED_NAME: Final = "copied"
 """A file that says that the other nodes have all that is in the journal (`cluster.membership.copies`)."""
 
 REBUILDING_NAME: Final = "rebuilding"
-"""A file that says that this node's disk is not whole yet: until then it gives no votes."""
+"""A file that says that this node's disk is not whole yet: until then it gives no votes. In it stands which
+partition was the newest when the disk was lost, once that is known."""
 
 EMPTY: Final = "this node's disk is empty, but the cluster is not new"
 DAMAGED: Final = f"this node's journal was damaged, and lies in {ASIDE_NAME}"
@@ -95,15 +96,31 @@ class JournalDirectory:
         damaged = self._aside.exists()
         if damaged or not joins:
             self.log.warning("rebuilding", reason=DAMAGED if damaged else EMPTY)
-        self._note_rebuilding()
+        if not self.rebuilding:
+            self._note_rebuilding()
+
+    @property
+    def newest_lost(self) -> int | None:
+        """What was noted last; None where nothing was since the disk was lost."""
+        noted = self._rebuilding.read_text("ascii") if self.rebuilding else ""
+        return int(noted) if noted else None
+
+    def note_newest_lost(self, partition: int) -> None:
+        """Partitions of higher numbers lack nothing, also after a restart."""
+        self._note_rebuilding(str(partition))
 
     def end_rebuilding(self) -> None:
         """Everything lost is back: this node votes again, also after a restart."""
         self._rebuilding.unlink()
         self.log.info("rebuilt")
 
-    def _note_rebuilding(self) -> None:
-        self._rebuilding.touch()
+    def _note_rebuilding(self, newest_lost: str = "") -> None:
+        scratch = self._rebuilding.with_suffix(".new")
+        with scratch.open("w", encoding="ascii") as file:
+            file.write(newest_lost)
+            file.flush()
+            os.fsync(file.fileno())
+        scratch.replace(self._rebuilding)
         self._sync()
 
     def _open(self, config: JournalConfig, rewrite: Rewrite) -> Journal:

@@ -192,6 +192,7 @@ class NodeProcess:
             snapshot_bytes,
             empty=self.journal.fresh,
             rebuilding=self.directory.rebuilding,
+            newest_lost=None if self.journal.fresh else self.directory.newest_lost,
             joins=self.config.joins,
             formats=self.config.cluster.formats,
             auto_delete_after_s=self.config.cluster.auto_delete_after_s,
@@ -203,6 +204,7 @@ class NodeProcess:
         broker.link_turns.on_waiting = self._settle_soon
         broker.backlog = self.transport.backlog
         broker.standing.on_rebuilding = partial(self.directory.begin_rebuilding, self.config.joins)
+        broker.standing.on_newest_lost = self.directory.note_newest_lost
         broker.copies.on_needed = self.directory.note_needed
         broker.on_members_changed = self.peers.follow
         broker.standing.on_removed = self._leave

@@ -47,8 +47,7 @@ def rebuilding(site: Site, name: str) -> SimulatedNode:
     """The node, started again after its disk was lost."""
     node = site.nodes[name]
     node.stop(power=True)
-    node.disk.wipe()
-    node.lost_disk = True
+    node.lose_disk()
     node.start()
     return node
 
@@ -81,6 +80,22 @@ def test_a_node_that_rebuilds_votes_in_a_group_that_is_founded_meanwhile() -> No
     client.declare("letters", durable=True, quorum_initial_group_size=2)
     assert node.broker.host.rebuilding
     assert client.confirms(client.publish("letters", b"one")) == [True]
+
+
+def test_a_node_that_starts_again_votes_in_groups_founded_since_its_disk_was_lost() -> None:
+    """The catalog tells of the new process behind the groups, which does not say that the disk knew them."""
+    site = Site("n1", "n2", "n3")
+    other = site.client("n1")
+    other.declare("orders", durable=True)
+    node = rebuilding(site, "n3")
+    node.lost_disk = False  # Nothing tells this node that it has everything back.
+    site.until(lambda: node.ready)
+    site.client("n3").declare("letters", durable=True, quorum_initial_group_size=2)
+    node.stop(power=True)
+    node.lost_disk = True
+    node.start()
+    assert other.confirms(other.publish("letters", b"one")) == [True]
+    site.until(lambda: not node.lost_disk)
 
 
 def test_that_a_learner_could_vote_is_forgotten_when_it_goes() -> None:

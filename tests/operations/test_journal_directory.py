@@ -119,6 +119,26 @@ def test_a_damaged_journal_is_kept_until_all_is_back_and_the_node_starts_again(
     assert beside.copied
 
 
+def test_the_newest_partition_that_may_be_lost_is_noted_until_another_disk_is_lost(
+    tmp_path: Path, log: Log
+) -> None:
+    beside = directory(tmp_path, log)
+    assert beside.newest_lost is None
+    beside.begin_rebuilding(joins=False)
+    assert beside.newest_lost is None
+    beside.note_newest_lost(12)
+    beside = directory(tmp_path, log)
+    beside.begin_rebuilding(joins=False)
+    assert (beside.rebuilding, beside.newest_lost) == (True, 12)
+    filled(tmp_path, log)
+    beside.note_copied()
+    spoil(tmp_path)
+    beside.open(CONFIG, keep).close()
+    assert (beside.rebuilding, beside.newest_lost) == (True, None)
+    beside.end_rebuilding()
+    assert beside.newest_lost is None
+
+
 def test_a_start_that_ends_in_between_begins_again(tmp_path: Path, log: Log, monkeypatch: Any) -> None:
     """The note that votes are withheld is on disk before the journal is out of the way."""
     filled(tmp_path, log)

@@ -96,16 +96,31 @@ def test_a_replica_of_a_lost_disk_gives_no_vote_when_nothing_but_its_log_tells()
     assert not votes_for(node.restarted())
 
 
-def test_a_replica_that_has_caught_up_votes_also_after_a_restart() -> None:
-    node = HostedNode("a", membership=NOBODY)
+def catch_up(node: HostedNode) -> None:
+    """The leader sends all entries, and is heard once more."""
     part_of_the_log(node)
     rest = [Entry(index, 3, EntryKind.NORMAL, b"") for index in range(3, 41)]
     hand(node, AppendRequest("b", "a", 3, 2, 1, 40, rest), now=5.0)
     assert not node.group.raft.may_vote, "the entries are durable, but nobody has heard of the leader since"
     hand(node, HeartbeatRequest("b", "a", 3, 40, 3, 1), now=5.0)
     assert node.group.raft.may_vote
+
+
+def test_a_replica_that_has_caught_up_votes_also_after_a_restart() -> None:
+    node = HostedNode("a", membership=NOBODY)
+    catch_up(node)
     node = node.restarted()
     assert node.group.raft.may_vote
+    assert votes_for(node)
+
+
+def test_a_replica_that_has_caught_up_keeps_its_vote_while_its_node_rebuilds_others() -> None:
+    """It may be the only voter by then, whom nobody could give the vote back."""
+    node = HostedNode("a", membership=NOBODY, withheld=True)
+    catch_up(node)
+    node.disk.kill_process()
+    node = HostedNode("a", node.disk, membership=NOBODY, withheld=True)
+    assert node.host.rebuilding
     assert votes_for(node)
 
 

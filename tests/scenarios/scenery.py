@@ -189,8 +189,7 @@ class Scenery:
 
     def do_wipe(self, name: str) -> None:
         """wipe n2: its disk is replaced by an empty one."""
-        self.nodes[name].disk.wipe()
-        self.nodes[name].lost_disk = True
+        self.nodes[name].lose_disk()
 
     def do_start(self, *names: str) -> None:
         """start n1: start the process again."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,7 @@ from tests.simulation.network import Network, NetworkFaults
 from tests.simulation.node import NodeSettings, SimulatedNode
 from tests.simulation.outages import Outages
 from tests.simulation.routes import Path, path_of
-from tests.simulation.scripts import Caller, Script, Steps
+from tests.simulation.scripts import Answer, Caller, LostError, Script, Steps
 from tests.simulation.transactors import KEEPING, Transactor
 from tests.simulation.transactors import TARGETS as COMMITTED
 from tests.simulation.trials.examiner import Examiner
@@ -179,9 +179,9 @@ class Cluster:
         home = replicas[0] if len(replicas) == 1 else self.chance.choice(self.names)
         client = Caller(self.place(self.nodes[home]))
         declaration = m.QueueDeclare(terms.name, durable=True, arguments=terms.declared(len(replicas)))
-        yield client.ask(declaration)
+        client = yield from self._ask(client, declaration)
         witness = Caller(self.place(self.nodes[self.chance.choice(self.names)]))
-        yield witness.ask(m.QueueDeclare(terms.name, passive=True))
+        witness = yield from self._ask(witness, m.QueueDeclare(terms.name, passive=True))
         client.leave()
         witness.leave()
 
@@ -191,8 +191,20 @@ class Cluster:
         for queues in sorted({*TARGETS, *COMMITTED}):
             self.paths[queues], declared = path_of(queues, self.chance)
             for method in declared:
-                yield client.ask(method)
+                client = yield from self._ask(client, method)
         client.leave()
+
+    def _ask(self, client: Caller, method: Method) -> Generator[Answer | float, Any, Caller]:
+        """Ask until there is an answer: nodes restart in the beginning, too. Returns who got the answer."""
+        while True:
+            try:
+                yield client.ask(method)
+            except LostError:
+                while not self.ready_nodes():
+                    yield 0.1
+                client = Caller(self.place(self.ready_nodes()[0]))
+            else:
+                return client
 
     def _wait(self, reached: Callable[[], bool], otherwise: str) -> None:
         self._until(lambda: None if reached() else otherwise)

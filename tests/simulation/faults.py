@@ -117,8 +117,7 @@ class Faults:
         node = self.cluster.nodes[self.chance.choice(names)]
         self.world.note(f"{node.name} loses its disk")
         self._stop(node, power=True)
-        node.disk.wipe()
-        node.lost_disk = True
+        node.lose_disk()
 
     def freeze(self) -> None:
         """SIGSTOP and, later, SIGCONT."""

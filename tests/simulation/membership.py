@@ -167,8 +167,7 @@ class ChangingCluster(Cluster):
         if node is None or wish.command != "add_member" or not node.retired:
             return
         if self._strikes.random() < 0.5 and not any(one.lost_disk for one in self.nodes.values()):
-            node.disk.wipe()
-            node.lost_disk = True
+            node.lose_disk()
         node.retired = False
         node.start()
 

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from cluster.broker import Broker
@@ -75,6 +76,7 @@ class SimulatedNode:
         self.paused = False
         self.ready = False
         self.lost_disk = self.empty = self.rotten = self.copied = False
+        self.newest_lost: int | None = None
         self.retired = self.leaving = False
         self.formats = FORMATS
         self.connections: dict[Any, None] = {}
@@ -147,6 +149,7 @@ class SimulatedNode:
                 settings.snapshot_bytes,
                 empty=self.empty,
                 rebuilding=self.lost_disk,
+                newest_lost=None if self.journal.fresh else self.newest_lost,
                 joins=self.name not in self.members,
                 formats=self.formats,
             ),
@@ -169,8 +172,9 @@ class SimulatedNode:
     def _observe(self, broker: Broker) -> None:
         broker.on_wanted = self.wanted
         broker.standing.on_removed = self._removed
+        broker.standing.on_newest_lost = partial(setattr, self, "newest_lost")
         broker.repair.on_found = self._damage_found
-        broker.copies.on_needed = self._needed
+        broker.copies.on_needed = partial(setattr, self, "copied", False)
 
     def _open(self, config: JournalConfig) -> Journal:
         try:
@@ -180,12 +184,14 @@ class SimulatedNode:
                 raise Violation(f"{self.name} does not recover its journal: {error!r}") from error
             who = self.name if self.copied else f"the administrator of {self.name}"
             self.world.note(f"{who} sets its journal aside: {error}")
-        self.disk.wipe()
-        self.lost_disk, self.rotten = True, False
+        self.lose_disk()
+        self.rotten = False
         return Journal.open(self.disk, config, self._rewrite)
 
-    def _needed(self) -> None:
-        self.copied = False
+    def lose_disk(self) -> None:
+        """All that was on it is gone for good."""
+        self.disk.wipe()
+        self.lost_disk, self.newest_lost = True, None
 
     def _fail_to_start(self, error: OSError) -> None:
         """The disk fails already while the journal is recovered: somebody starts the node again."""

@@ -42,9 +42,10 @@ class Outages:
         return end
 
     def during(self, node: str, since: float) -> bool:
-        """Whether the node was out of reach for long, at some time since then.
+        """Whether the node was out of reach for long, at some time since then or right before.
 
-        Outages that overlap, or leave no time to connect between them, are one.
+        Outages that overlap, or leave no time to connect between them, are one. A node that wakes up handles
+        first what was sent to it before it was given up.
         """
         now = self._clock()
         start = end = float("-inf")
@@ -54,6 +55,6 @@ class Outages:
             if outage.start > end + CONNECTING_S:
                 start = outage.start
             end = max(end, min(outage.end, now))
-            if end >= since and end - start >= TOLERATED_S:
+            if end + CONNECTING_S >= since and end - start >= TOLERATED_S:
                 return True
         return False
