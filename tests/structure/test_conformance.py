@@ -27,6 +27,13 @@ def test_every_mark_names_a_requirement() -> None:
     assert not unknown
 
 
+def test_clauses_stand_in_the_order_of_their_ids() -> None:
+    assert list(clauses()) == sorted(clauses(), key=lambda key: (key[0], int(key[1:])))
+    for key, rows in clauses().items():
+        assert list(rows) == [f"{key}.{number}" for number in range(1, len(rows) + 1)]
+        assert len(set(rows.values())) == len(rows), f"{key}: two clauses in the same words"
+
+
 def test_no_mark_names_a_whole_requirement_that_has_clauses() -> None:
     whole = {key: tests for key, tests in shown().items() if key in clauses()}
     assert not whole, "name the clauses that these tests assert"

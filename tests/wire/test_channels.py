@@ -254,6 +254,7 @@ def test_a_publish_that_is_refused_ends_the_channel_behind_the_request_that_wait
     assert isinstance(client.failed(), m.ChannelClose)
 
 
+@pytest.mark.requirement("A10.7")
 def test_both_close_a_channel_that_has_consumers() -> None:
     client = opened(1)
     client.consume()
