@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Final, Protocol
 
 from replication.compaction import Compaction
 from replication.forms import ENVELOPE, addressed
@@ -48,6 +48,9 @@ from replication.snapshots import (
 RAFT_TAG = b"R"
 SNAPSHOT_TAG = b"S"
 
+_EVERY: Final = 2**63 - 1
+"""No partition has a higher number."""
+
 
 class Writer(Protocol):
     """Makes staged journal records durable, one batch at a time (`JournalWriter`)."""
@@ -77,8 +80,8 @@ class Host:
         self.on_damaged: Callable[[DamagedEntryError, float], None]
         self._config = config
         self._withheld = False
-        self.newest_lost = float("inf")
-        """Partitions above it are newer than this process: a disk lost before promised nothing in them."""
+        self.newest_lost = _EVERY
+        """Partitions above it were founded since a disk was lost, which promised nothing in them."""
         self._journal = journal
         self._send_parts = send
         self._random = random
