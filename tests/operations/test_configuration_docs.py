@@ -1,11 +1,7 @@
 """docs/configuration.md says what the models say."""
 
 from cluster.config.models import parse
-from scripts.generate_configuration import EXAMPLE, OUTPUT, VARIABLES, document
-
-
-def test_the_page_is_current() -> None:
-    assert OUTPUT.read_text(encoding="utf-8") == document(), "run scripts/generate_configuration.py"
+from scripts.generate_configuration import EXAMPLE, VARIABLES, document
 
 
 def test_its_example_is_a_valid_file() -> None:

@@ -11,7 +11,6 @@ from click.testing import CliRunner
 
 from cluster.cli import main
 from cluster.process.events import EVENTS, find
-from scripts.generate_logs_page import OUTPUT, document
 from tests.structure.tree import ROOT
 
 LEVELS = {"debug", "info", "warning", "error", "log", "Log"}
@@ -50,10 +49,6 @@ def test_codes_are_one_events_each() -> None:
     assert len({*codes}) == len(codes) == len({event.name for event in EVENTS})
     assert all(re.fullmatch(r"Q[1-9]\d\d", code) for code in codes)
     assert codes == sorted(codes)
-
-
-def test_the_page_is_current() -> None:
-    assert OUTPUT.read_text(encoding="utf-8") == document(), "run python -m scripts.generate_logs_page"
 
 
 @pytest.mark.parametrize("word", ["Q105", "q105", "journal_failed"])
