@@ -72,8 +72,13 @@ class Client:
         self.connection.open()
 
     @property
+    def gone(self) -> bool:
+        """Whether the process that the client was connected to has ended."""
+        return self.node.life != self.life
+
+    @property
     def alive(self) -> bool:
-        return self.node.life == self.life and not self.closed
+        return not self.gone and not self.closed
 
     def after(self, delay: float, action: Action) -> None:
         """Do something later, unless the client or its node's process has gone by then."""

@@ -174,7 +174,11 @@ class SimulatedNode:
         broker.standing.on_removed = self._removed
         broker.standing.on_newest_lost = partial(setattr, self, "newest_lost")
         broker.repair.on_found = self._damage_found
-        broker.copies.on_needed = partial(setattr, self, "copied", False)
+        broker.copies.on_needed = self._needed
+
+    def _needed(self) -> None:
+        """A group may come to this node whose only replica is here."""
+        self.copied = False
 
     def _open(self, config: JournalConfig) -> Journal:
         try:

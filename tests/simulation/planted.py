@@ -156,7 +156,7 @@ class ConfidentNode(SimulatedNode):
     """A note says that other nodes have what the journal holds. Here it stays when they do not."""
 
     def _needed(self) -> None:
-        """A classic queue may come to this node."""
+        """A group may come to this node whose only replica is here."""
 
 
 BUGS: dict[str, tuple[type[SimulatedNode], Callable[[], AbstractContextManager[object]]]] = {

@@ -14,10 +14,16 @@ def numbered(what: str, count: int) -> list[str]:
     return [f"{what} {number}" for number in range(count)]
 
 
-def buried(trial: Trial, prover: Prover, wanted: list[str], reason: str, queue: str) -> Steps:
-    """Each of them comes to the grave once, and says what it died of."""
+def buried(
+    trial: Trial, prover: Prover, wanted: list[str], reason: str, queue: str, settler: Prover | None = None
+) -> Steps:
+    """Each of them comes to the grave once, and says what it died of.
+
+    `settler` settled the others, or these. Raises LostError where its node is lost: what it settled last may
+    be back in its queue.
+    """
     graves: list[Received] = []
-    yield from trial.take(prover, f"{trial.name} grave", wanted, graves)
+    yield from trial.take(prover, f"{trial.name} grave", wanted, graves, settler=settler)
     trial.check_taken(wanted, graves)
     for one in graves:
         [death] = one.headers["x-death"]
@@ -86,7 +92,9 @@ def expiry(trial: Trial) -> Steps:
         taken.append(late)
     trial.check_taken(bodies, taken)
     there = {received.body for received in taken}
-    yield from buried(trial, other, [body for body in bodies if body not in there], "expired", trial.name)
+    yield from buried(
+        trial, other, [body for body in bodies if body not in there], "expired", trial.name, one
+    )
 
 
 def _check_time(
@@ -127,7 +135,7 @@ def rejection(trial: Trial) -> Steps:
     trial.check_taken(bodies, taken)
     if len(taken) == len(bodies):
         # What came twice may have been settled in either way.
-        yield from buried(trial, other, sorted(rejected), "rejected", trial.name)
+        yield from buried(trial, other, sorted(rejected), "rejected", trial.name, one)
 
 
 def delivery_limit(trial: Trial) -> Steps:

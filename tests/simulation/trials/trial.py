@@ -86,7 +86,7 @@ class Trial:
     def pause(self, seconds: float = PAUSE_S) -> Steps:
         """Let time pass. Raises LostError where a client has gone with its node meanwhile."""
         yield seconds
-        if any(prover.node.life != prover.life for prover in self.provers):
+        if any(prover.gone for prover in self.provers):
             raise LostError
 
     def queue(self, prover: Prover, suffix: str = "", **arguments: Any) -> Answer:
@@ -131,16 +131,26 @@ class Trial:
     # -- what is left ---------------------------------------------------------------------------
 
     def take(
-        self, prover: Prover, queue: str, wanted: Iterable[str], into: list[Received], *, no_ack: bool = False
+        self,
+        prover: Prover,
+        queue: str,
+        wanted: Iterable[str],
+        into: list[Received],
+        *,
+        no_ack: bool = False,
+        settler: Prover | None = None,
     ) -> Steps:
         """Get and acknowledge until all that is wanted has come, and nothing more is there; with `no_ack`,
         get without acknowledgement, which loses nothing and gets nothing twice.
 
-        Raises LostError where a time of day was set, so that it may not come.
+        Raises LostError where a time of day was set, so that it may not come; and where the node of `settler`
+        was lost, on whose settling it depends what comes.
         """
         missing = set(wanted)
         while True:
             got = yield prover.get(queue, no_ack=no_ack)
+            if settler is not None and self._may_be_back(settler):
+                raise LostError
             if got is not None:
                 again = no_ack and any(got.body == one.body for one in into)
                 self.expect(not again, f"{got.body} came twice, which is removed before it comes")
@@ -155,6 +165,10 @@ class Trial:
                 yield PAUSE_S
             else:
                 return
+
+    def _may_be_back(self, settler: Prover) -> bool:
+        """Whether what this client settled last may be in its queue again."""
+        return settler.gone or self.nodes.outages.during(settler.node.name, self.began)
 
     def check_taken(self, wanted: Iterable[str], taken: list[Received]) -> None:
         """Nothing else came, and nothing twice but what had been lost on its way."""
