@@ -1,0 +1,220 @@
+"""One queue and its consumers: who may get which message, and what nobody may be left waiting for.
+
+It is for anybody to check by reading, and knows nothing of a broker. Messages are numbers, in the order in
+which they are published. Which of several equal consumers gets a message is left open.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """What a queue is declared with. `single`: one consumer at a time is active."""
+
+    levels: int | None = None
+    grouped: bool = False
+    single: bool = False
+
+
+@dataclass(eq=False)
+class Message:
+    """`group`: 0 for none. `failed`: how many deliveries have failed; `perhaps`: how many more, of which an owner
+    may have known that was lost. `may_have_come`: an owner was lost that may have given the message out.
+    """
+
+    number: int
+    level: int = 0
+    group: int = 0
+    failed: int = 0
+    perhaps: int = 0
+    came_back: bool = False
+    may_have_come: bool = False
+    holder: Consumer | None = None
+
+
+@dataclass(eq=False)
+class Consumer:
+    """`window`: how many messages it may have that are not settled; None where it settles none."""
+
+    number: int
+    priority: int
+    window: int | None
+    holds: list[Message] = field(default_factory=list)
+
+    @property
+    def room(self) -> float:
+        return math.inf if self.window is None else self.window - len(self.holds)
+
+
+@dataclass(frozen=True)
+class Delivered:
+    consumer: Consumer
+    number: int
+    redelivered: bool
+    failed: int
+
+
+@dataclass
+class ConsumerModel:
+    """`consumers` in order of subscription. `counts`: messages tell how often they have failed."""
+
+    sharing: Sharing
+    counts: bool = True
+    ready: list[Message] = field(default_factory=list)
+    consumers: list[Consumer] = field(default_factory=list)
+    held: list[Message] = field(default_factory=list)
+    active: Consumer | None = None
+
+    # -- what happens ---------------------------------------------------------------------------
+
+    def published(self, messages: Iterable[Message]) -> None:
+        self.ready.extend(messages)
+        self._sort()
+
+    def subscribed(self, consumer: Consumer) -> None:
+        self.consumers.append(consumer)
+        self._elect()
+
+    def cancelled(self, consumer: Consumer) -> None:
+        """What the consumer has not settled stays with its channel."""
+        self._leave(consumer)
+        self._elect()
+
+    def lost(self, consumers: Iterable[Consumer], *, owner: bool = False) -> None:
+        """Their channels are gone, and what came there is back. `owner`: so is the queue's owner, maybe."""
+        for message in self.ready if owner else ():
+            message.may_have_come = True
+        for consumer in consumers:
+            self._leave(consumer)
+            for message in list(consumer.holds):
+                self._back(message)
+                message.failed -= owner
+                message.perhaps += owner
+        self._elect()
+
+    def settled(self, messages: Iterable[Message]) -> None:
+        for message in messages:
+            self._take_from_holder(message)
+        self._elect()
+
+    def given_back(self, messages: Iterable[Message]) -> None:
+        for message in messages:
+            self._back(message)
+        self._elect()
+
+    def _leave(self, consumer: Consumer) -> None:
+        if consumer in self.consumers:
+            self.consumers.remove(consumer)
+        if consumer is self.active:
+            self.active = None
+
+    def _take_from_holder(self, message: Message) -> None:
+        assert message.holder is not None
+        message.holder.holds.remove(message)
+        message.holder = None
+        self.held.remove(message)
+
+    def _back(self, message: Message) -> None:
+        self._take_from_holder(message)
+        message.failed += 1
+        message.came_back = True
+        self.ready.append(message)
+        self._sort()
+
+    def _sort(self) -> None:
+        self.ready.sort(key=self._place)
+
+    def _place(self, message: Message) -> tuple[int, int]:
+        return (
+            0 if self.sharing.levels is None else -min(message.level, self.sharing.levels),
+            message.number,
+        )
+
+    def _elect(self) -> None:
+        """The first to subscribe stays the active one until it goes, or gives way with nothing unsettled."""
+        if not self.sharing.single or not self.consumers:
+            return
+        best = max(self.consumers, key=lambda one: one.priority)
+        if self.active is None or (best.priority > self.active.priority and not self.active.holds):
+            self.active = best
+
+    # -- who may get what -----------------------------------------------------------------------
+
+    def _served(self) -> list[Consumer]:
+        """Consumers that get anything at all now."""
+        if not self.sharing.single:
+            return self.consumers
+        gives_way = self.active and any(one.priority > self.active.priority for one in self.consumers)
+        return [] if self.active is None or gives_way else [self.active]
+
+    def _may_get(self, message: Message) -> list[Consumer]:
+        """Consumers that the message might go to, had they room."""
+        with_group = {id(one.holder): one.holder for one in self.held if one.group == message.group}
+        if not (self.sharing.grouped and message.group and with_group):
+            return self._served()
+        [holder] = with_group.values()
+        return [one for one in self._served() if one is holder]
+
+    # -- what came ------------------------------------------------------------------------------
+
+    def came(self, deliveries: Sequence[Delivered]) -> None:
+        """All that was delivered since the last step, each consumer's in order, after one step and a rest."""
+        known = {one.number: one for one in self.ready}
+        messages = [known[one.number] for one in deliveries]
+        self._check_order(deliveries, messages)
+        self._check_groups(deliveries, messages)
+        for delivered, message in zip(deliveries, messages, strict=True):
+            consumer = delivered.consumer
+            assert consumer in self._may_get(message), f"{message} came to {consumer}"
+            if self.counts:
+                assert message.failed <= delivered.failed <= message.failed + message.perhaps
+                message.failed, message.perhaps = delivered.failed, 0
+            else:
+                assert not delivered.failed
+            assert delivered.redelivered == message.came_back or message.may_have_come
+            self.ready.remove(message)
+            message.may_have_come = False
+            if consumer.window is not None:
+                message.holder = consumer
+                consumer.holds.append(message)
+                self.held.append(message)
+        self._check_room({one.consumer.number: one.consumer for one in deliveries}.values())
+
+    def _line(self, message: Message) -> int | None:
+        """Messages of one line come in the order of the queue. A queue with groups has one for each group."""
+        return (message.group or None) if self.sharing.grouped else 0
+
+    def _check_order(self, deliveries: Sequence[Delivered], messages: list[Message]) -> None:
+        """The first of each line come first, and to each consumer in order."""
+        for line in {self._line(one) for one in messages} - {None}:
+            waiting = [one for one in self.ready if self._line(one) == line]
+            came = [one for one in messages if self._line(one) == line]
+            assert {*came} == {*waiting[: len(came)]}, f"{came} came, of {waiting}"
+            for consumer in {id(one.consumer) for one in deliveries}:
+                pairs = zip(deliveries, messages, strict=True)
+                mine = [two for one, two in pairs if id(one.consumer) == consumer and two in came]
+                assert mine == sorted(mine, key=self._place), f"{mine} came in this order"
+
+    def _check_groups(self, deliveries: Sequence[Delivered], messages: list[Message]) -> None:
+        with_group: dict[int, int] = {}
+        for delivered, message in zip(deliveries, messages, strict=True):
+            if self.sharing.grouped and message.group:
+                consumer = with_group.setdefault(message.group, delivered.consumer.number)
+                assert consumer == delivered.consumer.number, f"two consumers have group {message.group}"
+
+    def _check_room(self, recipients: Iterable[Consumer]) -> None:
+        for consumer in self.consumers:
+            assert consumer.room >= 0, f"{consumer} has too much"
+        for message in self.ready:
+            waiting = [one for one in self._may_get(message) if one.room > 0]
+            assert not waiting, f"{message} waits, and so does {waiting[0]}"
+        if self.sharing.single or self.sharing.grouped:
+            return
+        for consumer in recipients:
+            for other in self.consumers:
+                first = other.priority > consumer.priority and other.room > 0
+                assert not first, f"{consumer} was served before {other}"
