@@ -22,8 +22,8 @@ class Sharing:
 
 @dataclass(eq=False)
 class Message:
-    """`group`: 0 for none. `failed`: how many deliveries have failed; `perhaps`: how many more, of which an owner
-    may have known that was lost. `may_have_come`: an owner was lost that may have given the message out.
+    """`group`: 0 for none. `failed`: how many deliveries have failed; `perhaps`: how many more, known to an
+    owner that was lost. `may_have_come`: an owner was lost that may have given the message out.
     """
 
     number: int
