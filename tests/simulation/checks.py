@@ -71,8 +71,11 @@ class Agreement:
         return True
 
     def _entries(self, node: SimulatedNode, group: Group) -> None:
-        """Of the entries of one index only one is ever committed, on whichever nodes."""
-        partition, commit = group.partition, group.raft.commit_index
+        """Of the entries of one index only one is ever committed, on whichever nodes.
+
+        A replica that has met a damaged entry may know that more is committed than its log has yet.
+        """
+        partition, commit = group.partition, min(group.raft.commit_index, group.log.last_index())
         key = (partition, node.name, node.life)
         checked = max(self._checked.get(key, 0), group.log.first_index() - 1)
         for index in range(checked + 1, commit + 1):

@@ -105,6 +105,8 @@ class Transaction:
     """Whether somebody got one of the messages."""
     undone: bool = False
     """Whether somebody got what it has settled, without any other excuse than that it was not committed."""
+    accusations: list[str] = field(default_factory=list)
+    """Deliveries that only a refusal excuses: it closes the channel, of which the client hears last."""
 
     @property
     def committed(self) -> bool:
@@ -146,6 +148,8 @@ class History:
         self.confirmed = 0
         self.redelivered = 0
         self.transactions: list[Transaction] = []
+        self._unanswered: dict[int, Transaction] = {}
+        """By client: what it has asked to commit."""
         self._numbers = count(FIRST_CONSUMER)
         self._circumstances = circumstances
         # The nodes that consumers of a queue were on.
@@ -223,10 +227,14 @@ class History:
                 receipt.transaction.undone |= not self._circumstances.cut_off(receipt)
             if receipt.outcome is not Outcome.RETURNED and not self._circumstances.lost(receipt):
                 state = "unsettled" if receipt.outcome is None else receipt.outcome.value
-                raise Violation(
+                accusation = (
                     f"{queue} delivers {message} again, which is {state} since {receipt.time:.4f} "
                     f"at consumer {receipt.consumer} on {receipt.node}, which is alive"
                 )
+                unanswered = self._unanswered.get(receipt.consumer)
+                if unanswered is None:
+                    raise Violation(accusation)
+                unanswered.accusations.append(accusation)
         if not redelivered:
             raise Violation(f"{queue} delivers {message} again without saying so")
 
@@ -253,18 +261,22 @@ class History:
         node: str,
         life: int,
     ) -> Transaction:
-        """A commit is asked for: of messages of a publisher, by first number and count, and of receipts."""
+        """A commit is asked for: of messages of a client, by first number and count, and of its receipts."""
         own = self.messages[publisher]
         messages = [own[first - 1 + i] for first, quantity in publishes for i in range(quantity)]
         transaction = Transaction(messages, receipts, node, life)
         self.transactions.append(transaction)
+        self._unanswered[publisher] = transaction
         for one in (*messages, *receipts):
             one.transaction = transaction
         return transaction
 
-    def answered(self, transaction: Transaction, done: bool) -> None:
-        """A commit is done, or was refused: then what it would have settled is back in its queues."""
-        transaction.answer = done
+    def answered(self, transaction: Transaction, *, done: bool, refused: bool = False) -> None:
+        """A commit is done, or was rolled back or refused: then what it would have settled is back."""
+        transaction.answer, transaction.refused = done, refused
+        self._unanswered = {who: one for who, one in self._unanswered.items() if one is not transaction}
+        if transaction.accusations and not refused:
+            raise Violation(transaction.accusations[0])
         for receipt in transaction.receipts:
             receipt.outcome = Outcome.SETTLED if done else Outcome.RETURNED
         for message in transaction.messages if done else ():

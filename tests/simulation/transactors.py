@@ -86,7 +86,7 @@ class Transactor(Consumer):
         if self.transaction is None or code != m.ReplyCode.PRECONDITION_FAILED:
             super().refused(code, text)
         else:
-            self._conclude(done=False).refused = True
+            self._conclude(done=False, refused=True)
             self.after(self.interval_s * self.chance.uniform(0.5, 1.5), self._work)
             self.start_again()
 
@@ -94,11 +94,10 @@ class Transactor(Consumer):
         self._conclude(done=True)
         self._go_on()
 
-    def _conclude(self, done: bool) -> Transaction:
+    def _conclude(self, *, done: bool, refused: bool = False) -> None:
         transaction, self.transaction, self._taken = self.transaction, None, {}
         assert transaction is not None
-        self.history.answered(transaction, done)
-        return transaction
+        self.history.answered(transaction, done=done, refused=refused)
 
     def _go_on(self) -> None:
         if self.finishing:

@@ -10,6 +10,8 @@ import random
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
+from cluster.catalog.placement import RestartedError
+from node.engine.errors import NotFoundError, Refusal
 from node.wire.amqp091 import methods as m
 from tests.simulation.clients import Place
 from tests.simulation.node import SimulatedNode
@@ -122,8 +124,17 @@ class Trial:
         full = {"vhost": "/", "operator": False, **arguments}
 
         def submit() -> None:
-            node.broker.catalog.submit(command, full, lambda *_: answer.give(), node.clock())
+            node.broker.catalog.submit(command, full, answered, node.clock())
             node.wanted()
+
+        def answered(_: Any, refusal: Refusal | None) -> None:
+            if isinstance(refusal, RestartedError):
+                # The node got the catalog as a snapshot, and cannot tell what became of the command.
+                submit()
+                return
+            gone = command.startswith("delete") and isinstance(refusal, NotFoundError)
+            self.expect(refusal is None or gone, f"{command} is refused: {refusal}")
+            answer.give()
 
         node.input(submit)
         return answer

@@ -1,0 +1,56 @@
+"""What the checker of deliveries takes for a broken promise, and what for an excuse."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.history import History, QueueTerms, Receipt, Transaction
+from tests.simulation.world import Violation
+
+TRANSACTOR, PUBLISHER, OTHER = 1, 2, 3
+
+
+class Calm:
+    """Nothing fails."""
+
+    def now(self) -> float:
+        return 1.0
+
+    def lost(self, receipt: Receipt) -> bool:
+        return False
+
+    def cut_off(self, receipt: Receipt) -> bool:
+        return False
+
+    def disturbed(self, since: float) -> bool:
+        return False
+
+
+def delivered_to_another_during_a_commit() -> tuple[History, Transaction]:
+    """A message that a client has not settled, and that its commit does not settle, goes to another one."""
+    history = History([QueueTerms("q", ("n1", "n2", "n3"))], Calm())
+    history.published(PUBLISHER, 1, ("q",), persistent=True)
+    history.deliver("q", PUBLISHER, 1, Receipt(TRANSACTOR, "n1", 1, 1.0), redelivered=False)
+    first = history.published(TRANSACTOR, 1, ("q",), persistent=True)
+    transaction = history.begin(TRANSACTOR, [(first, 1)], [], "n1", 1)
+    history.deliver("q", PUBLISHER, 1, Receipt(OTHER, "n2", 1, 1.0), redelivered=True)
+    return history, transaction
+
+
+def test_a_refused_commit_has_closed_the_channel() -> None:
+    history, transaction = delivered_to_another_during_a_commit()
+    history.answered(transaction, done=False, refused=True)
+
+
+@pytest.mark.parametrize("done", [True, False])
+def test_a_channel_that_goes_on_keeps_what_it_has(done: bool) -> None:
+    history, transaction = delivered_to_another_during_a_commit()
+    with pytest.raises(Violation, match="again, which is unsettled since"):
+        history.answered(transaction, done=done)
+
+
+def test_without_a_commit_there_is_no_excuse() -> None:
+    history, transaction = delivered_to_another_during_a_commit()
+    history.answered(transaction, done=False, refused=True)
+    with pytest.raises(Violation, match="which is alive"):
+        history.deliver("q", PUBLISHER, 1, Receipt(OTHER, "n2", 1, 1.0), redelivered=True)
