@@ -205,7 +205,8 @@ def read_secret(path: Path, what: str) -> str:
 
 class ResourceAlarms(Section):
     """When publishers are held back: while any node of the cluster is short of memory or disk, clients that
-    publish are not read from, and are told so (`connection.blocked`). Consumers are not disturbed.
+    publish are not read from, and are told so (`connection.blocked`; `channel.flow` where a client does not
+    know that). Consumers are not disturbed.
     """
 
     memory_high_watermark: float = Field(

@@ -217,17 +217,26 @@ class RawClient:
         properties = {"capabilities": CAPABILITIES | able}
         return method(0, spec.Connection.StartOk(properties, mechanism, response, "en_US"))
 
-    def log_in(self) -> spec.Connection.Tune:
+    def log_in(self, **able: bool) -> spec.Connection.Tune:
         self.start()
-        self.send(self.start_ok())
+        self.send(self.start_ok("\0guest\0guest", "PLAIN", **able))
         self.tune = self.method(spec.Connection.Tune, 0)
         return self.tune
 
     def open(
-        self, *channels: int, channel_max: int = 0, frame_max: int = 0, heartbeat: int = 0, vhost: str = "/"
+        self,
+        *channels: int,
+        channel_max: int = 0,
+        frame_max: int = 0,
+        heartbeat: int = 0,
+        vhost: str = "/",
+        able: dict[str, bool] | None = None,
     ) -> RawClient:
-        """From the protocol header to open channels; limits of 0 are those that the node proposes."""
-        tune = self.log_in()
+        """From the protocol header to open channels; limits of 0 are those that the node proposes.
+
+        `able`: capabilities of the client that are other than usual.
+        """
+        tune = self.log_in(**able or {})
         agreed = spec.Connection.TuneOk(
             channel_max or tune.channel_max, frame_max or tune.frame_max, heartbeat
         )

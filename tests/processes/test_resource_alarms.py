@@ -35,6 +35,16 @@ def test_publishers_wait_while_a_disk_is_low_and_consumers_do_not(own_cluster: C
     consumer.close()
 
 
+@pytest.mark.requirement("A9.5", "F6.2")
+@pytest.mark.settings({"alarms": {"disk_free_limit_bytes": 1 << 60}})
+def test_a_publisher_that_knows_only_channel_flow_is_asked_by_it(own_cluster: Cluster) -> None:
+    publisher = RawClient(own_cluster[0].amqp).open(1, 2, able={"connection.blocked": False})
+    publisher.send(publish(2, "q", b"first"))
+    assert publisher.method(spec.Channel.Flow, 2).active is False
+    publisher.ask(1, spec.Basic.Qos(), spec.Basic.QosOk)
+    publisher.close()
+
+
 @pytest.mark.requirement("A23.4", "F6.1")
 @pytest.mark.settings({"alarms": {"memory_high_watermark_bytes": 200 * MIB}})
 def test_publishers_go_on_once_there_is_memory_again(own_cluster: Cluster) -> None:

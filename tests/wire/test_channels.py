@@ -214,7 +214,6 @@ def test_answers_for_unknown_channels_change_nothing() -> None:
     client.connection.fail_publish(1, Refused(404))
     client.connection.return_unroutable(1, run_of([b"x"]), 312, "NO_ROUTE")
     client.connection.deliver_get(1, run_of([b"x"]), 1, False, 0)
-    client.connection.flow(1, False)
     client.connection.cancel_consumer(1)
     assert client.output() == [] and client.connection.take_effects() == []
 
@@ -336,14 +335,6 @@ def test_the_client_stops_and_resumes_deliveries() -> None:
     methods = client.methods()
     assert [type(method) for method in methods] == [m.ChannelFlowOk, m.BasicDeliver, m.BasicDeliver]
     assert client.effects[-1] == e.Credit(7, 2002)
-
-
-def test_the_server_stops_and_resumes_publishers() -> None:
-    client = opened(1)
-    client.connection.flow(1, False)
-    client.send((1, m.ChannelFlowOk(False)))
-    client.connection.flow(1, True)
-    assert client.methods() == [m.ChannelFlow(False), m.ChannelFlow(True)]
 
 
 def test_access_tickets_are_granted() -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from node.engine.errors import NotFoundError
 from node.wire.amqp091 import effects as e
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.limits import ConnectionLimits
@@ -171,17 +172,25 @@ def test_an_alarm_before_the_connection_is_open_concerns_it_as_well() -> None:
     assert client.methods() == [m.ConnectionBlocked("low on disk")]
 
 
-@pytest.mark.requirement("F6.2")
-def test_a_client_that_would_not_understand_is_held_all_the_same() -> None:
+@pytest.mark.requirement("A9.5", "F6.2")
+def test_a_client_that_knows_only_channel_flow_is_asked_by_it() -> None:
     client = Client()
     client.negotiate(capabilities={})
-    client.open_channel(1)
+    for channel in (1, 2, 3):
+        client.open_channel(channel)
     client.connection.alarm("low on disk")
-    client.send(publish(1, b"a"))
-    assert client.send(publish(1, b"b")) == []
+    client.send(publish(1, b"a"), publish(3, b"b"))
+    assert client.output() == [(1, 1, m.ChannelFlow(False)), (1, 3, m.ChannelFlow(False))]
+    assert client.send((1, m.ChannelFlowOk(False)), publish(1, b"c")) == []
+    assert client.output() == [], "it has been asked"
+    client.connection.fail_publish(3, NotFoundError("no exchange"))
+    assert client.output()
+    client.connection.take_effects()
     client.connection.alarm(None)
-    assert len(client.connection.take_effects()) == 1
-    assert client.methods() == []
+    assert [type(effect) for effect in client.connection.take_effects()] == [e.Publish]
+    assert client.output() == [(1, 1, m.ChannelFlow(True))]
+    client.send((1, m.ChannelFlowOk(True)))
+    assert client.output() == [] and not client.connection.blocked
 
 
 @pytest.mark.requirement("A10.4")

@@ -346,12 +346,6 @@ class Connection(FrameReader):
             method = m.BasicReturn(code, truncated(text), run.exchange, run.routing_key)
             self._outbox.write(encode_contents(channel, method, run, self._parts.frame_max))
 
-    def flow(self, channel: int, active: bool) -> None:
-        """Ask the client to stop or resume publishing on a channel (§3.1.9)."""
-        found = self._channels.get(channel)
-        if found is not None and found.state is ChannelState.OPEN:
-            self._outbox.send(channel, m.ChannelFlow(active))
-
     # -- the connection -------------------------------------------------------------------------
 
     def close(self, error: Failure) -> None:
@@ -379,7 +373,7 @@ class Connection(FrameReader):
             self._alarm.reason = reason
             self._alarmed = self._parts.alarmed = self._published_during_alarm
             return
-        self._alarm.over(self.state is ConnectionState.OPEN)
+        self._alarm.over(self._open_channels())
         self._alarmed = self._parts.alarmed = None
         for channel in list(self._channels):
             self._let_go(channel, Hold.ALARM)
@@ -391,7 +385,13 @@ class Connection(FrameReader):
 
     def _published_during_alarm(self, channel: int) -> None:
         self._channels[channel].holds |= Hold.ALARM
-        self._alarm.published(self._negotiation.client_can("connection.blocked"))
+        self._alarm.published(channel, self._negotiation.client_can("connection.blocked"))
+
+    def _open_channels(self) -> set[int]:
+        """Those to which anything may be sent; 0, which is the connection's own, among them."""
+        if self.state is not ConnectionState.OPEN:
+            return set()
+        return {0, *(number for number, one in self._channels.items() if one.state is ChannelState.OPEN)}
 
     def _let_go(self, channel: int, hold: Hold) -> None:
         found = self._channels.get(channel)
