@@ -86,12 +86,28 @@ class Election:
         state = self._state
         return state.vote == candidate or (state.vote is None and state.leader is None)
 
+    def _may_vote_for(self, request: PreVoteRequest | VoteRequest) -> bool:
+        """Whether a vote for the candidate can break nothing that this replica may have forgotten.
+
+        A replica that is joining withholds its vote, with one exception: a group that was founded by the
+        candidate and this replica, whose logs are both empty. The two are every majority of that group, also
+        when its membership changes for the first time. So without the candidate nothing was ever committed
+        and no leader elected, and the candidate has forgotten neither. Without the exception such a group
+        would never have a leader, who alone gives the vote back.
+        """
+        state = self._state
+        if state.may_vote:
+            return True
+        members = state.members.current
+        founded_by_both = members.voters == {state.node, request.sender} and not members.outgoing
+        return founded_by_both and state.log.last_index == request.last_index == 0
+
     def on_pre_vote_request(self, request: PreVoteRequest, now: float) -> None:
         """Grant if this node would vote so; neither term nor vote nor timer changes (thesis §9.6)."""
         state = self._state
         granted = (
             (request.term > state.term or (request.term == state.term and self._free_for(request.sender)))
-            and state.may_vote
+            and self._may_vote_for(request)
             and self._up_to_date(request.last_index, request.last_term)
         )
         # A refusal must not look older than the candidate's own term, or it would not count.
@@ -121,7 +137,7 @@ class Election:
         granted = (
             request.term == state.term
             and self._free_for(request.sender)
-            and state.may_vote
+            and self._may_vote_for(request)
             and self._up_to_date(request.last_index, request.last_term)
         )
         if granted:

@@ -7,6 +7,7 @@ import pytest
 from cluster.catalog.packing import pack
 from cluster.catalog.replica import CATALOG
 from cluster.membership.mover import VOTES_TAG
+from node.wire.amqp091 import methods as m
 from tests.simulation.cluster import Shape
 from tests.simulation.membership import ChangingCluster, Wish, adding, emptying, keeping
 from tests.simulation.node import NodeSettings, SimulatedNode
@@ -95,6 +96,21 @@ def test_a_node_that_starts_again_votes_in_groups_founded_since_its_disk_was_los
     node.lost_disk = True
     node.start()
     assert other.confirms(other.publish("letters", b"one")) == [True]
+    site.until(lambda: not node.lost_disk)
+
+
+def test_a_group_of_two_founded_while_one_of_them_has_lost_its_disk_gets_a_leader() -> None:
+    """The node cannot tell such a group from one of which it had a replica before."""
+    site = Site("n1", "n2", "n3")
+    client = site.client("n1")
+    node = site.nodes["n2"]
+    node.stop(power=True)
+    node.lose_disk()
+    client.send(m.QueueDeclare("letters", durable=True, arguments={"x-quorum-initial-group-size": 2}))
+    site.run(0.5)
+    node.start()
+    client.answer(m.QueueDeclareOk)
+    assert client.confirms(client.publish("letters", b"one")) == [True]
     site.until(lambda: not node.lost_disk)
 
 

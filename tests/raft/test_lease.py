@@ -30,6 +30,28 @@ def test_a_node_that_lost_its_disk_gives_no_vote() -> None:
     assert replica.raft.role is Role.FOLLOWER
 
 
+def test_a_founder_that_lost_its_disk_votes_for_the_only_other_one_while_neither_has_an_entry() -> None:
+    """Whatever was decided in the group, the other founder decided, too, and has not forgotten."""
+    replica = Replica(joining=True, voters="ab")
+    replica.step(PreVoteRequest("b", "a", 1, 0, 0))
+    assert replica.take(PreVoteResponse)[0].granted
+    assert vote_request(replica, "b", 1, 0, 0).granted
+    assert replica.log.hard_state() == HardState(1, "b", 0, joining=True), (
+        "durable, and not its vote in general"
+    )
+    assert not vote_request(replica, "b", 2, 1, 1).granted, "the other one has an entry"
+    replica.advance(10.0)
+    assert replica.raft.role is Role.FOLLOWER
+
+
+@pytest.mark.parametrize(("voters", "own"), [("abc", 0), ("ab", 1)])
+def test_a_founder_that_lost_its_disk_gives_no_other_vote(voters: str, own: int) -> None:
+    replica = Replica(log_of(*[1] * own), joining=True, voters=voters)
+    replica.step(PreVoteRequest("b", "a", 2, 0, 0))
+    assert not replica.take(PreVoteResponse)[0].granted
+    assert not vote_request(replica, "b", 2, 0, 0).granted
+
+
 def rebuilding(*terms: int, commit: int) -> Replica:
     """A node that lost its disk, to which a leader of term 3 sends entries of these terms."""
     replica = Replica(joining=True)
