@@ -91,9 +91,7 @@ class ConsumerModel:
         for consumer in consumers:
             self._leave(consumer)
             for message in list(consumer.holds):
-                self._back(message)
-                message.failed -= owner
-                message.perhaps += owner
+                self._back(message, known=not owner)
         self._elect()
 
     def settled(self, messages: Iterable[Message]) -> None:
@@ -118,9 +116,13 @@ class ConsumerModel:
         message.holder = None
         self.held.remove(message)
 
-    def _back(self, message: Message) -> None:
+    def _back(self, message: Message, *, known: bool = True) -> None:
+        """`known`: the queue's next owner knows that the delivery has failed."""
         self._take_from_holder(message)
-        message.failed += 1
+        if known:
+            message.failed += 1
+        else:
+            message.perhaps += 1
         message.came_back = True
         self.ready.append(message)
         self._sort()
@@ -166,7 +168,6 @@ class ConsumerModel:
         known = {one.number: one for one in self.ready}
         messages = [known[one.number] for one in deliveries]
         self._check_order(deliveries, messages)
-        self._check_groups(deliveries, messages)
         for delivered, message in zip(deliveries, messages, strict=True):
             consumer = delivered.consumer
             assert consumer in self._may_get(message), f"{message} came to {consumer}"
@@ -182,7 +183,7 @@ class ConsumerModel:
                 message.holder = consumer
                 consumer.holds.append(message)
                 self.held.append(message)
-        self._check_room({one.consumer.number: one.consumer for one in deliveries}.values())
+        self._check_room(one.consumer for one in deliveries)
 
     def _line(self, message: Message) -> int | None:
         """Messages of one line come in the order of the queue. A queue with groups has one for each group."""
@@ -198,13 +199,6 @@ class ConsumerModel:
                 pairs = zip(deliveries, messages, strict=True)
                 mine = [two for one, two in pairs if id(one.consumer) == consumer and two in came]
                 assert mine == sorted(mine, key=self._place), f"{mine} came in this order"
-
-    def _check_groups(self, deliveries: Sequence[Delivered], messages: list[Message]) -> None:
-        with_group: dict[int, int] = {}
-        for delivered, message in zip(deliveries, messages, strict=True):
-            if self.sharing.grouped and message.group:
-                consumer = with_group.setdefault(message.group, delivered.consumer.number)
-                assert consumer == delivered.consumer.number, f"two consumers have group {message.group}"
 
     def _check_room(self, recipients: Iterable[Consumer]) -> None:
         for consumer in self.consumers:

@@ -52,7 +52,6 @@ class ConsumerPrograms(RuleBasedStateMachine):
         self.subscribed: list[dict[str, Consumer]] = [{}, {}, {}]
         """By client, and consumer tag: those that were cancelled, too, whose messages the client has."""
         self.came: dict[Message, tuple[Client, Delivery]] = {}
-        self.read = [0, 0, 0]
         self.last = self.consumers = 0
 
     @initialize(
@@ -142,7 +141,7 @@ class ConsumerPrograms(RuleBasedStateMachine):
 
     def gone(self, at: int) -> list[Consumer]:
         consumers = list(self.subscribed[at].values())
-        self.subscribed[at], self.read[at] = {}, 0
+        self.subscribed[at] = {}
         self.came = {one: came for one, came in self.came.items() if came[0] is not self.clients[at]}
         return consumers
 
@@ -165,7 +164,8 @@ class ConsumerPrograms(RuleBasedStateMachine):
         self.site.run(REST_S)
         found: list[Delivered] = []
         for at, client in enumerate(self.clients):
-            for delivery in client.deliveries[self.read[at] :]:
+            while client.deliveries:
+                delivery = client.deliveries.pop(0)
                 consumer = self.subscribed[at][delivery.method.consumer_tag]
                 failed = delivery.headers.get("x-delivery-count", 0)
                 number = int(delivery.body)
@@ -173,7 +173,6 @@ class ConsumerPrograms(RuleBasedStateMachine):
                 message = next((one for one in self.model.ready if one.number == number), None)
                 assert message is not None, f"{number} came, which is not ready"
                 self.came[message] = (client, delivery)
-            self.read[at] = len(client.deliveries)
         self.model.came(found)
         assert self.clients[0].depth(QUEUE) == len(self.model.ready)
 

@@ -106,7 +106,8 @@ class Transaction:
     undone: bool = False
     """Whether somebody got what it has settled, without any other excuse than that it was not committed."""
     accusations: list[str] = field(default_factory=list)
-    """Deliveries that only a refusal excuses: it closes the channel, of which the client hears last."""
+    """Deliveries of what the client has not settled, which only a refusal excuses: it closes the channel, of
+    which the client hears last."""
 
     @property
     def committed(self) -> bool:
@@ -232,7 +233,7 @@ class History:
                     f"at consumer {receipt.consumer} on {receipt.node}, which is alive"
                 )
                 unanswered = self._unanswered.get(receipt.consumer)
-                if unanswered is None:
+                if unanswered is None or receipt.outcome is not None:
                     raise Violation(accusation)
                 unanswered.accusations.append(accusation)
         if not redelivered:

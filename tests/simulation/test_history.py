@@ -54,3 +54,17 @@ def test_without_a_commit_there_is_no_excuse() -> None:
     history.answered(transaction, done=False, refused=True)
     with pytest.raises(Violation, match="which is alive"):
         history.deliver("q", PUBLISHER, 1, Receipt(OTHER, "n2", 1, 1.0), redelivered=True)
+
+
+def test_a_commit_is_no_excuse_for_what_an_earlier_one_has_settled() -> None:
+    history = History([QueueTerms("q", ("n1", "n2", "n3"))], Calm())
+    history.published(PUBLISHER, 1, ("q",), persistent=True)
+    settled = Receipt(TRANSACTOR, "n1", 1, 1.0)
+    history.deliver("q", PUBLISHER, 1, settled, redelivered=False)
+    for receipts in ([settled], []):
+        first = history.published(TRANSACTOR, 1, ("q",), persistent=True)
+        transaction = history.begin(TRANSACTOR, [(first, 1)], receipts, "n1", 1)
+        if receipts:
+            history.answered(transaction, done=True)
+    with pytest.raises(Violation, match="which is settled since"):
+        history.deliver("q", PUBLISHER, 1, Receipt(OTHER, "n2", 1, 1.0), redelivered=True)

@@ -373,10 +373,12 @@ class Connection(FrameReader):
             self._alarm.reason = reason
             self._alarmed = self._parts.alarmed = self._published_during_alarm
             return
-        self._alarm.over(self._open_channels())
+        self._alarm.over(self.state is ConnectionState.OPEN)
         self._alarmed = self._parts.alarmed = None
-        for channel in list(self._channels):
-            self._let_go(channel, Hold.ALARM)
+        for channel, found in list(self._channels.items()):
+            if found.holds & Hold.ALARM:
+                self._flow(channel, active=True)
+                self._let_go(channel, Hold.ALARM)
 
     @property
     def blocked(self) -> bool:
@@ -385,13 +387,14 @@ class Connection(FrameReader):
 
     def _published_during_alarm(self, channel: int) -> None:
         self._channels[channel].holds |= Hold.ALARM
-        self._alarm.published(channel, self._negotiation.client_can("connection.blocked"))
+        self._alarm.published(self._negotiation.client_can("connection.blocked"))
+        self._flow(channel, active=False)
 
-    def _open_channels(self) -> set[int]:
-        """Those to which anything may be sent; 0, which is the connection's own, among them."""
-        if self.state is not ConnectionState.OPEN:
-            return set()
-        return {0, *(number for number, one in self._channels.items() if one.state is ChannelState.OPEN)}
+    def _flow(self, channel: int, *, active: bool) -> None:
+        """Ask a client that does not know connection.blocked to stop publishing, or to go on (§3.1.9)."""
+        open_ = self.state is ConnectionState.OPEN and self._channels[channel].state is ChannelState.OPEN
+        if open_ and not self._negotiation.client_can("connection.blocked"):
+            self._outbox.send(channel, m.ChannelFlow(active))
 
     def _let_go(self, channel: int, hold: Hold) -> None:
         found = self._channels.get(channel)
