@@ -168,10 +168,7 @@ class Connection(FrameReader):
 
         The client hears nothing (§2.2.4) unless it has announced that it wants to be told.
         """
-        if (
-            self._negotiation.stage is not Stage.AUTHENTICATION
-            or self.state is not ConnectionState.NEGOTIATING
-        ):
+        if not self._asked(Stage.AUTHENTICATION):
             return
         if self._negotiation.client_can("authentication_failure_close"):
             error = LoginRefusedError(self._negotiation.mechanism)
