@@ -63,6 +63,10 @@ class Writer(Protocol):
         """Start writing what is staged, unless a batch is being written already."""
 
 
+def _no_peer(_peer: str) -> bool:
+    return False
+
+
 class Host:
     """All Raft groups of a node. Not thread-safe: everything runs on the event loop's thread."""
 
@@ -78,6 +82,7 @@ class Host:
         self.groups: dict[int, Group] = {}
         self.failed: BaseException | None = None
         self.on_damaged: Callable[[DamagedEntryError, float], None]
+        self.of_last_release: Callable[[str], bool] = _no_peer
         self._config = config
         self._withheld = False
         self.newest_lost = _EVERY
@@ -357,7 +362,8 @@ class Host:
             self._send_stream_part(group.partition, message.to, message.part)
             return
         envelope = ENVELOPE.pack(RAFT_TAG, group.partition)
-        self._send_parts(message.to, [envelope, *encode_message(message)])
+        parts = encode_message(message, to_last_release=self.of_last_release(message.to))
+        self._send_parts(message.to, [envelope, *parts])
 
     # -- snapshots ------------------------------------------------------------------------------
 

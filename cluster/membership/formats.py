@@ -23,10 +23,14 @@ if TYPE_CHECKING:
     from cluster.broker import Broker
 
 FORMATS: Final = 1
-"""What this release reads. 1: nodes say which formats they read, and seal queues."""
+"""What this release reads. 1: nodes say which formats they read, seal queues, and tell in requests for votes
+whether every majority has the candidate."""
 
 SEALED_QUEUES: Final = 1
 """From here on the log of a partition may seal a queue that is to be deleted if it is empty, or unused."""
+
+MAJORITIES_IN_VOTES: Final = 1
+"""From here on a node reads requests for votes that tell whether every majority has the candidate."""
 
 SPOKEN: Final = 3
 """The part of an announcement of owners that has the sender's number."""
@@ -41,6 +45,7 @@ class Formats:
         self._peers: dict[str, int] = {}
         self._upgrades = 0
         self._asked = False
+        broker.host.of_last_release = lambda peer: self.of(peer) < MAJORITIES_IN_VOTES
 
     def of(self, peer: str) -> int:
         """What may be sent to a peer; 0 before it has said something on this connection."""

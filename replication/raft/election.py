@@ -37,9 +37,12 @@ class Election:
             self._stand(now, transfer=False)
             return
         state.hasten_election(now, rounds=2)
+        log, in_every_majority = state.log, self._in_every_majority()
         for peer in self._electorate():
             state.messages.append(
-                PreVoteRequest(state.node, peer, state.term + 1, state.log.last_index, state.log.last_term)
+                PreVoteRequest(
+                    state.node, peer, state.term + 1, log.last_index, log.last_term, in_every_majority
+                )
             )
 
     def _stand(self, now: float, transfer: bool) -> None:
@@ -54,12 +57,15 @@ class Election:
         if self._tally() is Tally.WON:
             self._win(now)
             return
-        log = state.log
+        log, in_every_majority = state.log, self._in_every_majority()
         for peer in self._electorate():
             # The vote for oneself is a vote: it is durable before anybody is asked to join it.
             state.messages_after_sync.append(
-                VoteRequest(state.node, peer, state.term, log.last_index, log.last_term, transfer)
-            )
+                VoteRequest(
+                    state.node, peer, state.term,
+                    log.last_index, log.last_term, transfer, in_every_majority,
+                )
+            )  # fmt: skip
 
     def _electorate(self) -> list[str]:
         members = self._state.members.current
@@ -86,21 +92,20 @@ class Election:
         state = self._state
         return state.vote == candidate or (state.vote is None and state.leader is None)
 
+    def _in_every_majority(self) -> bool:
+        members = self._state.members.current
+        halves = [half for half in (members.voters, members.outgoing) if half]
+        return all(self._state.node in half and len(half) <= 2 for half in halves)
+
     def _may_vote_for(self, request: PreVoteRequest | VoteRequest) -> bool:
         """Whether a vote for the candidate can break nothing that this replica may have forgotten.
 
-        A replica that is joining withholds its vote, with one exception: a group that was founded by the
-        candidate and this replica, whose logs are both empty. The two are every majority of that group, also
-        when its membership changes for the first time. So without the candidate nothing was ever committed
-        and no leader elected, and the candidate has forgotten neither. Without the exception such a group
-        would never have a leader, who alone gives the vote back.
+        A replica that is joining withholds its vote from all but a candidate that is in every majority: the
+        other one of a group of two. Whatever was committed, and whoever was elected in the candidate's term,
+        the candidate took part, and has forgotten neither (docs/decisions/0025). Without that vote a group
+        of two would never have a leader again, who alone gives the vote back.
         """
-        state = self._state
-        if state.may_vote:
-            return True
-        members = state.members.current
-        founded_by_both = members.voters == {state.node, request.sender} and not members.outgoing
-        return founded_by_both and state.log.last_index == request.last_index == 0
+        return self._state.may_vote or request.in_every_majority
 
     def on_pre_vote_request(self, request: PreVoteRequest, now: float) -> None:
         """Grant if this node would vote so; neither term nor vote nor timer changes (thesis §9.6)."""

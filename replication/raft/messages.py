@@ -21,13 +21,17 @@ WIRE_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class PreVoteRequest:
-    """Would you vote for me in `term`? Changes nothing at the receiver (thesis §9.6)."""
+    """Would you vote for me in `term`? Changes nothing at the receiver (thesis §9.6).
+
+    in_every_majority: as in VoteRequest.
+    """
 
     sender: str
     to: str
     term: int
     last_index: int
     last_term: int
+    in_every_majority: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,12 @@ class PreVoteResponse:
 
 @dataclass(frozen=True, slots=True)
 class VoteRequest:
-    """RequestVote of figure 2. `transfer`: the leader itself asked for this election (thesis §4.2.3)."""
+    """RequestVote of figure 2.
+
+    transfer: the leader itself asked for this election (thesis §4.2.3).
+    in_every_majority: no majority of the membership in the candidate's log does without the candidate
+    (`Election.on_vote_request`).
+    """
 
     sender: str
     to: str
@@ -50,6 +59,7 @@ class VoteRequest:
     last_index: int
     last_term: int
     transfer: bool
+    in_every_majority: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,8 +248,16 @@ _PLAIN: dict[int, tuple[Callable[..., Message], tuple[tuple[str, type], ...]]] =
     12: (ReadIndexRequest, (("context", bytes),)),
     13: (ReadIndexResponse, (("context", bytes), ("index", int))),
     14: (TimeoutNow, ()),
+    15: (PreVoteRequest, (("last_index", int), ("last_term", int), ("in_every_majority", bool))),
+    16: (
+        VoteRequest,
+        (("last_index", int), ("last_term", int), ("transfer", bool), ("in_every_majority", bool)),
+    ),
 }
 """Code → message and its fields after sender, to and term. Codes are never used again for another."""
+
+_LAST_RELEASE: dict[Any, int] = {PreVoteRequest: 1, VoteRequest: 3}
+"""Codes for a peer that knows none above 14."""
 
 _APPEND = 5
 _SNAPSHOT = 11
@@ -247,8 +265,11 @@ _CODES: dict[Any, int] = {kind: code for code, (kind, _) in _PLAIN.items()}
 _KINDS: dict[int, EntryKind] = {int(kind): kind for kind in EntryKind}
 
 
-def encode_message(message: Message) -> list[bytes]:
-    """The parts that `decode_message` understands: a header, then the bodies as they are."""
+def encode_message(message: Message, *, to_last_release: bool = False) -> list[bytes]:
+    """The parts that `decode_message` understands: a header, then the bodies as they are.
+
+    to_last_release: the peer is of the release before, and reads no votes that tell of majorities.
+    """
     head: list[Any]
     if isinstance(message, AppendRequest):
         entries = message.entries
@@ -262,6 +283,8 @@ def encode_message(message: Message) -> list[bytes]:
         head += [snapshot.index, snapshot.term, snapshot.membership.encode()]
         return [msgpack.packb(head), snapshot.data]
     code = _CODES[type(message)]
+    if to_last_release:
+        code = _LAST_RELEASE.get(type(message), code)
     head = [WIRE_VERSION, code, message.sender, message.to, message.term]
     head += [getattr(message, name) for name, _ in _PLAIN[code][1]]
     return [msgpack.packb(head)]

@@ -48,7 +48,7 @@ class HardState:
     """What must survive a crash (figure 2, "persistent state"). `commit` is a hint that shortens recovery.
 
     joining: this replica may have forgotten a vote, or an entry that it acknowledged, since its disk was lost
-    or its log was dropped. It gives no vote, but to the only other founder of an empty group
+    or its log was dropped. It gives no vote, but to a candidate that is in every majority
     (`Election._may_vote_for`), and does not campaign until it has what it may have forgotten.
     """
 

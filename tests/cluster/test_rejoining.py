@@ -114,6 +114,22 @@ def test_a_group_of_two_founded_while_one_of_them_has_lost_its_disk_gets_a_leade
     site.until(lambda: not node.lost_disk)
 
 
+def test_a_queue_of_two_outlives_a_lost_disk_while_it_has_no_leader() -> None:
+    """The other replica has all that was confirmed; it needs a vote of the one that lost its disk to lead."""
+    site = Site("n1", "n2", "n3")
+    client = site.client("n1")
+    client.declare("letters", durable=True, quorum_initial_group_size=2)
+    assert client.confirms(client.publish("letters", b"one")) == [True]
+    node = site.nodes["n2"]
+    node.stop(power=True)
+    node.lose_disk()
+    site.run(3.0)
+    node.start()
+    assert client.confirms(client.publish("letters", b"two")) == [True]
+    assert client.depth("letters") == 2
+    site.until(lambda: not node.lost_disk)
+
+
 def test_that_a_learner_could_vote_is_forgotten_when_it_goes() -> None:
     """When it comes back it has forgotten its votes, and must not become a voter on its earlier word."""
     site = Site("n1", "n2", "n3")

@@ -120,3 +120,9 @@ def test_nothing_is_said_again_once_all_know() -> None:
 
 def applied(site: Site) -> list[int]:
     return [node.broker.catalog.version for node in site.nodes.values()]
+
+
+def test_a_node_knows_which_peers_are_of_the_last_release() -> None:
+    """From the numbers that they say on the connections which they have now."""
+    host = site_of(1, 0, 1).nodes["n1"].broker.host
+    assert [host.of_last_release(peer) for peer in ("n2", "n3", "n4")] == [True, False, True]

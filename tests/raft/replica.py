@@ -61,13 +61,14 @@ class Replica:
         learners: str = "",
         node: str = "a",
         joining: bool = False,
+        outgoing: str = "",
         **settings: object,
     ) -> None:
         self.log = log if log is not None else MemoryLog()
         if joining:
             self.log.set_hard_state(replace(self.log.hard_state(), joining=True))
         self.now = 100.0
-        membership = Membership(frozenset(voters), frozenset(), frozenset(learners))
+        membership = Membership(frozenset(voters), frozenset(outgoing), frozenset(learners))
         config = RaftConfig(node, **settings)  # type: ignore[arg-type]  # settings are its fields
         self.raft = Raft(config, self.log, membership, self.now, lambda: 0.5)
         self.now_sent: list[Message] = []

@@ -118,6 +118,26 @@ def test_a_candidate_votes_for_itself_in_a_new_term() -> None:
     assert requests == [VoteRequest("a", peer, 3, 2, 2, False) for peer in "bc"]
 
 
+@pytest.mark.parametrize(
+    ("voters", "outgoing", "told"),
+    [
+        ("ab", "", True),
+        ("abc", "", False),
+        ("ab", "a", True),
+        ("ab", "abc", False),
+        ("abc", "ab", False),
+        ("bc", "ab", False),
+    ],
+)
+def test_a_candidate_tells_whether_it_is_in_every_majority(voters: str, outgoing: str, told: bool) -> None:
+    """Of the voters, and while they change of those before: a node that lost its disk votes then (0025)."""
+    replica = Replica(voters=voters, outgoing=outgoing)
+    replica.advance(1.6)
+    assert {request.in_every_majority for request in replica.take(PreVoteRequest)} == {told}
+    replica.step(*(PreVoteResponse(peer, "a", 1, True) for peer in "bc"))
+    assert {request.in_every_majority for request in replica.take(VoteRequest)} == {told}
+
+
 def test_vote_requests_wait_for_the_own_vote_on_disk() -> None:
     """Figure 2, persistent state: the candidate's vote for itself is a vote."""
     replica = Replica()

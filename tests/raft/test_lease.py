@@ -15,6 +15,7 @@ from replication.raft.messages import (
     PreVoteResponse,
     SnapshotRequest,
     VoteRequest,
+    VoteResponse,
 )
 from replication.raft.progress import QUIET_ROUNDS
 from tests.raft.replica import Replica, entries, log_of, vote_request
@@ -30,26 +31,29 @@ def test_a_node_that_lost_its_disk_gives_no_vote() -> None:
     assert replica.raft.role is Role.FOLLOWER
 
 
-def test_a_founder_that_lost_its_disk_votes_for_the_only_other_one_while_neither_has_an_entry() -> None:
-    """Whatever was decided in the group, the other founder decided, too, and has not forgotten."""
-    replica = Replica(joining=True, voters="ab")
-    replica.step(PreVoteRequest("b", "a", 1, 0, 0))
+def test_a_node_that_lost_its_disk_votes_for_a_candidate_that_is_in_every_majority() -> None:
+    """Whatever was decided in the group, the candidate decided, too, and has not forgotten."""
+    replica = Replica(log_of(1), joining=True, voters="ab")
+    replica.step(PreVoteRequest("b", "a", 2, 3, 1, in_every_majority=True))
     assert replica.take(PreVoteResponse)[0].granted
-    assert vote_request(replica, "b", 1, 0, 0).granted
-    assert replica.log.hard_state() == HardState(1, "b", 0, joining=True), (
+    replica.step(VoteRequest("b", "a", 2, 3, 1, transfer=False, in_every_majority=True))
+    replica.sync()
+    assert replica.take(VoteResponse)[0].granted
+    assert replica.log.hard_state() == HardState(2, "b", 0, joining=True), (
         "durable, and not its vote in general"
     )
-    assert not vote_request(replica, "b", 2, 1, 1).granted, "the other one has an entry"
+    replica.step(VoteRequest("c", "a", 2, 3, 1, transfer=False, in_every_majority=True))
+    replica.sync()
+    assert not replica.take(VoteResponse)[-1].granted, "one vote a term"
+    assert not vote_request(replica, "b", 3, 3, 1).granted, "the candidate is not in every majority"
     replica.advance(10.0)
     assert replica.raft.role is Role.FOLLOWER
 
 
-@pytest.mark.parametrize(("voters", "own"), [("abc", 0), ("ab", 1)])
-def test_a_founder_that_lost_its_disk_gives_no_other_vote(voters: str, own: int) -> None:
-    replica = Replica(log_of(*[1] * own), joining=True, voters=voters)
-    replica.step(PreVoteRequest("b", "a", 2, 0, 0))
+def test_a_node_that_lost_its_disk_votes_for_nobody_who_lacks_what_it_has() -> None:
+    replica = Replica(log_of(1, 1), joining=True, voters="ab")
+    replica.step(PreVoteRequest("b", "a", 2, 1, 1, in_every_majority=True))
     assert not replica.take(PreVoteResponse)[0].granted
-    assert not vote_request(replica, "b", 2, 0, 0).granted
 
 
 def rebuilding(*terms: int, commit: int) -> Replica:
