@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 from cluster.front_end.broker_port import FrontEnd
@@ -76,6 +76,8 @@ class Connection:
         self._latency_s = latency_s
         self._flushing = False
         self._content: tuple[Method, list[bytes]] | None = None
+        self.sent = self._arrived_there = 0
+        """Octets that the client has sent, and those of them that have come to the node."""
         wire = Wire(self._flush_soon, self._close)
         self.session = Session(front_end, wire, limits or ConnectionLimits(), node.clock)
         node.connections[self] = None
@@ -93,12 +95,17 @@ class Connection:
         self.send_octets(encode_method(channel, method))
 
     def send_octets(self, data: bytes) -> None:
-        self._later(lambda: self.session.receive(data))
+        self.sent += len(data)
+        self._later(lambda: self._receive(data))
 
-    def drop(self) -> None:
-        """The client is gone: nothing is received any more."""
+    def drop(self, read: Callable[[int], None] = lambda _: None) -> None:
+        """The client is gone: nothing is received any more.
+
+        `read` hears how many octets the session has looked at. It does not look at others any more: a node
+        that is cut off keeps what its clients send until it is ready again.
+        """
         self.lost = True
-        self._later(self.session.lost)
+        self._later(lambda: self._lose(read))
 
     def _later(self, action: Action) -> None:
         """Do something at the node, after what was sent before."""
@@ -111,6 +118,15 @@ class Connection:
             self.node.input(action)
 
     # -- at the node ----------------------------------------------------------------------------
+
+    def _receive(self, data: bytes) -> None:
+        self._arrived_there += len(data)
+        self.session.receive(data)
+
+    def _lose(self, read: Callable[[int], None]) -> None:
+        held_back = self.session.held - self.session.connection.held
+        self.session.lost()
+        read(self._arrived_there - held_back)
 
     @property
     def gone(self) -> bool:

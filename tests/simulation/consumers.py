@@ -21,6 +21,8 @@ class Consumer(Client):
         """By delivery tag."""
         # What was settled after a request that may yet close the channel: then it was not settled.
         self._doubtful: list[Receipt] = []
+        self._settlements: list[tuple[int, Receipt]] = []
+        """With the octets that the client had sent with each."""
         self._fresh: list[int] = []
         self._tag = ""
         super().__init__(place)
@@ -115,16 +117,17 @@ class Consumer(Client):
     def finish(self, tags: list[int], outcome: Outcome) -> None:
         """Settle, return or discard messages that are unsettled here."""
         multiple = len(tags) > 1 and tags == list(self.unsettled)[: len(tags)]
-        for tag in tags:
-            receipt = self.unsettled.pop(tag)
+        receipts = [self.unsettled.pop(tag) for tag in tags]
+        for receipt in receipts:
             receipt.outcome = outcome
-            if self._answers:
-                self._doubtful.append(receipt)
+        if self._answers:
+            self._doubtful += receipts
         for tag in tags[-1:] if multiple else tags:
             if outcome is Outcome.SETTLED:
                 self.send(m.BasicAck(tag, multiple))
             else:
                 self.send(m.BasicNack(tag, multiple, requeue=outcome is Outcome.RETURNED))
+        self._settlements.extend((self.connection.sent, receipt) for receipt in receipts)
 
     # -- the end --------------------------------------------------------------------------------
 
@@ -140,9 +143,15 @@ class Consumer(Client):
         elif draw < 0.9:
             self.connection.send(0, m.ConnectionClose(200, "done"))
         else:
-            self.connection.drop()
+            self.connection.drop(self._not_read)
         self.closed = True
         self.give_up()
+
+    def _not_read(self, read: int) -> None:
+        """The node has lost this client, and looks at no settlement behind so many octets."""
+        for sent, receipt in self._settlements:
+            if sent > read:
+                receipt.outcome = Outcome.RETURNED
 
     def hurry(self) -> None:
         """Settle everything from now on."""

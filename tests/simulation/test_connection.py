@@ -1,0 +1,22 @@
+"""What a client sent that leaves without a word, and of which the node has not looked at everything."""
+
+from __future__ import annotations
+
+from node.wire.amqp091 import methods as m
+from tests.site import Site
+
+
+def test_a_node_that_is_cut_off_does_not_look_at_what_a_client_sends_before_it_leaves() -> None:
+    """So its settlements come back, and no checker may object."""
+    site = Site("n1", "n2", "n3")
+    staying, leaving = site.client("n1").connection, site.client("n1").connection
+    read: list[int] = []
+    staying.drop(read.append)
+    assert read == [staying.sent]
+    for other in ("n2", "n3"):
+        site.nodes[other].stop(power=False)
+    site.until(lambda: not site.front_end("n1").ready())
+    before = leaving.sent
+    leaving.send(1, m.BasicQos(0, 10))
+    leaving.drop(read.append)
+    assert read == [staying.sent, before]
