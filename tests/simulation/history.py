@@ -206,12 +206,13 @@ class History:
         self._places.setdefault(queue, set()).add(receipt.node)
         earlier = message.receipts.setdefault(queue, [])
         if earlier:
-            self._check_again(queue, message, earlier, redelivered)
+            self._check_again(queue, message, earlier)
+            self._check_flag(queue, message, receipt, redelivered)
         if not redelivered:
             self._check_order(queue, message, receipt)
         earlier.append(receipt)
 
-    def _check_again(self, queue: str, message: Message, earlier: list[Receipt], redelivered: bool) -> None:
+    def _check_again(self, queue: str, message: Message, earlier: list[Receipt]) -> None:
         """D2: at-most-once never twice; at-least-once only what came back or was lost with its node.
 
         A transient message of which only the owner that died knew is published anew to the next one,
@@ -236,7 +237,16 @@ class History:
                 if unanswered is None or receipt.outcome is not None:
                     raise Violation(accusation)
                 unanswered.accusations.append(accusation)
-        if not redelivered:
+
+    def _check_flag(self, queue: str, message: Message, receipt: Receipt, redelivered: bool) -> None:
+        """AMQP 0-9-1 (basic.deliver): `redelivered` says that a client had the message before.
+
+        A transient message may be published anew. A node that wakes up hands out what the owner sent to that
+        node first, while another client has had the message since.
+        """
+        if not message.persistent and self._circumstances.disturbed(message.time):
+            return
+        if not redelivered and not self._circumstances.cut_off(receipt):
             raise Violation(f"{queue} delivers {message} again without saying so")
 
     def _check_order(self, queue: str, message: Message, receipt: Receipt) -> None:

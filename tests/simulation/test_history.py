@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 
 from tests.simulation.history import History, QueueTerms, Receipt, Transaction
@@ -24,6 +26,16 @@ class Calm:
 
     def disturbed(self, since: float) -> bool:
         return False
+
+
+class Woken(Calm):
+    """The node n2 was frozen for long, and handles what waited; the node n1 died."""
+
+    def lost(self, receipt: Receipt) -> bool:
+        return True
+
+    def cut_off(self, receipt: Receipt) -> bool:
+        return receipt.node == "n2"
 
 
 def delivered_to_another_during_a_commit() -> tuple[History, Transaction]:
@@ -68,3 +80,14 @@ def test_a_commit_is_no_excuse_for_what_an_earlier_one_has_settled() -> None:
             history.answered(transaction, done=True)
     with pytest.raises(Violation, match="which is settled since"):
         history.deliver("q", PUBLISHER, 1, Receipt(OTHER, "n2", 1, 1.0), redelivered=True)
+
+
+@pytest.mark.parametrize(("node", "excused"), [("n1", False), ("n2", True)])
+def test_only_what_waited_for_a_node_that_wakes_up_comes_again_without_saying_so(
+    node: str, excused: bool
+) -> None:
+    history = History([QueueTerms("q", ("n1", "n2", "n3"))], Woken())
+    history.published(PUBLISHER, 1, ("q",), persistent=True)
+    history.deliver("q", PUBLISHER, 1, Receipt(OTHER, "n3", 1, 1.0), redelivered=True)
+    with nullcontext() if excused else pytest.raises(Violation, match="without saying so"):
+        history.deliver("q", PUBLISHER, 1, Receipt(TRANSACTOR, node, 1, 1.0), redelivered=False)
