@@ -14,18 +14,18 @@ COMPILED = (
     "replication",
     "node",
     "cluster/owner",
-    "cluster/links",
-    "cluster/front_end",
-    "cluster/traces",
-    "cluster/broker.py",
+    "cluster/peers",
+    "cluster/gateway",
+    "cluster/broker",
+    "cluster/admin/traces",
     "cluster/process/node.py",
 )
 """Packages and modules on the way of a message."""
 
 INTERPRETED = {
-    "node/frontend/listener.py": "derives from asyncio's classes, which a compiled class cannot",
-    "node/frontend/permissions.py": "is held by weak references, which compiled classes have not",
-    "node/frontend/tls_port.py": "derives from asyncio's classes",
+    "node/session/listener.py": "derives from asyncio's classes, which a compiled class cannot",
+    "node/session/permissions.py": "is held by weak references, which compiled classes have not",
+    "node/session/tls_port.py": "derives from asyncio's classes",
     "node/wire/amqp091/fields.py": "derives from int",
     "node/wire/amqp091/methods.py": "generated, and most of it never meets a message",
     "node/wire/amqp091/primitives.py": "has the base class of what methods.py has",

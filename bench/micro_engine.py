@@ -15,20 +15,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter, process_time
 
-from node.engine.dispatch import QueueOwner
-from node.engine.entry import encode_batch, encode_entry
-from node.engine.exchange import Exchanges
-from node.engine.matching import Binding, Destination, DestinationKind
-from node.engine.operation_format import (
+from node.message.run import Run
+from node.queue.dispatch import QueueOwner
+from node.queue.entry import encode_batch, encode_entry
+from node.queue.operation_format import (
     encode_annotate,
     encode_create_queue,
     encode_publish,
     encode_settle,
 )
-from node.engine.operations import OWNER, Aspect, Semantics
-from node.engine.partition import PartitionMachine
-from node.engine.ranges import RangeSet
-from node.runs import Run
+from node.queue.operations import OWNER, Aspect, Semantics
+from node.queue.partition import PartitionMachine
+from node.ranges.range_set import RangeSet
+from node.routing.exchange import Exchanges
+from node.routing.matching import Binding, Destination, DestinationKind
 
 QUEUE = 7
 BATCH = 200

@@ -29,16 +29,16 @@ from typing import Any, Final
 import uvloop
 
 from bench.load import build, run_load
+from cluster.admin.metrics.exposition import lines
+from cluster.admin.traces.context import TraceContext, stretches_in
+from cluster.admin.traces.export import OtlpSpans
+from cluster.cli.local.layout import plan, prepare
 from cluster.config.tables import TraceSettings
-from cluster.links.latencies import Latencies
-from cluster.local.layout import plan, prepare
+from cluster.gateway.latencies import Latencies
 from cluster.owner.arrivals import Arrivals
 from cluster.process.node import NodeProcess
-from cluster.traces.context import TraceContext, stretches_in
-from cluster.traces.export import OtlpSpans
-from cluster.watch.exposition import lines
-from node.engine.tally import Tally
-from node.runs import Run
+from node.message.run import Run
+from node.queue.counters import Tally
 from node.wire.amqp091.codec import encode_frame
 from node.wire.amqp091.methods import FRAME_BODY, FRAME_HEADER
 from node.wire.amqp091.property_values import encode_header, encode_properties

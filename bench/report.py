@@ -12,7 +12,7 @@ from typing import Any
 
 from bench.rounds import Plan, Results
 from bench.rows import Figure, Goal
-from node.engine import partition
+from node.queue import partition
 
 OURS = "quorate"
 PEER = "RabbitMQ"

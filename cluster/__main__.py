@@ -1,5 +1,5 @@
 """`python -m cluster`: the `quorate` command where it is not installed."""
 
-from cluster.cli import main
+from cluster.cli.main import main
 
 main(prog_name="quorate")

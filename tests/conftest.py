@@ -9,7 +9,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from node.engine import partition
+from node.queue import partition
 from tests.clients import rabbitmqadmin
 from tests.processes import releases
 

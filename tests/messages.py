@@ -9,7 +9,7 @@ from typing import Any
 from pika import BasicProperties
 from pika.frame import Body, Header, decode_frame
 
-from node.runs import Run
+from node.message.run import Run
 from node.wire.amqp091.properties import PropertyChecks
 
 CHANNEL = 1

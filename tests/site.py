@@ -8,8 +8,8 @@ from typing import Any
 
 from pika import BasicProperties
 
-from cluster.front_end.broker_port import FrontEnd
-from node.engine.errors import Refusal
+from cluster.gateway.broker_port import FrontEnd
+from node.refusal import Refusal
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.codec import encode_method
 from node.wire.amqp091.limits import ConnectionLimits

@@ -9,7 +9,7 @@ from cluster.catalog.definitions import PartitionKind, QueueDefinition
 from cluster.catalog.placement import CLASSIC, QUORUM
 from cluster.catalog.policies import Applied, ResourceKind
 from cluster.catalog.redeclaration import TYPE_ARGUMENT
-from node.engine.settings import QueueSettings
+from node.queue.settings import QueueSettings
 
 if TYPE_CHECKING:
     from cluster.catalog.state import CatalogState

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from cluster.catalog.definitions import MemberState, NodeDefinition, node_from_plain, to_plain
-from node.engine.errors import NotFoundError, PreconditionFailedError
+from node.refusal import NotFoundError, PreconditionFailedError
 
 ADDRESSES = ("peers", "amqp", "http", "public_key")
 
@@ -18,8 +18,8 @@ ADDRESSES = ("peers", "amqp", "http", "public_key")
 class Members:
     """`nodes` by name. `spreading`: replicas and owners are being spread evenly over the members.
 
-    `formats`: what nodes read (`cluster.membership.formats`), by name; `upgrades` counts the nodes that came
-    up with more than before.
+    `formats`: what nodes read (`cluster.catalog.membership.formats`), by name; `upgrades` counts the nodes
+    that came up with more than before.
     """
 
     def __init__(self, changed: Callable[[], None]) -> None:

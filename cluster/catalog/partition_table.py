@@ -1,7 +1,7 @@
 """The partitions in the catalog: where queues are placed, and which replicas move. Pure.
 
 A move is an intention that any number of crashes do not change: the partition's leader carries it out
-step by step (`cluster.membership.steps`), and settles it with the replicas that its group has then.
+step by step (`cluster.catalog.membership.steps`), and settles it with the replicas that its group has then.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from node.engine.errors import PreconditionFailedError, Refusal
-from node.frontend.ports import QueueDeclaration
+from node.refusal import PreconditionFailedError, Refusal
+from node.session.ports import QueueDeclaration
 
 DEFAULT_GROUP_SIZE: Final = 3
 QUEUES_A_PARTITION: Final = 8

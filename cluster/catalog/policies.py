@@ -12,11 +12,11 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from cluster.access.patterns import compiled, permits
+from cluster.catalog.access.patterns import compiled, permits
 from cluster.catalog.policy_settings import ALTERNATE_EXCHANGE, arguments_with, joined_definition
-from node.engine.arguments import read_arguments
-from node.engine.errors import NotFoundError
-from node.engine.settings import QueueSettings
+from node.queue.arguments import read_arguments
+from node.queue.settings import QueueSettings
+from node.refusal import NotFoundError
 
 REMEMBERED: Final = 65_536
 """Names for which it is remembered what applies to them."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from cluster.access.patterns import mistake_in
-from node.engine.argument_types import UnacceptableError, read_natural, read_text
-from node.engine.arguments import ARGUMENTS
+from cluster.catalog.access.patterns import mistake_in
+from node.queue.argument_types import UnacceptableError, read_natural, read_text
+from node.queue.arguments import ARGUMENTS
 
 ALTERNATE_EXCHANGE: Final = "alternate-exchange"
 

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from cluster.catalog.definitions import PartitionDefinition, PartitionKind, QueueDefinition
 from cluster.catalog.placement import CLASSIC, QUORUM
-from node.engine.arguments import ARGUMENTS
-from node.engine.equivalence import check_arguments, check_property
-from node.engine.errors import AccessRefusedError, Refusal
-from node.engine.exchange import RESERVED_PREFIX
+from node.queue.arguments import ARGUMENTS
+from node.refusal import AccessRefusedError, Refusal
+from node.routing.equivalence import check_arguments, check_property
+from node.routing.exchange import RESERVED_PREFIX
 
 TYPE_ARGUMENT: Final = "x-queue-type"
 

@@ -17,7 +17,7 @@ from cluster.catalog.packing import pack, unpack, unpack_part
 from cluster.catalog.placement import RestartedError
 from cluster.catalog.state import CatalogState, Outcome, encode_command
 from cluster.catalog.visibility import LeaseGrantor, LeaseHolder, counts_from
-from node.engine.errors import Refusal
+from node.refusal import Refusal
 from replication.forms import expect
 from replication.host import Host
 from replication.raft import Entry, NotLeaderError, Raft, RaftConfig, Snapshot

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cluster.access.state import AccessState
+from cluster.catalog.access.state import AccessState
 from cluster.catalog.definitions import (
     MemberState,
     NodeDefinition,
@@ -32,10 +32,10 @@ from cluster.catalog.policies import Policies
 from cluster.catalog.redeclaration import check_redeclared
 from cluster.catalog.uptime import Witnesses
 from cluster.catalog.virtual_host import VirtualHost, exchange_from_plain, vhost_to_plain
-from node.engine.errors import NotFoundError, PreconditionFailedError, Refusal
-from node.engine.exchange import Exchanges
-from node.engine.matching import Binding, Destination, DestinationKind
-from node.engine.operations import Semantics
+from node.queue.operations import Semantics
+from node.refusal import NotFoundError, PreconditionFailedError, Refusal
+from node.routing.exchange import Exchanges
+from node.routing.matching import Binding, Destination, DestinationKind
 
 VERSION: Final = 1
 """Of commands."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from cluster.broker import Broker
+    from cluster.broker.broker import Broker
     from cluster.catalog.definitions import NodeDefinition
     from cluster.catalog.virtual_host import VirtualHost
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from node.engine.exchange import PREDECLARED, Exchange, ExchangeKind, Exchanges
-from node.engine.matching import Binding, Destination, DestinationKind
+from node.routing.exchange import PREDECLARED, Exchange, ExchangeKind, Exchanges
+from node.routing.matching import Binding, Destination, DestinationKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from typing import Final
 from cluster.config.models import NodeConfig
 from cluster.process.identity import server_properties
 from cluster.process.watermarks import memory_watermark
-from node.frontend.client_memory import ClientMemory
-from node.frontend.gate import Gate, GateLimits
+from node.session.client_memory import ClientMemory
+from node.session.gate import Gate, GateLimits
 from node.wire.amqp091.limits import ConnectionLimits
 
 CLIENTS_PART: Final = 2

@@ -14,7 +14,8 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, Field, StringConstraints, ValidationError, model_validator
 
-from cluster.access.passwords import PasswordHash
+from cluster.catalog.access.passwords import PasswordHash
+from cluster.catalog.membership.formats import FORMATS
 from cluster.config.addresses import Address, AddressField
 from cluster.config.environment import overlay
 from cluster.config.http_settings import HttpSettings
@@ -32,7 +33,6 @@ from cluster.config.tables import (
     UserSettings,
     read_secret,
 )
-from cluster.membership.formats import FORMATS
 from replication.transport import CurveKeys, InvalidKeyError, public_key
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")]

@@ -9,8 +9,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Final
 
-from cluster.links.latencies import Latencies
-from node.numbers import Range
+from cluster.gateway.latencies import Latencies
+from node.ranges.numbers import Range
 from replication.journal import BOUNDS_S
 
 PLACES: Final = 4096
@@ -29,7 +29,7 @@ class Arrivals:
         self._times = [0.0]
 
     def __len__(self) -> int:
-        """Places kept."""
+        """DeliveryState kept."""
         return len(self._lasts)
 
     def came(self, last: int) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cluster.links.ports import Ranges
-from node.engine.operation_format import encode_annotate
-from node.engine.operations import Aspect
+from cluster.peers.ports import Ranges
+from node.queue.operation_format import encode_annotate
+from node.queue.operations import Aspect
 
 if TYPE_CHECKING:
     from cluster.owner.partition import PartitionOwner

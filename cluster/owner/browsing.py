@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from cluster.owner.failures import told_failures
-from node.engine.by_priority import ReadyByPriority
-from node.engine.operation_format import encode_publish
-from node.engine.range_map import ABOVE_ALL
-from node.engine.ranges import Range
-from node.runs import Run
+from node.message.run import Run
+from node.queue.features.priority import ReadyByPriority
+from node.queue.operation_format import encode_publish
+from node.ranges.range_map import ABOVE_ALL
+from node.ranges.range_set import Range
 
 if TYPE_CHECKING:
     from cluster.owner.partition import PartitionOwner
-    from node.engine.dispatch import QueueOwner
+    from node.queue.dispatch import QueueOwner
 
 PAGE_OCTETS: Final = 1024 * 1024
 """No more messages are put into a page once it has so many octets."""

@@ -6,13 +6,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from cluster.owner.decisions import expiry_of
-from node.engine.content import size_spans
-from node.engine.dispatch import QueueOwner
-from node.engine.operation_format import encode_annotate
-from node.engine.operations import Aspect
-from node.engine.range_map import RangeMap, Span
-from node.engine.ranges import RangeSet
-from node.engine.settings import QueueSettings
+from node.message.content import size_spans
+from node.queue.dispatch import QueueOwner
+from node.queue.operation_format import encode_annotate
+from node.queue.operations import Aspect
+from node.queue.settings import QueueSettings
+from node.ranges.range_map import RangeMap, Span
+from node.ranges.range_set import RangeSet
 
 if TYPE_CHECKING:
     from cluster.owner.partition import PartitionOwner

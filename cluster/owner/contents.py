@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Protocol
 
-from node.engine.entry import EntryMessages
-from node.engine.gathering import gather
-from node.engine.partition import PartitionMachine
-from node.numbers import Range
-from node.runs import Run
+from node.message.gathering import gather
+from node.message.run import Run
+from node.queue.entry import EntryMessages
+from node.queue.partition import PartitionMachine
+from node.ranges.numbers import Range
 
 CACHED_ENTRIES = 64
 """Decoded entries kept at hand."""

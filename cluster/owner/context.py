@@ -5,12 +5,12 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
-from node.engine.settings import QueueSettings
+from node.queue.settings import QueueSettings
 
 if TYPE_CHECKING:
-    from cluster.links.known_front_ends import KnownFrontEnds
-    from cluster.links.latencies import Latencies
-    from cluster.links.transit import Transit
+    from cluster.broker.known_front_ends import KnownFrontEnds
+    from cluster.gateway.latencies import Latencies
+    from cluster.gateway.transit import Transit
     from cluster.owner.partition import PartitionOwner
 
 
@@ -56,7 +56,7 @@ class OwnerContext(Protocol):
     def confirm_leading(self, partition: int, number: int) -> bool:
         """Ask a majority whether this node still leads the partition; True: no other node ever does.
 
-        What the majority says comes to the owner's `confirmed_answers` under the number; nothing comes when
+        What the majority says comes to the owner's `linearizable_reads` under the number; nothing comes when
         this node leads no more.
         """
 

@@ -2,7 +2,7 @@
 
 A message that is given up stays alive, annotated with its death, until it is where it belongs: in the entry
 that brings it to another queue of the partition, or once another partition has committed it. So it is
-neither lost nor doubled, whoever dies when: see `node.engine.transfers`.
+neither lost nor doubled, whoever dies when: see `node.queue.transfers`.
 """
 
 from __future__ import annotations
@@ -11,23 +11,24 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from cluster.links.ports import Ranges
-from cluster.links.transfers import TransferLink
-from cluster.owner.undertaker import DeadRun, Undertaker
-from node.engine.deaths import decode_death
-from node.engine.operation_format import (
+from cluster.gateway.transfers import TransferLink
+from cluster.owner.dead_letter_routing import DeadLetterRouter, DeadRun
+from cluster.peers.ports import Ranges
+from node.message.deaths import decode_death
+from node.message.reason import Reason
+from node.message.run import Run
+from node.queue.operation_format import (
     encode_publish,
     encode_remove,
     encode_transfer,
     encode_transferred,
 )
-from node.engine.operations import Aspect, Reason
-from node.engine.ranges import Range, RangeSet
-from node.engine.transfers import Transfer
-from node.runs import Run
+from node.queue.operations import Aspect
+from node.queue.transfers import Transfer
+from node.ranges.range_set import Range, RangeSet
 
 if TYPE_CHECKING:
-    from cluster.links.transit import Transit
+    from cluster.gateway.transit import Transit
     from cluster.owner.partition import PartitionOwner
 
 MESSAGES_AT_ONCE: Final = 1024
@@ -125,19 +126,19 @@ class DeadLetters:
 
     # -- making dead letters --------------------------------------------------------------------
 
-    def _undertaker(self, number: int) -> Undertaker | None:
+    def _router(self, number: int) -> DeadLetterRouter | None:
         """None while the catalog here does not know the queue."""
         named, settings = self._transit.queue_name(number), self._owner.known_settings(number)
         if named is None or settings is None:
             return None
-        return Undertaker(self._transit, *named, settings)
+        return DeadLetterRouter(self._transit, *named, settings)
 
-    def _dead_runs(self, number: int, first: int, last: int, undertaker: Undertaker) -> Iterator[DeadRun]:
+    def _dead_runs(self, number: int, first: int, last: int, router: DeadLetterRouter) -> Iterator[DeadRun]:
         """Messages of a queue, those of them that are dead, as dead letters."""
         deaths = self._owner.machine.queues[number].annotations.get(Aspect.DEATH)
         for start, end, value in deaths.spans(first, last) if deaths is not None else ():
             for position, run in self._owner.contents(start, end):
-                yield from undertaker.dead_runs(position, run, *decode_death(value))
+                yield from router.dead_runs(position, run, *decode_death(value))
 
     def bury_soft(self, number: int, runs: Iterable[tuple[int, Run]], reason: Reason) -> None:
         """Messages that no log knows go in this turn: at most once, as transient messages do anyway."""
@@ -151,8 +152,8 @@ class DeadLetters:
         """Publish what died since the last entry and is in no log."""
         soft, self._soft = self._soft, []
         for number, first, run, reason, time_ms in soft:
-            undertaker = self._undertaker(number)
-            for dead in () if undertaker is None else undertaker.dead_runs(first, run, reason, time_ms):
+            router = self._router(number)
+            for dead in () if router is None else router.dead_runs(first, run, reason, time_ms):
                 for partition, queues in by_partition(dead).items():
                     if partition == self._owner.partition:
                         self._owner.publish([(dead.run, queues)], [])
@@ -187,10 +188,10 @@ class DeadLetters:
             # It was not known whether there is one.
             self._forget(number)
             return True
-        undertaker = self._undertaker(number)
-        if undertaker is None:
+        router = self._router(number)
+        if router is None:
             return False
-        some, publishes = self._some(number, undertaker), []
+        some, publishes = self._some(number, router), []
         for dead in some:
             local = by_partition(dead).get(self._owner.partition)
             if local is not None:
@@ -216,13 +217,13 @@ class DeadLetters:
             self._owner.proposal.committed.append(partial(self._moved, number, removed, begun))
         return bool(operations)
 
-    def _some(self, number: int, undertaker: Undertaker) -> list[DeadRun]:
+    def _some(self, number: int, router: DeadLetterRouter) -> list[DeadRun]:
         """Take as much from what waits in a queue as is good for one entry."""
         waiting, found = self._waiting[number], list[DeadRun]()
         messages = octets = 0
         while waiting and messages < MESSAGES_AT_ONCE and octets < OCTETS_AT_ONCE:
             for part in waiting.take(STEP):
-                for dead in self._dead_runs(number, *part, undertaker):
+                for dead in self._dead_runs(number, *part, router):
                     found.append(dead)
                     messages += dead.run.count
                     octets += len(dead.run.raw)
@@ -280,13 +281,13 @@ class DeadLetters:
         state = self._owner.machine.queues.get(transfer.queue)
         if state is None:
             return b""
-        undertaker = self._undertaker(transfer.queue)
-        if undertaker is None:
+        router = self._router(transfer.queue)
+        if router is None:
             return None
         parts = [
             part
             for one in transfer.ranges
-            for dead in self._dead_runs(transfer.queue, *one, undertaker)
+            for dead in self._dead_runs(transfer.queue, *one, router)
             for part in encode_publish(dead.run, transfer.targets, buried=True)
         ]
         return b"".join(parts)

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from node.engine.content import properties_in, read_delay, read_expiration, read_priority, size_spans
-from node.engine.grouping import ROUTING_KEY, group_named, group_of, named
-from node.engine.lifetimes import AT_ONCE
-from node.engine.operations import Aspect
-from node.engine.range_map import Span
-from node.engine.settings import QueueSettings
-from node.runs import Run
+from node.message.content import properties_in, read_delay, read_expiration, read_priority, size_spans
+from node.message.run import Run
+from node.queue.features.group_key import ROUTING_KEY, group_named, group_of, named
+from node.queue.features.ttl import AT_ONCE
+from node.queue.operations import Aspect
+from node.queue.settings import QueueSettings
+from node.ranges.range_map import Span
 
 if TYPE_CHECKING:
     from cluster.owner.partition import PartitionOwner

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from node.engine.content import properties_in, read_short_string
-from node.engine.deduplication import digest_of
-from node.engine.dispatch import QueueOwner
-from node.engine.operation_format import encode_forget_ids, encode_remember_ids
-from node.engine.ranges import Range, RangeSet
-from node.runs import Run
+from node.message.content import properties_in, read_short_string
+from node.message.run import Run
+from node.queue.dispatch import QueueOwner
+from node.queue.features.deduplication import digest_of
+from node.queue.operation_format import encode_forget_ids, encode_remember_ids
+from node.ranges.range_set import Range, RangeSet
 
 if TYPE_CHECKING:
     from cluster.owner.partition import PartitionOwner

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from cluster.links.ports import Ranges
 from cluster.owner.backoff import let_rest
 from cluster.owner.giving_up import give_up_leased
-from node.engine.dispatch import QueueOwner
-from node.engine.operations import Reason
-from node.engine.ranges import RangeSet
-from node.engine.rewriting import Headers, edit_properties, with_properties
-from node.runs import Run
+from cluster.peers.ports import Ranges
+from node.message.reason import Reason
+from node.message.rewriting import Headers, edit_properties, with_properties
+from node.message.run import Run
+from node.queue.dispatch import QueueOwner
+from node.ranges.range_set import RangeSet
 
 if TYPE_CHECKING:
     from cluster.owner.partition import PartitionOwner

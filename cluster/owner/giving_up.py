@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from node.engine.deaths import encode_death
-from node.engine.dispatch import QueueOwner
-from node.engine.operation_format import encode_annotate, encode_discard, encode_remove
-from node.engine.operations import Aspect, Discard, Reason
-from node.engine.ranges import Range
-from node.runs import Run
+from node.message.deaths import encode_death
+from node.message.reason import Reason
+from node.message.run import Run
+from node.queue.dispatch import QueueOwner
+from node.queue.operation_format import encode_annotate, encode_discard, encode_remove
+from node.queue.operations import Aspect, Discard
+from node.ranges.range_set import Range
 
 if TYPE_CHECKING:
     from cluster.owner.partition import PartitionOwner

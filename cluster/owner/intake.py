@@ -16,8 +16,10 @@ from cluster.owner.duplicates import duplicates
 from cluster.owner.failures import give_up_exhausted
 from cluster.owner.giving_up import die, discard, may_die
 from cluster.owner.refusing import await_arrival, cut, may_leave_out, refusals
-from node.engine.limits import dead_letters
-from node.engine.operation_format import (
+from node.message.reason import Reason
+from node.message.run import Run
+from node.queue.features.limits import dead_letters
+from node.queue.operation_format import (
     Buffer,
     encode_publish,
     encode_return,
@@ -25,19 +27,17 @@ from node.engine.operation_format import (
     read_operations,
     read_run,
 )
-from node.engine.operations import (
+from node.queue.operations import (
     OWNER,
     Discard,
     Operation,
     Publish,
-    Reason,
     Return,
     Semantics,
     Settle,
     Transactional,
 )
-from node.engine.ranges import RangeSet
-from node.runs import Run
+from node.ranges.range_set import RangeSet
 
 if TYPE_CHECKING:
     from cluster.owner.partition import PartitionOwner
@@ -74,7 +74,7 @@ def take_batch(
                 if type(operation) is Return:
                     taking.returned.append(operation.queue)
         elif isinstance(operation, Transactional):
-            owner.participation.take(taking, front_end, operation, messages)
+            owner.two_phase_commit.take(taking, front_end, operation, messages)
             messages += 1
     return not taking.finish(front_end, number, first)
 
@@ -187,9 +187,9 @@ class Taking:
             # Not before what was taken earlier is committed: order within a queue.
             owner.after_proposed(publish.enqueuer(owner))
         for queue in self.returned:
-            owner.reception.await_return(queue)
+            owner.sessions.await_return(queue)
         if self.refused:
-            owner.reception.refuse(front_end, number, list(self.refused.ranges()), logged=logged)
+            owner.sessions.refuse(front_end, number, list(self.refused.ranges()), logged=logged)
         return logged
 
 
@@ -284,7 +284,7 @@ def take_return(owner: PartitionOwner, front_end: int, operation: Return) -> byt
             for part in queue.soft.numbers.intersection(first, last):
                 if operation.failed:
                     queue.soft.count_failure(*part)
-                owner.reception.returned(front_end, operation.queue, *part)
+                owner.sessions.returned(front_end, operation.queue, *part)
     returned = encode_return(operation.queue, durable, operation.failed) if durable else b""
     return spent + returned or None
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from node.engine.entry import encode_batch, encode_entry
-from node.engine.operation_format import encode_discard
-from node.engine.operations import OWNER
+from node.queue.entry import encode_batch, encode_entry
+from node.queue.operation_format import encode_discard
+from node.queue.operations import OWNER
 from replication.group import Group
 from replication.journal import DamagedEntryError
 from replication.repair import Repair

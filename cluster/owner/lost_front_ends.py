@@ -43,7 +43,7 @@ class LostFrontEnds:
             lost, self._lost = self._lost, set()
             for front_end in sorted(lost):
                 if not self._context.front_ends.alive(front_end):
-                    self._owner.reception.front_end_lost(front_end)
+                    self._owner.sessions.front_end_lost(front_end)
                     self._given_up.add(front_end)
         if self._given_up and self._owner.active:
             self._welcome()
@@ -59,5 +59,5 @@ class LostFrontEnds:
             if there or front_ends.dead(front_end):
                 self._given_up.discard(front_end)
             port = front_ends.port(self._owner.partition, front_end) if there else None
-            if port is not None and self._owner.reception.current(front_end) is None:
+            if port is not None and self._owner.sessions.current(front_end) is None:
                 port.resync()

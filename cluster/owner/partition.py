@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from cluster.links.ports import NOT_FOUND, Delivery
 from cluster.owner.alarms import Alarms
 from cluster.owner.arrivals import Arrivals
 from cluster.owner.configuring import cover
@@ -21,7 +20,6 @@ from cluster.owner.decisions import Annotations
 from cluster.owner.disuse import Disuse
 from cluster.owner.intake import publish_own
 from cluster.owner.lost_front_ends import LostFrontEnds
-from cluster.owner.participation import Participation
 from cluster.owner.proposal import (
     BURY_INTERVAL_S,
     HOLD_S,
@@ -29,22 +27,24 @@ from cluster.owner.proposal import (
     SEQUENCES_PER_TERM_BITS,
     Proposal,
 )
-from cluster.owner.reception import Reception
 from cluster.owner.serving import Serving, serve
-from node.engine.applied import Applied
-from node.engine.dispatch import QueueOwner
-from node.engine.entry import encode_entry
-from node.engine.limits import Weights
-from node.engine.operation_format import encode_create_queue, encode_drop_queue, encode_mark
-from node.engine.operations import OWNER
-from node.engine.partition import PartitionMachine
-from node.engine.settings import PLAIN, QueueSettings
-from node.engine.tally import Tally
-from node.runs import Run
+from cluster.owner.sessions import FrontEndSessions
+from cluster.owner.two_phase_commit import TwoPhaseCommit
+from cluster.peers.ports import NOT_FOUND, Delivery
+from node.message.run import Run
+from node.queue.applied import Applied
+from node.queue.counters import Tally
+from node.queue.dispatch import QueueOwner
+from node.queue.entry import encode_entry
+from node.queue.features.limits import Weights
+from node.queue.operation_format import encode_create_queue, encode_drop_queue, encode_mark
+from node.queue.operations import OWNER
+from node.queue.partition import PartitionMachine
+from node.queue.settings import PLAIN, QueueSettings
 
 
 class PartitionOwner:
-    """See the module's docstring; front ends speak with its `reception`."""
+    """See the module's docstring; front ends speak with its `sessions`."""
 
     def __init__(self, partition: int, context: OwnerContext, source: EntrySource, *, durable: bool) -> None:
         self.partition, self.durable = partition, durable
@@ -71,10 +71,10 @@ class PartitionOwner:
         self.tells_failures = context.tells_failures
         self._contents = Contents(self.machine, source)
         self._serving = Serving(self._contents, context.tells_failures)
-        self.reception = Reception(self, context, self._serving)
+        self.sessions = FrontEndSessions(self, context, self._serving)
         self.lost_front_ends = LostFrontEnds(self, context)
         self.dead_letters = DeadLetters(self, context.transit)
-        self.participation = Participation(self, context)
+        self.two_phase_commit = TwoPhaseCommit(self, context)
         self._activation: int | None = None
         self._hold_until: float | None = None
         self._settings: dict[int, QueueSettings] = {}
@@ -118,9 +118,9 @@ class PartitionOwner:
         self.disuse.clear()
         self.proposal = Proposal()
         self.awaiting_marks.clear()
-        self.reception.clear()
+        self.sessions.clear()
         self.dead_letters.clear()
-        self.participation.clear()
+        self.two_phase_commit.clear()
         self._waiters.clear()
         self._serving.clear()
 
@@ -147,11 +147,11 @@ class PartitionOwner:
             else:
                 self._own(queue, fresh=False)
                 self._serving.mark(queue)
-        self.participation.take_over()
+        self.two_phase_commit.take_over()
         self.dead_letters.take_over()
         self.reconcile()
         attached = {one for state in self.machine.queues.values() for one in state.attached}
-        self.reception.expect(attached)
+        self.sessions.expect(attached)
         self._context.owner_active(self.partition, self.term)
         self._bury(now)
         self.lost_front_ends.take_over(attached)
@@ -160,9 +160,9 @@ class PartitionOwner:
     def _bury(self, now: float) -> None:
         """Forget front ends whose process is gone for good, whenever this node learned of it."""
         self._bury_at = now + BURY_INTERVAL_S
-        for front_end in self.machine.front_ends() | self.reception.known():
+        for front_end in self.machine.front_ends() | self.sessions.known():
             if self._context.front_ends.dead(front_end):
-                self.reception.front_end_dead(front_end)
+                self.sessions.front_end_dead(front_end)
 
     def _follow_up(self, index: int, applied: Applied) -> None:
         """Act, as the owner, on what an entry did."""
@@ -178,11 +178,11 @@ class PartitionOwner:
         for front_end, queue, first, last in applied.returned:
             # What the owner itself returns is ready since it decided so, and may be on its way again.
             if front_end != OWNER:
-                self.reception.returned(front_end, queue, first, last)
+                self.sessions.returned(front_end, queue, first, last)
         for queue in applied.dropped:
             self._dropped(queue)
         for front_end, number in applied.acknowledged.items():
-            self.reception.acknowledge(front_end, number)
+            self.sessions.acknowledge(front_end, number)
         waiters = self._waiters
         while waiters and waiters[0][0] <= index:
             waiters.popleft()[1]()
@@ -195,11 +195,11 @@ class PartitionOwner:
             return
         self.past.add(owner.tally)
         for front_end, consumer in list(owner.consumers):
-            state = self.reception.current(front_end)
+            state = self.sessions.current(front_end)
             if state is not None and state.consumers.pop(consumer, None) is not None:
                 state.port.consumer_cancelled(state.epoch, consumer)
         for front_end, request in self._serving.refused(owner, queue, gone=True):
-            self.reception.answer(front_end, request, NOT_FOUND)
+            self.sessions.answer(front_end, request, NOT_FOUND)
 
     # -- queues ---------------------------------------------------------------------------------
 
@@ -331,7 +331,7 @@ class PartitionOwner:
             self._take_over(now)
         if self.lost_front_ends.tick() and self._hold_until is not None and now >= self._hold_until:
             self._hold_until = None
-            self.reception.expect_no_more()
+            self.sessions.expect_no_more()
             for queue, owner in self.queues.items():
                 owner.consumers.resume_all()
                 self._serving.mark(queue)
@@ -348,7 +348,7 @@ class PartitionOwner:
         if self.active and now >= self._bury_at:
             self._bury(now)
             self.dead_letters.retry()
-            self.participation.retry()
+            self.two_phase_commit.retry()
             if not self._reconciled:
                 self.reconcile()
 
@@ -394,7 +394,7 @@ class PartitionOwner:
     def send(self, outgoing: dict[int, list[Delivery]]) -> None:
         """Give front ends what is for their consumers; what is for one that is gone waits for its return."""
         for front_end, deliveries in outgoing.items():
-            state = self.reception.current(front_end)
+            state = self.sessions.current(front_end)
             if state is not None:
                 self.delivered += sum(delivery.run.count for delivery in deliveries)
                 state.port.delivered(state.epoch, deliveries)

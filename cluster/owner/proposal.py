@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from cluster.links.ports import ConsumerTerms, FrontEndPort, Ranges
-from node.engine.entry import encode_batch, encode_entry
-from node.engine.operation_format import Buffer, encode_annotate, encode_return
-from node.engine.operations import OWNER, Aspect
-from node.engine.queue import QueueState
-from node.engine.range_map import Span
-from node.engine.ranges import RangeSet
-from node.engine.refusals import Refusals
+from cluster.peers.ports import ConsumerTerms, FrontEndPort, Ranges
+from node.queue.entry import encode_batch, encode_entry
+from node.queue.operation_format import Buffer, encode_annotate, encode_return
+from node.queue.operations import OWNER, Aspect
+from node.queue.queue import QueueState
+from node.queue.refusals import Refusals
+from node.ranges.range_map import Span
+from node.ranges.range_set import RangeSet
 
 SEQUENCES_PER_TERM_BITS: Final = 36
 """Each term numbers from its own base: a number that a soft message of an earlier owner had is

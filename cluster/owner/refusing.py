@@ -8,16 +8,16 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from cluster.owner.duplicates import repeats
-from node.engine.content import properties_in, read_delay, size_spans
-from node.engine.limits import Weights, refused, refuses
-from node.engine.range_map import Span
-from node.engine.ranges import Range, RangeSet
-from node.engine.settings import QueueSettings
-from node.runs import Run
+from node.message.content import properties_in, read_delay, size_spans
+from node.message.run import Run
+from node.queue.features.limits import Weights, refused, refuses
+from node.queue.settings import QueueSettings
+from node.ranges.range_map import Span
+from node.ranges.range_set import Range, RangeSet
 
 if TYPE_CHECKING:
     from cluster.owner.partition import PartitionOwner
-    from node.engine.dispatch import QueueOwner
+    from node.queue.dispatch import QueueOwner
 
 
 def may_leave_out(owner: PartitionOwner, queues: Sequence[int]) -> bool:
@@ -83,7 +83,7 @@ class _Special:
     def refused(
         self, settings: QueueSettings, messages: int, octets: int, sizes: Iterable[Span]
     ) -> list[Range]:
-        """As `node.engine.limits.refused`, message by message. One that repeats another shares its fate."""
+        """As `limits.refused`, message by message. A message that repeats another one shares its fate."""
         found = RangeSet()
         for at, size in ((at, size) for first, last, size in sizes for at in range(first, last + 1)):
             if at in self.had:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cluster.owner.intake import Taking
-from node.engine.dispatch import QueueOwner
-from node.engine.operation_format import encode_settle
-from node.engine.operations import Operation, Settle
-from node.engine.ranges import Range
-from node.numbers import count_of
+from node.queue.dispatch import QueueOwner
+from node.queue.operation_format import encode_settle
+from node.queue.operations import Operation, Settle
+from node.ranges.numbers import count_of
+from node.ranges.range_set import Range
 
 
 def remove(taking: Taking, front_end: int, share: Sequence[Operation]) -> bool:

@@ -6,7 +6,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from cluster.links.ports import (
+from cluster.owner.browsing import page
+from cluster.owner.context import Disused, OwnerContext
+from cluster.owner.serving import Serving, regrant
+from cluster.peers.ports import (
     GET_LINK,
     GET_LINK_KEPT,
     GET_LINK_NO_ACK,
@@ -14,16 +17,13 @@ from cluster.links.ports import (
     NOT_FOUND,
     NOTHING_TO_GET,
 )
-from cluster.owner.browsing import page
-from cluster.owner.context import Disused, OwnerContext
-from cluster.owner.serving import Serving, regrant
-from node.engine.dispatch import QueueOwner
-from node.engine.operation_format import encode_purge, encode_seal_queue
-from node.engine.operations import ANY_MESSAGES
+from node.queue.dispatch import QueueOwner
+from node.queue.operation_format import encode_purge, encode_seal_queue
+from node.queue.operations import ANY_MESSAGES
 
 if TYPE_CHECKING:
     from cluster.owner.partition import PartitionOwner
-    from cluster.owner.reception import Reception
+    from cluster.owner.sessions import FrontEndSessions
 
 Answer = Callable[[Any], None]
 
@@ -32,17 +32,17 @@ class Requests:
     """A front end that greets anew asks again, under the same number, what it has no answer to."""
 
     def __init__(
-        self, owner: PartitionOwner, context: OwnerContext, serving: Serving, reception: Reception
+        self, owner: PartitionOwner, context: OwnerContext, serving: Serving, sessions: FrontEndSessions
     ) -> None:
         self._owner, self._context = owner, context
-        self._serving, self._reception = serving, reception
+        self._serving, self._sessions = serving, sessions
 
     def take(self, front_end: int, epoch: int, request: int, name: str, arguments: list[Any]) -> None:
         """A front end asks something in its present epoch."""
-        answer = partial(self._reception.answer, front_end, request)
-        if self._owner.participation.asked(name, arguments, answer):
+        answer = partial(self._sessions.answer, front_end, request)
+        if self._owner.two_phase_commit.asked(name, arguments, answer):
             return
-        found = partial(self._reception.confirmed_answers.answer, front_end, request)
+        found = partial(self._sessions.linearizable_reads.answer, front_end, request)
         if arguments[: len(NOTHING_TO_GET)] == [*NOTHING_TO_GET]:
             self._take_newer(front_end, epoch, request, name, arguments[len(NOTHING_TO_GET) :])
             return
@@ -62,17 +62,17 @@ class Requests:
             self._owner.after_proposed(partial(self._before_served, queue, redelivering))
         elif name == "close":
             closing = partial(self._close, front_end, request, *arguments)
-            self._owner.after_proposed(partial(self._reception.after_greetings, closing))
+            self._owner.after_proposed(partial(self._sessions.after_greetings, closing))
         elif name == "get":
             get = partial(self._get, front_end, epoch, request, queue, _get_link(arguments))
-            self._reception.when_attached(queue, front_end, get)
+            self._sessions.when_attached(queue, front_end, get)
         else:
             # Of a later release.
             answer(NOT_FOUND)
 
     def _take_newer(self, front_end: int, epoch: int, request: int, name: str, arguments: list[Any]) -> None:
         """What an owner of the release before does not know. None of it is a use of the queue."""
-        found = partial(self._reception.confirmed_answers.answer, front_end, request)
+        found = partial(self._sessions.linearizable_reads.answer, front_end, request)
         queue = arguments[0]
         if name == "browse":
             browsing = partial(self._browse, found, *arguments)
@@ -84,7 +84,7 @@ class Requests:
             self._owner.after_proposed(lambda: found(self._owner.next_sequence - 1))
         else:
             # Of a later release.
-            self._reception.answer(front_end, request, NOT_FOUND)
+            self._sessions.answer(front_end, request, NOT_FOUND)
 
     def _stop(self, front_end: int, epoch: int, request: int, number: int, consumer: int) -> None:
         """Give a consumer no more; answers when all that it was given has left for it.
@@ -94,11 +94,11 @@ class Requests:
         """
 
         def removed() -> None:
-            if self._reception.greeted(front_end, epoch):
-                self._reception.answer(front_end, request, None)
+            if self._sessions.greeted(front_end, epoch):
+                self._sessions.answer(front_end, request, None)
 
         queue = self._owner.queues.get(number)
-        if queue is not None and self._reception.greeted(front_end, epoch):
+        if queue is not None and self._sessions.greeted(front_end, epoch):
             queue.consumers.stop(front_end, consumer)
         self._owner.after_proposed(removed)
 
@@ -110,14 +110,14 @@ class Requests:
         """Remove messages up to a number; answers how many that were once they are gone for good."""
         answer: Any = NOT_FOUND
         # An entry shows that this owner leads. That there was nothing to purge rests on no entry.
-        tell: Callable[[int, int, Any], None] = self._reception.confirmed_answers.answer
+        tell: Callable[[int, int, Any], None] = self._sessions.linearizable_reads.answer
         queue = self._owner.queues.get(number)
         if queue is not None:
             purged = queue.purge(through)
             answer = purged.count
             if purged.durable:
                 self._owner.operation(encode_purge(number, purged.durable))
-                tell = self._reception.answer
+                tell = self._sessions.answer
         self._owner.after_proposed(lambda: tell(front_end, request, answer))
 
     def _close(self, front_end: int, request: int, number: int, if_unused: bool, if_empty: bool) -> None:
@@ -129,13 +129,13 @@ class Requests:
         """
         queue = self._owner.queues.get(number)
         if queue is None:
-            self._reception.answer(front_end, request, NOT_FOUND)
+            self._sessions.answer(front_end, request, NOT_FOUND)
             return
         ready, consumers, leased, scheduled = _counts(queue)
-        consumers += self._reception.joining(number)
+        consumers += self._sessions.joining(number)
         counts = [ready, consumers, leased, scheduled]
         if (if_unused and consumers) or (if_empty and (ready or scheduled)):
-            self._reception.confirmed_answers.answer(front_end, request, [False, *counts])
+            self._sessions.linearizable_reads.answer(front_end, request, [False, *counts])
         else:
             through = self._owner.machine.next_sequence - 1 if if_empty else ANY_MESSAGES
             self._owner.operation(encode_seal_queue(number, through))
@@ -150,7 +150,7 @@ class Requests:
             again()
         else:
             self._context.queue_disused(number, Disused.SEALED)
-            self._reception.answer(front_end, request, [True, *counts])
+            self._sessions.answer(front_end, request, [True, *counts])
 
     def _before_served(self, queue: int, callback: Callable[[], None]) -> None:
         self._serving.before_served(queue, callback)
@@ -162,15 +162,15 @@ class Requests:
         owner = self._owner.queues.get(queue)
         if owner is not None:
             regrant(self._owner, self._serving, queue, (front_end, consumer), (first, last))
-        self._reception.answer(front_end, request, None)
+        self._sessions.answer(front_end, request, None)
 
     def _get(self, front_end: int, epoch: int, request: int, queue: int, link: int) -> None:
         owner = self._owner.queues.get(queue)
-        if not self._reception.greeted(front_end, epoch):
+        if not self._sessions.greeted(front_end, epoch):
             # It has greeted again since, and asked again.
             return
         if owner is None:
-            self._reception.answer(front_end, request, NOT_FOUND)
+            self._sessions.answer(front_end, request, NOT_FOUND)
         else:
             self._serving.ask(owner, queue, front_end, request, link)
             self._owner.wake()

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from itertools import accumulate, islice, repeat, takewhile
 from typing import TYPE_CHECKING, Final
 
-from cluster.links.ports import FIRST_CONSUMER, GET_LINK, GET_LINK_KEPT, GET_LINK_NO_ACK, Delivery
 from cluster.owner.contents import Contents
 from cluster.owner.failures import told_failures
 from cluster.owner.upkeep import after_serving, before_serving
-from node.engine.consumers import ConsumerKey
-from node.engine.dispatch import QueueOwner
-from node.engine.grants import Grant
-from node.engine.operation_format import encode_settle
-from node.engine.operations import OWNER
-from node.numbers import Range, count_of, merged, numbers_of
-from node.runs import Run
+from cluster.peers.ports import FIRST_CONSUMER, GET_LINK, GET_LINK_KEPT, GET_LINK_NO_ACK, Delivery
+from node.message.run import Run
+from node.queue.consumers import ConsumerKey
+from node.queue.dispatch import QueueOwner
+from node.queue.grants import Grant
+from node.queue.operation_format import encode_settle
+from node.queue.operations import OWNER
+from node.ranges.numbers import Range, count_of, merged, numbers_of
 
 if TYPE_CHECKING:
     from cluster.owner.partition import PartitionOwner
@@ -315,7 +315,7 @@ def serve(owner: PartitionOwner, serving: Serving) -> None:
         if queue.served and serving.admit_gets(queue, number):
             _hand_out(owner, serving, number, queue, outgoing)
             for front_end, request in serving.refused(queue, number):
-                owner.reception.confirmed_answers.answer(front_end, request, None)
+                owner.sessions.linearizable_reads.answer(front_end, request, None)
             serving.hold_gets(queue, number)
         if queue.served:
             counted += serving.counted(number)
@@ -394,4 +394,4 @@ def _hand_over(owner: PartitionOwner, serving: Serving, handout: Handout, outgoi
         for i, number in enumerate(numbers_of(one.ranges))
     )
     for request, one in zip(serving.served(handout.queue, grant), ones, strict=False):
-        owner.reception.answer(grant.front_end, request, left, one)
+        owner.sessions.answer(grant.front_end, request, left, one)

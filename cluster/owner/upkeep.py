@@ -13,11 +13,12 @@ from cluster.owner.configuring import weigh_some
 from cluster.owner.context import Disused
 from cluster.owner.duplicates import forget_ids
 from cluster.owner.giving_up import give_up
-from node.engine.consumers import Consumer
-from node.engine.dispatch import QueueOwner
-from node.engine.limits import enough, surplus
-from node.engine.operation_format import encode_seal_queue
-from node.engine.operations import ANY_MESSAGES, Reason
+from node.message.reason import Reason
+from node.queue.consumers import Consumer
+from node.queue.dispatch import QueueOwner
+from node.queue.features.limits import enough, surplus
+from node.queue.operation_format import encode_seal_queue
+from node.queue.operations import ANY_MESSAGES
 
 if TYPE_CHECKING:
     from cluster.owner.context import OwnerContext
@@ -42,7 +43,7 @@ def before_serving(owner: PartitionOwner, number: int, queue: QueueOwner, now: i
 def _tell_activity(owner: PartitionOwner, consumers: Iterable[Consumer]) -> None:
     """Front ends keep, for the next owner, when consumers joined and were made the active one."""
     for one in consumers:
-        state = owner.reception.current(one.front_end)
+        state = owner.sessions.current(one.front_end)
         if state is not None:
             state.port.activity(state.epoch, one.number, one.joined, one.activated)
 
@@ -83,14 +84,14 @@ def left_behind(owner: PartitionOwner, context: OwnerContext, number: int) -> No
 
 def seal_unused(owner: PartitionOwner, context: OwnerContext, number: int) -> None:
     """Have a queue deleted unless a consumer comes first: the log has the order of the two."""
-    owner.reception.after_greetings(partial(_seal_unused, owner, context, number))
+    owner.sessions.after_greetings(partial(_seal_unused, owner, context, number))
 
 
 def _seal_unused(owner: PartitionOwner, context: OwnerContext, number: int) -> None:
     queue = owner.queues.get(number)
     if queue is None or queue.consumers.count:
         return
-    if owner.reception.joining(number):
+    if owner.sessions.joining(number):
         # Its front end may be lost before the consumer is there.
         owner.disuse.left(number, owner.now)
         return

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from node.engine.errors import Refusal
+from node.refusal import Refusal
 
 Answer = Callable[[Any, Refusal | None], None]
 

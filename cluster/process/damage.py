@@ -8,7 +8,7 @@ from cluster.process.logs import EventLog
 from replication.journal import DamagedEntryError
 
 if TYPE_CHECKING:
-    from cluster.broker import Broker
+    from cluster.broker.broker import Broker
 
 
 class DamageLog:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from cluster.process.handover import Handover
 
 if TYPE_CHECKING:
-    from cluster.broker import Broker
+    from cluster.broker.broker import Broker
 
 HANDOVER_S: Final = 5.0
 """How long the hand-over of what this node leads may take: several tries for each partition."""
@@ -34,7 +34,7 @@ class Client(Protocol):
 
 
 class Clients(Protocol):
-    """The connections of a node (`node.frontend.listener.Listener`)."""
+    """The connections of a node (`node.session.listener.Listener`)."""
 
     @property
     def clients(self) -> Mapping[int, Client]: ...

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from cluster.access.founding import found_users, restore_users
-from cluster.membership.directory import addresses
+from cluster.catalog.access.founding import found_users, restore_users
+from cluster.catalog.membership.directory import addresses
 from cluster.process.awaiting import answered
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from replication.journal.collection import Rewrite
 JOURNAL_NAME: Final = "journal"
 ASIDE_NAME: Final = "journal.damaged"
 COPIED_NAME: Final = "copied"
-"""A file that says that the other nodes have all that is in the journal (`cluster.membership.copies`)."""
+"""A file that says that the other nodes have all that is in the journal (see `Copies` of the membership)."""
 
 REBUILDING_NAME: Final = "rebuilding"
 """A file that says that this node's disk is not whole yet: until then it gives no votes. In it stands which

@@ -1,4 +1,4 @@
-"""One node as a process: event loop, journal thread, sockets, timers around `cluster.broker.Broker`."""
+"""One node as a process: event loop, journal thread, sockets and timers around the broker."""
 
 from __future__ import annotations
 
@@ -12,24 +12,31 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from cluster.access.certificates import Certificates
-from cluster.access.control import Access
-from cluster.access.entrance import Entrance
-from cluster.access.hashing import HashingThreads
-from cluster.access.usage import TAG as USAGE_TAG
-from cluster.access.usage import Usage
-from cluster.broker import Broker
-from cluster.broker_config import BrokerConfig
+from cluster.admin.api.api import management_of
+from cluster.admin.api.node_report import NodeReport
+from cluster.admin.console.server import Console
+from cluster.admin.http.hosts import Hosts
+from cluster.admin.http.server import HttpPorts, HttpServer
+from cluster.admin.inquiry import TAG as INQUIRY_TAG
+from cluster.admin.inquiry import Inquiry
+from cluster.admin.metrics.metrics import NodeMetrics
+from cluster.admin.status import NodeStatus
+from cluster.admin.traces.start import trace
+from cluster.broker.broker import Broker
+from cluster.broker.config import BrokerConfig
+from cluster.catalog.access.certificates import Certificates
+from cluster.catalog.access.connections import ClientConnections
+from cluster.catalog.access.control import Access
+from cluster.catalog.access.hashing import HashingThreads
+from cluster.catalog.access.usage import TAG as USAGE_TAG
+from cluster.catalog.access.usage import Usage
+from cluster.catalog.membership.directory import http_hosts
 from cluster.catalog.replica import Answer
 from cluster.config.client_limits import client_memory, connection_limits, gate
 from cluster.config.models import NodeConfig
 from cluster.config.tables import ConfigError
-from cluster.console.server import Console
-from cluster.front_end.broker_port import FrontEnd
-from cluster.front_end.local_queues import LocalQueues
-from cluster.management.api import management_of
-from cluster.management.node_report import NodeReport
-from cluster.membership.directory import http_hosts
+from cluster.gateway.broker_port import FrontEnd
+from cluster.gateway.local_queues import LocalQueues
 from cluster.process.clock import elapsed
 from cluster.process.damage import DamageLog
 from cluster.process.departure import STEP_S, Departure
@@ -44,14 +51,7 @@ from cluster.process.scopes import Origin
 from cluster.process.shortages import TAG as SHORTAGE_TAG
 from cluster.process.shortages import Shortages
 from cluster.process.watermarks import Watermarks, trim
-from cluster.traces.start import trace
-from cluster.watch.hosts import Hosts
-from cluster.watch.http import HttpPorts, HttpServer
-from cluster.watch.inquiry import TAG as INQUIRY_TAG
-from cluster.watch.inquiry import Inquiry
-from cluster.watch.metrics import NodeMetrics
-from cluster.watch.status import NodeStatus
-from node.frontend.listener import Listener
+from node.session.listener import Listener
 from replication.journal import Journal, JournalConfig, JournalWriter
 from replication.raft import Entry, RaftConfig
 from replication.transport import PeerTransport, TransportConfig
@@ -128,8 +128,10 @@ class NodeProcess:
     def _make_front_end(self) -> FrontEnd:
         settings = self.config.cluster
         self.broker.catalog.state.default_queue_type = settings.default_queue_type
-        entrance = Entrance(self.broker.catalog.state, self.access, self.usage, settings.limits.connections)
-        return FrontEnd(self.broker, self.local_queues, self.access, entrance, settings.default_queue_type)
+        connections = ClientConnections(
+            self.broker.catalog.state, self.access, self.usage, settings.limits.connections
+        )
+        return FrontEnd(self.broker, self.local_queues, self.access, connections, settings.default_queue_type)
 
     def _make_listener(self) -> Listener:
         limits, memory = connection_limits(self.config), client_memory(self.config)
@@ -203,11 +205,11 @@ class NodeProcess:
         broker.on_decided = self._flush
         broker.link_turns.on_waiting = self._settle_soon
         broker.backlog = self.transport.backlog
-        broker.standing.on_rebuilding = partial(self.directory.begin_rebuilding, self.config.joins)
-        broker.standing.on_newest_lost = self.directory.note_newest_lost
+        broker.bootstrap.on_rebuilding = partial(self.directory.begin_rebuilding, self.config.joins)
+        broker.bootstrap.on_newest_lost = self.directory.note_newest_lost
         broker.copies.on_needed = self.directory.note_needed
         broker.on_members_changed = self.peers.follow
-        broker.standing.on_removed = self._leave
+        broker.bootstrap.on_removed = self._leave
         DamageLog(broker, self.log)
         self.spans = trace(broker, self.config.traces, self.config.cluster.name)
         return broker

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Final
 
-from node.engine.partition import SequenceOrderError
+from node.queue.partition import SequenceOrderError
 from replication.journal.errors import DamagedEntryError, JournalError, JournalFailedError
 from replication.raft import InvariantError, MessageError
 
@@ -63,7 +63,7 @@ ALWAYS_THE_NODE: Final = (InvariantError, SequenceOrderError, JournalError, Jour
 
 PRODUCT: Final = ("cluster.", "node.", "replication.")
 
-SHARED: Final = ("replication.", "cluster.owner.", "cluster.broker")
+SHARED: Final = ("replication.", "cluster.owner.", "cluster.broker.broker")
 """Modules that change what all clients share and other nodes rely on. An exception that came through one of
 them has left it in the middle of a change.
 """
@@ -72,13 +72,13 @@ DECODERS: Final = (
     "replication.raft.messages",
     "replication.raft.types",
     "replication.snapshots",
-    "cluster.links.protocol",
+    "cluster.peers.link_messages",
     "cluster.catalog.packing",
     "cluster.process.peers",
     "cluster.process.shortages",
-    "cluster.access.usage",
-    "cluster.watch.inquiry",
-    "cluster.membership.formats",
+    "cluster.catalog.access.usage",
+    "cluster.admin.inquiry",
+    "cluster.catalog.membership.formats",
 )
 """Modules that take a peer's message apart before anything is done about it: what they themselves raise has
 changed nothing.

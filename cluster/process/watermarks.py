@@ -6,8 +6,8 @@ import ctypes
 from collections.abc import Callable
 from pathlib import Path
 
+from cluster.admin.api import machine
 from cluster.config.tables import ResourceAlarms
-from cluster.management import machine
 from cluster.process.shortages import DISK, MEMORY
 
 

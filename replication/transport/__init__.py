@@ -1,9 +1,9 @@
 """Batches of messages between nodes, over the protocol of ZeroMQ."""
 
-from replication.transport.curve import CurveKeys, InvalidKeyError, public_key
 from replication.transport.envelope import MalformedEnvelopeError
 from replication.transport.peer import Peer
 from replication.transport.peers import ListenError, PeerTransport, TransportConfig, UndecodableError
+from replication.transport.zmtp.curve import CurveKeys, InvalidKeyError, public_key
 
 __all__ = [
     "CurveKeys",

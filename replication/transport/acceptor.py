@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from replication.transport.connection import Connection
-from replication.transport.mechanism import Mechanism
 from replication.transport.stream import Stream
+from replication.transport.zmtp.connection import Connection
+from replication.transport.zmtp.mechanism import Mechanism
 
 BACKLOG: Final = 128
 PAUSE_S: Final = 0.5

@@ -7,9 +7,9 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
-from replication.transport.connection import Connection
-from replication.transport.mechanism import Mechanism
 from replication.transport.stream import Stream
+from replication.transport.zmtp.connection import Connection
+from replication.transport.zmtp.mechanism import Mechanism
 
 FIRST_PAUSE_S: Final = 0.02
 LONGEST_PAUSE_S: Final = 0.5

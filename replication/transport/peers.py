@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from replication.transport.acceptor import Acceptor, ListenError
-from replication.transport.connection import HEARTBEAT_S
-from replication.transport.curve import ClientMechanism, CurveKeys, ServerMechanism
 from replication.transport.dialer import Dialer
 from replication.transport.envelope import MalformedEnvelopeError, decode, route
 from replication.transport.flow import MESSAGE_OVERHEAD, Arrival, Inbox, Outbox
-from replication.transport.mechanism import Mechanism
 from replication.transport.peer import Peer
 from replication.transport.stream import Stream
+from replication.transport.zmtp.connection import HEARTBEAT_S
+from replication.transport.zmtp.curve import ClientMechanism, CurveKeys, ServerMechanism
+from replication.transport.zmtp.mechanism import Mechanism
 
 __all__ = ["ListenError", "PeerTransport", "TransportConfig", "UndecodableError"]
 

@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from replication.transport.connection import Connection, Octets
-from replication.transport.zmtp import ProtocolError
+from replication.transport.zmtp.connection import Connection, Octets
+from replication.transport.zmtp.frames import ProtocolError
 
 BUFFER: Final = memoryview(bytearray(256 * 1024))
 """What is received passes through here: what is kept of it is copied out before the next read."""

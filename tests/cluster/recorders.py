@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cluster.links.ports import ConsumerTerms, Delivery, Holders, Ranges
-from node.numbers import Numbers
-from node.runs import Run
+from cluster.peers.ports import ConsumerTerms, Delivery, Holders, Ranges
+from node.message.run import Run
+from node.ranges.numbers import Numbers
 
 
 class Silence:

@@ -7,22 +7,22 @@ from typing import Any
 
 import pytest
 
-from cluster.access.control import Access, is_loopback
-from cluster.access.passwords import PasswordHash, parse_hash
-from cluster.access.records import Permission, User
-from cluster.access.state import AccessState
+from cluster.catalog.access.control import Access, is_loopback
+from cluster.catalog.access.passwords import PasswordHash, parse_hash
+from cluster.catalog.access.records import Permission, User
+from cluster.catalog.access.state import AccessState
 from cluster.catalog.observer import Observer
 from cluster.catalog.packing import pack, unpack
 from cluster.catalog.state import CatalogState, encode_command
-from node.engine.errors import (
+from node.refusal import (
     AccessRefusedError,
     NotFoundError,
     PreconditionFailedError,
     Refusal,
     ResourceError,
 )
-from node.frontend.permissions import Right
-from node.frontend.ports import Identity
+from node.session.permissions import Right
+from node.session.ports import Identity
 
 FRONT_END = 77
 HASH = str(PasswordHash.of("wonder"))

@@ -57,10 +57,10 @@ def test_founders_of_a_grown_cluster_that_lost_their_disks_wait_for_it() -> None
         node.empty = True
         node.start()
     site.run(10.0)
-    assert [node.broker.standing.state for node in lost] == [Admission.UNKNOWN] * 2
+    assert [node.broker.bootstrap.state for node in lost] == [Admission.UNKNOWN] * 2
     assert not any(node.broker.host.groups for node in lost)
     site.nodes["n3"].resume()
-    site.until(lambda: all(node.broker.standing.state is Admission.REBUILDING for node in lost))
+    site.until(lambda: all(node.broker.bootstrap.state is Admission.REBUILDING for node in lost))
     site.run(5.0)
     assert not any(group.raft.may_vote for node in lost for group in node.broker.host.groups.values())
 

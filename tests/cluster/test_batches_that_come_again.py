@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cluster.broker import FRONT_END_GRACE_S
+from cluster.broker.broker import FRONT_END_GRACE_S
 from cluster.owner.partition import PartitionOwner
 from node.wire.amqp091 import methods as m
 from tests.site import Client, Site
@@ -85,7 +85,7 @@ class Cornered:
         self._mend_way_back = cut_off(self.site, self.near.name, self.far.name)
         self.site.run(FRONT_END_GRACE_S + 0.4)
         assert self.owner.active
-        assert self.owner.reception.current(self.far.front_end) is None
+        assert self.owner.sessions.current(self.far.front_end) is None
 
     def come_back(self) -> None:
         """It comes back while the disk still stands still: what it says is heard before any commit."""

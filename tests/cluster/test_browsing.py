@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from cluster.front_end.browsing import BEGINNING, Bookmark, Shown
-from cluster.links.ports import NOT_FOUND, NOTHING_TO_GET
+from cluster.gateway.browsing import BEGINNING, Bookmark, Shown
 from cluster.owner.browsing import PAGE_MESSAGES, PAGE_OCTETS
-from node.engine.dispatch import QueueOwner
-from node.engine.errors import Refusal
+from cluster.peers.ports import NOT_FOUND, NOTHING_TO_GET
+from node.queue.dispatch import QueueOwner
+from node.refusal import Refusal
 from tests import messages
 from tests.cluster.kinds import KINDS, declare
 from tests.site import Client, Site

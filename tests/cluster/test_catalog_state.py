@@ -18,7 +18,7 @@ from cluster.catalog.definitions import (
 from cluster.catalog.observer import Observer
 from cluster.catalog.redeclaration import ResourceLockedError
 from cluster.catalog.state import CatalogState, Outcome, encode_command
-from node.engine.errors import NotFoundError, PreconditionFailedError
+from node.refusal import NotFoundError, PreconditionFailedError
 
 FRONT_END = 77
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from node.engine.deduplication import digest_of
-from node.engine.dispatch import QueueOwner
-from node.engine.operations import Semantics
-from node.engine.queue import QueueState
-from node.engine.settings import QueueSettings
+from node.queue.dispatch import QueueOwner
+from node.queue.features.deduplication import digest_of
+from node.queue.operations import Semantics
+from node.queue.queue import QueueState
+from node.queue.settings import QueueSettings
 from tests.cluster.kinds import KINDS, declare
 from tests.site import Client, Site
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from cluster.watch import inquiry
-from cluster.watch.inquiry import Inquiry
+from cluster.admin import inquiry
+from cluster.admin.inquiry import Inquiry
 
 
 class Wire:

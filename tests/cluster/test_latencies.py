@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.links.latencies import Latencies
+from cluster.gateway.latencies import Latencies
 from cluster.owner.arrivals import PLACES, Arrivals
 from replication.journal import BOUNDS_S
 from tests.cluster.test_link import Linked

@@ -6,20 +6,20 @@ from typing import Any
 
 import pytest
 
-from cluster.links.confirmation import Confirmation, Vote
-from cluster.links.latencies import Latencies
-from cluster.links.link import SETTLED_AT_ONCE, WINDOW_BYTES, PartitionLink
-from cluster.links.ports import GET_LINK, NOT_FOUND, UNREACHABLE, Delivery
-from cluster.links.protocol import (
+from cluster.gateway.confirmation import Confirmation, Vote
+from cluster.gateway.latencies import Latencies
+from cluster.gateway.link import SETTLED_AT_ONCE, WINDOW_BYTES, PartitionLink
+from cluster.gateway.state import LinkConsumer
+from cluster.peers.link_messages import (
     RemoteFrontEnd,
     RemoteOwner,
     address,
     receive_for_front_end,
     receive_for_owner,
 )
-from cluster.links.state import LinkConsumer
-from node.engine.operation_format import read_operations
-from node.engine.operations import Publish, Settle
+from cluster.peers.ports import GET_LINK, NOT_FOUND, UNREACHABLE, Delivery
+from node.queue.operation_format import read_operations
+from node.queue.operations import Publish, Settle
 from tests.cluster.recorders import RecordedFrontEnd, RecordedOwner, RecordedSubscriber, run_of
 
 QUEUE = 5

@@ -22,10 +22,10 @@ class Scene:
         self.greeted: set[int] = set()
         self.asked: list[int] = []
         self.over = False
-        reception = SimpleNamespace(
+        sessions = SimpleNamespace(
             front_end_lost=self.given_up.append, current=lambda one: one if one in self.greeted else None
         )
-        owner: Any = SimpleNamespace(partition=4, active=True, reception=reception)
+        owner: Any = SimpleNamespace(partition=4, active=True, sessions=sessions)
         front_ends = SimpleNamespace(
             alive=lambda front_end: front_end in self.alive,
             dead=lambda front_end: front_end in self.dead,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from node.engine.operation_format import encode_publish
-from node.engine.operations import TransactionKey
-from node.engine.transaction_format import encode_prepare
+from node.queue.operation_format import encode_publish
+from node.queue.operations import TransactionKey
+from node.queue.transaction_format import encode_prepare
 from tests.cluster.recorders import Silence
 from tests.cluster.test_taking_over import FRONT_END, QUEUE, FrontEnds, Recording, taken_over
-from tests.engine.building import uniform_run
+from tests.queue.building import uniform_run
 
 pytestmark = [pytest.mark.interpreted]
 
@@ -34,11 +34,11 @@ def test_what_ends_in_the_entry_that_prepares_it_is_undone() -> None:
     """While the disk stands still, all that happens goes into the next entry."""
     node = Recording()
     owner = taken_over(node)
-    owner.reception.hello(FRONT_END, 1, "n1", [], 1)
+    owner.sessions.hello(FRONT_END, 1, "n1", [], 1)
     prepare = encode_prepare(KEY.number, COORDINATOR, encode_publish(uniform_run(2), [QUEUE]))
-    owner.reception.operations(FRONT_END, 1, 2, b"".join(prepare))
+    owner.sessions.operations(FRONT_END, 1, 2, b"".join(prepare))
     node.front_ends, node.transit = OutOfReach(), NoCoordinator()
-    owner.reception.front_end_lost(FRONT_END)
+    owner.sessions.front_end_lost(FRONT_END)
     owner.tick(10.0)
     assert owner.propose()
     (entry,) = node.entries

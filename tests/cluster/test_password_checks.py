@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cluster.access.password_checks import WAITING_OF_ORIGIN, PasswordChecks, Remembered
-from cluster.access.records import User
+from cluster.catalog.access.password_checks import WAITING_OF_ORIGIN, PasswordChecks, Remembered
+from cluster.catalog.access.records import User
 
 
 @dataclass(eq=False)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from cluster.catalog.placement import local_or_balanced, place
-from cluster.front_end.queue_declarations import queues_owned
-from node.engine.errors import PreconditionFailedError
-from node.frontend.ports import QueueDeclaration
+from cluster.gateway.queue_declarations import queues_owned
+from node.refusal import PreconditionFailedError
+from node.session.ports import QueueDeclaration
 from tests.site import Site
 
 MEMBERS = ("n1", "n2", "n3", "n4")

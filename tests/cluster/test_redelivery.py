@@ -6,7 +6,7 @@ from unittest import mock
 
 import pytest
 
-from cluster.broker import Broker
+from cluster.broker.broker import Broker
 from tests.site import Site
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from cluster.catalog.membership.mover import VOTES_TAG
 from cluster.catalog.packing import pack
 from cluster.catalog.replica import CATALOG
-from cluster.membership.mover import VOTES_TAG
 from node.wire.amqp091 import methods as m
 from tests.simulation.cluster import Shape
 from tests.simulation.membership import ChangingCluster, Wish, adding, emptying, keeping

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.links.ports import GET_LINK, GET_LINK_NO_ACK
 from cluster.owner.contents import Contents
 from cluster.owner.serving import Room, Serving, fitting_messages
-from node.engine.dispatch import QueueOwner
-from node.engine.operations import Semantics
-from node.engine.partition import PartitionMachine
-from node.engine.queue import QueueState
-from node.runs import Run
+from cluster.peers.ports import GET_LINK, GET_LINK_NO_ACK
+from node.message.run import Run
+from node.queue.dispatch import QueueOwner
+from node.queue.operations import Semantics
+from node.queue.partition import PartitionMachine
+from node.queue.queue import QueueState
 from tests.cluster.recorders import run_of
 from tests.site import Site
 

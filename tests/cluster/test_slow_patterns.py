@@ -6,8 +6,8 @@ from time import thread_time
 
 import pytest
 
-from cluster.access.patterns import TIMEOUT_S, compiled, permits
-from cluster.access.slow_patterns import MEMORY_S, REMEMBERED, SlowPatterns
+from cluster.catalog.access.patterns import TIMEOUT_S, compiled, permits
+from cluster.catalog.access.slow_patterns import MEMORY_S, REMEMBERED, SlowPatterns
 
 SLOW = [r"^(a+)+$", r"^(a|aa)+$", r"(.*a){20}$", r"^([a-z]+)*\d$", r"^(\w+\s?)*!$"]
 ATTEMPTS = 500

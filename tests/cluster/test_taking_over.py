@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.links.latencies import Latencies
-from cluster.links.ports import ConsumerTerms
+from cluster.gateway.latencies import Latencies
 from cluster.owner.partition import PartitionOwner
-from node.engine.entry import encode_batch, encode_entry
-from node.engine.operation_format import (
+from cluster.peers.ports import ConsumerTerms
+from node.queue.entry import encode_batch, encode_entry
+from node.queue.operation_format import (
     encode_attach,
     encode_create_queue,
     encode_discard,
@@ -17,11 +17,11 @@ from node.engine.operation_format import (
     encode_return,
     encode_settle,
 )
-from node.engine.operations import OWNER, Semantics
-from node.engine.settings import QueueSettings
+from node.queue.operations import OWNER, Semantics
+from node.queue.settings import QueueSettings
 from tests.cluster.recorders import Silence
 from tests.cluster.test_serving import NoEntries
-from tests.engine.building import uniform_run
+from tests.queue.building import uniform_run
 
 pytestmark = pytest.mark.interpreted
 
@@ -154,9 +154,9 @@ def greeted(node: Recording, *consumers: ConsumerTerms) -> PartitionOwner:
     Something else is on its way to the log: the greeting waits for it, and what comes next goes with it.
     """
     owner = taken_over(node)
-    owner.reception.hello(FRONT_END, 1, "n1", list(consumers), 1)
+    owner.sessions.hello(FRONT_END, 1, "n1", list(consumers), 1)
     owner.operation(encode_mark(QUEUE, 10))
-    owner.reception.held(FRONT_END, 1, {QUEUE: [(1, 1)]}, {})
+    owner.sessions.held(FRONT_END, 1, {QUEUE: [(1, 1)]}, {})
     return owner
 
 
@@ -170,7 +170,7 @@ def apply_all(node: Recording, owner: PartitionOwner, index: int) -> None:
 def test_what_is_given_back_behind_a_greeting_is_leased_to_nobody() -> None:
     node = Recording()
     owner = greeted(node)
-    owner.reception.operations(FRONT_END, 1, 2, encode_return(QUEUE, [(1, 1)], True))
+    owner.sessions.operations(FRONT_END, 1, 2, encode_return(QUEUE, [(1, 1)], True))
     assert owner.propose()
     owner.apply(4, node.entries.pop(), 0.2)
     queue = owner.queues[QUEUE]
@@ -182,8 +182,8 @@ def test_credit_that_comes_behind_a_greeting_counts() -> None:
     """A consumer that has one message at a time settles the one that it had, and would get no other."""
     node = Recording()
     owner = greeted(node, ConsumerTerms(CONSUMER, QUEUE, 1, 1, no_ack=False, exclusive=False, priority=0))
-    owner.reception.operations(FRONT_END, 1, 2, encode_settle(QUEUE, [(1, 1)]))
-    owner.reception.credit(FRONT_END, 1, [(CONSUMER, 2)])
+    owner.sessions.operations(FRONT_END, 1, 2, encode_settle(QUEUE, [(1, 1)]))
+    owner.sessions.credit(FRONT_END, 1, [(CONSUMER, 2)])
     apply_all(node, owner, 4)
     consumer = owner.queues[QUEUE].consumers.get(FRONT_END, CONSUMER)
     assert consumer is not None and consumer.limit == 2
@@ -193,7 +193,7 @@ def test_credit_that_comes_behind_a_greeting_counts() -> None:
 def test_a_consumer_that_is_cancelled_behind_a_greeting_is_gone() -> None:
     node = Recording()
     owner = greeted(node, ConsumerTerms(CONSUMER, QUEUE, 1, 1, no_ack=False, exclusive=True, priority=0))
-    owner.reception.detach(FRONT_END, 1, CONSUMER)
+    owner.sessions.detach(FRONT_END, 1, CONSUMER)
     apply_all(node, owner, 4)
     assert owner.queues[QUEUE].consumers.count == 0
 
@@ -205,8 +205,8 @@ def test_a_message_that_is_dead_already_does_not_die_again() -> None:
     node.known[QUEUE] = QueueSettings(dead_letter_exchange="graves")
     owner.set_settings(QUEUE, node.known[QUEUE])
     for front_end, number in ((FRONT_END, 2), (FRONT_END + 1, 1)):
-        owner.reception.hello(front_end, 1, "n1", [], 1)
-        owner.reception.operations(front_end, 1, number, encode_discard(QUEUE, [(1, 1)]))
+        owner.sessions.hello(front_end, 1, "n1", [], 1)
+        owner.sessions.operations(front_end, 1, number, encode_discard(QUEUE, [(1, 1)]))
         assert owner.propose()
         rejected = [node.entries.pop()] if node.entries else []
         assert len(rejected) == (front_end == FRONT_END)

@@ -8,7 +8,7 @@ import pytest
 
 from cluster.catalog.state import CatalogState
 from cluster.catalog.visibility import ASK_AGAIN_S, PINGS_A_LEASE, LeaseGrantor, LeaseHolder, counts_from
-from node.engine.matching import Binding, Destination, DestinationKind
+from node.routing.matching import Binding, Destination, DestinationKind
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.primitives import Method
 from replication.raft import RaftConfig

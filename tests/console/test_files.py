@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from cluster.console.assets import read_assets
+from cluster.admin.console.assets import read_assets
 from tests.processes.nodes import Cluster, Node
 from tests.structure.tree import ROOT
 
@@ -128,4 +128,4 @@ def test_the_distribution_holds_the_files(tmp_path: Path) -> None:
     subprocess.run([*build, "--wheel-dir", str(tmp_path), str(source)], check=True)
     (wheel,) = tmp_path.glob("*.whl")
     held = set(zipfile.ZipFile(wheel).namelist())
-    assert {f"cluster/console/static/{path}" for path in read_assets()} <= held
+    assert {f"cluster/admin/console/static/{path}" for path in read_assets()} <= held

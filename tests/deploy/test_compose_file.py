@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from cluster.admin.api import machine
 from cluster.config.tables import ResourceAlarms
-from cluster.management import machine
 from cluster.process.watermarks import Watermarks
 from tests.structure.tree import ROOT
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cluster.access.passwords import PasswordHash
+from cluster.catalog.access.passwords import PasswordHash
 from cluster.config.models import parse
 from replication.transport import CurveKeys
 from tests.structure.tree import ROOT

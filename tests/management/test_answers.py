@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.management.answers import to_json
-from cluster.management.names import properties_key
-from cluster.management.rates import TALLY_NAMES, message_stats
+from cluster.admin.api.names import properties_key
+from cluster.admin.api.rates import TALLY_NAMES, message_stats
+from cluster.admin.api.responses import to_json
 from node.wire.amqp091.fields import Timestamp
 
 

@@ -10,7 +10,7 @@ from cryptography import x509
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.management.certificate_dates import expiry_dates, not_after
+from cluster.admin.api.certificate_dates import expiry_dates, not_after
 from tests.processes.certificates import Authority
 
 

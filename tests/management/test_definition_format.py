@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.management.definition_format import DefinitionReader, Definitions
-from cluster.management.errors import ApiError
-from cluster.management.fields import Fields
+from cluster.admin.api.definition_format import DefinitionReader, Definitions
+from cluster.admin.api.errors import ApiError
+from cluster.admin.api.fields import Fields
 
 
 def read(file: dict[str, Any], vhost: str | None = None) -> Definitions:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.management.errors import ApiError
-from cluster.management.fields import Fields
+from cluster.admin.api.errors import ApiError
+from cluster.admin.api.fields import Fields
 
 
 def reason_of(body: bytes) -> Any:

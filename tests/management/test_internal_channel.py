@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from cluster.management.internal_channel import InternalChannel
-from node.frontend.permissions import Scope
-from node.frontend.ports import Entry, Got, QueueRef
+from cluster.admin.api.internal_channel import InternalChannel
+from node.session.permissions import Scope
+from node.session.ports import Entry, Got, QueueRef
 from tests.cluster.recorders import Silence, run_of
 
 GET_LINK = 20

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.management import listing
-from cluster.management.answers import Row
-from cluster.management.errors import ApiError
-from cluster.management.listing import Page, columns_of, filtered, ordered, page_of, paged, picked
+from cluster.admin.api import listing
+from cluster.admin.api.errors import ApiError
+from cluster.admin.api.listing import Page, columns_of, filtered, ordered, page_of, paged, picked
+from cluster.admin.api.responses import Row
 
 ROWS: list[Row] = [
     {"vhost": "/", "name": "ex", "messages": 3, "stats": {"publish": 2, "publish_details": {"rate": 0.5}}},

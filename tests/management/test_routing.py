@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.management.api import OPERATIONS
-from cluster.management.errors import ApiError
-from cluster.management.routing import Audience, Operation, Router
+from cluster.admin.api.api import OPERATIONS
+from cluster.admin.api.errors import ApiError
+from cluster.admin.api.routing import Audience, Operation, Router
 
 
 async def nothing(services: Any, call: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from cluster.management.sampling import INTERVAL_S, PIECE, Sampler
+from cluster.admin.api.sampling import INTERVAL_S, PIECE, Sampler
 
 
 class Counters:

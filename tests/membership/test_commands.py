@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from cluster.catalog.definitions import MemberState, Move
+from cluster.catalog.membership.plan import ClusterView, MemberView, PartitionView
+from cluster.catalog.membership.removal import obstacle, only_on
 from cluster.catalog.observer import Observer
 from cluster.catalog.state import CatalogState, encode_command
-from cluster.membership.plan import ClusterView, MemberView, PartitionView
-from cluster.membership.removal import obstacle, only_on
-from node.engine.errors import NotFoundError, PreconditionFailedError
+from node.refusal import NotFoundError, PreconditionFailedError
 
 
 class Catalog:

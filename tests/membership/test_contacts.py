@@ -7,7 +7,7 @@ from itertools import combinations
 
 import pytest
 
-from cluster.membership.contacts import SILENT_S, STEADY_S, TELL_INTERVAL_S, Contacts
+from cluster.catalog.membership.contacts import SILENT_S, STEADY_S, TELL_INTERVAL_S, Contacts
 
 NODES = ("n1", "n2", "n3", "n4", "n5")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cluster.catalog.definitions import Move, PartitionDefinition, PartitionKind
-from cluster.membership.copies import needed
+from cluster.catalog.membership.copies import needed
 from tests.site import Site
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.catalog.definitions import MemberState, Move
-from cluster.membership.plan import (
+from cluster.catalog.membership.plan import (
     MOVES_AT_ONCE,
     ClusterView,
     MemberView,

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.catalog.definitions import Move
-from cluster.membership.steps import Change, GroupView, Settled, Transfer, next_step
+from cluster.catalog.membership.steps import Change, GroupView, Settled, Transfer, next_step
 from replication.raft import Membership, MembershipChange
 
 NAMES = ["n1", "n2", "n3", "n4", "n5"]

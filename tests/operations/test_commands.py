@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from cluster.access.passwords import PasswordHash
-from cluster.cli import main
-from cluster.commands.broker import parameters
-from cluster.commands.errors import WrongUsageError
+from cluster.catalog.access.passwords import PasswordHash
+from cluster.cli.commands.broker import parameters
+from cluster.cli.commands.errors import WrongUsageError
+from cluster.cli.local.layout import plan
+from cluster.cli.main import main
 from cluster.config.tables import ConfigError, read_secret
-from cluster.local.layout import plan
 from replication.transport import CurveKeys
 from tests.operations.test_http import free_address
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.access.passwords import PasswordHash
+from cluster.catalog.access.passwords import PasswordHash
 from cluster.config.addresses import Address
 from cluster.config.models import load, parse
 from cluster.config.tables import ConfigError

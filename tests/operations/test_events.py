@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from click.testing import CliRunner
 
-from cluster.cli import main
+from cluster.cli.main import main
 from cluster.process.events import EVENTS, find
 from tests.structure.tree import ROOT
 

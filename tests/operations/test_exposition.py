@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from cluster.watch import exposition
-from cluster.watch.exposition import (
+from cluster.admin.metrics import exposition
+from cluster.admin.metrics.exposition import (
     LARGEST_DEBT_S,
     REST,
     BusyError,
@@ -21,7 +21,7 @@ from cluster.watch.exposition import (
     lines,
     rendered,
 )
-from cluster.watch.metric import Metric, series, with_label, written
+from cluster.admin.metrics.metric import Metric, series, with_label, written
 
 LABEL = st.text(st.characters(exclude_categories=["Cs"]))
 

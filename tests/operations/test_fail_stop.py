@@ -217,7 +217,7 @@ def test_a_disk_that_fails_is_told_by_its_own_event_and_code(timers: list[tuple[
 
 def test_an_undecodable_message_is_told_and_ends_that_connection() -> None:
     async def body(process: Ending, stopping: FailStop) -> None:
-        from cluster.links.protocol import read_announcement
+        from cluster.peers.link_messages import read_announcement
 
         with pytest.raises(UndecodableError, match="kind b'A'"):
             try:

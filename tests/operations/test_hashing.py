@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.access import hashing
-from cluster.access.hashing import HashingThreads, Turns
-from cluster.access.password_checks import PasswordChecks
-from cluster.access.passwords import PasswordHash
+from cluster.catalog.access import hashing
+from cluster.catalog.access.hashing import HashingThreads, Turns
+from cluster.catalog.access.password_checks import PasswordChecks
+from cluster.catalog.access.passwords import PasswordHash
 
 HASH = str(PasswordHash.of("wonder"))
 

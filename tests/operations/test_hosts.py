@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.watch.hosts import Hosts
+from cluster.admin.http.hosts import Hosts
 
 MEMBERS = ["n1"]
 HOSTS = Hosts(["broker.example", "Other."], lambda: MEMBERS)

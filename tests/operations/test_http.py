@@ -11,10 +11,10 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from cluster.admin.http import server as http
+from cluster.admin.http.server import HttpPorts, HttpServer
+from cluster.admin.metrics.metric import Metric
 from cluster.config.addresses import Address
-from cluster.watch import http
-from cluster.watch.http import HttpPorts, HttpServer
-from cluster.watch.metric import Metric
 from replication.transport import ListenError
 
 

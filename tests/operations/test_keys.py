@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.commands.errors import CommandError
-from cluster.commands.http import request
+from cluster.cli.commands.errors import CommandError
+from cluster.cli.commands.http import request
 from cluster.config.models import Member, NodeConfig, validate
 from cluster.config.toml_text import Table, toml_text
 from cluster.process.data_directory import write_private

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cluster.cli.local.layout import LocalNode, PortInUseError, is_free, plan, prepare
 from cluster.config.models import load
 from cluster.config.tables import ConfigError
-from cluster.local.layout import LocalNode, PortInUseError, is_free, plan, prepare
 from cluster.process.data_directory import DataDirectory, DataDirectoryError
 
 _SLOTS = range(10_000, 12_700, 16)

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cluster.catalog.membership.leader_balance import LeaderBalance
+from cluster.catalog.membership.mover import VOTES_TAG, Mover
 from cluster.catalog.replica import Catalog
-from cluster.links.ports import ConsumerTerms
-from cluster.links.protocol import (
+from cluster.peers.link_messages import (
     RemoteFrontEnd,
     RemoteOwner,
     address,
     receive_for_front_end,
     receive_for_owner,
 )
-from cluster.membership.mover import VOTES_TAG, Mover
-from cluster.membership.yielding import Yielding
+from cluster.peers.ports import ConsumerTerms
 from cluster.process.scopes import Origin, Scope, scope_of
 from replication.raft import (
     Entry,
@@ -134,7 +134,7 @@ KINDS: Final[dict[str, tuple[list[Parts], Callable[[Parts], object]]]] = {
     ),
     "contacts": (
         [[b"c", msgpack.packb({"n1": 5})]],
-        lambda parts: Yielding.receive(
+        lambda parts: LeaderBalance.receive(
             cast(Any, SimpleNamespace(_contacts=Anything(), _broker=SimpleNamespace(now=0.0))), "b", parts
         ),
     ),

@@ -5,7 +5,7 @@ import hashlib
 
 import pytest
 
-from cluster.access.passwords import (
+from cluster.catalog.access.passwords import (
     SCRYPT,
     PasswordHash,
     exported_hash,

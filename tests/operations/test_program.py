@@ -11,7 +11,7 @@ import pytest
 
 from tests.structure.tree import ROOT
 
-PROGRAM = "from cluster.program import run; run()"
+PROGRAM = "from cluster.cli.program import run; run()"
 PRESSED = "import os, signal; os.kill(os.getpid(), signal.SIGINT)\n"
 
 
@@ -30,8 +30,8 @@ def test_interrupted_when_it_has_begun_it_ends_as_a_command_does(tmp_path: Path)
     pressed = tmp_path / "interrupted.py"
     pressed.write_text(
         "import os, signal\n"
-        "import cluster.commands.run as module\n"
-        "from cluster.program import run\n"
+        "import cluster.cli.commands.run as module\n"
+        "from cluster.cli.program import run\n"
         "def plan(*_):\n"
         "    try: os.kill(os.getpid(), signal.SIGINT)\n"
         "    finally: print('in order')\n"

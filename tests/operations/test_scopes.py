@@ -10,13 +10,13 @@ from typing import Any, cast
 
 import pytest
 
-from cluster.links.protocol import read_announcement, receive_for_front_end, receive_for_owner
-from cluster.local.supervisor import DAMAGED_EXIT
+from cluster.cli.local.supervisor import DAMAGED_EXIT
+from cluster.peers.link_messages import read_announcement, receive_for_front_end, receive_for_owner
 from cluster.process.scopes import ExitCode, Origin, Scope, ending_of, scope_of
-from node.engine.entry import encode_batch, encode_entry
-from node.engine.operation_format import encode_create_queue, encode_publish
-from node.engine.operations import Semantics
-from node.engine.partition import PartitionMachine
+from node.queue.entry import encode_batch, encode_entry
+from node.queue.operation_format import encode_create_queue, encode_publish
+from node.queue.operations import Semantics
+from node.queue.partition import PartitionMachine
 from replication.journal import DamagedJournalError, JournalFailedError, UnsupportedJournalError
 from replication.raft import InvariantError
 from tests.replication.hosts import PARTITION, HostedNode

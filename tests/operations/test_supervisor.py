@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster.local.forked_process import ForkedProcess
-from cluster.local.layout import LocalNode, prepare
-from cluster.local.supervisor import Supervisor
+from cluster.cli.local.forked_process import ForkedProcess
+from cluster.cli.local.layout import LocalNode, prepare
+from cluster.cli.local.supervisor import Supervisor
 from tests.operations import fake_node
 from tests.operations.test_local_cluster import free_plan
 
@@ -128,7 +128,7 @@ def test_a_wrong_configuration_ends_all_with_the_end_of_the_log(tmp_path: Path) 
 
 
 def test_a_node_that_never_gets_ready_is_given_up(tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr("cluster.local.supervisor.LONGEST_PAUSE_S", 0.01)
+    monkeypatch.setattr("cluster.cli.local.supervisor.LONGEST_PAUSE_S", 0.01)
 
     async def body() -> None:
         cluster = Cluster(tmp_path, n1="failing")
@@ -235,7 +235,7 @@ def test_a_signal_to_a_process_that_has_ended_means_nothing(tmp_path: Path) -> N
 
 
 def test_why_a_node_is_not_ready_is_reported_now_and_then(tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr("cluster.local.supervisor.WAITING_REPORT_S", 0.05)
+    monkeypatch.setattr("cluster.cli.local.supervisor.WAITING_REPORT_S", 0.05)
 
     async def body() -> None:
         cluster = Cluster(tmp_path, 1, n1="waiting")

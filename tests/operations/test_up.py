@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from cluster.commands.http import ManagementClient
+from cluster.cli.commands.http import ManagementClient
 from tests.operations.test_commands import quorate
 from tests.operations.test_local_cluster import free_plan
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 from unittest import mock
 
-from cluster.local.forked_process import run_node
-from node.engine.partition import PartitionMachine, SequenceOrderError
+from cluster.cli.local.forked_process import run_node
+from node.queue.partition import PartitionMachine, SequenceOrderError
 from node.wire.amqp091.connection import Connection
 
 IN_APPLY = b"an entry that this node cannot apply"

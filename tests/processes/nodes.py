@@ -18,13 +18,13 @@ from typing import Any, Final, TypeVar
 
 import pika
 
+from cluster.cli.local.forked_process import ForkedProcess, run_node
+from cluster.cli.local.layout import KEY_FILE, PEER_OFFSET, LocalNode, PortInUseError, is_free, plan, prepare
+from cluster.cli.local.supervisor import node_arguments
 from cluster.config.addresses import Address
 from cluster.config.models import parse
 from cluster.config.tables import ConfigError
 from cluster.config.toml_text import Table, toml_text
-from cluster.local.forked_process import ForkedProcess, run_node
-from cluster.local.layout import KEY_FILE, PEER_OFFSET, LocalNode, PortInUseError, is_free, plan, prepare
-from cluster.local.supervisor import node_arguments
 from cluster.process.data_directory import write_private
 from replication.transport import CurveKeys
 from tests.processes.releases import InstalledProcess

@@ -64,11 +64,11 @@ def install(commit: str, directory: Path) -> Path:
 
 
 class InstalledProcess:
-    """A node of another release, as `cluster.local.forked_process.ForkedProcess` is one of this tree."""
+    """A node of another release, as `cluster.cli.local.forked_process.ForkedProcess` is one of this tree."""
 
     def __init__(self, installed: Path, arguments: Sequence[str], log: Path) -> None:
         environment = os.environ | {"PYTHONPATH": str(installed), "PYTHONSAFEPATH": "1"}
-        program = "import sys; from cluster.cli import main; main(sys.argv[1:], prog_name='quorate')"
+        program = "import sys; from cluster.cli.main import main; main(sys.argv[1:], prog_name='quorate')"
         with log.open("ab") as output:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", program, *arguments],

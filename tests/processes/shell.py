@@ -7,7 +7,7 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
-from cluster.cli import main
+from cluster.cli.main import main
 from tests.processes.nodes import Cluster
 
 

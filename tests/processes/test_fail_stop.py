@@ -10,8 +10,8 @@ import pika
 import pytest
 from pika.exceptions import AMQPError, ConnectionClosedByBroker
 
-from cluster.local.forked_process import ForkedProcess
-from cluster.local.supervisor import node_arguments
+from cluster.cli.local.forked_process import ForkedProcess
+from cluster.cli.local.supervisor import node_arguments
 from cluster.process.scopes import ExitCode
 from tests.processes.failing import IN_APPLY, IN_SESSION, run_defective
 from tests.processes.nodes import Cluster, Node, until

@@ -14,7 +14,7 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from cluster.config.addresses import Address
-from node.frontend.listener import LINGER_S
+from node.session.listener import LINGER_S
 from tests.processes.conftest import Connect
 from tests.processes.hostile import (
     CHANNEL,

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import pika
 import pytest
 
-from cluster.management.api import OPERATIONS
-from cluster.watch.http import PATHS
+from cluster.admin.api.api import OPERATIONS
+from cluster.admin.http.server import PATHS
 from tests.processes.conftest import Connect
 from tests.processes.management_client import Management, basic
 from tests.processes.nodes import Cluster, Node, until

@@ -7,8 +7,8 @@ import shlex
 
 import pytest
 
+from cluster.cli.local.layout import PEER_OFFSET, is_free
 from cluster.config.addresses import Address
-from cluster.local.layout import PEER_OFFSET, is_free
 from replication.transport import CurveKeys
 from tests.processes.nodes import AMQP_PORTS, HTTP_PORTS, Cluster, until
 from tests.processes.shell import Shell

@@ -9,13 +9,13 @@ from pathlib import Path
 import pika
 import pytest
 
-from cluster.membership.formats import FORMATS
+from cluster.catalog.membership.formats import FORMATS
 from tests.processes.nodes import Cluster, Node, until
 from tests.processes.releases import install, last_release
 from tests.processes.storm import Storm
 
 LAST_FORMATS = 0
-"""`cluster.membership.formats.FORMATS` of the last release, which had none yet."""
+"""`cluster.catalog.membership.formats.FORMATS` of the last release, which had none yet."""
 
 
 @pytest.fixture(scope="module")

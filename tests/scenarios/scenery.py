@@ -8,8 +8,8 @@ from typing import Any
 from cluster.catalog.definitions import MemberState, NodeDefinition
 from cluster.catalog.replica import CATALOG
 from cluster.catalog.state import CatalogState
-from node.engine.errors import Refusal
-from node.engine.operations import Semantics
+from node.queue.operations import Semantics
+from node.refusal import Refusal
 from tests.simulation.network import Network, NetworkFaults
 from tests.simulation.node import NodeSettings, SimulatedNode
 from tests.simulation.world import World

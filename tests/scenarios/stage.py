@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from cluster.front_end.commits import Share, Shares
-from cluster.links.confirmation import Confirmation
-from cluster.links.link import PartitionLink
-from cluster.links.ports import FIRST_CONSUMER, Delivery
-from cluster.links.state import LinkConsumer
-from node.engine.errors import Refusal
-from node.engine.transactions import TransactionTable
-from node.frontend.ports import Outcome
-from node.numbers import Numbers, numbers_of
-from node.runs import Run
+from cluster.gateway.commits import Share, Shares
+from cluster.gateway.confirmation import Confirmation
+from cluster.gateway.link import PartitionLink
+from cluster.gateway.state import LinkConsumer
+from cluster.peers.ports import FIRST_CONSUMER, Delivery
+from node.message.run import Run
+from node.queue.transactions import TransactionTable
+from node.ranges.numbers import Numbers, numbers_of
+from node.refusal import Refusal
+from node.session.ports import Outcome
 from tests.messages import content as content_of
 from tests.messages import parts, run_of
 from tests.scenarios.scenery import PATIENCE_S, Scenery
@@ -28,7 +28,7 @@ from tests.simulation.node import SimulatedNode
 
 
 class Client:
-    """One client: publishes, or consumes one queue (`node.frontend.ports.Subscriber`)."""
+    """One client: publishes, or consumes one queue (`node.session.ports.Subscriber`)."""
 
     def __init__(self, stage: Stage, name: str, node: SimulatedNode, queue: str) -> None:
         self.stage = stage

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from cluster.front_end.broker_port import FrontEnd
+from cluster.gateway.broker_port import FrontEnd
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.codec import encode_method
 from node.wire.amqp091.primitives import Method

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any
 
-from node.engine.errors import Refusal
+from node.refusal import Refusal
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.primitives import Method
 from tests.simulation.checks import Agreement, check_memory, check_replicas

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
-from cluster.front_end.broker_port import FrontEnd
-from node.frontend.session import Session
+from cluster.gateway.broker_port import FrontEnd
+from node.session.amqp091.session import Session
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.codec import FRAME, FRAME_OVERHEAD, PROTOCOL_HEADER, decode_method, encode_method
 from node.wire.amqp091.limits import ConnectionLimits
@@ -31,7 +31,7 @@ class Receiver(Protocol):
 
 
 class Wire:
-    """The socket, as a session sees it (`node.frontend.session.Transport`)."""
+    """The socket, as a session sees it (`node.session.amqp091.session.Transport`)."""
 
     remote = "127.0.0.1"
     certified_name = ""

@@ -6,11 +6,11 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from cluster.access.control import Access
-from cluster.access.entrance import Entrance
-from cluster.access.usage import Usage
-from cluster.front_end.broker_port import FrontEnd
-from cluster.front_end.local_queues import LocalQueues
+from cluster.catalog.access.connections import ClientConnections
+from cluster.catalog.access.control import Access
+from cluster.catalog.access.usage import Usage
+from cluster.gateway.broker_port import FrontEnd
+from cluster.gateway.local_queues import LocalQueues
 from tests.simulation.node import TICK_S, SimulatedNode
 
 USER = "guest"
@@ -48,8 +48,8 @@ class FrontEnds:
             state = node.broker.catalog.state
             access = Access(state.access, _submit_nothing, TrustingHasher())
             usage = Usage(state.access, _tell_nobody, lambda: ())
-            entrance = Entrance(state, access, usage, largest=CONNECTIONS)
-            found = FrontEnd(node.broker, local, access, entrance, self._default_type)
+            connections = ClientConnections(state, access, usage, largest=CONNECTIONS)
+            found = FrontEnd(node.broker, local, access, connections, self._default_type)
             self._made[node.name, node.life] = found
             _tick(node, found)
         return found

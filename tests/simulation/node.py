@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from cluster.broker import Broker
-from cluster.broker_config import BrokerConfig
-from cluster.front_end.commits import Commits
-from cluster.membership.formats import FORMATS
-from node.engine.errors import Refusal
+from cluster.broker.broker import Broker
+from cluster.broker.config import BrokerConfig
+from cluster.catalog.membership.formats import FORMATS
+from cluster.gateway.commits import Commits
+from node.refusal import Refusal
 from replication.journal import DamagedEntryError, Journal, JournalConfig
 from replication.journal.errors import JournalError
 from replication.journal.segments import segment_name
@@ -171,8 +171,8 @@ class SimulatedNode:
 
     def _observe(self, broker: Broker) -> None:
         broker.on_wanted = self.wanted
-        broker.standing.on_removed = self._removed
-        broker.standing.on_newest_lost = partial(setattr, self, "newest_lost")
+        broker.bootstrap.on_removed = self._removed
+        broker.bootstrap.on_newest_lost = partial(setattr, self, "newest_lost")
         broker.repair.on_found = self._damage_found
         broker.copies.on_needed = self._needed
 

@@ -8,16 +8,16 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from cluster.broker import Broker
+from cluster.broker.broker import Broker
+from cluster.broker.partitions import Partitions
 from cluster.catalog.packing import unpack
-from cluster.catalog.partitions import Partitions
 from cluster.catalog.replica import Catalog, Kind
-from cluster.front_end.commits import Commit
-from cluster.links.confirmation import Vote
+from cluster.gateway.commits import Commit
+from cluster.gateway.confirmation import Vote
 from cluster.owner.intake import Taking
-from cluster.owner.participation import Participation
-from node.engine.operations import Decide, TransactionKey
-from node.engine.transaction_format import encode_decide
+from cluster.owner.two_phase_commit import TwoPhaseCommit
+from node.queue.operations import Decide, TransactionKey
+from node.queue.transaction_format import encode_decide
 from replication.journal.log import PartitionLog
 from replication.journal.table import EntryTable
 from replication.raft import HardState, Snapshot
@@ -95,10 +95,10 @@ def _forgotten_abandonment() -> AbstractContextManager[object]:
     """Presumed abort: what the coordinator has told a participant is so from then on. Here a front end that
     comes later may still have it decided otherwise.
     """
-    intact = Participation._decide
+    intact = TwoPhaseCommit._decide
 
     def forgetful(
-        self: Participation, taking: Taking, key: TransactionKey, asked: Decide, index: int
+        self: TwoPhaseCommit, taking: Taking, key: TransactionKey, asked: Decide, index: int
     ) -> None:
         table = self._owner.machine.transactions
         with (
@@ -107,7 +107,7 @@ def _forgotten_abandonment() -> AbstractContextManager[object]:
         ):
             intact(self, taking, key, asked, index)
 
-    return mock.patch.object(Participation, "_decide", forgetful)
+    return mock.patch.object(TwoPhaseCommit, "_decide", forgetful)
 
 
 def _counted_from_pong() -> AbstractContextManager[object]:

@@ -8,16 +8,16 @@ from typing import Any
 from unittest import mock
 
 from cluster.catalog.replica import Catalog
-from cluster.front_end import gets
-from cluster.front_end.routes import Routes, Targets
-from cluster.links.ports import Holders, Ranges
+from cluster.gateway import gets
+from cluster.gateway.routes import Routes, Targets
 from cluster.owner import upkeep
-from cluster.owner.confirmed_answers import ConfirmedAnswers
-from cluster.owner.reception import Reception
-from node.engine.lifetimes import Lifetimes
-from node.engine.limits import surplus
-from node.engine.settings import QueueSettings
-from node.frontend.permissions import Scope
+from cluster.owner.linearizable_reads import LinearizableReads
+from cluster.owner.sessions import FrontEndSessions
+from cluster.peers.ports import Holders, Ranges
+from node.queue.features.limits import surplus
+from node.queue.features.ttl import Lifetimes
+from node.queue.settings import QueueSettings
+from node.session.permissions import Scope
 
 
 def hasty_declarations() -> AbstractContextManager[object]:
@@ -55,33 +55,33 @@ def early_looks() -> AbstractContextManager[object]:
 def unconfirmed_counts() -> AbstractContextManager[object]:
     """What rests on no entry is answered once a majority has confirmed who leads. Here: at once."""
 
-    def hasty(self: ConfirmedAnswers, front_end: int, request: int, value: Any) -> None:
-        self._reception.answer(front_end, request, value)
+    def hasty(self: LinearizableReads, front_end: int, request: int, value: Any) -> None:
+        self._sessions.answer(front_end, request, value)
 
-    return mock.patch.object(ConfirmedAnswers, "answer", hasty)
+    return mock.patch.object(LinearizableReads, "answer", hasty)
 
 
 def forgotten_batches() -> AbstractContextManager[object]:
     """A front end's batch is decided once, however long it is out of reach. Here it is forgotten with it."""
-    intact = Reception.front_end_lost
+    intact = FrontEndSessions.front_end_lost
 
-    def forgetful(self: Reception, front_end: int) -> None:
+    def forgetful(self: FrontEndSessions, front_end: int) -> None:
         intact(self, front_end)
         self._taken.pop(front_end, None)
 
-    return mock.patch.object(Reception, "front_end_lost", forgetful)
+    return mock.patch.object(FrontEndSessions, "front_end_lost", forgetful)
 
 
 def unheard_leases() -> AbstractContextManager[object]:
     """A new owner leaves messages with the consumers that have them. Here it takes nobody's word for that."""
-    intact = Reception.held
+    intact = FrontEndSessions.held
 
     def deaf(
-        self: Reception, front_end: int, epoch: int, leases: dict[int, Ranges], holders: Holders
+        self: FrontEndSessions, front_end: int, epoch: int, leases: dict[int, Ranges], holders: Holders
     ) -> None:
         intact(self, front_end, epoch, {}, {})
 
-    return mock.patch.object(Reception, "held", deaf)
+    return mock.patch.object(FrontEndSessions, "held", deaf)
 
 
 def doubled_limit() -> AbstractContextManager[object]:

@@ -46,8 +46,6 @@ def figures() -> dict[str, float]:
     bodies = [function.lines for module in product for function in functions(module)]
     return {
         "longest file": max(files),
-        "median file": median(files),
-        "files over 400 lines": sum(lines > 400 for lines in files),
         "longest function": max(bodies),
         "median function": median(bodies),
         "functions over 40 lines": sum(lines > 40 for lines in bodies),

@@ -13,10 +13,10 @@ BEGINNING = {"create_task", "ensure_future", "run_in_executor", "run_coroutine_t
 HANDLER = "set_exception_handler"
 
 AWAITED = {
-    ("cluster/access/founding.py", "_hashed"),
-    ("cluster/local/supervisor.py", "run"),
-    ("cluster/local/supervisor.py", "_keep_running"),
-    ("cluster/management/writing.py", "_list"),
+    ("cluster/catalog/access/founding.py", "_hashed"),
+    ("cluster/cli/local/supervisor.py", "run"),
+    ("cluster/cli/local/supervisor.py", "_keep_running"),
+    ("cluster/admin/api/writing.py", "_list"),
     ("cluster/process/run.py", "_serve"),
 }
 """Functions that await what they begin, or take its exception, before they return."""

@@ -14,15 +14,15 @@ CLOCKS = {
 }  # fmt: skip
 
 READERS = {
-    "cluster/access/patterns.py": "bounds the work on one pattern, and forgets slow ones after a while",
-    "cluster/commands/publisher.py": "a command of its own process, which paces its load",
-    "cluster/local/supervisor.py": "a process of its own, which reports when it waits for long",
-    "cluster/management/listing.py": "bounds the work on one pattern",
-    "cluster/management/node_report.py": "turns a moment of the node's clock into a time of day",
+    "cluster/catalog/access/patterns.py": "bounds the work on a pattern, and forgets slow ones after a while",
+    "cluster/cli/commands/publisher.py": "a command of its own process, which paces its load",
+    "cluster/cli/local/supervisor.py": "a process of its own, which reports when it waits for long",
+    "cluster/admin/api/listing.py": "bounds the work on one pattern",
+    "cluster/admin/api/node_report.py": "turns a moment of the node's clock into a time of day",
     "cluster/process/clock.py": "the clock of a node",
     "cluster/process/node.py": "the time of day, for times that clients and other nodes must understand",
-    "cluster/traces/export.py": "the time of day of spans",
-    "cluster/watch/exposition.py": "bounds how long a slice of a page takes",
+    "cluster/admin/traces/export.py": "the time of day of spans",
+    "cluster/admin/metrics/exposition.py": "bounds how long a slice of a page takes",
     "replication/journal/batch.py": "measures a sync",
     "replication/journal/journal.py": "measures the recovery",
     "replication/transport/acceptor.py": "time-outs of connections, by the event loop's clock",

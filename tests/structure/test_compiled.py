@@ -26,15 +26,15 @@ MODULES = sorted(path for root in ROOTS for path in (root.rglob("*.py") if root.
 
 
 HOT = {
-    "node/runs.py": {"Run"},
-    "node/engine/operations.py": {"Publish"},
-    "node/engine/grants.py": {"Settled"},
-    "node/engine/applied.py": {"Applied"},
+    "node/message/run.py": {"Run"},
+    "node/queue/operations.py": {"Publish"},
+    "node/queue/grants.py": {"Settled"},
+    "node/queue/applied.py": {"Applied"},
     "node/wire/amqp091/effects.py": {"Publish", "Settle", "Credit"},
     "node/wire/amqp091/unsettled.py": {"TagRun"},
-    "cluster/links/ports.py": {"Delivery"},
-    "cluster/links/state.py": {"OperationBatch"},
-    "cluster/links/confirmation.py": {"Confirmation"},
+    "cluster/peers/ports.py": {"Delivery"},
+    "cluster/gateway/state.py": {"OperationBatch"},
+    "cluster/gateway/confirmation.py": {"Confirmation"},
     "cluster/owner/serving.py": {"Handout"},
     "replication/raft/types.py": {"Entry", "HardState", "Ready"},
     "replication/raft/messages.py": {"AppendRequest", "AppendResponse", "CommitNotice"},

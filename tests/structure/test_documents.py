@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from bench.quorate import Quorate
+from cluster.cli.local.layout import HOST, PEER_OFFSET, is_free
 from cluster.config.addresses import Address
-from cluster.local.layout import HOST, PEER_OFFSET, is_free
 from tests.processes.nodes import AMQP_PORTS, HTTP_PORTS
 from tests.structure.snippets import Snippet, documents, matches, parse, run, snippets, with_ports
 from tests.structure.tree import ROOT

@@ -14,7 +14,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     # Folders; what a folder says of itself goes without saying.
     "replication": frozenset(),
     "node": frozenset(),
-    "node.frontend": frozenset({"node", "replication"}),
+    "node.session": frozenset({"node", "replication"}),
     "cluster": frozenset({"node", "replication"}),
     "pipeline": frozenset(),
     "chaos": frozenset(),
@@ -28,14 +28,20 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "replication.journal": frozenset(
         {"replication.journal", "replication.raft.types", "replication.raft.errors"}
     ),
-    "node.runs": frozenset({"node.runs"}),
-    "node.numbers": frozenset({"node.numbers"}),
-    "node.wire": frozenset({"node.wire", "node.numbers", "node.runs"}),
-    # The engine reads a message's properties with the protocol's own decoder when something asks for them.
-    "node.engine": frozenset({"node.engine", "node.numbers", "node.runs", "node.wire"}),
+    "node.ranges": frozenset({"node.ranges"}),
+    "node.refusal": frozenset({"node.refusal"}),
+    "node.message.run": frozenset({"node.message.run"}),
+    "node.wire": frozenset({"node.wire", "node.ranges.numbers", "node.message.run"}),
+    # What a message asks for is read with the decoder of the protocol that it came by.
+    "node.message": frozenset({"node.message", "node.ranges", "node.refusal", "node.wire"}),
+    "node.routing": frozenset({"node.routing", "node.message", "node.ranges", "node.refusal", "node.wire"}),
+    "node.queue": frozenset({"node.queue", "node.message", "node.ranges", "node.refusal", "node.wire"}),
 }
 
-PURE = ("replication.raft", "node.numbers", "node.runs", "node.wire", "node.engine")
+PURE = (
+    "replication.raft", "node.ranges", "node.refusal", "node.message", "node.wire", "node.routing",
+    "node.queue",
+)  # fmt: skip
 """Decisions: `(input, now)` in, bytes or effects out. The simulator runs them under its own clock."""
 
 # fmt: off

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cluster.admin.traces.context import MOST_TRACES, Stretch, TraceContext, counted, parse, stretches_in
+from cluster.admin.traces.link import TracedLink
+from cluster.admin.traces.spans import Attributes
 from cluster.config.models import parse as configuration
 from cluster.config.tables import ConfigError
-from cluster.links.latencies import Latencies
-from cluster.links.ports import Delivery
-from cluster.links.state import LinkConsumer
-from cluster.traces.context import MOST_TRACES, Stretch, TraceContext, counted, parse, stretches_in
-from cluster.traces.link import TracedLink
-from cluster.traces.spans import Attributes
-from node.runs import Run
+from cluster.gateway.latencies import Latencies
+from cluster.gateway.state import LinkConsumer
+from cluster.peers.ports import Delivery
+from node.message.run import Run
 from node.wire.amqp091.property_values import encode_header, encode_properties
 from tests.cluster.recorders import RecordedSubscriber
 from tests.structure.tree import ROOT, imports, modules
@@ -166,9 +166,9 @@ def test_nothing_on_a_messages_way_knows_of_traces() -> None:
         module.name
         for module in modules()
         if module.folder in ("cluster", "node", "replication")
-        and not module.name.startswith("cluster.traces")
+        and not module.name.startswith("cluster.admin.traces")
         for _, name in imports(module)
-        if name.startswith("cluster.traces")
+        if name.startswith("cluster.admin.traces")
     }
     assert knowing == {"cluster.process.node"}
 

@@ -11,9 +11,9 @@ from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 
 from replication.transport.acceptor import STRANGERS, Acceptor
-from replication.transport.connection import Connection
-from replication.transport.curve import ClientMechanism, CurveKeys, ServerMechanism
 from replication.transport.stream import Stream
+from replication.transport.zmtp.connection import Connection
+from replication.transport.zmtp.curve import ClientMechanism, CurveKeys, ServerMechanism
 from tests.transport.harness import run
 
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replication.transport import CurveKeys
-from replication.transport.connection import HANDSHAKE_S, HEARTBEAT_S, SILENCE_S, Connection
-from replication.transport.curve import ClientMechanism, ServerMechanism
-from replication.transport.zmtp import (
+from replication.transport.zmtp.connection import HANDSHAKE_S, HEARTBEAT_S, SILENCE_S, Connection
+from replication.transport.zmtp.curve import ClientMechanism, ServerMechanism
+from replication.transport.zmtp.frames import (
     COMMAND,
     FrameReader,
     ProtocolError,

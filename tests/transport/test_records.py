@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from replication.transport import CurveKeys
-from replication.transport.curve import ClientMechanism, ServerMechanism
-from replication.transport.records import OFFER, BoxRecords, GcmRecords, agreed
-from replication.transport.zmtp import MORE, ProtocolError
+from replication.transport.zmtp.curve import ClientMechanism, ServerMechanism
+from replication.transport.zmtp.frames import MORE, ProtocolError
+from replication.transport.zmtp.records import OFFER, BoxRecords, GcmRecords, agreed
 
 CLIENT, SERVER = CurveKeys.generate(), CurveKeys.generate()
 SHARED = bytes(range(32))
@@ -31,7 +31,7 @@ def shaken() -> tuple[ClientMechanism, ServerMechanism]:
 @pytest.mark.parametrize("offers", [{}, OFFER])
 def test_both_sides_use_what_both_know(monkeypatch: pytest.MonkeyPatch, offers: dict[bytes, bytes]) -> None:
     """With nothing to offer a side is a node of the release before."""
-    monkeypatch.setattr("replication.transport.curve.OFFER", offers)
+    monkeypatch.setattr("replication.transport.zmtp.curve.OFFER", offers)
     client, server = shaken()
     for one, other in ((client, server), (server, client)):
         for payload in (b"", b"hello", bytes(100_000)):

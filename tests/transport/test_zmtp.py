@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replication.transport.zmtp import (
+from replication.transport.zmtp.frames import (
     COMMAND,
     GREETING_BYTES,
     KEPT_BYTES,

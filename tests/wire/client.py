@@ -6,7 +6,7 @@ from array import array
 from struct import Struct
 from typing import Any, TypeVar
 
-from node.runs import Run
+from node.message.run import Run
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.codec import (
     FRAME,

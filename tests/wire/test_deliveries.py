@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.numbers import count_of
-from node.runs import Run
+from node.message.run import Run
+from node.ranges.numbers import count_of
 from node.wire.amqp091 import effects as e
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.deliver_path import contents

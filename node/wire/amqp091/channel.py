@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from node.runs import Run
+from node.message.run import Run
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.channel_state import CLOSE_IDS, CLOSE_OK_IDS, ChannelState
 from node.wire.amqp091.codec import decode_method

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from math import inf
 
-from node.numbers import Numbers
-from node.runs import Run
+from node.message.run import Run
+from node.ranges.numbers import Numbers
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.channel import Channel
 from node.wire.amqp091.channel_state import ChannelState

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from struct import Struct, iter_unpack
 
-from node.runs import Run
+from node.message.run import Run
 from node.wire.amqp091.codec import END, FRAME, FRAME_OVERHEAD, encode_method
 from node.wire.amqp091.methods import FRAME_BODY, BasicDeliver
 from node.wire.amqp091.primitives import LONGLONG, SHORT, Method, encode_shortstr

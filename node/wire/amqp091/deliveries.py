@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from node.numbers import Numbers, merged, ranges_of
-from node.runs import Run
+from node.message.run import Run
+from node.ranges.numbers import Numbers, merged, ranges_of
 from node.wire.amqp091.credit import ChannelConsumer, Credits
 from node.wire.amqp091.deliver_path import encode_contents, encode_deliveries
 from node.wire.amqp091.effects import Unsettled

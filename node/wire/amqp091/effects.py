@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from node.numbers import Range
-from node.runs import Run
+from node.message.run import Run
+from node.ranges.numbers import Range
 from node.wire.amqp091.errors import ProtocolException
 from node.wire.amqp091.primitives import Method
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from node.runs import Run
+from node.message.run import Run
 from node.wire.amqp091.codec import FRAME_OVERHEAD
 from node.wire.amqp091.errors import ContentTooLargeError, UnexpectedFrameError
 from node.wire.amqp091.methods import BasicPublish

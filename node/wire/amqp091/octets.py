@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final
 
-from node.numbers import Numbers
-from node.runs import Run
+from node.message.run import Run
+from node.ranges.numbers import Numbers
 from node.wire.amqp091.codec import FRAME
 from node.wire.amqp091.credit import ChannelConsumer, Credits
 

@@ -6,7 +6,7 @@ from collections import deque
 from enum import Enum
 from typing import Final
 
-from node.numbers import Numbers, Range, merged, ranges_of
+from node.ranges.numbers import Numbers, Range, merged, ranges_of
 from node.wire.amqp091.codec import FRAME, encode_method
 from node.wire.amqp091.effects import Discard, Effect, Publish, Return, Settle, Settlement
 from node.wire.amqp091.methods import BasicDeliver

@@ -18,7 +18,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple
 
-from node.runs import Run
+from node.message.run import Run
 from node.wire.amqp091.codec import FRAME, FRAME_OVERHEAD, FRAME_SLACK, decode_method
 from node.wire.amqp091.errors import FieldSyntaxError, ProtocolException, UnsupportedError
 from node.wire.amqp091.methods import FRAME_BODY, FRAME_END, FRAME_HEADER, BasicPublish

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from array import array
 
-from node.runs import Run
+from node.message.run import Run
 from node.wire.amqp091.codec import END, FRAME, FRAME_OVERHEAD
 from node.wire.amqp091.credit import ChannelConsumer
 from node.wire.amqp091.errors import ReplyConsumerError

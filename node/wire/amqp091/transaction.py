@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from node.numbers import Range, merged, ranges_of
-from node.runs import Run
+from node.message.run import Run
+from node.ranges.numbers import Range, merged, ranges_of
 from node.wire.amqp091.effects import Commit, HoldPublish, Rollback, Settlement
 from node.wire.amqp091.errors import ResourceExhaustedError
 from node.wire.amqp091.outbox import Disposition, Outbox, settlement

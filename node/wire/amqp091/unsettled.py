@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from node.numbers import Numbers
+from node.ranges.numbers import Numbers
 from node.wire.amqp091.credit import ChannelConsumer, Credits
 from node.wire.amqp091.errors import UnknownDeliveryTagError
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from cluster.catalog.placement import RestartedError
-from node.engine.errors import NotFoundError, Refusal
+from node.refusal import NotFoundError, Refusal
 from node.wire.amqp091 import methods as m
 from tests.simulation.clients import Place
 from tests.simulation.node import SimulatedNode

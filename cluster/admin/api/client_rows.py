@@ -1,0 +1,210 @@
+"""What this node tells of its clients: connections, channels and consumers, as RabbitMQ describes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cluster.admin.api.rates import message_stats, with_rates
+from cluster.admin.api.sampling import Sampler
+from cluster.catalog.access.certificates import distinguished_name
+from cluster.gateway.state import LinkConsumer
+from node.session.listener import Client
+from node.wire.amqp091.channel import Channel
+from node.wire.amqp091.channel_state import ChannelState
+from node.wire.amqp091.connection import Connection
+from node.wire.amqp091.credit import ChannelConsumer
+from node.wire.amqp091.lifecycle import ConnectionState
+
+OCTETS: Final = ("recv_oct", "send_oct")
+CHANNEL_NAMES: Final = (
+    "publish", "confirm", "deliver", "deliver_no_ack", "get", "redeliver", "ack",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ClientRows:
+    """Makes rows of this node's clients.
+
+    `wall_ms` turns a time of the node's clock into milliseconds since 1970; `find_consumer` and
+    `queue_name` look up what a consumer's number and a queue's id stand for.
+    """
+
+    node: str
+    sampler: Sampler
+    wall_ms: Callable[[float], int]
+    find_consumer: Callable[[int], LinkConsumer | None]
+    queue_name: Callable[[int], tuple[str, str] | None]
+
+    # -- connections ----------------------------------------------------------------------------
+
+    def connection(self, client: Client) -> dict[str, Any]:
+        session, connection = client.session, client.session.connection
+        channel_max, frame_max, heartbeat = connection.agreed
+        octets = connection_octets(client)
+        (peer_host, peer_port), (host, port) = client.ends()
+        return {
+            "name": client_name(client),
+            "node": self.node,
+            "user": session.user,
+            "user_who_performed_action": session.user,
+            "vhost": session.vhost,
+            "state": _state(client),
+            "type": "network",
+            "protocol": "AMQP 0-9-1",
+            "auth_mechanism": connection.mechanism,
+            "host": host,
+            "port": port,
+            "peer_host": peer_host,
+            "peer_port": peer_port,
+            "connected_at": self.wall_ms(client.since),
+            "channels": len(connection.channels),
+            "channel_max": channel_max,
+            "frame_max": frame_max,
+            "timeout": heartbeat,
+            "client_properties": _plain(connection.client_properties),
+            "user_provided_name": _plain(connection.client_properties.get("connection_name")),
+            **_tls(client),
+            **with_rates(OCTETS, octets, self.sampler.rates(("connection", client.number), len(OCTETS))),
+        }
+
+    # -- channels -------------------------------------------------------------------------------
+
+    def channel(self, client: Client, channel: Channel) -> dict[str, Any]:
+        session, deliveries = client.session, channel.deliveries
+        counts = channel_counts(channel)
+        rates = self.sampler.rates(("channel", client.number, channel.number), len(CHANNEL_NAMES))
+        name = client_name(client)
+        return {
+            "name": f"{name} ({channel.number})",
+            "number": channel.number,
+            "node": self.node,
+            "user": session.user,
+            "user_who_performed_action": session.user,
+            "vhost": session.vhost,
+            "state": "running" if channel.state is ChannelState.OPEN else "closing",
+            "confirm": channel.confirming,
+            "transactional": deliveries.transaction is not None,
+            "consumer_count": len(deliveries.consumers),
+            "prefetch_count": deliveries.consumer_prefetch,
+            "global_prefetch_count": deliveries.prefetch,
+            "messages_unacknowledged": deliveries.unsettled.count,
+            "messages_unconfirmed": _unconfirmed(channel),
+            "connection_details": {"name": name, **_peer(client)},
+            "message_stats": message_stats(CHANNEL_NAMES, counts, rates),
+        }
+
+    # -- consumers ------------------------------------------------------------------------------
+
+    def consumers(self, client: Client) -> Iterator[dict[str, Any]]:
+        for channel in client.session.connection.channels:
+            for consumer in channel.deliveries.consumers.values():
+                yield self._consumer(client, channel, consumer)
+
+    def _consumer(self, client: Client, channel: Channel, consumer: ChannelConsumer) -> dict[str, Any]:
+        terms = self.find_consumer(consumer.number)
+        place = None if terms is None else self.queue_name(terms.queue)
+        vhost, queue = place or (client.session.vhost, "")
+        name = client_name(client)
+        status = _activity(terms)
+        return {
+            "consumer_tag": consumer.tag,
+            "queue": {"name": queue, "vhost": vhost},
+            "ack_required": not consumer.no_ack,
+            "active": status != "waiting",
+            "activity_status": status,
+            "exclusive": terms is not None and terms.exclusive,
+            "prefetch_count": consumer.prefetch,
+            "arguments": {"x-priority": terms.priority} if terms is not None and terms.priority else {},
+            "channel_details": {
+                "name": f"{name} ({channel.number})",
+                "number": channel.number,
+                "connection_name": name,
+                "node": self.node,
+                "user": client.session.user,
+                **_peer(client),
+            },
+        }
+
+
+def _activity(terms: LinkConsumer | None) -> str:
+    """As RabbitMQ names it."""
+    if terms is None or not terms.single_active:
+        return "up"
+    return "single_active" if terms.activated else "waiting"
+
+
+def is_shown(client: Client) -> bool:
+    """Whether the connection was opened."""
+    return client.session.connection.state is ConnectionState.OPEN and bool(client.session.vhost)
+
+
+def client_name(client: Client) -> str:
+    """As RabbitMQ names connections: both ends."""
+    (peer_host, peer_port), (host, port) = client.ends()
+    return f"{peer_host}:{peer_port} -> {host}:{port}"
+
+
+def connection_octets(client: Client) -> tuple[int, int]:
+    """In the order of `OCTETS`."""
+    return client.received_bytes, client.sent_bytes
+
+
+def channel_counts(channel: Channel) -> tuple[int, ...]:
+    """In the order of `CHANNEL_NAMES`."""
+    deliveries = channel.deliveries
+    sent, no_ack, got = deliveries.sent, deliveries.sent_no_ack, deliveries.got
+    confirmed = channel.highest_tag - channel.tags_before - _unconfirmed(channel)
+    acknowledged = sent - no_ack - deliveries.unsettled.count - deliveries.returned
+    return (
+        channel.published, confirmed, sent - no_ack - got, no_ack, got,
+        deliveries.redelivered, acknowledged,
+    )  # fmt: skip
+
+
+def _unconfirmed(channel: Channel) -> int:
+    if not channel.confirming:
+        return 0
+    return channel.highest_tag - channel.tags_before - channel.confirms.count
+
+
+def _state(client: Client) -> str:
+    connection: Connection = client.session.connection
+    if connection.blocked:
+        return "blocked"
+    if client.session.held_back:
+        return "flow"
+    return "running"
+
+
+def _peer(client: Client) -> dict[str, Any]:
+    (peer_host, peer_port), _ = client.ends()
+    return {"peer_host": peer_host, "peer_port": peer_port}
+
+
+def _tls(client: Client) -> dict[str, Any]:
+    """What was agreed with a client that speaks TLS, and whom its certificate names."""
+    names = ("ssl_protocol", "ssl_key_exchange", "ssl_cipher", "ssl_hash")
+    peer = ("peer_cert_subject", "peer_cert_issuer", "peer_cert_validity")
+    shown: dict[str, Any] = {"ssl": False, **dict.fromkeys((*names, *peer))}
+    encrypted = client.encryption
+    if encrypted is None:
+        return shown
+    cipher = encrypted.cipher()
+    certificate: dict[str, Any] = encrypted.getpeercert() or {}
+    shown |= {"ssl": True, "ssl_protocol": encrypted.version(), "ssl_cipher": cipher[0] if cipher else None}
+    if certificate:
+        validity = f"{certificate.get('notBefore')} - {certificate.get('notAfter')}"
+        subject, issuer = (distinguished_name(certificate.get(one, ())) for one in ("subject", "issuer"))
+        shown |= {"peer_cert_subject": subject, "peer_cert_issuer": issuer, "peer_cert_validity": validity}
+    return shown
+
+
+def _plain(value: Any) -> Any:
+    """Field values as they may stand in JSON: octets that are no text are no reason to show nothing."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, list) else value

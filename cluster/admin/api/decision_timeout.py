@@ -1,0 +1,25 @@
+"""Waiting for the cluster's decision, but not for ever: without a majority there is none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from cluster.admin.api.errors import ApiError
+from cluster.process.awaiting import Answer, answered
+
+TIMEOUT_S: Final = 30.0
+
+
+async def decided(begin: Callable[[Answer], None]) -> Any:
+    """The value that `begin(answer)` answers with. Raises its Refusal, and ApiError (503)."""
+    return await in_time(answered(begin))
+
+
+async def in_time(answer: Awaitable[Any]) -> Any:
+    """Raises ApiError (503) when the answer takes too long; what was asked may happen nevertheless."""
+    try:
+        return await asyncio.wait_for(answer, TIMEOUT_S)
+    except TimeoutError:
+        raise ApiError(503, "timeout", "the cluster did not answer: is a majority of nodes up?") from None

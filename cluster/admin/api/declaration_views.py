@@ -1,0 +1,170 @@
+"""Declaring, deleting, binding and purging over HTTP, as the AMQP methods of the user."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+from cluster.admin.api.call import Call
+from cluster.admin.api.errors import ApiError, bad_request, no_such_object
+from cluster.admin.api.exchange_views import bindings_between, ends_of
+from cluster.admin.api.fields import Fields
+from cluster.admin.api.internal_channel import internal_channel
+from cluster.admin.api.names import exchange_name, properties_key
+from cluster.admin.api.responses import CREATED, DONE, Status
+from cluster.admin.api.routing import Endpoints
+from cluster.admin.api.services import Services
+from node.refusal import NotFoundError
+from node.routing.matching import Destination, DestinationKind
+from node.wire.amqp091 import methods
+from node.wire.amqp091.primitives import Method
+
+endpoints = Endpoints()
+
+
+async def _carry_out(services: Services, call: Call, method: Method) -> Any:
+    """Raises Refusal and ApiError."""
+    async with internal_channel(services.front_end, call.user, call.vhost) as channel:
+        return await channel.call(method)
+
+
+def _asked(call: Call, name: str) -> bool:
+    """Whether a query parameter is set."""
+    return call.query.get(name, "").lower() == "true"
+
+
+# -- queues ---------------------------------------------------------------------------------------
+
+
+@endpoints.on("PUT", "/queues/{vhost}/{name}")
+async def put_queue(services: Services, call: Call) -> Status:
+    """Declare a queue."""
+    fields = call.fields()
+    node = fields.values.get("node")
+    if node not in (None, "", services.node):
+        raise _elsewhere(services, node)
+    name = call.path["name"]
+    known = (call.vhost, name) in services.state.queues
+    await _carry_out(services, call, queue_method(name, fields))
+    return DONE if known else CREATED
+
+
+def _elsewhere(services: Services, node: Any) -> ApiError:
+    member = services.members.get(node) if isinstance(node, str) else None
+    if member is None:
+        return bad_request(f"Node {node} could not be contacted")
+    return bad_request(f"a queue is declared on the node that is asked: ask {node} at http://{member.http}")
+
+
+def queue_method(name: str, fields: Fields) -> methods.QueueDeclare:
+    """Raises ApiError."""
+    return methods.QueueDeclare(
+        name,
+        durable=fields.flag("durable"),
+        auto_delete=fields.flag("auto_delete"),
+        arguments=fields.table("arguments"),
+    )
+
+
+@endpoints.on("DELETE", "/queues/{vhost}/{name}")
+async def delete_queue(services: Services, call: Call) -> Status:
+    """Delete a queue; `if-empty=true` and `if-unused=true` have it refused otherwise."""
+    name = _present(services, call)
+    await _carry_out(
+        services, call, methods.QueueDelete(name, _asked(call, "if-unused"), _asked(call, "if-empty"))
+    )
+    return DONE
+
+
+@endpoints.on("DELETE", "/queues/{vhost}/{name}/contents")
+async def purge_queue(services: Services, call: Call) -> Status:
+    """Remove all messages that are ready."""
+    await _carry_out(services, call, methods.QueuePurge(_present(services, call)))
+    return DONE
+
+
+def _present(services: Services, call: Call) -> str:
+    """The queue in the path; AMQP takes no offence at deleting what is not there. Raises ApiError."""
+    name = call.path["name"]
+    try:
+        services.front_end.queue(call.vhost, name, 0)
+    except NotFoundError:
+        raise no_such_object() from None
+    return name
+
+
+# -- exchanges ------------------------------------------------------------------------------------
+
+
+@endpoints.on("PUT", "/exchanges/{vhost}/{name}")
+async def put_exchange(services: Services, call: Call) -> Status:
+    """Declare an exchange."""
+    name = exchange_name(call.path["name"])
+    known = any(one.name == name for one in services.state.vhosts[call.vhost].exchanges)
+    await _carry_out(services, call, exchange_method(name, call.fields()))
+    return DONE if known else CREATED
+
+
+def exchange_method(name: str, fields: Fields) -> methods.ExchangeDeclare:
+    """Raises ApiError."""
+    return methods.ExchangeDeclare(
+        name,
+        fields.text("type", "direct"),
+        durable=fields.flag("durable"),
+        auto_delete=fields.flag("auto_delete"),
+        internal=fields.flag("internal"),
+        arguments=fields.table("arguments"),
+    )
+
+
+@endpoints.on("DELETE", "/exchanges/{vhost}/{name}")
+async def delete_exchange(services: Services, call: Call) -> Status:
+    """Delete an exchange; `if-unused=true` has it refused while it is the source of bindings."""
+    name = exchange_name(call.path["name"])
+    if not any(one.name == name for one in services.state.vhosts[call.vhost].exchanges):
+        raise no_such_object()
+    await _carry_out(services, call, methods.ExchangeDelete(name, _asked(call, "if-unused")))
+    return DONE
+
+
+# -- bindings -------------------------------------------------------------------------------------
+
+
+@endpoints.on("POST", "/bindings/{vhost}/e/{source}/{kind}/{destination}")
+async def post_binding(services: Services, call: Call) -> Status:
+    """Bind a queue (`q`) or an exchange (`e`) to an exchange; the answer says where the binding is."""
+    fields = call.fields()
+    source, destination = ends_of(call)
+    method = binding_method(source, destination, fields)
+    await _carry_out(services, call, method)
+    key = properties_key(method.routing_key, method.arguments)
+    path = (call.vhost, "e", call.path["source"], call.path["kind"], destination.name, key)
+    return Status(201, {"Location": "../../../../" + "/".join(quote(one, safe="~") for one in path)})
+
+
+def binding_method(
+    source: str, destination: Destination, fields: Fields
+) -> methods.QueueBind | methods.ExchangeBind:
+    """Raises ApiError."""
+    key, arguments = fields.text("routing_key"), fields.table("arguments")
+    if destination.kind is DestinationKind.QUEUE:
+        return methods.QueueBind(destination.name, source, key, arguments=arguments)
+    return methods.ExchangeBind(destination.name, source, key, arguments=arguments)
+
+
+@endpoints.on("DELETE", "/bindings/{vhost}/e/{source}/{kind}/{destination}/{properties}")
+async def delete_binding(services: Services, call: Call) -> Status:
+    """Remove a binding, named by its `properties_key`."""
+    source, destination = ends_of(call)
+    for row in bindings_between(services, call):
+        if row["properties_key"] == call.path["properties"]:
+            await _carry_out(services, call, _unbinding(source, destination, row))
+            return DONE
+    raise no_such_object()
+
+
+def _unbinding(source: str, destination: Destination, row: dict[str, Any]) -> Method:
+    key, arguments = row["routing_key"], row["arguments"]
+    if destination.kind is DestinationKind.QUEUE:
+        return methods.QueueUnbind(destination.name, source, key, arguments)
+    return methods.ExchangeUnbind(destination.name, source, key, arguments=arguments)

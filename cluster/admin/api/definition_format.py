@@ -1,0 +1,164 @@
+"""RabbitMQ's `definitions.json`: read as a whole before anything of it is carried out. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from cluster.admin.api.declaration_views import exchange_method, queue_method
+from cluster.admin.api.errors import ApiError, bad_request
+from cluster.admin.api.fields import Fields
+from cluster.admin.api.internal_channel import checked
+from cluster.admin.api.policy_views import OPERATOR_COMPONENT, read_policy
+from node.routing.exchange import DEFAULT_EXCHANGE, RESERVED_PREFIX
+from node.routing.matching import Destination, DestinationKind
+from node.wire.amqp091 import methods
+
+VHOST_LIMITS: Final = "vhost-limits"
+"""The one runtime parameter of RabbitMQ that is supported, under another name."""
+
+
+@dataclass(frozen=True, slots=True)
+class DefinedBinding:
+    vhost: str
+    source: str
+    destination: Destination
+    routing_key: str
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Something that is not imported, and why."""
+
+    what: str
+    name: str
+    reason: str
+
+
+@dataclass(slots=True)
+class Definitions:
+    """The entries of a file, each with its virtual host, names and arguments checked."""
+
+    users: list[tuple[str, Fields]] = field(default_factory=list)
+    vhosts: list[tuple[str, Fields]] = field(default_factory=list)
+    permissions: list[tuple[str, str, Fields]] = field(default_factory=list)
+    topic_permissions: list[tuple[str, str, Fields]] = field(default_factory=list)
+    limits: list[tuple[str, str, int]] = field(default_factory=list)
+    """Virtual host, limit, value."""
+    exchanges: list[tuple[str, methods.ExchangeDeclare]] = field(default_factory=list)
+    queues: list[tuple[str, methods.QueueDeclare]] = field(default_factory=list)
+    bindings: list[DefinedBinding] = field(default_factory=list)
+    policies: list[tuple[str, bool, dict[str, Any]]] = field(default_factory=list)
+    """Virtual host, whether it is an operator policy, and the policy in plain form."""
+    left_out: list[LeftOut] = field(default_factory=list)
+
+    def needed_vhosts(self) -> set[str]:
+        """Virtual hosts that entries are in."""
+        placed: list[Any] = [*self.permissions, *self.topic_permissions, *self.limits]
+        placed += [*self.exchanges, *self.queues, *self.policies]
+        return {entry[0] for entry in placed} | {one.vhost for one in self.bindings}
+
+
+class DefinitionReader:
+    """Reads a file of a whole cluster, or of one virtual host when `vhost` is given."""
+
+    def __init__(self, file: Fields, vhost: str | None) -> None:
+        self._file = file
+        self._vhost = vhost
+        self.read = Definitions()
+
+    def definitions(self) -> Definitions:
+        """Raises ApiError for whatever is wrong in the file."""
+        if self._vhost is None:
+            self._read_cluster()
+        self._read_parameters()
+        for what, operator in (("policies", False), ("operator_policies", True)):
+            for entry in self._file.objects(what):
+                self._read_policy(entry, entry, operator=operator)
+        self._read_exchanges()
+        self._read_queues()
+        self.read.bindings = [self._binding(entry) for entry in self._file.objects("bindings")]
+        return self.read
+
+    def _read_cluster(self) -> None:
+        read = self.read
+        read.users = [(_name(entry), entry) for entry in self._file.objects("users")]
+        for _, entry in read.users:
+            if "tags" not in entry.values:
+                raise bad_request("tags_not_present")
+        read.vhosts = [(_name(entry), entry) for entry in self._file.objects("vhosts")]
+        read.permissions = list(self._rights("permissions"))
+        read.topic_permissions = list(self._rights("topic_permissions"))
+
+    def _rights(self, what: str) -> Iterator[tuple[str, str, Fields]]:
+        for entry in self._file.objects(what):
+            entry.require("user")
+            yield self._place(entry), entry.text("user"), entry
+
+    def _read_parameters(self) -> None:
+        for entry in self._file.objects("parameters"):
+            component = entry.text("component")
+            if component == OPERATOR_COMPONENT:
+                self._read_policy(entry, Fields(entry.table("value")), operator=True)
+                continue
+            if component != VHOST_LIMITS:
+                name = f"{component} {entry.text('name')}"
+                self.read.left_out.append(LeftOut("parameters", name, "runtime parameters are not supported"))
+                continue
+            limits = Fields(entry.table("value"))
+            vhost = self._place(entry)
+            self.read.limits += [(vhost, limit, limits.integer(limit)) for limit in limits.values]
+
+    def _read_policy(self, entry: Fields, said: Fields, *, operator: bool) -> None:
+        """A policy that asks for what is not supported, such as a federation, is left out."""
+        name, vhost = _name(entry), self._place(entry)
+        try:
+            policy = read_policy(name, said, operator=operator)
+        except ApiError as error:
+            self.read.left_out.append(LeftOut("policies", name, str(error.reason)))
+        else:
+            self.read.policies.append((vhost, operator, policy))
+
+    def _read_exchanges(self) -> None:
+        for entry in self._file.objects("exchanges"):
+            name = entry.text("name")
+            if name == DEFAULT_EXCHANGE or name.startswith(RESERVED_PREFIX):
+                continue
+            method = exchange_method(name, entry)
+            checked(method)
+            self.read.exchanges.append((self._place(entry), method))
+
+    def _read_queues(self) -> None:
+        for entry in self._file.objects("queues"):
+            method = queue_method(_name(entry), entry)
+            checked(method)
+            if method.queue.startswith(RESERVED_PREFIX):
+                reason = f"names that begin with '{RESERVED_PREFIX}' are given by the broker alone"
+                self.read.left_out.append(LeftOut("queues", method.queue, reason))
+            else:
+                self.read.queues.append((self._place(entry), method))
+
+    def _binding(self, entry: Fields) -> DefinedBinding:
+        entry.require("source", "destination", "destination_type")
+        try:
+            kind = DestinationKind(entry.text("destination_type"))
+        except ValueError:
+            raise bad_request(f"unknown destination_type '{entry.text('destination_type')}'") from None
+        source, name, key = entry.text("source"), entry.text("destination"), entry.text("routing_key")
+        arguments = entry.table("arguments")
+        checked(methods.QueueBind(name, source, key, arguments=arguments))
+        return DefinedBinding(self._place(entry), source, Destination(kind, name), key, arguments)
+
+    def _place(self, entry: Fields) -> str:
+        """The virtual host that an entry is in."""
+        if self._vhost is not None:
+            return self._vhost
+        entry.require("vhost")
+        return entry.text("vhost")
+
+
+def _name(entry: Fields) -> str:
+    entry.require("name")
+    return entry.text("name")

@@ -1,0 +1,146 @@
+"""Carries out definitions: first who and where, then exchanges, queues and bindings, many at a time.
+
+What is there already stays as it is, save users, permissions and descriptions: importing a file twice
+changes nothing. Queues are spread over the nodes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from itertools import cycle
+from typing import Any, Final, TypeVar
+
+from cluster.admin.api.decision_timeout import decided
+from cluster.admin.api.definition_format import DefinedBinding, Definitions
+from cluster.admin.api.errors import ApiError, bad_request
+from cluster.admin.api.fields import Fields
+from cluster.admin.api.permission_views import set_permission, set_topic_permission
+from cluster.admin.api.policy_views import set_policy
+from cluster.admin.api.services import Services
+from cluster.admin.api.user_views import set_user
+from cluster.admin.api.vhost_views import set_vhost
+from node.refusal import Refusal
+from node.routing.exchange import Exchange, asked_kind
+from node.routing.matching import Binding
+from node.session.ports import QueueDeclaration
+from node.wire.amqp091 import methods
+
+AT_A_TIME: Final = 128
+"""Changes on their way to the catalog at once."""
+
+SHOWN_REFUSALS: Final = 20
+
+T = TypeVar("T")
+
+
+class DefinitionImport:
+    """One import. What is refused is noted, and the rest is imported all the same."""
+
+    def __init__(self, services: Services, definitions: Definitions) -> None:
+        self._services = services
+        self._definitions = definitions
+        self._refusals: list[str] = []
+        self._nodes = cycle([services.node, *services.broker.connected])
+
+    async def run(self) -> None:
+        """Raises ApiError that says what was refused."""
+        found = self._definitions
+        known = {*self._services.state.vhosts, *(name for name, _ in found.vhosts)}
+        for vhost in sorted(found.needed_vhosts() - known):
+            raise bad_request(["no_such_vhost", vhost])
+        for entries, carry_out in (
+            (found.users, self._user),
+            (found.vhosts, self._vhost),
+            (found.permissions, self._permission),
+            (found.topic_permissions, self._topic_permission),
+            (found.limits, self._limit),
+            (found.policies, self._policy),
+            (found.exchanges, self._exchange),
+            (found.queues, self._queue),
+            (found.bindings, self._binding),
+        ):
+            await self._carry_out(entries, carry_out)  # type: ignore[arg-type]
+        if self._refusals:
+            raise bad_request("; ".join(self._refusals[:SHOWN_REFUSALS]))
+
+    async def _carry_out(self, entries: Iterable[T], carry_out: Callable[[T], Awaitable[None]]) -> None:
+        places = asyncio.Semaphore(AT_A_TIME)
+
+        async def one(entry: T) -> None:
+            async with places:
+                try:
+                    await carry_out(entry)
+                except Refusal as refusal:
+                    self._refusals.append(str(refusal))
+                except ApiError as error:
+                    if error.status >= 500:
+                        raise
+                    self._refusals.append(str(error.reason))
+
+        await asyncio.gather(*(one(entry) for entry in entries))
+
+    # -- who and where --------------------------------------------------------------------------
+
+    async def _user(self, entry: tuple[str, Any]) -> None:
+        name, fields = entry
+        await set_user(self._services, name, fields)
+        limits = Fields(fields.table("limits"))
+        for limit in limits.values:
+            await decided(partial(self._services.access.set_user_limit, name, limit, limits.integer(limit)))
+
+    async def _vhost(self, entry: tuple[str, Any]) -> None:
+        await set_vhost(self._services, *entry)
+
+    async def _permission(self, entry: tuple[str, str, Any]) -> None:
+        await set_permission(self._services, *entry)
+
+    async def _topic_permission(self, entry: tuple[str, str, Any]) -> None:
+        await set_topic_permission(self._services, *entry)
+
+    async def _limit(self, entry: tuple[str, str, int]) -> None:
+        change = self._services.access.set_vhost_limit
+        await decided(lambda answer: change(*entry, answer))
+
+    async def _policy(self, entry: tuple[str, bool, dict[str, Any]]) -> None:
+        vhost, operator, policy = entry
+        await set_policy(self._services, vhost, policy, operator=operator)
+
+    # -- exchanges, queues, bindings ------------------------------------------------------------
+
+    async def _exchange(self, entry: tuple[str, methods.ExchangeDeclare]) -> None:
+        vhost, method = entry
+        if any(one.name == method.exchange for one in self._services.state.vhosts[vhost].exchanges):
+            return
+        alternate = method.arguments.get("alternate-exchange")
+        kind, delayed = asked_kind(method.type_, method.arguments)
+        exchange = Exchange(
+            method.exchange,
+            kind,
+            durable=method.durable,
+            auto_delete=method.auto_delete,
+            internal=method.internal,
+            alternate=alternate if isinstance(alternate, str) else None,
+            delayed=delayed,
+        )
+        declare = self._services.front_end.declare_exchange
+        await decided(lambda answer: declare(vhost, exchange, lambda refusal: answer(None, refusal)))
+
+    async def _queue(self, entry: tuple[str, methods.QueueDeclare]) -> None:
+        vhost, method = entry
+        if (vhost, method.queue) in self._services.state.queues:
+            return
+        declaration = QueueDeclaration(
+            method.queue, method.durable, False, method.auto_delete, dict(method.arguments)
+        )
+        node = next(self._nodes)
+        declare = self._services.front_end.declare_queue
+        await decided(lambda answer: declare(vhost, declaration, 0, answer, node))
+
+    async def _binding(self, entry: DefinedBinding) -> None:
+        binding = Binding.of(entry.source, entry.destination, entry.routing_key, entry.arguments)
+        bind = self._services.front_end.bind
+        await decided(
+            lambda answer: bind(entry.vhost, binding, entry.arguments, lambda refusal: answer(None, refusal))
+        )

@@ -1,0 +1,126 @@
+"""Definitions over HTTP: everything that is declared, out and in, as RabbitMQ writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from cluster.admin.api.call import Call
+from cluster.admin.api.definition_format import VHOST_LIMITS, DefinitionReader
+from cluster.admin.api.definition_import import DefinitionImport
+from cluster.admin.api.exchange_views import exchange_definition, explicit_bindings
+from cluster.admin.api.fields import Fields
+from cluster.admin.api.permission_views import permission_rows, topic_permission_rows
+from cluster.admin.api.policy_views import operator_parameters, policy_rows
+from cluster.admin.api.queue_views import queue_definition
+from cluster.admin.api.responses import DONE, Status
+from cluster.admin.api.routing import Audience, Endpoints
+from cluster.admin.api.services import Services
+from cluster.admin.api.user_views import user_definition
+from cluster.admin.api.vhost_views import vhost_definition
+from cluster.catalog.definitions import parse_local_queue_name
+from cluster.process.identity import DIALECT_VERSION
+from node.routing.exchange import DEFAULT_EXCHANGE, RESERVED_PREFIX
+
+endpoints = Endpoints()
+
+
+# -- out ------------------------------------------------------------------------------------------
+
+
+@endpoints.on("GET", "/definitions", Audience.ADMINISTRATOR)
+async def export_definitions(services: Services, call: Call) -> dict[str, Any]:
+    """Users, virtual hosts, permissions, exchanges, queues and bindings of the cluster."""
+    access = services.access.state
+    vhosts = list(access.vhosts)
+    return {
+        "rabbit_version": DIALECT_VERSION,
+        "rabbitmq_version": DIALECT_VERSION,
+        "product_name": "quorate",
+        "product_version": services.version,
+        "users": [user_definition(user) for user in access.users.values()],
+        "vhosts": [vhost_definition(name, one) for name, one in access.vhosts.items()],
+        "permissions": permission_rows(services),
+        "topic_permissions": topic_permission_rows(services),
+        "parameters": [row for vhost in vhosts for row in _parameters(services, vhost)],
+        "global_parameters": [{"name": "cluster_name", "value": services.config.cluster.name}],
+        "policies": [row for one in vhosts for row in policy_rows(services, one, operator=False)],
+        "queues": [row for vhost in vhosts for row in _queues(services, vhost)],
+        "exchanges": [row for vhost in vhosts for row in _exchanges(services, vhost)],
+        "bindings": [row for vhost in vhosts for row in _bindings(services, vhost)],
+    }
+
+
+@endpoints.on("GET", "/definitions/{vhost}", Audience.ADMINISTRATOR)
+async def export_definitions_of_vhost(services: Services, call: Call) -> dict[str, Any]:
+    """Exchanges, queues and bindings of a virtual host."""
+    rows = {
+        "parameters": _parameters(services, call.vhost),
+        "policies": policy_rows(services, call.vhost, operator=False),
+        "queues": _queues(services, call.vhost),
+        "exchanges": _exchanges(services, call.vhost),
+        "bindings": _bindings(services, call.vhost),
+    }
+    plain = {name: [_without_vhost(row) for row in found] for name, found in rows.items()}
+    return {"rabbit_version": DIALECT_VERSION, **plain}
+
+
+def _without_vhost(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != "vhost"}
+
+
+def _parameters(services: Services, vhost: str) -> Iterator[dict[str, Any]]:
+    yield from operator_parameters(services, vhost)
+    limits = services.access.state.vhosts[vhost].limits
+    if limits:
+        yield {"vhost": vhost, "component": VHOST_LIMITS, "name": "limits", "value": limits}
+
+
+def _queues(services: Services, vhost: str) -> Iterator[dict[str, Any]]:
+    """Exclusive queues belong to connections, and are nobody's to declare."""
+    for queue in services.state.queues.values():
+        if queue.vhost == vhost and not queue.exclusive:
+            yield {"vhost": vhost, **queue_definition(queue)}
+
+
+def _exchanges(services: Services, vhost: str) -> Iterator[dict[str, Any]]:
+    for exchange in services.state.vhosts[vhost].exchanges:
+        if exchange.name != DEFAULT_EXCHANGE and not exchange.name.startswith(RESERVED_PREFIX):
+            yield {"vhost": vhost, **exchange_definition(exchange)}
+
+
+def _bindings(services: Services, vhost: str) -> Iterator[dict[str, Any]]:
+    for row in explicit_bindings(services, vhost):
+        if row["destination_type"] == "queue":
+            queue = services.state.queues.get((vhost, row["destination"]))
+            if parse_local_queue_name(row["destination"]) is not None or queue is None or queue.exclusive:
+                continue
+        del row["properties_key"]
+        yield row
+
+
+# -- in -------------------------------------------------------------------------------------------
+
+
+@endpoints.on("POST", "/definitions", Audience.ADMINISTRATOR)
+async def import_definitions(services: Services, call: Call) -> Status:
+    """Import definitions. The answer is empty, or lists what is not supported and so was left out."""
+    return await _import(services, call, None)
+
+
+@endpoints.on("POST", "/definitions/{vhost}", Audience.ADMINISTRATOR)
+async def import_definitions_of_vhost(services: Services, call: Call) -> Status:
+    """Import exchanges, queues and bindings into a virtual host."""
+    return await _import(services, call, call.vhost)
+
+
+async def _import(services: Services, call: Call, vhost: str | None) -> Status:
+    definitions = DefinitionReader(Fields.parse(call.body, "failed_to_parse_json"), vhost).definitions()
+    services.log.info("definitions_imported", user=call.user, vhost=vhost, queues=len(definitions.queues))
+    await DefinitionImport(services, definitions).run()
+    if not definitions.left_out:
+        return DONE
+    left_out = [asdict(one) for one in definitions.left_out]
+    services.log.warning("definitions_left_out", entries=left_out)
+    return Status(200, body={"left_out": left_out})

@@ -1,0 +1,44 @@
+"""What the management API answers when it does not do what was asked, in RabbitMQ's words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from node.refusal import AccessRefusedError, NotFoundError, Refusal
+
+RESTARTED_CODE = 541
+"""The cluster could not decide: nothing is wrong with the request, and it may be repeated."""
+
+
+class ApiError(Exception):
+    """Becomes an answer with `status` and a body of `error` and `reason`."""
+
+    def __init__(self, status: int, error: str, reason: Any) -> None:
+        super().__init__(f"{status} {error}: {reason}")
+        self.status = status
+        self.error = error
+        self.reason = reason
+
+
+def bad_request(reason: Any) -> ApiError:
+    return ApiError(400, "bad_request", reason)
+
+
+def no_such_object() -> ApiError:
+    return ApiError(404, "Object Not Found", "Not Found")
+
+
+def not_authorised(reason: str) -> ApiError:
+    """The user is known, and may not do this."""
+    return ApiError(401, "not_authorised", reason)
+
+
+def refused(refusal: Refusal) -> ApiError:
+    """What AMQP clients get as a channel or connection exception."""
+    if refusal.code == NotFoundError.code:
+        return ApiError(404, "not_found", str(refusal))
+    if isinstance(refusal, AccessRefusedError):
+        return not_authorised("Access refused.")
+    if refusal.code == RESTARTED_CODE:
+        return ApiError(503, "service_unavailable", str(refusal))
+    return bad_request(str(refusal))

@@ -1,0 +1,123 @@
+"""Publishing and getting messages over HTTP: for trying things out, not for moving messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from cluster.admin.api.call import Call
+from cluster.admin.api.errors import bad_request
+from cluster.admin.api.fields import Fields
+from cluster.admin.api.internal_channel import InternalChannel, internal_channel
+from cluster.admin.api.message_format import message_of, shown_message
+from cluster.admin.api.names import exchange_name
+from cluster.admin.api.responses import Rows
+from cluster.admin.api.routing import Endpoints
+from cluster.admin.api.services import Services
+from cluster.gateway.browsing import BEGINNING
+from node.refusal import NotFoundError
+from node.session.permissions import IMPERSONATOR
+from node.session.ports import Got
+from node.wire.amqp091 import methods
+
+endpoints = Endpoints()
+
+ACK_MODES: Final = ("ack_requeue_true", "reject_requeue_true", "ack_requeue_false", "reject_requeue_false")
+LOOKING: Final = "ack_requeue_true"
+NO_ACK: Final = "ack_requeue_false"
+REJECTED: Final = "reject_requeue_false"
+ENCODINGS: Final = ("auto", "base64")
+
+Show = Callable[[Got], dict[str, Any]]
+
+GOT_OCTETS: Final = 64 * 1024 * 1024
+"""No more messages are got once so many octets of them were: an answer is put together in memory."""
+
+ALIVENESS_QUEUE: Final = "aliveness-test"
+
+
+@endpoints.on("POST", "/exchanges/{vhost}/{name}/publish")
+async def publish_message(services: Services, call: Call) -> dict[str, bool]:
+    """Publish a message, and tell, once it is safe, whether a queue took it."""
+    return {"routed": await _publish(services, call, exchange_name(call.path["name"]), call.fields())}
+
+
+async def _publish(services: Services, call: Call, exchange: str, fields: Fields) -> bool:
+    claims = None if IMPERSONATOR in call.identity.tags else call.user
+    run = message_of(fields, exchange, claims, services.config.cluster.limits.message_max_bytes)
+    async with internal_channel(services.front_end, call.user, call.vhost) as channel:
+        try:
+            return await channel.publish(run)
+        except NotFoundError as error:
+            # RabbitMQ's reading: the path names no object, so that its absence is no 404.
+            raise bad_request(f"404 NOT_FOUND - {error}") from None
+
+
+@endpoints.on("POST", "/queues/{vhost}/{name}/get")
+async def get_messages(services: Services, call: Call) -> Rows:
+    """Look at `count` messages, or take them, as `ackmode` says; each shown as `encoding` says."""
+    fields = call.fields()
+    fields.require("count", "ackmode", "encoding")
+    count, mode, encoding = fields.integer("count"), fields.values["ackmode"], fields.values["encoding"]
+    truncate = fields.integer("truncate") if "truncate" in fields.values else None
+    if mode not in ACK_MODES:
+        raise bad_request(f"Unsupported ackmode. Please use one of {', '.join(ACK_MODES)}.")
+    if encoding not in ENCODINGS:
+        raise bad_request("Unsupported encoding. Please use auto or base64.")
+    show = partial(shown_message, encoding=encoding, truncate=None if truncate is None else max(0, truncate))
+    async with internal_channel(services.front_end, call.user, call.vhost) as channel:
+        if mode == LOOKING:
+            return Rows(await _look(channel, call.path["name"], count, show), ())
+        shown = await _get(channel, call.path["name"], count, mode == NO_ACK, show)
+        channel.settle_all(requeue=mode != REJECTED)
+    return Rows(shown, ())
+
+
+async def _look(channel: InternalChannel, queue: str, count: int, show: Show) -> list[dict[str, Any]]:
+    """The first messages that are ready, which stay what they are and where they are."""
+    shown: list[dict[str, Any]] = []
+    octets = left = 0
+    behind = BEGINNING
+    while len(shown) < count and octets < GOT_OCTETS:
+        ready, found = await channel.look(queue, behind, count - len(shown))
+        if not found:
+            break
+        left = ready if behind == BEGINNING else left
+        for one in found:
+            left = max(0, left - 1)
+            octets += len(one.run.raw)
+            shown.append(show(Got(0, one.run, one.place.number, one.redelivered, left)))
+        behind = found[-1].place
+    return shown
+
+
+async def _get(
+    channel: InternalChannel, queue: str, count: int, no_ack: bool, show: Show
+) -> list[dict[str, Any]]:
+    shown: list[dict[str, Any]] = []
+    octets = 0
+    while len(shown) < count and octets < GOT_OCTETS:
+        got = await channel.get(queue, no_ack)
+        if got is None:
+            break
+        octets += len(got.run.raw)
+        shown.append(show(got))
+    return shown
+
+
+@endpoints.on("GET", "/aliveness-test/{vhost}")
+async def test_aliveness(services: Services, call: Call) -> dict[str, str]:
+    """Declare a queue on this node, publish to it and get the message back."""
+    queue = f"{ALIVENESS_QUEUE}.{services.node}"
+    async with internal_channel(services.front_end, call.user, call.vhost) as channel:
+        await channel.call(methods.QueueDeclare(queue))
+    message = Fields(
+        {"properties": {}, "routing_key": queue, "payload": "test_message", "payload_encoding": "string"}
+    )
+    if not await _publish(services, call, "", message):
+        raise bad_request("the queue of the aliveness test took no message")
+    async with internal_channel(services.front_end, call.user, call.vhost) as channel:
+        if await channel.get(queue, True) is None:
+            raise bad_request("the queue of the aliveness test is empty")
+    return {"status": "ok"}

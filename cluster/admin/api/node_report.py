@@ -1,0 +1,197 @@
+"""What this node tells the others, and itself, for the management API: the answers to its questions.
+
+Every answer is made when it is asked for, in plain values. Only the sampler works by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Hashable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from cluster.admin.api import machine
+from cluster.admin.api.client_rows import (
+    ClientRows,
+    channel_counts,
+    client_name,
+    connection_octets,
+    is_shown,
+)
+from cluster.admin.api.partition_rows import PartitionRows
+from cluster.admin.api.queue_rows import QueueRows
+from cluster.admin.api.rates import (
+    FLOW_NAMES,
+    TALLY_NAMES,
+    TRAFFIC_NAMES,
+    added,
+    flow_counts,
+    queue_counts,
+    tally_counts,
+    traffic_counts,
+)
+from cluster.admin.api.sampling import Counts, Sampler
+from node.session.listener import Client
+
+if TYPE_CHECKING:
+    from cluster.process.node import NodeProcess
+
+NODE: Final = "management.node"
+CONNECTIONS: Final = "management.connections"
+CHANNELS: Final = "management.channels"
+CONSUMERS: Final = "management.consumers"
+QUEUES: Final = "management.queues"
+FLOWS: Final = "management.flows"
+CLOSE: Final = "management.close"
+PARTITIONS: Final = "management.partitions"
+HAND_OVER: Final = "management.hand_over"
+
+CHURN_NAMES: Final = ("connection_created", "connection_closed", "channel_created", "channel_closed")
+MESSAGE_NAMES: Final = (*TRAFFIC_NAMES, *TALLY_NAMES[1:])
+"""Of a whole node: what clients published, then what queues did with it."""
+
+
+class NodeReport:
+    """This node's part of what the management API shows."""
+
+    def __init__(self, process: NodeProcess) -> None:
+        self._process = process
+        self._started = process.clock()
+        self.sampler = Sampler(self._counters)
+        front_end = process.front_end
+        self._clients = ClientRows(
+            process.config.name, self.sampler, self.wall_ms, front_end.consumer, self._queue_name
+        )
+        self._queues = QueueRows(process.broker, process.local_queues, self.sampler, self.wall_ms)
+        partitions = PartitionRows(process.broker)
+        for name, answerer in (
+            (NODE, lambda _: self._node()),
+            (CONNECTIONS, lambda _: [self._clients.connection(client) for client in self._shown()]),
+            (CHANNELS, lambda _: self._channels()),
+            (CONSUMERS, lambda _: self._consumers()),
+            (QUEUES, self._queues.rows),
+            (FLOWS, lambda _: self._flows()),
+            (CLOSE, self._close),
+            (PARTITIONS, partitions.rows),
+            (HAND_OVER, partitions.hand_over),
+        ):
+            process.inquiry.answer(name, answerer)
+
+    def wall_ms(self, at: float) -> int:
+        """A time of the node's clock as milliseconds since 1970."""
+        return int((time.time() - self._process.clock() + at) * 1000)
+
+    # -- counters -------------------------------------------------------------------------------
+
+    def _counters(self) -> Iterator[tuple[Hashable, Counts]]:
+        yield "messages", self._message_counts()
+        yield "churn", self._churn()
+        for key, flow in list(self._process.front_end.flows.items()):
+            yield ("flow", *key), flow_counts(flow)
+        for client in self._shown():
+            yield ("connection", client.number), connection_octets(client)
+            for channel in list(client.session.connection.channels):
+                yield ("channel", client.number, channel.number), channel_counts(channel)
+        for id, queue in self._queues.owned():
+            yield ("queue", id), queue_counts(queue)
+
+    def _message_counts(self) -> Counts:
+        """In the order of `MESSAGE_NAMES`."""
+        traffic = traffic_counts(self._process.listener.traffic())
+        owners = self._process.broker.owners.values()
+        tallies = [owner.past for owner in owners] + [queue.tally for _, queue in self._queues.owned()]
+        return tuple(map(int, [*traffic, *added(map(tally_counts, tallies), len(TALLY_NAMES))[1:]]))
+
+    def _churn(self) -> Counts:
+        """In the order of `CHURN_NAMES`."""
+        listener = self._process.listener
+        connections = [client.session.connection for client in listener.clients.values()]
+        opened = listener.past_channels + sum(one.channels_opened for one in connections)
+        return (
+            listener.accepted, listener.accepted - len(connections),
+            opened, opened - sum(len(one.channels) for one in connections),
+        )  # fmt: skip
+
+    # -- answers --------------------------------------------------------------------------------
+
+    def _shown(self) -> list[Client]:
+        return [client for client in self._process.listener.clients.values() if is_shown(client)]
+
+    def _channels(self) -> list[dict[str, Any]]:
+        return [
+            self._clients.channel(client, channel)
+            for client in self._shown()
+            for channel in client.session.connection.channels
+        ]
+
+    def _consumers(self) -> list[dict[str, Any]]:
+        return [row for client in self._shown() for row in self._clients.consumers(client)]
+
+    def _flows(self) -> list[tuple[Any, ...]]:
+        """(virtual host, exchange, counts, rates), both in the order of `FLOW_NAMES`."""
+        flows = self._process.front_end.flows.items()
+        return [
+            (*key, flow_counts(flow), self.sampler.rates(("flow", *key), len(FLOW_NAMES)))
+            for key, flow in flows
+        ]
+
+    def _queue_name(self, id: int) -> tuple[str, str] | None:
+        definition = self._process.broker.catalog.state.queues_by_id.get(id)
+        if definition is not None:
+            return definition.vhost, definition.name
+        local = self._process.local_queues.by_id(id)
+        return None if local is None else (local.vhost, local.ref.name)
+
+    def _close(self, argument: dict[str, str]) -> bool:
+        """Close the connection of this name, if this node has it."""
+        for client in self._shown():
+            if client_name(client) == argument["name"]:
+                client.force_close(argument["reason"])
+                return True
+        return False
+
+    def _listeners(self) -> list[dict[str, Any]]:
+        """Where this node listens now: for clients only once it is part of the cluster."""
+        process = self._process
+        listen = process.config.listen
+        open_to = [("clustering", listen.peers), ("http", listen.http)]
+        if listen.https is not None:
+            open_to.append(("https", listen.https))
+        if process.status.listening:
+            open_to.append(("amqp", listen.amqp))
+            if process.config.tls is not None:
+                open_to.append(("amqp/ssl", listen.amqps))
+        return [
+            {"node": process.config.name, "protocol": name, "ip_address": one.host, "port": one.port}
+            for name, one in open_to
+        ]
+
+    def _node(self) -> dict[str, Any]:
+        process = self._process
+        limits = process.config.cluster.limits
+        return {
+            "os_pid": str(os.getpid()),
+            "uptime": int((process.clock() - self._started) * 1000),
+            "reasons": process.status.readiness(),
+            "mechanisms": list(process.listener.limits.mechanisms),
+            "processors": machine.processors(),
+            "python": platform.python_version(),
+            "mem_used": machine.memory_used(),
+            "mem_limit": process.watermarks.memory,
+            "disk_free_limit": process.watermarks.disk_free,
+            "short_of": sorted(process.shortages.own),
+            "fd_used": machine.descriptors_used(),
+            "fd_total": machine.descriptors_total(),
+            "sockets_used": len(process.listener.clients),
+            "sockets_total": limits.connections,
+            "proc_used": machine.threads(),
+            "listeners": self._listeners(),
+            "disk_free": machine.disk_free(process.config.data_dir),
+            "db_dir": str(process.config.data_dir),
+            "journal_bytes": process.journal.disk_bytes(),
+            "message_counts": self._message_counts(),
+            "message_rates": self.sampler.rates("messages", len(MESSAGE_NAMES)),
+            "churn_counts": self._churn(),
+            "churn_rates": self.sampler.rates("churn", len(CHURN_NAMES)),
+        }

@@ -1,0 +1,91 @@
+"""What this node tells of the queues that it owns: how much is in them, and what was counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from cluster.admin.api.rates import QUEUE_WIDTH, queue_counts
+from cluster.admin.api.sampling import Sampler
+from cluster.broker.broker import Broker
+from cluster.gateway.local_queues import LocalQueue, LocalQueues
+from node.queue.dispatch import QueueOwner
+
+QueueKey = tuple[str, str]
+"""Virtual host and name."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueState:
+    """A queue's contents and counters now, as its owner's node tells them."""
+
+    vhost: str
+    name: str
+    consumers: int
+    scheduled: int
+    """Messages that are not due yet: neither ready nor anybody's."""
+    idle_ms: int
+    """Milliseconds since 1970 when its counters changed last; 0 where that is not known yet."""
+    counts: tuple[int, ...]
+    """See `rates.queue_counts`; `rates` in the same order."""
+    rates: tuple[float, ...]
+    local: dict[str, Any] | None = None
+    """What was declared, of a queue that is in no catalog."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRows:
+    """Makes `QueueState`s in plain form: a tuple each, since there may be many."""
+
+    broker: Broker
+    local: LocalQueues
+    sampler: Sampler
+    wall_ms: Any
+
+    def owned(self) -> Iterator[tuple[int, QueueOwner]]:
+        """The queues that this node owns, by id."""
+        for owner in list(self.broker.owners.values()):
+            if owner.active:
+                yield from list(owner.queues.items())
+
+    def rows(self, keys: Iterable[QueueKey] | None) -> list[tuple[Any, ...]]:
+        """The queues among `keys` that this node owns; all of them for None."""
+        if keys is None:
+            return [row for id, queue in self.owned() if (row := self._row(id, queue)) is not None]
+        found = (self._find(vhost, name) for vhost, name in keys)
+        return [row for row in found if row is not None]
+
+    def _find(self, vhost: str, name: str) -> tuple[Any, ...] | None:
+        local = self.local.named(name)
+        definition = self.broker.catalog.state.queues.get((vhost, name))
+        if local is not None:
+            id, partition = local.ref.id, local.ref.partition
+        elif definition is not None:
+            id, partition = definition.id, definition.partition
+        else:
+            return None
+        owner = self.broker.owners.get(partition)
+        queue = owner.queues.get(id) if owner is not None and owner.active else None
+        return None if queue is None else self._row(id, queue)
+
+    def _row(self, id: int, queue: QueueOwner) -> tuple[Any, ...] | None:
+        definition = self.broker.catalog.state.queues_by_id.get(id)
+        local = self.local.by_id(id)
+        if definition is not None:
+            vhost, name = definition.vhost, definition.name
+        elif local is not None:
+            vhost, name = local.vhost, local.ref.name
+        else:
+            return None
+        changed = self.sampler.changed(("queue", id))
+        return (
+            vhost, name, queue.consumers.count, queue.scheduled_count,
+            0 if changed is None else self.wall_ms(changed),
+            queue_counts(queue), self.sampler.rates(("queue", id), QUEUE_WIDTH),
+            None if local is None else _declared(local),
+        )  # fmt: skip
+
+
+def _declared(queue: LocalQueue) -> dict[str, Any]:
+    return {"auto_delete": queue.auto_delete, "arguments": queue.arguments}

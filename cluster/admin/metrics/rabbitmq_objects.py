@@ -1,0 +1,207 @@
+"""RabbitMQ's families of metrics that tell queues, channels, connections and exchanges apart.
+
+`/metrics/per-object` serves those of its `METRICS_RAW`, `/metrics/detailed` each that is asked for, under
+another prefix.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from cluster.admin.api.client_rows import channel_counts, client_name, connection_octets
+from cluster.admin.metrics.metric import Kind, Metric, with_label, written
+from cluster.admin.metrics.sweep import STEP, Sweep
+from node.queue.dispatch import QueueOwner
+from node.routing.exchange import DEFAULT_EXCHANGE
+from node.session.listener import Client
+from node.wire.amqp091.channel import Channel
+
+if TYPE_CHECKING:
+    from cluster.process.node import NodeProcess
+
+DETAILED: Final = "rabbitmq_detailed_"
+CLUSTER: Final = "rabbitmq_cluster_"
+
+Family = Callable[[str, Sweep, Sequence[str]], Iterator[Metric | None]]
+"""Takes the prefix of names, what lists the queues and clients, and the virtual hosts that are asked for:
+none for all. None among the metrics: the work may rest."""
+
+DELIVERIES: Final[Mapping[str, tuple[str, str]]] = {
+    "get_ack": ("got", "Messages taken with basic.get, to be acknowledged."),
+    "get": ("got_no_ack", "Messages taken with basic.get, automatic acks."),
+    "messages_delivered_ack": ("delivered", "Messages delivered to consumers that acknowledge."),
+    "messages_delivered": ("delivered_no_ack", "Messages delivered to consumers, automatic acks."),
+    "messages_redelivered": ("redelivered", "Messages delivered again."),
+    "messages_acked": ("acknowledged", "Messages acknowledged."),
+    "get_empty": ("got_empty", "Times that basic.get found nothing."),
+}
+"""Name, field of `Tally`, meaning."""
+
+
+class RabbitMQObjects:
+    """The families of one node; queues are told of where they are owned."""
+
+    def __init__(self, process: NodeProcess) -> None:
+        self._process = process
+        self.always: tuple[Family, ...] = (
+            self.coarse, self.queues, self.deliveries, self.connections, self.channels, self.exchanges,
+        )  # fmt: skip
+        """What `/metrics/per-object` has."""
+        self.families: Mapping[str, Family] = {
+            "queue_coarse_metrics": self.coarse,
+            "queue_consumer_count": self.consumer_counts,
+            "queue_metrics": self.queues,
+            "queue_delivery_metrics": self.deliveries,
+            "connection_coarse_metrics": self.connections,
+            "connection_metrics": self.connection_channels,
+            "channel_metrics": self.channels,
+            "exchange_metrics": self.exchanges,
+            "vhost_status": self.vhosts,
+            "exchange_names": self.exchange_names,
+            "exchange_bindings": self.exchange_bindings,
+        }
+
+    # -- queues ---------------------------------------------------------------------------------
+
+    def coarse(self, prefix: str, sweep: Sweep, _: Sequence[str]) -> Iterator[Metric]:
+        for name, help_, read in _COARSE:
+            samples = ((labels, float(read(queue))) for labels, queue in sweep.queues)
+            yield Metric(f"{prefix}queue_{name}", "gauge", help_, samples)
+
+    def consumer_counts(self, prefix: str, sweep: Sweep, _: Sequence[str]) -> Iterator[Metric]:
+        samples = ((labels, float(queue.consumers.count)) for labels, queue in sweep.queues)
+        yield Metric(f"{prefix}queue_consumers", "gauge", "Consumers of the queue.", samples)
+
+    def queues(self, prefix: str, sweep: Sweep, vhosts: Sequence[str]) -> Iterator[Metric]:
+        yield from self.consumer_counts(prefix, sweep, vhosts)
+        samples = ((labels, float(queue.tally.published)) for labels, queue in sweep.queues)
+        help_ = "Messages published to the queue."
+        yield Metric(f"{prefix}queue_messages_published_total", "counter", help_, samples)
+
+    def deliveries(self, prefix: str, sweep: Sweep, _: Sequence[str]) -> Iterator[Metric]:
+        for name, (field, help_) in DELIVERIES.items():
+            samples = ((labels, float(getattr(queue.tally, field))) for labels, queue in sweep.queues)
+            yield Metric(f"{prefix}queue_{name}_total", "counter", help_, samples)
+
+    # -- clients --------------------------------------------------------------------------------
+
+    def connections(self, prefix: str, sweep: Sweep, _: Sequence[str]) -> Iterator[Metric]:
+        for name, help_, place in (
+            ("incoming", "Octets received from the client.", 0),
+            ("outgoing", "Octets sent to the client.", 1),
+        ):
+            samples = ((_connection(one), float(connection_octets(one)[place])) for one in sweep.clients)
+            yield Metric(f"{prefix}connection_{name}_bytes_total", "counter", help_, samples)
+
+    def connection_channels(self, prefix: str, sweep: Sweep, _: Sequence[str]) -> Iterator[Metric]:
+        samples = ((_connection(one), float(len(one.session.connection.channels))) for one in sweep.clients)
+        yield Metric(f"{prefix}connection_channels", "gauge", "Channels of the connection.", samples)
+
+    def channels(self, prefix: str, sweep: Sweep, _: Sequence[str]) -> Iterator[Metric | None]:
+        channels: list[tuple[str, Channel]] = []
+        for client in sweep.clients:
+            labels = _connection(client)
+            for channel in list(client.session.connection.channels):
+                name = f"{client_name(client)} ({channel.number})"
+                channels.append((with_label(labels, "channel", name), channel))
+            yield None
+        for name, kind, help_, read in _CHANNEL:
+            samples = ((labels, float(read(channel))) for labels, channel in channels)
+            yield Metric(f"{prefix}channel_{name}", kind, help_, samples)
+
+    # -- what is declared -----------------------------------------------------------------------
+
+    def exchanges(self, prefix: str, _: Sweep, vhosts: Sequence[str]) -> Iterator[Metric]:
+        flows = [
+            (vhost, name, flow)
+            for (vhost, name), flow in self._process.front_end.flows.items()
+            if not vhosts or vhost in vhosts
+        ]
+        samples = (
+            (written({"vhost": vhost, "exchange": name}), float(flow.published))
+            for vhost, name, flow in flows
+        )
+        help_ = "Messages published to the exchange."
+        yield Metric(f"{prefix}exchange_messages_published_total", "counter", help_, samples)
+
+    def _vhosts(self, vhosts: Sequence[str]) -> list[str]:
+        return [name for name in self._process.broker.catalog.state.vhosts if not vhosts or name in vhosts]
+
+    def vhosts(self, _: str, __: Sweep, vhosts: Sequence[str]) -> Iterator[Metric]:
+        samples = [(written({"vhost": name}), 1.0) for name in self._vhosts(vhosts)]
+        yield Metric(f"{CLUSTER}vhost_status", "gauge", "1 while the virtual host can be used.", samples)
+
+    def exchange_names(self, _: str, __: Sweep, vhosts: Sequence[str]) -> Iterator[Metric]:
+        samples = ((labels, 1.0) for labels, _, _ in self._exchanges(vhosts))
+        yield Metric(f"{CLUSTER}exchange_name", "gauge", "Exchanges that there are.", samples)
+
+    def exchange_bindings(self, _: str, __: Sweep, vhosts: Sequence[str]) -> Iterator[Metric | None]:
+        """Exchanges with how many bindings they are the source of."""
+        state = self._process.broker.catalog.state
+        queues: Counter[str] = Counter()
+        for number, queue in enumerate(list(state.queues.values())):
+            queues[queue.vhost] += 1
+            if number % STEP == 0:
+                yield None
+
+        def counted() -> Iterator[tuple[str, float]]:
+            for labels, vhost, name in self._exchanges(vhosts):
+                if name == DEFAULT_EXCHANGE:
+                    # Every queue is bound to the default exchange (0-9-1 §3.1.3.1).
+                    yield labels, float(queues[vhost])
+                elif vhost in state.vhosts:
+                    yield labels, float(sum(1 for _ in state.vhosts[vhost].exchanges.bindings(name, None)))
+
+        yield Metric(f"{CLUSTER}exchange_bindings", "gauge", "Bindings of the exchange.", counted())
+
+    def _exchanges(self, vhosts: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+        """Exchanges as labels, virtual host, name."""
+        state = self._process.broker.catalog.state
+        for vhost in self._vhosts(vhosts):
+            for one in list(state.vhosts[vhost].exchanges) if vhost in state.vhosts else ():
+                yield written({"vhost": vhost, "exchange": one.name, "type": one.type}), vhost, one.name
+
+
+def _connection(client: Client) -> str:
+    return written({"connection": client_name(client)})
+
+
+_COARSE: Final[Sequence[tuple[str, str, Callable[[QueueOwner], int]]]] = (
+    (
+        "messages_ready",
+        "Messages that wait for consumers.",
+        lambda queue: len(queue.ready) + len(queue.held),
+    ),
+    ("messages_unacked", "Messages delivered and not acknowledged.", lambda queue: queue.leased_count),
+    (
+        "messages",
+        "Messages ready and unacknowledged.",
+        lambda queue: len(queue.ready) + len(queue.held) + queue.leased_count,
+    ),
+)
+
+
+_CHANNEL: Final[Sequence[tuple[str, Kind, str, Callable[[Channel], float]]]] = (
+    ("consumers", "gauge", "Consumers of the channel.", lambda one: len(one.deliveries.consumers)),
+    (
+        "messages_unacked",
+        "gauge",
+        "Messages delivered on the channel and not acknowledged.",
+        lambda one: one.deliveries.unsettled.count,
+    ),
+    ("prefetch", "gauge", "Limit of unacknowledged messages.", lambda one: one.deliveries.prefetch),
+    (
+        "messages_published_total",
+        "counter",
+        "Messages published on the channel.",
+        lambda one: channel_counts(one)[0],
+    ),
+    (
+        "messages_confirmed_total",
+        "counter",
+        "Messages confirmed on the channel.",
+        lambda one: channel_counts(one)[1],
+    ),
+)

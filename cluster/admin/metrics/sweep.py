@@ -1,0 +1,140 @@
+"""One walk over everything that a node counts, for one page of metrics: in steps, with rests between."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass, field, fields
+from operator import add, attrgetter
+from typing import TYPE_CHECKING, Final
+
+from cluster.admin.api.client_rows import is_shown
+from cluster.admin.metrics.metric import written
+from cluster.catalog.definitions import FIRST_LOCAL_ID, REPLY_QUEUE_PREFIX
+from node.queue.counters import Tally
+from node.queue.dispatch import QueueOwner
+from node.session.listener import Client
+from node.session.traffic import Traffic
+
+if TYPE_CHECKING:
+    from cluster.process.node import NodeProcess
+
+STEP: Final = 32
+"""Queues or clients between two moments at which the walk may rest."""
+
+_TALLY: Final = tuple(one.name for one in fields(Tally))
+_counts = attrgetter(*_TALLY)
+
+
+@dataclass(slots=True)
+class Sums:
+    """Tallies added up."""
+
+    counts: Sequence[int] = (0,) * len(_TALLY)
+
+    def add(self, tally: Tally) -> None:
+        self.counts = tuple(map(add, self.counts, _counts(tally)))
+
+    def tally(self) -> Tally:
+        return Tally(*self.counts)
+
+
+@dataclass(slots=True)
+class Depths:
+    """Added up over queues that a node owns."""
+
+    queues: int = 0
+    consumers: int = 0
+    ready: int = 0
+    leased: int = 0
+    scheduled: int = 0
+
+    def add(self, queue: QueueOwner) -> None:
+        self.queues += 1
+        self.consumers += queue.consumers.count
+        self.ready += len(queue.ready) + len(queue.held)
+        self.leased += queue.leased_count
+        self.scheduled += queue.scheduled_count
+
+
+@dataclass(slots=True)
+class Sweep:
+    """What was found. Queues and clients that went meanwhile are told of once more."""
+
+    declared: list[tuple[str, QueueOwner]] = field(default_factory=list)
+    """Queues of the catalog that are owned here, with their labels written out."""
+    exclusive: list[tuple[str, QueueOwner]] = field(default_factory=list)
+    """The same of server-named queues of this node's clients. A queue behind direct reply-to is not among
+    them: whoever knows its name may reply."""
+
+    clients: list[Client] = field(default_factory=list)
+    """Those whose connections are open, of the virtual hosts that were asked for."""
+
+    replicated: Sums = field(default_factory=Sums)
+    local: Sums = field(default_factory=Sums)
+    owned: Depths = field(default_factory=Depths)
+    """Of all queues."""
+    listed: Depths = field(default_factory=Depths)
+    """Of those that may be listed, whatever their virtual host."""
+    traffic: Traffic = field(default_factory=Traffic)
+    connections: int = 0
+    channels: int = 0
+    channels_opened: int = 0
+    consumers: int = 0
+    publishers: int = 0
+    """Channels that have published."""
+
+    @property
+    def queues(self) -> list[tuple[str, QueueOwner]]:
+        return self.declared + self.exclusive
+
+    def tally(self) -> Tally:
+        total = self.replicated.tally()
+        total.add(self.local.tally())
+        return total
+
+
+def swept(process: NodeProcess, vhosts: Sequence[str] = ()) -> Generator[None, None, Sweep]:
+    """Walk; yields where the walk may rest. `vhosts`: whose queues and clients are listed, none for all."""
+    found = Sweep()
+    yield from _queues(process, vhosts, found)
+    yield from _clients(process.listener.clients.values(), vhosts, found)
+    found.traffic.add(process.listener.past)
+    found.channels_opened += process.listener.past_channels
+    return found
+
+
+def _queues(process: NodeProcess, vhosts: Sequence[str], found: Sweep) -> Generator[None, None, None]:
+    broker = process.broker
+    for owner in list(broker.owners.values()):
+        definition = broker.catalog.state.partitions.get(owner.partition)
+        replicated = definition is not None and len(definition.replicas) > 1
+        sums = found.replicated if replicated else found.local
+        sums.add(owner.past)
+        for number, (id, queue) in enumerate(list(owner.queues.items())):
+            sums.add(queue.tally)
+            if owner.active:
+                found.owned.add(queue)
+                named = broker.transit.queue_name(id)
+                if named is not None and not named[1].startswith(REPLY_QUEUE_PREFIX):
+                    if not vhosts or named[0] in vhosts:
+                        rows = found.exclusive if id >= FIRST_LOCAL_ID else found.declared
+                        rows.append((written({"queue": named[1], "vhost": named[0]}), queue))
+                    found.listed.add(queue)
+            if number % STEP == STEP - 1:
+                yield
+
+
+def _clients(clients: Iterable[Client], vhosts: Sequence[str], found: Sweep) -> Generator[None, None, None]:
+    for number, client in enumerate(list(clients)):
+        session = client.session
+        found.traffic.add(session.traffic)
+        found.connections += 1
+        found.channels += len(session.connection.channels)
+        found.channels_opened += session.connection.channels_opened
+        for channel in session.connection.channels:
+            found.consumers += len(channel.deliveries.consumers)
+            found.publishers += channel.published > 0
+        if is_shown(client) and (not vhosts or session.vhost in vhosts):
+            found.clients.append(client)
+        if number % STEP == STEP - 1:
+            yield

@@ -1,0 +1,457 @@
+"""One node, without sockets, threads or clocks: catalog, replicas, owners, links, and the turn.
+
+The process feeds it what arrived and the time; the simulator does the same. Everything that it
+decides leaves through `send` (to peers), the journal's writer, and subscribers (client sessions).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final
+
+from cluster.broker.config import BrokerConfig
+from cluster.broker.known_front_ends import KnownFrontEnds
+from cluster.broker.partitions import Partitions
+from cluster.catalog.admission import TAG as ADMISSION_TAG
+from cluster.catalog.effective import queue_type, settings_of
+from cluster.catalog.membership.bootstrap import Bootstrap
+from cluster.catalog.membership.copies import Copies
+from cluster.catalog.membership.formats import SEALED_QUEUES, Formats
+from cluster.catalog.membership.mover import TAGS as MOVER_TAGS
+from cluster.catalog.membership.mover import Mover
+from cluster.catalog.placement import QUORUM
+from cluster.catalog.replica import CATALOG, Catalog
+from cluster.catalog.replica import TAG as CATALOG_TAG
+from cluster.catalog.uptime import Uptime
+from cluster.gateway.latencies import Latencies
+from cluster.gateway.link import PartitionLink
+from cluster.gateway.lost_memory import LostMemory
+from cluster.gateway.sole_replicas import SoleReplicas
+from cluster.gateway.transfers import FIRST_TRANSIT_ID
+from cluster.gateway.transit import Transit
+from cluster.gateway.turns import LinkTurns
+from cluster.owner.context import Disused
+from cluster.owner.lost_entries import LostEntries
+from cluster.owner.partition import PartitionOwner
+from cluster.owner.upkeep import seal_unused
+from cluster.peers.link_messages import (
+    OWNERS_TAG,
+    TO_FRONT_END,
+    TO_OWNER,
+    RemoteOwner,
+    address,
+    announcement,
+    read_announcement,
+    receive_for_front_end,
+    receive_for_owner,
+)
+from node.queue.settings import QueueSettings
+from replication.group import Machine
+from replication.host import RAFT_TAG, SNAPSHOT_TAG, Host, Writer
+from replication.journal import DamagedEntryError, Journal
+from replication.raft import Entry, EntryKind, Membership, NotLeaderError
+from replication.repair import REPAIR_TAG, Repair
+
+ANNOUNCE_INTERVAL_S: Final = 1.0
+FRONT_END_GRACE_S: Final = 1.0
+"""How long a broken connection to a node may take to come back before its leases are given up."""
+
+NUDGE_S: Final = 0.15
+"""A group without a leader is not left to its time-out: its replicas campaign in this distance."""
+
+LIGHT_OCTETS: Final = 8192
+"""Entries applied in a turn, up to which their confirms leave before their deliveries are worked on."""
+
+TURN_PASSES: Final = 4
+"""Rounds of work in one turn, before sockets get theirs."""
+
+Send = Callable[[str, Sequence[bytes | memoryview]], object]
+"""Queues one message, as parts, for a peer."""
+
+
+class Broker:
+    """See the module's docstring. Implements `OwnerContext` and observes the catalog."""
+
+    def __init__(
+        self, config: BrokerConfig, journal: Journal, send: Send,
+        random: Callable[[], float], wall_ms: Callable[[], int], clock: Callable[[], float],
+    ) -> None:  # fmt: skip
+        self.config, self.node, self.front_end = config, config.node, config.front_end
+        self.clock, self.now = clock, clock()
+        self.latencies = Latencies(lambda: self.now)
+        self.host = Host(config.raft, journal, send, random, config.snapshot_bytes)
+        self.partitions = Partitions(self, journal)
+        self.owners, self.replicas = self.partitions.owners, self.partitions.replicas
+        self.repair = Repair(self.host, journal, send)
+        self.lost_entries = LostEntries(self.owners, self.propose, self.repair)
+        self.links: dict[int, PartitionLink] = {}
+        self.make_link: Callable[..., PartitionLink] = PartitionLink
+        self.transit, self.front_ends, self.copies = Transit(self), KnownFrontEnds(self), Copies(self)
+        self.connected: dict[str, None] = {}
+        self.local_queues: dict[int, QueueSettings] = {}
+        self.local_names: dict[int, tuple[str, str]] = {}
+        self.backlog: Callable[[str], int] = _none
+        self.on_wanted: Callable[[], None] = _nothing
+        self.on_decided: Callable[[], None] = _nothing
+        self.on_unused: Callable[[int, Disused], None] = _nothing
+        self.on_access_removed: Callable[[], None] = _nothing
+        self.on_policies_changed: Callable[[str], None] = _nothing
+        self.on_members_changed: Callable[[], None] = _nothing
+        self.send, self._wall_ms, self.auto_delete_after_s = send, wall_ms, config.auto_delete_after_s
+        self._transient = self.partitions.transient
+        self._transient_entries: list[tuple[PartitionOwner, int, bytes]] = []
+        self._announced: dict[int, tuple[str, int]] = {}
+        self.link_turns = LinkTurns(self.wanted)
+        self._dirty_owners: dict[int, PartitionOwner] = {}
+        self._grown_owners: dict[int, PartitionOwner] = {}
+        self.down_since = {member: self.now for member in config.members if member != config.node}
+        self._nudge_at: dict[int, float] = {}
+        self._next_announcement = self.now
+        self.formats, self.bootstrap, self.mover = Formats(self), Bootstrap(self), Mover(self)
+        self.catalog = Catalog(config.raft, self.front_end, self.host, send, self.partitions)
+        self.lost_memory, self.sole_replicas, self.uptime = LostMemory(self), SoleReplicas(self), Uptime(self)
+
+    def start(self, writer: Writer) -> None:
+        """Open the catalog; the partitions follow as the catalog tells of them."""
+        self.host.attach_writer(writer)
+        self.bootstrap.admit()
+
+    def wanted(self) -> None:
+        """Something is to be done in a turn."""
+        self.on_wanted()
+
+    # -- inputs ---------------------------------------------------------------------------------
+
+    def receive(self, peer: str, parts: Sequence[bytes], now: float) -> None:
+        """One message of another node."""
+        self.now = now
+        tag = bytes(parts[0][:1])
+        if tag in (RAFT_TAG, SNAPSHOT_TAG):
+            self.host.receive(peer, parts, now)
+        elif tag == TO_OWNER:
+            owner = self.owners.get(address(parts)[0])
+            if owner is not None:
+                self.repair.broken_off(partial(receive_for_owner, owner.sessions, parts), now)
+        elif tag == REPAIR_TAG:
+            self.repair.receive(peer, parts, now)
+        elif tag == TO_FRONT_END:
+            partition, front_end = address(parts)
+            link = self.links.get(partition)
+            if front_end >= FIRST_TRANSIT_ID:
+                self.transit.receive(partition, front_end, parts)
+            elif link is not None and front_end == self.front_end:
+                receive_for_front_end(link, parts)
+        elif tag == CATALOG_TAG:
+            self.catalog.receive(peer, parts, now)
+        elif tag == ADMISSION_TAG:
+            self.bootstrap.receive(peer, parts)
+        elif tag in MOVER_TAGS:
+            self.mover.receive(peer, parts)
+        elif tag == OWNERS_TAG:
+            owned, self.uptime.incarnations[peer] = read_announcement(parts)
+            self.formats.heard(peer, parts)
+            for partition, term in owned:
+                self._owner_announced(partition, peer, term)
+        self.wanted()
+
+    def peer_up(self, peer: str, now: float) -> None:
+        """There is a connection to the peer."""
+        self.now = now
+        self.connected[peer] = None
+        self.down_since.pop(peer, None)
+        self._announce([peer])
+        self.host.peer_up(peer, now)
+        self._resync(peer)
+        self.wanted()
+
+    def peer_down(self, peer: str, now: float) -> None:
+        """The connection to the peer broke; whatever was on its way may be lost."""
+        self.now = now
+        self.connected.pop(peer, None)
+        self.uptime.incarnations.pop(peer, None)
+        self.formats.peer_down(peer)
+        self.down_since.setdefault(peer, now)
+        self.host.peer_lost(peer, now)
+        self.transit.peer_down(peer)
+        self.mover.peer_down(peer)
+        for link in self.links.values():
+            if link.owner_node == peer:
+                link.owner_lost()
+                self._announced.pop(link.partition, None)
+        self.sole_replicas.node_lost(peer)
+        self.wanted()
+
+    def peer_gap(self, peer: str, now: float) -> None:
+        """Messages of the peer were lost: greet its owners, and have it greet ours."""
+        self.now = now
+        self._resync(peer)
+        self._announce([peer])
+        definition = self.catalog.state.nodes.get(peer)
+        for owner in self.owners.values():
+            if owner.active and definition is not None:
+                owner.sessions.lost_words(definition.front_end)
+                self.partitions.ask_greeting(owner, definition.front_end)
+        self.wanted()
+
+    def durable(self, results: Sequence[tuple[int, int, int]], now: float) -> None:
+        """The journal's writer finished a batch."""
+        self.now = now
+        self.host.durable(results, now)
+        self.wanted()
+
+    def tick(self, now: float) -> None:
+        """Timers; call it every few milliseconds."""
+        self.now = now
+        self.bootstrap.tick(now)
+        self.host.tick(now)
+        self.catalog.tick(now)
+        self.partitions.tick()
+        self.mover.tick(now)
+        self.link_turns.flush_waiting()
+        for owner in self.owners.values():
+            self.repair.broken_off(partial(owner.tick, now), now)
+        self.repair.tick(now)
+        self._give_up_lost_nodes(now)
+        self.lost_memory.tick(now)
+        self.uptime.tick(now)
+        self.formats.tick(now)
+        self._nudge(now)
+        if now >= self._next_announcement:
+            self._next_announcement = now + ANNOUNCE_INTERVAL_S
+            self._announce(list(self.connected))
+        self.wanted()
+
+    # -- the turn -------------------------------------------------------------------------------
+
+    def turn(self, now: float) -> bool:
+        """Carry out what is to be done; whether something is left for another turn."""
+        self.now = now
+        for _ in range(TURN_PASSES):
+            self.link_turns.flush()
+            self._propose()
+            self.host.turn(now)
+            self._apply_transient()
+            if self._dirty_owners:
+                light = sum(owner.unserved_octets for owner in self._dirty_owners.values()) < LIGHT_OCTETS
+                if light and not self._transient.keys() >= self._dirty_owners.keys():
+                    # Confirms need not wait for its deliveries, but they do where publishers would come back
+                    # in small pieces, and where all is transient: a broken connection loses both or neither.
+                    self.on_decided()
+                self._serve()
+            if not (self.link_turns or self._dirty_owners or self._transient_entries):
+                break
+        self.host.kick(now)
+        return bool(self.link_turns or self._dirty_owners or self._transient_entries)
+
+    def _propose(self) -> None:
+        self._dirty_owners.update(self._grown_owners)
+        self._grown_owners.clear()
+        for owner in list(self._dirty_owners.values()):
+            try:
+                if not owner.propose():
+                    self._grown_owners[owner.partition] = owner
+            except DamagedEntryError as error:
+                self.repair.found(error, self.now)
+
+    def _serve(self) -> None:
+        owners, self._dirty_owners = self._dirty_owners, {}
+        for owner in owners.values():
+            try:
+                owner.serve()
+            except DamagedEntryError as error:
+                self.repair.found(error, self.now)
+            if owner.proposal and owner.active and owner.partition not in self._grown_owners:
+                # Collected after `_propose`, by what was applied since: no later turn would know of it.
+                self._dirty_owners[owner.partition] = owner
+
+    def _apply_transient(self) -> None:
+        entries, self._transient_entries = self._transient_entries, []
+        for owner, index, data in entries:
+            owner.apply(index, data, self.now)
+            log = self._transient[owner.partition]
+            if log.collection_due:
+                log.collect(owner.machine.live_indexes(), owner.machine.applied_index)
+
+    # -- groups ---------------------------------------------------------------------------------
+
+    def open_group(self, partition: int, members: Membership, order: Sequence[str], machine: Machine) -> None:
+        """Start this node's replica; `order` says who campaigns first where there is no leader."""
+        # Of the catalog every node serves its own copy; of a queue only the owner.
+        self.host.open(partition, members, machine, self.now, notices=partition == CATALOG)
+        if self.node in order:
+            self._nudge_at[partition] = self.now + NUDGE_S * order.index(self.node)
+
+    def _nudge(self, now: float) -> None:
+        for partition, at in list(self._nudge_at.items()):
+            group = self.host.groups.get(partition)
+            if group is None or group.raft.leader is not None:
+                del self._nudge_at[partition]
+            elif now >= at:
+                self._nudge_at[partition] = now + NUDGE_S * len(group.raft.membership.voters)
+                self.host.campaign(partition, now)
+
+    # -- links and owners -----------------------------------------------------------------------
+
+    def link(self, partition: int) -> PartitionLink:
+        """This front end's link to a partition."""
+        link = self.links.get(partition)
+        if link is None:
+            link = self.links[partition] = self.make_link(
+                partition, self.front_end, self.node,
+                self.link_turns.mark_dirty, self.link_turns.mark_waiting, self.latencies,
+            )  # fmt: skip
+        return link
+
+    def _owner_announced(self, partition: int, node: str, term: int) -> None:
+        link = self.links.get(partition)
+        known = self._announced.get(partition)
+        if link is None or known == (node, term) or (known is not None and known[1] > term):
+            return
+        self._announced[partition] = (node, term)
+        if node == self.node:
+            link.owner_elected(node, term, self.owners[partition].sessions)
+        else:
+            link.owner_elected(node, term, RemoteOwner(partition, partial(self.send, node)))
+        self.transit.owner_announced(partition, node)
+
+    def announced(self, partition: int) -> str | None:
+        """The node that owns a partition, as far as this one has heard."""
+        known = self._announced.get(partition)
+        return None if known is None else known[0]
+
+    def owner_gone(self, partition: int) -> None:
+        """This node's replica, which may have been the owner, is closed."""
+        if self._announced.get(partition, ("", 0))[0] == self.node:
+            del self._announced[partition]
+        link = self.links.get(partition)
+        if link is not None and link.owner_node == self.node:
+            link.owner_lost()
+
+    def members_changed(self) -> None:
+        """The catalog has other nodes, or the same ones elsewhere."""
+        nodes = self.catalog.state.nodes
+        for name in nodes.keys() - self.bootstrap.met - {self.node, *self.connected}:
+            # A node that is not met in time is treated like one that went.
+            self.down_since.setdefault(name, self.now)
+        self.bootstrap.met = set(nodes)
+        self.on_members_changed()
+
+    def _resync(self, peer: str) -> None:
+        for link in self.links.values():
+            if link.owner_node == peer:
+                link.resync()
+        self.transit.resync(peer)
+
+    def _announce(self, peers: Sequence[str]) -> None:
+        owned = [(owner.partition, owner.term) for owner in self.owners.values() if owner.active]
+        message = announcement(owned, self.front_end, self.formats.own)
+        for peer in peers:
+            self.send(peer, message)
+
+    def _give_up_lost_nodes(self, now: float) -> None:
+        for peer, since in list(self.down_since.items()):
+            if now - since < FRONT_END_GRACE_S:
+                continue
+            del self.down_since[peer]
+            self.sole_replicas.node_given_up(peer)
+            definition = self.catalog.state.nodes.get(peer)
+            if definition is not None and definition.front_end:
+                for owner in self.owners.values():
+                    owner.lost_front_ends.lost(definition.front_end)
+                self._abandon_transient(definition.front_end)
+
+    def _abandon_transient(self, front_end: int) -> None:
+        partition = self.catalog.state.table.transient(front_end)
+        link = None if partition is None else self.links.get(partition.id)
+        if link is not None:
+            link.abandon()
+
+    def rewrite(self, partition: int, entry: Entry) -> bytes | None:
+        """What is still needed of an entry that the journal copies forward; None: all of it."""
+        owner = self.owners.get(partition)
+        if owner is None or entry.kind != EntryKind.NORMAL:
+            return None
+        return owner.machine.rewrite(entry.index, entry.data)
+
+    # -- OwnerContext ---------------------------------------------------------------------------
+
+    def propose(self, partition: int, data: bytes) -> int | None:
+        if partition not in self._transient:
+            try:
+                return self.host.propose(partition, data, self.now)
+            except NotLeaderError:
+                # The group has stepped down, or is handing over: its machine hears of it in this turn.
+                return None
+        index = self._transient[partition].append(data)
+        self._transient_entries.append((self.owners[partition], index, data))
+        return index
+
+    def wall_ms(self) -> int:
+        return self._wall_ms()
+
+    def disk_idle(self) -> bool:
+        return self.host.idle
+
+    def may_serve(self, partition: int) -> bool:
+        return partition in self._transient or self.host.leads(partition, self.clock())
+
+    def confirm_leading(self, partition: int, number: int) -> bool:
+        if partition not in self._transient:
+            self.host.read_index(partition, number.to_bytes(8, "big"), self.now)
+        return partition in self._transient
+
+    def former_leases_over(self, partition: int) -> bool:
+        group = self.host.groups.get(partition)
+        over = group is not None and group.raft.former_leases_over(self.clock())
+        return over or partition in self._transient
+
+    def owner_active(self, partition: int, term: int) -> None:
+        self._owner_announced(partition, self.node, term)
+        self._announce(list(self.connected))
+
+    def queues_of(self, partition: int) -> dict[int, QueueSettings]:
+        state = self.catalog.state
+        placed = (queue for queue in state.queues.values() if queue.partition == partition)
+        wanted = {queue.id: settings_of(state, queue) for queue in placed}
+        if partition in self._transient:
+            wanted.update(self.local_queues)
+        return wanted
+
+    def catalog_fresh(self) -> bool:
+        return self.catalog.fresh(self.clock())
+
+    def tells_failures(self, queue: int) -> bool:
+        # As on RabbitMQ: clients take the header for that of a quorum queue.
+        state = self.catalog.state
+        return queue in state.queues_by_id and queue_type(state, state.queues_by_id[queue]) == QUORUM
+
+    def queue_disused(self, queue: int, why: Disused) -> None:
+        definition = self.catalog.state.queues_by_id.get(queue)
+        if definition is None:
+            self.on_unused(queue, why)
+        elif why is Disused.SEALED:
+            self.catalog.submit("delete_queue", {"id": queue}, _ignore, self.now)
+        elif why is Disused.EXPIRED or (why is Disused.ABANDONED and definition.auto_delete):
+            if self.formats.everywhere >= SEALED_QUEUES:
+                seal_unused(self.owners[definition.partition], self, queue)
+            else:
+                self.catalog.submit("delete_queue", {"id": queue}, _ignore, self.now)
+
+    def owner_dirty(self, owner: PartitionOwner) -> None:
+        if not self._dirty_owners:
+            self.wanted()
+        self._dirty_owners[owner.partition] = owner
+
+
+def _none(_peer: str) -> int:
+    """What is sent leaves at once, unless the process says otherwise."""
+    return 0
+
+
+def _nothing(*_: object) -> None:
+    """Nobody has asked to be told yet."""
+
+
+def _ignore(value: Any, refusal: Any) -> None:
+    """The command is repeated by whoever finds its effect missing."""

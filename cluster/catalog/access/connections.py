@@ -1,0 +1,99 @@
+"""Who is connected to this node: lets users into virtual hosts, and out when they are deleted."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from weakref import WeakValueDictionary
+
+from cluster.catalog.access.control import Access
+from cluster.catalog.access.usage import Usage
+from cluster.catalog.state import CatalogState
+from node.refusal import EntryRefusedError
+from node.session.permissions import Scope
+from node.session.ports import Entry, Subscriber
+
+
+class Resident(NamedTuple):
+    """An open connection."""
+
+    scope: Scope
+    subscriber: Subscriber
+
+
+class ClientConnections:
+    """The open connections of a node by the number of their holder; at most `largest`."""
+
+    def __init__(self, state: CatalogState, access: Access, usage: Usage, largest: int) -> None:
+        self._state = state
+        self._access = access
+        self._usage = usage
+        self._largest = largest
+        self._scopes: WeakValueDictionary[tuple[str, str], Scope] = WeakValueDictionary()
+        self._residents: dict[int, Resident] = {}
+        self._last_holder = 0
+        self._removed = False
+
+    def enter(self, subscriber: Subscriber, user: str, vhost: str) -> Entry:
+        """Open a connection. Raises EntryRefusedError, in RabbitMQ's words."""
+        if vhost not in self._state.vhosts:
+            raise EntryRefusedError(f"vhost {vhost} not found")
+        self._check_limits(user, vhost)
+        if not self._access.may_enter(user, vhost):
+            raise EntryRefusedError(f"access to vhost '{vhost}' refused for user '{user}'")
+        scope = self._scopes.get((vhost, user))
+        if scope is None:
+            scope = self._scopes[vhost, user] = Scope(user, vhost)
+        self._last_holder += 1
+        self._residents[self._last_holder] = Resident(scope, subscriber)
+        self._usage.opened(user, vhost, self._last_holder, subscriber)
+        return Entry(scope, self._last_holder)
+
+    def _check_limits(self, user: str, vhost: str) -> None:
+        if len(self._residents) >= self._largest:
+            raise EntryRefusedError(f"connection refused: node connection limit ({self._largest}) is reached")
+        limit = self._state.access.vhost(vhost).limits.get("max-connections")
+        if limit is not None and self._usage.in_vhost(vhost) >= limit:
+            raise EntryRefusedError(
+                f"access to vhost '{vhost}' refused for user '{user}': connection limit ({limit}) is reached"
+            )
+        known = self._state.access.users.get(user)
+        limit = None if known is None else known.limits.get("max-connections")
+        if limit is not None and self._usage.of_user(user)[0] >= limit:
+            raise EntryRefusedError(
+                f"connection refused for user '{user}': user connection limit ({limit}) is reached"
+            )
+
+    def check_channels(self, user: str) -> None:
+        """A channel was opened. Raises EntryRefusedError where it was one too many for its user."""
+        known = self._state.access.users.get(user)
+        limit = None if known is None else known.limits.get("max-channels")
+        self._usage.channels_changed()
+        if limit is not None and self._usage.of_user(user)[1] > limit:
+            raise EntryRefusedError(
+                f"number of channels opened for user '{user}' has reached the maximum allowed user limit "
+                f"of {limit}"
+            )
+
+    def leave(self, holder: int) -> None:
+        """The connection is closed."""
+        resident = self._residents.pop(holder, None)
+        if resident is not None:
+            self._usage.closed(resident.scope.user, resident.scope.vhost, holder)
+
+    def access_removed(self) -> None:
+        """Virtual hosts or users are gone: their connections are closed in the next tick.
+
+        Not now: closing one changes the catalog, which is just being changed.
+        """
+        self._removed = True
+
+    def tick(self, now: float) -> None:
+        self._usage.tick(now)
+        if not self._removed:
+            return
+        self._removed = False
+        for scope, subscriber in list(self._residents.values()):
+            if scope.vhost not in self._state.vhosts:
+                subscriber.force_close(f"vhost '{scope.vhost}' is deleted")
+            elif scope.user not in self._state.access.users:
+                subscriber.force_close(f"user '{scope.user}' is deleted")

@@ -1,0 +1,50 @@
+"""The users of the configuration: those that a new cluster begins with, and the way back in to one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from cluster.catalog.access.state import EVERYTHING, AccessState
+from cluster.config.models import ClusterConfig
+from cluster.process.logs import EventLog
+
+FIRST_VHOST: Final = "/"
+
+Submitted = Callable[[str, dict[str, Any]], Awaitable[None]]
+"""Has a command of the catalog carried out; raises Refusal."""
+
+
+async def found_users(config: ClusterConfig, state: AccessState, submitted: Submitted, log: EventLog) -> None:
+    """Offer the users to the catalog, which takes them once. Raises ConfigError."""
+    if not state.founded:
+        users = await _hashed(config)
+        await submitted("found_access", {"vhost": FIRST_VHOST, "users": users})
+    unknown = sorted(config.users.keys() - state.users.keys())
+    if unknown:
+        log.warning(
+            "configured_users_unknown",
+            users=unknown,
+            reason="users are read when a cluster is founded, or with --restore-users",
+        )
+
+
+async def restore_users(config: ClusterConfig, submitted: Submitted, log: EventLog) -> None:
+    """Put the users into the catalog as if it were new, for when nobody else gets in. Raises ConfigError."""
+    everything = dict.fromkeys(("configure", "write", "read"), EVERYTHING)
+    users = await _hashed(config)
+    await submitted("declare_vhost", {"vhost": FIRST_VHOST})
+    for name, user in users.items():
+        await submitted("put_user", {"user": name, **user})
+        await submitted("set_permissions", {"user": name, "vhost": FIRST_VHOST, **everything})
+    log.warning("users_restored", users=sorted(users))
+
+
+async def _hashed(config: ClusterConfig) -> dict[str, dict[str, Any]]:
+    """The users as the catalog keeps them; hashing is slow on purpose."""
+    founders = await asyncio.get_running_loop().run_in_executor(None, config.founders)
+    return {
+        name: {"password_hash": str(founder.password_hash), "tags": list(founder.tags)}
+        for name, founder in founders.items()
+    }

@@ -1,0 +1,147 @@
+"""Hashes passwords in threads of their own: the event loop never waits for what is slow on purpose.
+
+Few hashes are made at a time, as each takes 16 MiB. Origins take turns, and so do the names at one origin:
+whoever sends a thousand wrong passwords at once waits for them, and those who have other names do not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from cluster.catalog.access.passwords import PasswordHash, parse_hash
+
+THREADS: Final = 2
+"""scrypt lets other threads run."""
+
+NICENESS: Final = 10
+"""Of these threads: the event loop goes first where both want a processor."""
+
+
+class Turns:
+    """What waits, by origin and name: each origin is served once before any is served again, and each name
+    at an origin."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, dict[str, deque[Any]]] = {}
+
+    def add(self, origin: str, name: str, work: Any) -> None:
+        self._waiting.setdefault(origin, {}).setdefault(name, deque()).append(work)
+
+    def remove(self, origin: str, name: str, work: Any) -> None:
+        """Take out what was added, if it still waits."""
+        names = self._waiting.get(origin, {})
+        if work in names.get(name, ()):
+            names[name].remove(work)
+            if not names[name]:
+                del names[name]
+            if not names:
+                del self._waiting[origin]
+
+    def take(self) -> Any:
+        """The next one; None when nothing waits."""
+        if not self._waiting:
+            return None
+        origin = next(iter(self._waiting))
+        names = self._waiting.pop(origin)
+        name = next(iter(names))
+        waiting = names.pop(name)
+        work = waiting.popleft()
+        if waiting:
+            names[name] = waiting
+        if names:
+            self._waiting[origin] = names
+        return work
+
+
+class Work(NamedTuple):
+    """A hash to make, and who waits for the result."""
+
+    run: Callable[[], Any]
+    answer: Callable[[Any], None]
+
+
+class HashingThreads:
+    """Implements `cluster.catalog.access.password_checks.Hasher`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._threads = ThreadPoolExecutor(THREADS, "passwords", _give_way)
+        self._decoy = str(PasswordHash.of(""))
+        self.failed: Callable[[Exception], None] = _unheard
+        """Called with what a thread raised; who waits for the hash is answered None after it."""
+        self._turns = Turns()
+        self._busy = 0
+
+    def hash(self, password: str, answer: Callable[[str | None], None]) -> None:
+        self._wait("", "", Work(lambda: str(PasswordHash.of(password)), answer))
+
+    def compare(
+        self, stored: str | None, password: str, origin: str, user: str, answer: Callable[[bool | None], None]
+    ) -> Callable[[], None]:
+        work = Work(lambda: _matches(stored, self._decoy, password), answer)
+        self._wait(origin, user, work)
+        return partial(self._turns.remove, origin, user, work)
+
+    def _wait(self, origin: str, name: str, work: Work) -> None:
+        self._turns.add(origin, name, work)
+        self._begin()
+
+    def _begin(self) -> None:
+        while self._busy < THREADS and (work := self._turns.take()) is not None:
+            self._busy += 1
+            running = self._loop.run_in_executor(self._threads, work.run)
+            running.add_done_callback(self._ended(work.answer))
+
+    def _ended(self, answer: Callable[[Any], None]) -> Callable[[asyncio.Future[Any]], None]:
+        def ended(done: asyncio.Future[Any]) -> None:
+            self._busy -= 1
+            if not done.cancelled():
+                # The answer may take back what waits.
+                answer(None if self._unmade(done.exception()) else done.result())
+                self._begin()
+
+        return ended
+
+    def _unmade(self, error: BaseException | None) -> bool:
+        """Whether the thread raised, as one does that gets no memory: only this hash is lost."""
+        if error is None:
+            return False
+        if not isinstance(error, Exception):
+            raise error
+        self.failed(error)
+        return True
+
+    def close(self) -> None:
+        """Drop what waits; what runs is not answered any more."""
+        self._turns = Turns()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _unheard(error: Exception) -> None:
+    """Nobody wants to hear of failures yet."""
+    raise error
+
+
+def _give_way() -> None:
+    """Lower the priority of this thread, where the system has one for each."""
+    with suppress(OSError, AttributeError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+
+
+def _matches(stored: str | None, decoy: str, password: str) -> bool:
+    """Whether the stored hash is the password's.
+
+    Without one, or with one that is quick to check, it takes as long as with any: names must not be guessed.
+    """
+    found = None if stored is None else parse_hash(stored)
+    if not isinstance(found, PasswordHash):
+        parse_hash(decoy).matches(password)
+    return found is not None and found.matches(password)

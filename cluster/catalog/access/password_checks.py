@@ -1,0 +1,174 @@
+"""Whether passwords are right, each hashed as seldom as may be. docs/decisions/0019-log-ins-remembered.md
+
+A password that was right is remembered until its user has another hash; those who bring the same password at
+the same time wait for one hash. Pure but for the random key: a `Hasher` hashes, and answers later.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from cluster.catalog.access.records import User
+
+LARGEST: Final = 32_768
+"""Users whose passwords are remembered: some 200 octets each."""
+
+WAITING: Final = 4096
+"""Passwords that wait to be hashed on a node; further ones are not checked."""
+
+WAITING_OF_ORIGIN: Final = 1024
+"""The same of one origin."""
+
+KEY_BYTES: Final = 32
+DIGEST_BYTES: Final = 32
+
+Answer = Callable[[bool | None], None]
+"""Takes whether the password is right; None: too many wait, or the hash could not be made."""
+
+
+class Hasher(Protocol):
+    """Hashes off the event loop. Both answer later, in the thread of the event loop: None where the hash
+    could not be made, for want of memory.
+    """
+
+    def hash(self, password: str, answer: Callable[[str | None], None]) -> None:
+        """A new hash of a password."""
+
+    def compare(
+        self, stored: str | None, password: str, origin: str, user: str, answer: Callable[[bool | None], None]
+    ) -> Callable[[], None]:
+        """Whether the hash is the password's; None takes as long as any hash, and is nobody's.
+
+        Those who ask from different origins take turns, and different users at one origin. Returns what takes
+        the question back, which is then not answered unless it is just being hashed.
+        """
+
+
+class Remembered:
+    """Passwords that were right before, of at most `largest` users.
+
+    A password is kept as a digest under a key of this process, over the user and the stored hash too: once
+    the user has another hash, the digest is nobody's.
+    """
+
+    def __init__(self, largest: int = LARGEST) -> None:
+        self._key = os.urandom(KEY_BYTES)
+        self._largest = largest
+        self._known: dict[str, tuple[str, bytes]] = {}
+
+    def digest(self, user: str, stored: str, password: str) -> bytes:
+        parts = [part.encode("utf-8", "surrogateescape") for part in (user, stored, password)]
+        framed = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+        return hmac.digest(self._key, framed, "sha256")
+
+    def knows(self, user: str, digest: bytes) -> bool:
+        """Whether the password of this digest was right before. False says nothing."""
+        known = self._known.get(user)
+        return known is not None and hmac.compare_digest(known[1], digest)
+
+    def remember(self, user: str, stored: str, digest: bytes) -> None:
+        """The password of this digest is right. The user who was remembered first makes room."""
+        self._known.pop(user, None)
+        if len(self._known) >= self._largest:
+            del self._known[next(iter(self._known))]
+        self._known[user] = stored, digest
+
+    def forget_changed(self, users: Mapping[str, User]) -> None:
+        """Forget users that are gone, or have another hash."""
+        changed = [
+            user
+            for user, (stored, _) in self._known.items()
+            if user not in users or users[user].password_hash != stored
+        ]
+        for user in changed:
+            del self._known[user]
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+
+@dataclass(slots=True)
+class Check:
+    """A password that is being compared: who waits for it, and at which origins it has its turn."""
+
+    user: str
+    stored: str | None
+    digest: bytes
+    answers: list[Answer] = field(default_factory=list)
+    withdrawals: dict[str, Callable[[], None]] = field(default_factory=dict)
+
+
+class PasswordChecks:
+    """The passwords that wait, and those that were right."""
+
+    def __init__(self, hasher: Hasher) -> None:
+        self.remembered = Remembered()
+        self._hasher = hasher
+        self._checks: dict[bytes, Check] = {}
+        self._waiting: dict[str, int] = {}
+        """By origin."""
+        self._total = 0
+
+    def recognises(self, user: str, stored: str, password: str) -> bool:
+        """Whether the password was right before."""
+        remembered = self.remembered
+        return bool(stored) and remembered.knows(user, remembered.digest(user, stored, password))
+
+    def check(self, user: str, stored: str | None, password: str, origin: str, answer: Answer) -> None:
+        """Answers at once where the password was right before, in a later turn where it must be hashed.
+
+        `stored` is the user's hash; None where there is no such user, or one without a password.
+        """
+        digest = self.remembered.digest(user, stored or "", password)
+        if stored is not None and self.remembered.knows(user, digest):
+            answer(True)
+            return
+        check = self._checks.get(digest)
+        if check is None or origin not in check.withdrawals:
+            # Each origin has it wait in its own turn: a flood at one holds up no other.
+            if self._total >= WAITING or self._waiting.get(origin, 0) >= WAITING_OF_ORIGIN:
+                answer(None)
+                return
+            if check is None:
+                check = self._checks[digest] = Check(user, stored, digest)
+            self._count(origin, 1)
+            begun = check
+            check.answers.append(answer)
+            check.withdrawals[origin] = _nothing
+            withdraw = self._hasher.compare(
+                stored, password, origin, user, lambda right: self._compared(begun, right)
+            )
+            if origin in check.withdrawals:
+                check.withdrawals[origin] = withdraw
+            return
+        check.answers.append(answer)
+
+    def _compared(self, check: Check, right: bool | None) -> None:
+        if self._checks.get(check.digest) is not check:
+            # Another origin had its turn earlier.
+            return
+        del self._checks[check.digest]
+        if right and check.stored is not None:
+            self.remembered.remember(check.user, check.stored, check.digest)
+        withdrawals, check.withdrawals = check.withdrawals, {}
+        for origin, withdraw in withdrawals.items():
+            self._count(origin, -1)
+            withdraw()
+        for answer in check.answers:
+            answer(right)
+
+    def _count(self, origin: str, change: int) -> None:
+        self._total += change
+        here = self._waiting.get(origin, 0) + change
+        if here:
+            self._waiting[origin] = here
+        else:
+            del self._waiting[origin]
+
+
+def _nothing() -> None:
+    """It has had its turn already."""

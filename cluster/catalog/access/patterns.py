@@ -1,0 +1,73 @@
+"""The patterns of permissions: regular expressions that the names of resources are searched for.
+
+Administrators write them and clients choose the names, so no pattern may hold up a node: RabbitMQ bounds
+the steps of a match, here it is the time.
+"""
+
+from __future__ import annotations
+
+from time import monotonic, thread_time
+from typing import Any, Final
+
+import regex
+
+from cluster.catalog.access.slow_patterns import SlowPatterns
+
+LONGEST: Final = 1024
+"""Characters of a pattern; as in RabbitMQ."""
+
+TIMEOUT_S: Final = 0.01
+"""A pattern that takes longer on one name permits nothing: some need exponential time."""
+
+TRIES: Final = 5
+"""How often a match is tried that the machine did not let run for as long."""
+
+Pattern = Any
+"""What `compiled` makes."""
+
+_SLOW: Final = SlowPatterns()
+_NOTHING: Final = regex.compile("(?!)")
+
+
+def compiled(pattern: str) -> Pattern:
+    """A pattern as names are searched for it. An empty one finds the empty name; a malformed one nothing."""
+    try:
+        return regex.compile(pattern or "^$")
+    except regex.error:
+        return _NOTHING
+
+
+def permits(pattern: Pattern, name: str) -> bool:
+    """Whether the pattern is found anywhere in the name, in time.
+
+    A client chooses the name, and may ask for as many as it likes: a pattern that took too long on one is
+    not tried for a minute on names as long.
+    """
+    if _SLOW and _SLOW.refuses(pattern.pattern, name, monotonic()):
+        return False
+    for _ in range(TRIES):
+        began = thread_time()
+        try:
+            return pattern.search(name, timeout=TIMEOUT_S) is not None
+        except TimeoutError:
+            # The clock goes on while other processes run: that is nothing against the pattern.
+            if thread_time() - began > TIMEOUT_S / 2:
+                _SLOW.took_too_long(pattern.pattern, name, monotonic())
+                break
+    return False
+
+
+def mistake_in(pattern: str) -> str | None:
+    """What is wrong with a pattern; None for one that can be used."""
+    if len(pattern) > LONGEST:
+        return f"a pattern has more than {LONGEST} characters"
+    try:
+        regex.compile(pattern)
+    except regex.error as error:
+        return f"invalid regular expression '{pattern}': {error}"
+    return None
+
+
+def expanded(pattern: str, user: str, vhost: str) -> str:
+    """A topic permission's pattern for one user; the names stand for themselves, whatever is in them."""
+    return pattern.replace("{username}", regex.escape(user)).replace("{vhost}", regex.escape(vhost))

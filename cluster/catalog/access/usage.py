@@ -1,0 +1,121 @@
+"""How many connections and channels there are in the whole cluster, for the limits of RabbitMQ.
+
+Each node counts its own and tells the others of those that some limit concerns, in the tick in which they
+change and once a second. So a limit is exact on one node, and over several what the others had a moment
+ago: clients that come to two nodes within that moment may both be let in, as in RabbitMQ.
+A message is `[TAG, msgpack [{virtual host: connections}, {user: [connections, channels]}]]`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol
+
+from cluster.catalog.access.state import AccessState
+from cluster.catalog.packing import pack, unpack
+
+TAG: Final = b"U"
+INTERVAL_S: Final = 1.0
+
+OfVhosts = dict[str, int]
+OfUsers = dict[str, tuple[int, int]]
+
+
+class CountedConnection(Protocol):
+    """A connection, as far as it is counted."""
+
+    @property
+    def channel_count(self) -> int: ...
+
+
+class Usage:
+    """This node's counts and the last words of the others."""
+
+    def __init__(
+        self,
+        state: AccessState,
+        send: Callable[[str, Sequence[bytes]], object],
+        reachable: Callable[[], Iterable[str]],
+    ) -> None:
+        self._state = state
+        self._send = send
+        self._reachable = reachable
+        self._vhosts: Counter[str] = Counter()
+        self._users: dict[str, dict[int, CountedConnection]] = {}
+        self._told: dict[str, tuple[OfVhosts, OfUsers]] = {}
+        self._changed = False
+        self._last_words = b""
+        self._next_words = 0.0
+
+    # -- this node ------------------------------------------------------------------------------
+
+    def opened(self, user: str, vhost: str, holder: int, connection: CountedConnection) -> None:
+        self._vhosts[vhost] += 1
+        self._users.setdefault(user, {})[holder] = connection
+        self._changed = True
+
+    def closed(self, user: str, vhost: str, holder: int) -> None:
+        self._vhosts[vhost] -= 1
+        if not self._vhosts[vhost]:
+            del self._vhosts[vhost]
+        del self._users[user][holder]
+        if not self._users[user]:
+            del self._users[user]
+        self._changed = True
+
+    def channels_changed(self) -> None:
+        self._changed = True
+
+    # -- the cluster ----------------------------------------------------------------------------
+
+    def in_vhost(self, vhost: str) -> int:
+        """Connections in a virtual host that has a limit."""
+        return self._vhosts[vhost] + sum(vhosts.get(vhost, 0) for vhosts, _ in self._others())
+
+    def of_user(self, user: str) -> tuple[int, int]:
+        """Connections and channels of a user who has a limit."""
+        connections, channels = self._own(user)
+        for _, users in self._others():
+            more = users.get(user, (0, 0))
+            connections, channels = connections + more[0], channels + more[1]
+        return connections, channels
+
+    def _own(self, user: str) -> tuple[int, int]:
+        connections = self._users.get(user, {}).values()
+        return len(connections), sum(connection.channel_count for connection in connections)
+
+    def _others(self) -> list[tuple[OfVhosts, OfUsers]]:
+        """What nodes that are there have told; the connections of one that is not cannot do anything."""
+        reachable = set(self._reachable())
+        return [told for node, told in self._told.items() if node in reachable]
+
+    def receive(self, peer: str, parts: Sequence[bytes]) -> None:
+        vhosts, users = unpack(parts[1])
+        self._told[peer] = vhosts, {user: (counts[0], counts[1]) for user, counts in users.items()}
+
+    def tick(self, now: float) -> None:
+        """Tell the others what they have to know."""
+        if not self._changed and now < self._next_words:
+            return
+        due = now >= self._next_words
+        self._changed = False
+        words = self._words()
+        if words != self._last_words or due:
+            self._last_words = words
+            self._next_words = now + INTERVAL_S
+            for peer in self._reachable():
+                self._send(peer, [TAG, words])
+
+    def _words(self) -> bytes:
+        vhosts = {
+            vhost: count
+            for vhost, count in self._vhosts.items()
+            if vhost in self._state.vhosts and self._state.vhosts[vhost].limits
+        }
+        users = {
+            user: self._own(user)
+            for user in self._users
+            if user in self._state.users and self._state.users[user].limits
+        }
+        return pack([vhosts, users])

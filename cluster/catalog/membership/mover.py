@@ -1,0 +1,258 @@
+"""Carries out what the catalog intends: of each group that this node leads, and, as the catalog's leader,
+of the whole cluster.
+
+Nothing is remembered here that has to survive: a step follows from the catalog and from the groups'
+memberships, so that the next leader goes on where a dead one stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
+
+from cluster.catalog.definitions import MemberState, Move, PartitionDefinition
+from cluster.catalog.membership.catching_up import CatchingUp
+from cluster.catalog.membership.leader_balance import TAG as CONTACTS_TAG
+from cluster.catalog.membership.leader_balance import TRANSFER_INTERVAL_S, LeaderBalance
+from cluster.catalog.membership.plan import (
+    ClusterView,
+    MemberView,
+    PartitionView,
+    next_moves,
+    revised_moves,
+)
+from cluster.catalog.membership.steps import Change, GroupView, Settled, Step, Transfer, next_step
+from cluster.catalog.packing import pack, unpack_part
+from cluster.catalog.replica import CATALOG
+from replication.group import Group
+
+if TYPE_CHECKING:
+    from cluster.broker.broker import Broker
+
+VOTES_TAG: Final = b"V"
+"""`[VOTES_TAG, msgpack partitions]`: a learner tells a leader in which of its groups it could vote."""
+
+TAGS: Final = frozenset({VOTES_TAG, CONTACTS_TAG})
+
+STEP_INTERVAL_S: Final = 0.05
+TELL_INTERVAL_S: Final = 0.2
+ABSENT_S: Final = 10.0
+"""How long a node may be out of reach before moves to it are given up."""
+
+GOING: Final = (MemberState.DRAINING, MemberState.LEAVING)
+
+
+class Mover:
+    """See the module's docstring; `tick` it every few milliseconds."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._next = 0.0
+        self._tell_at = 0.0
+        self._electors: set[tuple[int, str]] = set()
+        self._caught_up = CatchingUp(broker.config.raft.election_timeout_s)
+        self._transferred: dict[int, float] = {}
+        self._asked: set[str] = set()
+        self._seen: dict[str, float] = {}
+        self._yielding = LeaderBalance(broker, self._could_lead)
+
+    def tick(self, now: float) -> None:
+        if now < self._next:
+            return
+        self._next = now + STEP_INTERVAL_S
+        self._yielding.tick(now)
+        self._forget_electors()
+        self._tell_leaders(now)
+        broker = self._broker
+        for partition in broker.catalog.state.partitions.values():
+            if partition.move is not None and broker.host.leads(partition.id, now):
+                self._move(partition, partition.move, now)
+        self._notice(now)
+        if broker.catalog.leads and broker.host.leads(CATALOG, now) and broker.catalog.state.members.founded:
+            self._lead(now)
+
+    def reachable(self, node: str) -> bool:
+        """Whether there is a connection to a node, or was until lately."""
+        return node == self._broker.node or self._broker.now - self._seen.get(node, 0.0) < ABSENT_S
+
+    def answering(self, node: str) -> bool:
+        """Whether there is a connection to a node now."""
+        return node == self._broker.node or node in self._broker.connected
+
+    def view(self, reachable: Callable[[str], bool] | None = None) -> ClusterView:
+        """What the planner looks at; a node that is only away for a moment counts as reachable."""
+        reachable = reachable or self.reachable
+        broker, state = self._broker, self._broker.catalog.state
+        nodes = {
+            name: MemberView(node.state, reachable(name), node.heir) for name, node in state.nodes.items()
+        }
+        partitions = {
+            one.id: PartitionView(one.replicas, broker.announced(one.id), one.size, one.move)
+            for one in state.table.replicated()
+        }
+        return ClusterView(nodes, partitions, state.members.spreading)
+
+    # -- learners -------------------------------------------------------------------------------
+
+    def _tell_leaders(self, now: float) -> None:
+        """Tell where this node is a learner that could vote.
+
+        A voter without a vote, because its replica is new, would be missing where another one fails.
+        """
+        if now < self._tell_at:
+            return
+        self._tell_at = now + TELL_INTERVAL_S
+        broker = self._broker
+        told: dict[str, list[int]] = {}
+        for group in broker.host.groups.values():
+            raft = group.raft
+            if raft.leader and raft.may_vote and broker.node in raft.membership.learners:
+                told.setdefault(raft.leader, []).append(group.partition)
+        for leader, partitions in told.items():
+            broker.send(leader, [VOTES_TAG, pack(partitions)])
+
+    def receive(self, peer: str, parts: Sequence[bytes]) -> None:
+        """A learner could vote in some groups, or a peer tells whom it hears."""
+        if bytes(parts[0]) == CONTACTS_TAG:
+            self._yielding.receive(peer, parts)
+            return
+        self._electors |= {(partition, peer) for partition in unpack_part(parts, [int])}
+
+    def _forget_electors(self) -> None:
+        """A replica that went, and is a learner again, has forgotten the votes that it could give."""
+        groups = self._broker.host.groups
+        self._electors = {
+            (partition, node)
+            for partition, node in self._electors
+            if partition in groups and node in groups[partition].raft.membership.learners
+        }
+
+    def peer_down(self, peer: str) -> None:
+        """A node that starts anew may have to wait for its votes again."""
+        self._electors = {one for one in self._electors if one[1] != peer}
+
+    def _could_lead(self, group: Group, node: str, now: float) -> bool:
+        """Whether the node has all that a leader needs, but maybe the latest moments."""
+        learns = node in group.raft.membership.learners
+        known = not learns or (group.partition, node) in self._electors
+        return self._caught_up.reached(group, node, now) and known
+
+    # -- a group --------------------------------------------------------------------------------
+
+    def _move(self, partition: PartitionDefinition, move: Move, now: float) -> None:
+        if self._step(partition.id, move, now):
+            group = self._broker.host.groups[partition.id]
+            owner = move.owner if move.owner == self._broker.node else ""
+            replicas = sorted(group.raft.membership.voters)
+            self._caught_up.forget(partition.id)
+            self._submit(
+                "settle_move", partition=partition.id, move=asdict(move), replicas=replicas, owner=owner
+            )
+
+    def _step(self, partition: int, move: Move, now: float) -> bool:
+        """Do what is next for a group that is led here; whether nothing is left to do."""
+        broker = self._broker
+        group = broker.host.groups[partition]
+        step: Step = next_step(
+            move,
+            GroupView(
+                broker.node,
+                group.raft.membership,
+                group.raft.membership_settled,
+                lambda node: self._could_lead(group, node, now),
+                frozenset(broker.connected),
+            ),
+        )
+        if isinstance(step, Change):
+            if broker.host.change_membership(partition, step.change, now):
+                broker.wanted()
+        elif isinstance(step, Transfer) and self._may_transfer(partition, move, step.to, now):
+            self._transferred[partition] = now + TRANSFER_INTERVAL_S
+            broker.host.hand_over(partition, step.to, now)
+            broker.wanted()
+        return isinstance(step, Settled)
+
+    def _may_transfer(self, partition: int, move: Move, to: str, now: float) -> bool:
+        """One try in a while; and to a node that fewer reach only if this one goes anyway."""
+        broker = self._broker
+        if now < self._transferred.get(partition, 0.0):
+            return False
+        goes = move.remove == broker.node or broker.catalog.state.nodes[broker.node].state in GOING
+        return goes or not self._yielding.reaches_less(to)
+
+    # -- the cluster ----------------------------------------------------------------------------
+
+    def _notice(self, now: float) -> None:
+        """Who is there, or may be back soon: a leader that has just been elected has not met all."""
+        for name in self._broker.catalog.state.nodes:
+            if name in self._broker.connected or name not in self._seen:
+                self._seen[name] = now
+
+    def _lead(self, now: float) -> None:
+        self._keep_catalog(now)
+        view = self.view()
+        for partition, move in revised_moves(view).items():
+            self._submit("revise_move", partition=partition, **asdict(move))
+        moves = next_moves(view)
+        for partition, move in moves.items():
+            self._submit("begin_move", partition=partition, **asdict(move))
+        if view.spreading and not moves and self._at_rest(view):
+            self._submit("spread", on=False)
+
+    def _at_rest(self, view: ClusterView) -> bool:
+        """Whether nothing moves, and nobody is away who could get something."""
+        return (
+            all(one.move is None and one.owner is not None for one in view.partitions.values())
+            and all(node in self._broker.connected for node in view.nodes if node != self._broker.node)
+            and all(node.state is not MemberState.JOINING for node in view.nodes.values())
+        )
+
+    def _keep_catalog(self, now: float) -> None:
+        """Have the catalog's group follow the members, one change at a time."""
+        broker, nodes = self._broker, self._broker.catalog.state.nodes
+        membership = broker.host.groups[CATALOG].raft.membership
+        settled = broker.host.groups[CATALOG].raft.membership_settled
+        for name, node in nodes.items():
+            if node.state is not MemberState.LEAVING and name not in membership.voters:
+                if name in broker.connected:
+                    self._step(CATALOG, Move(add=name), now)
+                    return
+            elif node.state is MemberState.JOINING and settled:
+                self._submit("member_joined", name=name)
+            elif node.state is MemberState.LEAVING and name != broker.node and self._is_empty(name):
+                if name in membership.members:
+                    # Later leaders count only members among those who may hold leases of former ones.
+                    if broker.catalog.expel(name, now):
+                        self._step(CATALOG, Move(remove=name), now)
+                elif settled:
+                    broker.bootstrap.tell_removed(name)
+                    self._submit("forget_member", name=name)
+                return
+        if broker.node in nodes and nodes[broker.node].state in GOING:
+            self._give_catalog_away(now)
+
+    def _give_catalog_away(self, now: float) -> None:
+        for name, node in sorted(self._broker.catalog.state.nodes.items()):
+            if node.state is MemberState.MEMBER and name in self._broker.connected:
+                self._step(CATALOG, Move(owner=name), now)
+                return
+
+    def _is_empty(self, name: str) -> bool:
+        """Whether nothing is on a leaving node but what is given up with it."""
+        state = self._broker.catalog.state
+        given_up = state.nodes[name].forced and not self.reachable(name)
+        return not any(
+            name in one.hosts and not (given_up and one.replicas == (name,))
+            for one in state.table.replicated()
+        )
+
+    def _submit(self, command: str, **arguments: Any) -> None:
+        """Put a command to the catalog, unless the same one has no answer yet."""
+        key = f"{command} {sorted(arguments.items())}"
+        if key not in self._asked:
+            self._asked.add(key)
+            self._broker.catalog.submit(
+                command, arguments, lambda value, refusal: self._asked.discard(key), self._broker.now
+            )
+            self._broker.wanted()

@@ -1,0 +1,33 @@
+"""Whether a node may be removed: not where messages, or the majority, would be lost with it. Pure."""
+
+from __future__ import annotations
+
+from cluster.catalog.definitions import MemberState
+from cluster.catalog.membership.plan import ClusterView
+
+
+def only_on(view: ClusterView, name: str) -> set[int]:
+    """Partitions that a node alone has, while it does not answer: nobody can copy them."""
+    node = view.nodes.get(name)
+    if node is None or node.reachable:
+        return set()
+    return {id for id, one in view.partitions.items() if one.replicas == (name,)}
+
+
+def obstacle(view: ClusterView, name: str, heir: str) -> str | None:
+    """Why a node cannot be removed now, and what to do; None when it can."""
+    stay = [
+        other for other, node in view.nodes.items() if other != name and node.state is not MemberState.LEAVING
+    ]
+    answering = [other for other in stay if view.nodes[other].reachable]
+    if not stay:
+        return f"{name} is the only node"
+    if 2 * len(answering) <= len(stay) and not heir:
+        away = ", ".join(sorted(set(stay) - set(answering)))
+        return f"without {name} there would be no majority, without an answer from {away}: start them first"
+    for id, one in sorted(view.partitions.items()):
+        there = [other for other in one.replicas if other in view.nodes and view.nodes[other].reachable]
+        if name in one.replicas and len(one.replicas) > 1 and 2 * len(there) <= len(one.replicas):
+            away = ", ".join(sorted(set(one.replicas) - set(there)))
+            return f"partition {id} has no majority, without an answer from {away}: start one of them first"
+    return None

@@ -1,0 +1,91 @@
+"""`quorate queues`: declaring, watching, emptying and deleting queues."""
+
+from __future__ import annotations
+
+import base64
+
+import click
+
+from cluster.cli.commands.arguments import arguments, as_json, in_vhost, only_vhost, read_arguments, rows_of
+from cluster.cli.commands.http import ManagementClient, management_options
+from cluster.cli.commands.tables import show
+
+_COLUMNS = (
+    "vhost", "name", "type", "state", "node", "messages_ready", "messages_unacknowledged", "consumers",
+)  # fmt: skip
+
+
+@click.group()
+def queues() -> None:
+    """Declare queues, see what is in them, empty and delete them."""
+
+
+@queues.command("list")
+@only_vhost
+@as_json
+@management_options
+def list_queues(client: ManagementClient, vhost: str | None, as_json: bool) -> None:
+    """Show queues with their owner's node and their depth."""
+    show("queues", _COLUMNS, rows_of(client, "queues", vhost), as_json)
+
+
+@queues.command("declare")
+@click.argument("name")
+@click.option(
+    "--type", "kind", type=click.Choice(["quorum", "classic"]),
+    help="Replicated, or on one node; without it, what the virtual host or the cluster is set to.",
+)  # fmt: skip
+@click.option("--transient", is_flag=True, help="In memory only: it ends with the node.")
+@click.option("--auto-delete", is_flag=True, help="Delete it with its last consumer.")
+@arguments
+@in_vhost
+@management_options
+def declare_queue(
+    client: ManagementClient,
+    name: str,
+    kind: str | None,
+    transient: bool,
+    auto_delete: bool,
+    arguments: tuple[str, ...],
+    vhost: str,
+) -> None:
+    """Declare the queue NAME; one that is there must be the same."""
+    given = read_arguments(arguments)
+    if kind is not None:
+        given["x-queue-type"] = kind
+    body = {"durable": not transient, "auto_delete": auto_delete, "arguments": given}
+    client.put("queues", vhost, name, body=body)
+
+
+@queues.command("browse")
+@click.argument("name")
+@click.option(
+    "--count", "-n", default=1, show_default=True, type=click.IntRange(1), help="Show at most so many."
+)
+@in_vhost
+@management_options
+def browse_queue(client: ManagementClient, name: str, count: int, vhost: str) -> None:
+    """Print messages that wait in the queue NAME, one a line, and leave all as it is."""
+    asked = {"count": count, "ackmode": "ack_requeue_true", "encoding": "base64"}
+    for message in client.post("queues", vhost, name, "get", body=asked):
+        click.echo(base64.b64decode(message["payload"]).decode("utf-8", "backslashreplace"))
+
+
+@queues.command("purge")
+@click.argument("name")
+@in_vhost
+@management_options
+def purge_queue(client: ManagementClient, name: str, vhost: str) -> None:
+    """Remove all messages of the queue NAME that nobody has got."""
+    client.delete("queues", vhost, name, "contents")
+
+
+@queues.command("delete")
+@click.argument("name")
+@click.option("--if-empty", is_flag=True, help="Refuse to delete it while there are messages in it.")
+@click.option("--if-unused", is_flag=True, help="Refuse to delete it while it has consumers.")
+@in_vhost
+@management_options
+def delete_queue(client: ManagementClient, name: str, if_empty: bool, if_unused: bool, vhost: str) -> None:
+    """Delete the queue NAME with the messages in it."""
+    client.delete("queues", vhost, name, if_empty=if_empty, if_unused=if_unused)

@@ -1,0 +1,66 @@
+"""The `quorate` command.
+
+Exit codes: 0 done; 1 it did not work (the message says what to do); 2 wrong usage or configuration;
+3 nothing to get; 130 interrupted (`up`: 0 from its first line on, once its nodes have stopped).
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Final
+
+import click
+
+from cluster.cli.program import INTERRUPTED, begin
+
+COMMANDS: Final = {
+    "up": "up",
+    "node": "run",
+    "status": "status",
+    "publish": "messages",
+    "consume": "messages",
+    "get": "messages",
+    "keygen": "secrets",
+    "hash-password": "secrets",
+    "vhosts": "vhosts",
+    "users": "users",
+    "permissions": "permissions",
+    "topic-permissions": "permissions",
+    "queues": "queues",
+    "exchanges": "exchanges",
+    "bindings": "bindings",
+    "policies": "policies",
+    "connections": "connections",
+    "definitions": "definitions",
+    "cluster": "cluster",
+    "logs": "logs",
+}
+"""The module of `cluster.cli.commands` that has each command.
+
+It is imported when its command is used: none waits for what only others need.
+"""
+
+
+class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"cluster.cli.commands.{COMMANDS[cmd_name]}")
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        begin()
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="quorate", message="quorate %(version)s")
+def main() -> None:
+    """A message broker cluster: any AMQP client, queues replicated by Raft."""

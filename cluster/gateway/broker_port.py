@@ -1,0 +1,412 @@
+"""The broker as client sessions see it: names to queues, publishes to links, requests to owners."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from cluster.broker.broker import Broker
+from cluster.catalog.access.connections import ClientConnections
+from cluster.catalog.access.control import Access
+from cluster.catalog.definitions import parse_local_queue_name
+from cluster.catalog.redeclaration import locked
+from cluster.catalog.virtual_host import exchange_to_plain
+from cluster.gateway.browsing import Bookmark, Shown, browse
+from cluster.gateway.cancellations import Cancellations
+from cluster.gateway.commits import Attached, Commits, shares_of
+from cluster.gateway.confirmation import Confirmation
+from cluster.gateway.gets import Gets
+from cluster.gateway.link import PartitionLink
+from cluster.gateway.local_queues import LocalQueues
+from cluster.gateway.queue_declarations import QueueDeclarations, reachable
+from cluster.gateway.queue_deletions import QueueDeletions
+from cluster.gateway.refusals import refusal_of
+from cluster.gateway.routes import Routes, Targets
+from cluster.gateway.state import LinkConsumer
+from cluster.peers.ports import (
+    FIRST_CONSUMER,
+    NOTHING_TO_GET,
+    Delivery,
+)
+from node.message.run import Run
+from node.queue.settings import PLAIN, QueueSettings
+from node.ranges.numbers import Range
+from node.refusal import Refusal
+from node.routing.exchange import Exchange
+from node.routing.matching import Binding, DestinationKind
+from node.session.logins import Login, PasswordLogin
+from node.session.permissions import Permissions, Scope
+from node.session.ports import (
+    Authenticated,
+    ConsumerOptions,
+    Done,
+    Entry,
+    Got,
+    QueueCounts,
+    QueueDeclaration,
+    QueueRef,
+    Route,
+    Settlement,
+    Subscriber,
+)
+from node.session.traffic import ExchangeFlow
+
+
+class FrontEnd:
+    """Implements `node.session.ports.BrokerPort` on a node's broker."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        local: LocalQueues,
+        access: Access,
+        connections: ClientConnections,
+        default_type: str,
+    ) -> None:
+        self._broker = broker
+        self._local = local
+        self._declarations = QueueDeclarations(broker, local, default_type)
+        self.churn = self._declarations.churn
+        self._deletions = QueueDeletions(broker, local, self.churn, self._ask)
+        self._access = access
+        self.permissions: Permissions = access
+        self._connections = connections
+        self._routes = Routes(broker, access)
+        self._commits = Commits(broker)
+        self._cancellations = Cancellations(broker, local)
+        self._consumers: dict[int, Attached] = {}
+        self._gets = Gets(broker, self._consumers, self._new_consumer)
+        self._last_consumer = FIRST_CONSUMER
+        self._waiting: dict[Subscriber, None] = {}
+        broker.on_access_removed = self._connections.access_removed
+
+    # -- readiness ------------------------------------------------------------------------------
+
+    def ready(self) -> bool:
+        broker = self._broker
+        # Before it is a witness it may still be found that temporary exchanges are gone.
+        witnesses = broker.catalog.state.witnesses.front_ends
+        return broker.catalog_fresh() and broker.front_end in witnesses
+
+    def wait_ready(self, subscriber: Subscriber) -> None:
+        self._waiting[subscriber] = None
+
+    def wait_no_more(self, subscriber: Subscriber) -> None:
+        self._waiting.pop(subscriber, None)
+
+    def tick(self) -> None:
+        """Let waiting sessions go on once the catalog may be relied upon again; close those cast out."""
+        self._connections.tick(self._broker.now)
+        if self._waiting and self.ready():
+            waiting, self._waiting = self._waiting, {}
+            for subscriber in waiting:
+                subscriber.unblocked()
+
+    # -- connections ----------------------------------------------------------------------------
+
+    def authenticate(self, login: Login, remote: str, answer: Authenticated) -> None:
+        if isinstance(login, PasswordLogin):
+            self._access.authenticate(login.user, login.password, remote, answer)
+        else:
+            self._access.admit(login.user, remote, answer)
+
+    def enter(self, subscriber: Subscriber, user: str, vhost: str) -> Entry:
+        return self._connections.enter(subscriber, user, vhost)
+
+    def channel_opened(self, user: str) -> None:
+        self._connections.check_channels(user)
+
+    def release_holder(self, holder: int, released: Callable[[], None]) -> None:
+        self._connections.leave(holder)
+        self._broker.lost_memory.release_holder(holder)
+        if self._declarations.release_holder(holder):
+            # Both at once: no command waits for another.
+            arguments = {"front_end": self._broker.front_end, "holder": holder}
+            both = iter((_nothing, released))
+            self._submit("release_holder", arguments, lambda value, refusal: next(both)())
+            self._local.release_holder(holder, lambda: next(both)())
+        else:
+            self._local.release_holder(holder, released)
+
+    # -- routing --------------------------------------------------------------------------------
+
+    @property
+    def flows(self) -> Mapping[tuple[str, str], ExchangeFlow]:
+        """What came to exchanges on this node, by virtual host and name."""
+        return self._routes.flows
+
+    def exchange(self, vhost: str, name: str) -> Exchange:
+        return self._routes.exchange(vhost, name)
+
+    def queue(self, vhost: str, name: str, holder: int) -> QueueRef:
+        if parse_local_queue_name(name) is not None:
+            return self._local.find(vhost, name, holder)
+        queue = self._broker.catalog.state.queue(vhost, name)
+        if queue.exclusive and (queue.front_end, queue.holder) != (self._broker.front_end, holder):
+            raise locked(vhost, name)
+        return reachable(self._broker, QueueRef(name, queue.partition, queue.id, vhost))
+
+    def reply_queue(self, vhost: str, holder: int) -> QueueRef:
+        return self._local.declare_reply(vhost, holder)
+
+    def find_reply_queue(self, vhost: str, name: str) -> QueueRef:
+        return self._routes.find_local(vhost, name)
+
+    def needs_headers(self, scope: Scope, exchange: str) -> bool:
+        return self._routes.needs_headers(scope, exchange)
+
+    def route(
+        self, scope: Scope, exchange: str, key: str, headers: Mapping[str, Any] | None = None,
+        copies: Sequence[str] = (),
+    ) -> Route:  # fmt: skip
+        return self._routes.find(scope, exchange, key, headers, copies)
+
+    def publish(self, subscriber: Subscriber, channel: int, run: Run, route: Route, first_tag: int) -> bool:
+        assert isinstance(route, Targets)
+        route.flow.routed += run.count * route.queues
+        confirmation = None
+        last_tag = first_tag + run.count - 1
+        links = route.links
+        if any(link.unreachable for link, _ in links):
+            links = tuple(target for target in links if not target[0].unreachable)
+            if first_tag and any(link.unreachable and not link.lost for link, _ in route.links):
+                # Nobody could say when such a message will be safe in all its queues.
+                subscriber.reject(channel, first_tag, last_tag)
+                first_tag = 0
+            elif first_tag and not links:
+                # Queues in memory that is lost: like one that has lost its messages since.
+                subscriber.confirm(channel, first_tag, last_tag)
+                first_tag = 0
+        if first_tag:
+            confirmation = Confirmation(subscriber, channel, first_tag, last_tag, len(links))
+        going_on = True
+        for link, queues in links:
+            link.publish(run, queues, confirmation)
+            if link.full and going_on:
+                going_on = False
+                link.wait(subscriber)
+        return going_on
+
+    def commit(
+        self, publishes: Sequence[tuple[Run, Route]], settled: Sequence[Settlement], answer: Done
+    ) -> None:
+        self._commits.commit(shares_of(publishes, settled, self._consumers), answer)
+
+    def still_leads(self, route: Route) -> bool:
+        assert isinstance(route, Targets)
+        return self._routes.still_leads(route)
+
+    # -- the catalog ----------------------------------------------------------------------------
+
+    def _submit(
+        self, name: str, arguments: dict[str, Any], answer: Callable[[Any, Refusal | None], None]
+    ) -> None:
+        self._broker.catalog.submit(name, arguments, answer, self._broker.now)
+        self._broker.wanted()
+
+    def when_visible(self, done: Callable[[], None]) -> None:
+        self._broker.catalog.when_visible(done, self._broker.now)
+        self._broker.wanted()
+
+    def declare_exchange(self, vhost: str, exchange: Exchange, answer: Done) -> None:
+        try:
+            if self._broker.catalog.state.vhost(vhost).exchanges.declared(exchange):
+                self.when_visible(partial(answer, None))
+                return
+        except Refusal as refusal:
+            answer(refusal)
+            return
+        arguments = {"vhost": vhost, "exchange": exchange_to_plain(exchange)}
+        self._submit("declare_exchange", arguments, lambda _, refusal: answer(refusal))
+
+    def delete_exchange(self, vhost: str, name: str, if_unused: bool, answer: Done) -> None:
+        arguments = {"vhost": vhost, "name": name, "if_unused": if_unused}
+        self._submit("delete_exchange", arguments, lambda _, refusal: answer(refusal))
+
+    def bind(self, vhost: str, binding: Binding, arguments: dict[str, Any], answer: Done) -> None:
+        self._change_binding("bind", vhost, binding, arguments, answer)
+
+    def unbind(self, vhost: str, binding: Binding, arguments: dict[str, Any], answer: Done) -> None:
+        self._change_binding("unbind", vhost, binding, arguments, answer)
+
+    def _change_binding(
+        self, change: str, vhost: str, binding: Binding, arguments: dict[str, Any], answer: Done
+    ) -> None:
+        kind, name = binding.destination
+        if kind is DestinationKind.QUEUE and parse_local_queue_name(name) is not None:
+            # The catalog knows of such a queue only while it is bound.
+            self._local.bound(name)
+        else:
+            try:
+                bound = self._broker.catalog.state.vhost(vhost).exchanges.bound(binding)
+            except Refusal as refusal:
+                answer(refusal)
+                return
+            if bound is (change == "bind"):
+                self.when_visible(partial(answer, None))
+                return
+        plain = _binding_to_plain(vhost, binding, arguments)
+        self._submit(change, plain, lambda _, refusal: answer(refusal))
+
+    def declare_queue(
+        self,
+        vhost: str,
+        declaration: QueueDeclaration,
+        holder: int,
+        answer: Callable[[QueueRef | None, Refusal | None], None],
+        node: str = "",
+    ) -> None:
+        """`node` is the one to declare the queue on, if not this one; it must be running."""
+        self._declarations.declare(vhost, declaration, holder, answer, node)
+
+    def delete_queue(
+        self,
+        queue: QueueRef,
+        if_unused: bool,
+        if_empty: bool,
+        answer: Callable[[int, Refusal | None], None],
+    ) -> None:
+        self._deletions.delete(queue, if_unused, if_empty, answer)
+
+    # -- owners ---------------------------------------------------------------------------------
+
+    def _ask(
+        self,
+        queue: QueueRef,
+        name: str,
+        arguments: list[Any],
+        answer: Callable[[Any, Delivery | None, Refusal | None], None],
+    ) -> None:
+        def answered(value: Any, delivery: Delivery | None) -> None:
+            answer(value, delivery, refusal_of(queue, value))
+
+        self._broker.link(queue.partition).request(name, [queue.id, *arguments], answered)
+        self._broker.wanted()
+
+    def purge(self, queue: QueueRef, answer: Callable[[int, Refusal | None], None]) -> None:
+        def purged(count: Any, _: Delivery | None, refusal: Refusal | None) -> None:
+            answer(0 if refusal else count, refusal)
+
+        def known(last: Any, _: Delivery | None) -> None:
+            # The owner may be lost before it answers: its successor, asked again, must not remove what was
+            # published since. An owner of the release before does not know the question.
+            self._ask(queue, "purge", [last] if isinstance(last, int) else [], purged)
+
+        self._broker.link(queue.partition).request("last", [*NOTHING_TO_GET, queue.id], known)
+        self._broker.wanted()
+
+    def count(self, queue: QueueRef, answer: Callable[[QueueCounts, Refusal | None], None]) -> None:
+        def counted(value: Any, _: Delivery | None, refusal: Refusal | None) -> None:
+            counts = QueueCounts(0, 0, 0) if refusal or value is None else QueueCounts(*value)
+            answer(counts, refusal)
+
+        self._ask(queue, "count", [], counted)
+
+    def browse(
+        self, queue: QueueRef, behind: Bookmark, wanted: int,
+        answer: Callable[[int, list[Shown], Refusal | None], None],
+    ) -> None:  # fmt: skip
+        """See `cluster.gateway.browsing.browse`."""
+
+        def looked(ready: int, shown: list[Shown], value: Any) -> None:
+            answer(ready, shown, refusal_of(queue, value))
+
+        browse(self._broker, queue, behind, wanted, looked)
+
+    def get(
+        self, queue: QueueRef, no_ack: bool, answer: Callable[[Got | None, Refusal | None], None]
+    ) -> None:
+        self._gets.get(queue, no_ack, answer)
+
+    def _new_consumer(self, link: PartitionLink, queue: int) -> int:
+        self._last_consumer += 1
+        self._consumers[self._last_consumer] = Attached(link, queue)
+        return self._last_consumer
+
+    def consume(
+        self, subscriber: Subscriber, queue: QueueRef, options: ConsumerOptions,
+        answer: Callable[[int, Refusal | None], None],
+    ) -> None:  # fmt: skip
+        link = self._broker.link(queue.partition)
+        number = self._new_consumer(link, queue.id)
+        settings = self._settings_of(queue) or PLAIN
+        consumer = LinkConsumer(
+            number, queue.id, subscriber, options.limit, options.no_ack, options.exclusive, options.priority,
+            grouped=settings.group_by is not None, single_active=settings.single_active_consumer,
+        )  # fmt: skip
+
+        def attached(value: Any, _: Delivery | None) -> None:
+            refusal = refusal_of(queue, value)
+            if refusal is not None:
+                del self._consumers[number]
+            answer(number, refusal)
+
+        link.attach(consumer, attached)
+        self._broker.wanted()
+
+    def consumer(self, number: int) -> LinkConsumer | None:
+        """What a consumer of this front end asked for; None for one that is gone."""
+        attached = self._consumers.get(number)
+        return None if attached is None else attached.link.consumers.get(number)
+
+    def keeps_until_settled(self, queue: QueueRef) -> bool:
+        found = self._settings_of(queue)
+        return found is not None and not found.at_most_once
+
+    def _settings_of(self, queue: QueueRef) -> QueueSettings | None:
+        defined = self._broker.catalog.state.queues_by_id.get(queue.id)
+        return self._broker.local_queues.get(queue.id) if defined is None else defined.settings
+
+    def cancel(self, consumer: int, done: Callable[[], None]) -> None:
+        attached = self._consumers.get(consumer)
+        if attached is None:
+            done()
+        else:
+            attached.link.detach(consumer)
+            self._cancellations.left(attached.link, attached.queue, done)
+
+    def leave(self, consumer: int, done: Callable[[], None]) -> None:
+        attached = self._consumers.get(consumer)
+        if attached is None:
+            done()
+        else:
+            self._cancellations.cancel(attached.link, attached.queue, consumer, done)
+
+    def forget(self, consumer: int) -> None:
+        self._consumers.pop(consumer, None)
+
+    def credit(self, consumer: int, limit: int) -> None:
+        attached = self._consumers.get(consumer)
+        if attached is not None:
+            attached.link.credit(consumer, limit)
+
+    def settle(self, consumer: int, ranges: list[Range]) -> None:
+        attached = self._consumers.get(consumer)
+        if attached is not None:
+            attached.link.settle(attached.queue, ranges)
+
+    def give_back(self, consumer: int, ranges: list[Range], failed: bool) -> None:
+        attached = self._consumers.get(consumer)
+        if attached is not None:
+            attached.link.give_back(attached.queue, ranges, failed=failed)
+
+    def discard(self, consumer: int, ranges: list[Range]) -> None:
+        attached = self._consumers.get(consumer)
+        if attached is not None:
+            attached.link.discard(attached.queue, ranges)
+
+
+def _binding_to_plain(vhost: str, binding: Binding, arguments: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "vhost": vhost,
+        "source": binding.source,
+        "kind": binding.destination.kind.value,
+        "destination": binding.destination.name,
+        "key": binding.key,
+        "arguments": arguments,
+    }
+
+
+def _nothing() -> None:
+    """Something else is still to be waited for."""

@@ -1,0 +1,118 @@
+"""basic.get, on the front end's side.
+
+A message that is got without acknowledgement is removed once this front end has it, and its client gets it
+when the removal is committed (docs/decisions/0030-gets-without-acknowledgement.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from cluster.gateway.commits import Attached
+from cluster.gateway.link import PartitionLink
+from cluster.gateway.refusals import refusal_of
+from cluster.peers.ports import GET_LINK, KEPT, Delivery, Ranges
+from node.queue.operation_format import encode_settle
+from node.queue.operations import REMOVAL
+from node.queue.transaction_format import encode_decide
+from node.refusal import Refusal
+from node.session.ports import Got, QueueRef
+
+if TYPE_CHECKING:
+    from cluster.broker.broker import Broker
+
+GET_LINKS: Final = 1024
+"""Queues that were read with basic.get, from which on those that are gone are forgotten."""
+
+Answer = Callable[[Got | None, Refusal | None], None]
+
+
+class Gets:
+    """The gets of a front end's sessions. What is got is settled under a consumer number of its queue."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        consumers: dict[int, Attached],
+        new_consumer: Callable[[PartitionLink, int], int],
+    ) -> None:
+        self._broker = broker
+        self._consumers = consumers
+        self._new_consumer = new_consumer
+        self._numbers: dict[tuple[int, int], int] = {}
+        self._limit = GET_LINKS
+
+    def get(self, queue: QueueRef, no_ack: bool, answer: Answer) -> None:
+        """See `node.session.ports.BrokerPort.get`."""
+        link = self._broker.link(queue.partition)
+        number = self._number(link, queue)
+
+        def got(value: Any, delivery: Delivery | None) -> None:
+            if delivery is None:
+                answer(None, refusal_of(queue, value))
+                return
+            sequence = delivery.ranges[0][0]
+            found = Got(number, delivery.run, sequence, delivery.redelivered, value)
+            if no_ack and delivery.consumer == GET_LINK:
+                again = partial(self.get, queue, no_ack, answer)
+                remove(link, queue.id, sequence, Removal(partial(answer, found, None), again))
+                self._broker.wanted()
+            else:
+                answer(found, None)
+
+        # An owner of the release before looks at no more than the first two.
+        arguments = [queue.id, no_ack, KEPT] if no_ack else [queue.id, no_ack]
+        link.request("get", arguments, got)
+        self._broker.wanted()
+
+    def _number(self, link: PartitionLink, queue: QueueRef) -> int:
+        key = (queue.partition, queue.id)
+        number = self._numbers.get(key)
+        if number is None:
+            if len(self._numbers) >= self._limit:
+                self._prune()
+            number = self._numbers[key] = self._new_consumer(link, queue.id)
+        return number
+
+    def _prune(self) -> None:
+        """Forget the numbers under which messages of queues were got that are gone by now."""
+        known: Mapping[int, object] = self._broker.catalog.state.queues_by_id
+        for key, number in list(self._numbers.items()):
+            if key[1] not in known and key[1] not in self._broker.local_queues:
+                del self._numbers[key], self._consumers[number]
+        self._limit = max(GET_LINKS, 2 * len(self._numbers))
+
+
+def remove(link: PartitionLink, queue: int, sequence: int, removal: Removal) -> None:
+    """Have the queue's owner remove a message that this front end has, unless another has it by now."""
+    settle = encode_settle(queue, [(sequence, sequence)])
+    operation = b"".join(encode_decide(REMOVAL, [], [settle]))
+    link.transact(operation, [(queue, sequence, sequence)], removal)
+
+
+@dataclass(slots=True)
+class Removal:
+    """Waits for the removal of one message; implements `cluster.gateway.confirmation.Awaiting`."""
+
+    removed: Callable[[], None]
+    again: Callable[[], None]
+    """The message has gone elsewhere, as this front end was out of reach: there may be another."""
+    refusal: bool = False
+
+    def refused(self, offset: int, messages: Ranges) -> None:
+        self.refusal |= any(first < offset <= last + 1 for first, last in messages)
+
+    def committed(self) -> None:
+        if self.refusal:
+            self.again()
+        else:
+            self.removed()
+
+    def given_up(self, offset: int) -> bool:
+        # The only node that has the queue stays away. Nobody else gets the message there meanwhile, and
+        # the link asks for the removal again before anybody does.
+        self.removed()
+        return True

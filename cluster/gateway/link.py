@@ -1,0 +1,400 @@
+"""A front end's side of one partition: what it has published, settled and asked, until it is safe.
+
+A link keeps every operation batch until the owner says that it is committed, and sends all of them
+again, in order, to a new owner; the replicated machine drops those that it has already applied.
+That is what makes a forwarded publish neither lost nor doubled by a failover.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from cluster.gateway.confirmation import Awaiting, Confirmation
+from cluster.gateway.latencies import Latencies
+from cluster.gateway.state import LinkConsumer, OperationBatch, PendingRequest
+from cluster.peers.ports import GET_LINK, NOT_FOUND, UNREACHABLE, Delivery, OwnerPort, Ranges
+from node.message.run import Run
+from node.queue.operation_format import encode_discard, encode_publish, encode_return, encode_settle
+from node.ranges.numbers import count_of, merged, numbers_of
+from node.ranges.range_map import RangeMap
+from node.ranges.range_set import RangeSet
+from node.session.ports import Subscriber
+
+EMPTY: Final[Mapping[int, Ranges]] = {}
+
+WINDOW_BYTES = 16 * 1024 * 1024
+"""Operations that may wait for their commit; beyond it publishers are not read from."""
+
+SETTLED_AT_ONCE: Final = 256
+"""Settled messages that are worth an operation batch of their own. Fewer wait for something to ride
+with, a few milliseconds at most: nobody is answered for settling, and an entry costs three disks."""
+
+
+class PartitionLink:
+    """One front end's link to the owner of one partition (see `cluster.peers.ports.FrontEndPort`)."""
+
+    def __init__(
+        self,
+        partition: int,
+        front_end: int,
+        node: str,
+        mark_dirty: Callable[[PartitionLink], None],
+        mark_waiting: Callable[[PartitionLink], None],
+        latencies: Latencies,
+    ):
+        """`mark_dirty` asks for `flush` in this turn, `mark_waiting` for `flush_waiting` a little later."""
+        self.partition = partition
+        self.owner: OwnerPort | None = None
+        self.owner_node: str | None = None
+        self.owner_term = 0
+        self.unreachable = False
+        self.lost = False
+        """Unreachable, and what it held was in memory."""
+        self.consumers: dict[int, LinkConsumer] = {}
+        self.leases: dict[int, RangeSet] = {}
+        self.unacknowledged: deque[OperationBatch] = deque()
+        self.unacknowledged_bytes = 0
+        self._front_end, self._node = front_end, node
+        self._mark_dirty, self._mark_waiting = mark_dirty, mark_waiting
+        self._latencies = latencies
+        self._epoch = self._number = self._request = 0
+        self._requests: dict[int, PendingRequest] = {}
+        self._parts: list[bytes | memoryview] = []
+        self._parts_bytes = self._messages = self._confirms = self._settled_count = 0
+        self._since = 0.0
+        self._awaiting: list[Awaiting] = []
+        self._offsets: list[int] = []
+        # Which consumer has what, of queues that keep order by key.
+        self._holders: dict[int, RangeMap] = {}
+        self._settled: dict[int, Ranges] = {}
+        self._credits: dict[int, LinkConsumer] = {}
+        self._credit_urgent = False
+        self._leaving: list[int] = []
+        self._waiting: list[Subscriber] = []
+
+    # -- what sessions do -----------------------------------------------------------------------
+
+    def publish(
+        self, run: Run, queues: list[int], confirmation: Confirmation | None, *, buried: bool = False
+    ) -> None:
+        """Add a run to this turn's batch; the caller has counted this link in `confirmation.waiting`."""
+        self._flush_settled()
+        if not self._messages:
+            self._since = self._latencies.clock()
+        parts = encode_publish(run, queues, buried=buried)
+        self._parts.extend(parts)
+        self._parts_bytes += sum(map(len, parts))
+        self._messages += run.count
+        if confirmation is not None:
+            self._awaiting.append(confirmation)
+            self._offsets.append(self._messages)
+            self._confirms += run.count
+        self._mark_dirty(self)
+
+    def transact(self, operation: bytes, settled: Iterable[tuple[int, int, int]], waiting: Awaiting) -> None:
+        """Add a transaction's operation; it counts as a message. `settled`: leases, (queue, first, last)."""
+        for queue, first, last in settled:
+            self._release(queue, [(first, last)])
+        self._operation(operation)
+        self._messages += 1
+        self._awaiting.append(waiting)
+        self._offsets.append(self._messages)
+
+    @property
+    def full(self) -> bool:
+        """Whether publishers must be held back."""
+        return self.unacknowledged_bytes + self._parts_bytes > WINDOW_BYTES
+
+    def wait(self, subscriber: Subscriber) -> None:
+        """Have `subscriber.unblocked` called when the link is no longer full."""
+        self._waiting.append(subscriber)
+
+    def settle(self, queue: int, ranges: Ranges) -> None:
+        """The consumer has the messages for good."""
+        self._release(queue, ranges)
+        settled = self._settled.setdefault(queue, [])
+        if settled and len(ranges) == 1 and settled[-1][1] + 1 == ranges[0][0]:
+            settled[-1] = (settled[-1][0], ranges[0][1])
+        else:
+            settled.extend(ranges)
+        self._settled_count += count_of(ranges)
+        if self._settled_count < SETTLED_AT_ONCE:
+            self._mark_waiting(self)
+        else:
+            self._mark_dirty(self)
+
+    def give_back(self, queue: int, ranges: Ranges, *, failed: bool) -> None:
+        """Return leased messages to the queue; `failed` counts a delivery of each."""
+        self._release(queue, ranges)
+        self._operation(encode_return(queue, ranges, failed))
+
+    def redeliver(self, queue: int, consumer: int, ranges: Ranges) -> None:
+        """Return leased messages, to be given to the same consumer again."""
+        self.give_back(queue, ranges, failed=True)
+        for leased in ranges:
+            self.request("redeliver", [queue, consumer, *leased], _unanswered)
+
+    def discard(self, queue: int, ranges: Ranges) -> None:
+        """Rejected without requeue."""
+        self._release(queue, ranges)
+        self._operation(encode_discard(queue, ranges))
+
+    def attach(self, consumer: LinkConsumer, answer: Callable[[Any, Delivery | None], None]) -> None:
+        self._ask(PendingRequest("attach", [], consumer, answer))
+
+    def request(
+        self, name: str, arguments: list[Any], answer: Callable[[Any, Delivery | None], None]
+    ) -> None:
+        """Ask the owner; asked again, with the same arguments, of whoever becomes owner next."""
+        self._ask(PendingRequest(name, arguments, None, answer))
+
+    def detach(self, consumer: int) -> None:
+        gone = self.consumers.pop(consumer, None)
+        if gone is not None and gone.single_active:
+            # What is given back with it in this turn goes before, so that its successor gets that first.
+            self._leaving.append(consumer)
+            self._mark_dirty(self)
+        elif gone is not None and self.owner is not None:
+            self.owner.detach(self._front_end, self._epoch, consumer)
+
+    def credit(self, consumer: int, limit: int) -> None:
+        attached = self.consumers.get(consumer)
+        if attached is None or attached.limit == limit:
+            return
+        attached.limit = limit
+        self._credits[consumer] = attached
+        if attached.credit_urgent:
+            self._credit_urgent = True
+            self._mark_dirty(self)
+        else:
+            self._mark_waiting(self)
+
+    # -- owner changes --------------------------------------------------------------------------
+
+    def owner_elected(self, node: str, term: int, owner: OwnerPort) -> None:
+        """Greet a new owner, and tell it everything that it has to know of this front end."""
+        if term < self.owner_term:
+            return
+        self.owner, self.owner_node, self.owner_term = owner, node, term
+        self.unreachable = self.lost = False
+        self.resync()
+
+    def owner_lost(self) -> None:
+        """There is no owner, as far as this node knows: keep everything until there is one."""
+        self.owner = self.owner_node = None
+
+    def sole_replica_lost(self, *, kept: bool) -> None:
+        """The only node that has the partition is down: nobody can answer until it is back.
+
+        What was published before stays here, to be taken up again then. `kept` says that the
+        partition is on that node's disk, not in its memory.
+        """
+        self.owner_lost()
+        self.unreachable, self.lost = True, not kept
+        requests, self._requests = self._requests, {}
+        for request in requests.values():
+            request.answer(UNREACHABLE, None)
+
+    def give_up(self) -> None:
+        """The only replica stays away: publishers are not left waiting for what it alone can say."""
+        self._take_batch()
+        for batch in self.unacknowledged:
+            batch.give_up()
+
+    def resync(self) -> None:
+        """Begin a new epoch: consumers, then unacknowledged operations, then the leases still held.
+
+        The operations come before the leases because a settled message is in neither: the owner
+        must not take it for one that nobody holds.
+        """
+        owner = self.owner
+        if owner is None:
+            return
+        self._epoch += 1
+        for consumer in self.consumers.values():
+            consumer.told = consumer.limit
+        consumers = [one.terms() for one in self.consumers.values()]
+        tried = max((batch.number for batch in self.unacknowledged if batch.sent), default=0)
+        owner.hello(self._front_end, self._epoch, self._node, consumers, tried)
+        # An owner in this process answers at once, so what is sent may change under the loops.
+        for batch in list(self.unacknowledged):
+            batch.sent = True
+            owner.operations(self._front_end, self._epoch, batch.number, batch.data)
+        self._take_batch()
+        leases = {queue: list(leased.ranges()) for queue, leased in self.leases.items() if leased}
+        holders = {queue: list(held.all()) for queue, held in self._holders.items() if held}
+        owner.held(self._front_end, self._epoch, leases, holders)
+        self._credits.clear()
+        self._leaving.clear()
+        self._credit_urgent = False
+        for number, request in list(self._requests.items()):
+            self._send_request(number, request)
+
+    def abandon(self) -> None:
+        """The partition is gone for good with the memory that held it: nothing is waited for."""
+        self.owner_lost()
+        self._take_batch()
+        self._committed(self._number)
+        requests, self._requests = self._requests, {}
+        for request in requests.values():
+            request.answer(NOT_FOUND, None)
+        for consumer in list(self.consumers.values()):
+            del self.consumers[consumer.id]
+            consumer.subscriber.consumer_cancelled(consumer.id)
+
+    # -- the turn -------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Send what this turn brought, as one batch, and what had waited for something to ride with."""
+        enough = self._settled_count >= SETTLED_AT_ONCE
+        if self._parts or self._credit_urgent or self._leaving or enough:
+            self.flush_waiting()
+
+    def flush_waiting(self) -> None:
+        """Send all there is. What is settled goes before the credit that it gave.
+
+        So no consumer ever seems to hold more than its prefetch.
+        """
+        self._take_batch()
+        self._tell_credits()
+        leaving, self._leaving = self._leaving, []
+        for consumer in leaving:
+            if self.owner is not None:
+                self.owner.detach(self._front_end, self._epoch, consumer)
+
+    def _tell_credits(self) -> None:
+        if self._credits and self.owner is not None:
+            for consumer in self._credits.values():
+                consumer.told = consumer.limit
+            limits = [(consumer.id, consumer.limit) for consumer in self._credits.values()]
+            self._credits.clear()
+            self._credit_urgent = False
+            self.owner.credit(self._front_end, self._epoch, limits)
+
+    def _take_batch(self) -> None:
+        self._flush_settled()
+        if not self._parts:
+            return
+        self._number += 1
+        data = b"".join(self._parts)
+        batch = OperationBatch(
+            self._number, data, self.owner is not None, self._awaiting, self._offsets,
+            self._since, self._confirms,
+        )  # fmt: skip
+        self.unacknowledged.append(batch)
+        self.unacknowledged_bytes += len(data)
+        self._parts, self._parts_bytes, self._messages = [], 0, 0
+        self._awaiting, self._offsets, self._confirms = [], [], 0
+        if self.owner is not None:
+            self.owner.operations(self._front_end, self._epoch, batch.number, data)
+
+    def _flush_settled(self) -> None:
+        if self._settled:
+            for queue, ranges in self._settled.items():
+                data = encode_settle(queue, merged(ranges))
+                self._parts.append(data)
+                self._parts_bytes += len(data)
+            self._settled.clear()
+            self._settled_count = 0
+
+    def _operation(self, data: bytes) -> None:
+        self._flush_settled()
+        self._parts.append(data)
+        self._parts_bytes += len(data)
+        self._mark_dirty(self)
+
+    def _release(self, queue: int, ranges: Ranges) -> None:
+        leased = self.leases.get(queue)
+        if leased is not None:
+            leased.remove_all(ranges)
+        if queue in self._holders:
+            self._holders[queue].remove_all(ranges)
+
+    def _ask(self, request: PendingRequest) -> None:
+        # What the same client did before must have its effect on the answer (0-9-1 §4.7).
+        self._take_batch()
+        self._request += 1
+        self._requests[self._request] = request
+        self._send_request(self._request, request)
+
+    def _send_request(self, number: int, request: PendingRequest) -> None:
+        if self.owner is None:
+            return
+        if request.consumer is not None:
+            request.consumer.told = request.consumer.limit
+            self.owner.attach(self._front_end, self._epoch, number, request.consumer.terms())
+        else:
+            self.owner.request(self._front_end, self._epoch, number, request.name, request.arguments)
+
+    def _committed(self, number: int, refused: Mapping[int, Ranges] = EMPTY) -> None:
+        unacknowledged = self.unacknowledged
+        while unacknowledged and unacknowledged[0].number <= number:
+            batch = unacknowledged.popleft()
+            self.unacknowledged_bytes -= len(batch.data)
+            self._latencies.confirmed(batch.confirms, batch.since)
+            batch.committed(refused.get(batch.number))
+        if self._waiting and not self.full:
+            waiting, self._waiting = self._waiting, []
+            for subscriber in waiting:
+                subscriber.unblocked()
+
+    # -- what the owner says (FrontEndPort) -----------------------------------------------------
+
+    def acknowledged(self, epoch: int, number: int, refused: Sequence[tuple[int, Ranges]] = ()) -> None:
+        # A commit is a fact in any epoch.
+        self._committed(number, dict(refused))
+
+    def delivered(self, epoch: int, deliveries: list[Delivery]) -> None:
+        if epoch != self._epoch:
+            return
+        for delivery in deliveries:
+            consumer = self.consumers.get(delivery.consumer)
+            if consumer is None:
+                # It crossed its consumer's cancellation: nobody has seen it.
+                self._operation(encode_return(delivery.queue, merged(delivery.ranges), False))
+                continue
+            consumer.delivered += delivery.run.count
+            if not consumer.no_ack:
+                self._hold(delivery)
+                if consumer.grouped:
+                    holders = self._holders.setdefault(delivery.queue, RangeMap())
+                    for first, last in delivery.ranges:
+                        holders.set(first, last, consumer.id)
+            numbers = numbers_of(delivery.ranges)
+            consumer.subscriber.deliver(consumer.id, delivery.run, numbers, delivery.redelivered)
+
+    def _hold(self, delivery: Delivery) -> None:
+        leased = self.leases.get(delivery.queue)
+        if leased is None:
+            leased = self.leases[delivery.queue] = RangeSet()
+        leased.update(merged(delivery.ranges))
+
+    def result(self, epoch: int, request: int, value: Any, delivery: Delivery | None) -> None:
+        if epoch != self._epoch:
+            return
+        pending = self._requests.pop(request, None)
+        if pending is None:
+            return
+        if pending.consumer is not None and value is None:
+            self.consumers[pending.consumer.id] = pending.consumer
+        if delivery is not None and delivery.consumer == GET_LINK:
+            self._hold(delivery)
+        pending.answer(value, delivery)
+
+    def consumer_cancelled(self, epoch: int, consumer: int) -> None:
+        if epoch != self._epoch:
+            return
+        attached = self.consumers.pop(consumer, None)
+        if attached is not None:
+            attached.subscriber.consumer_cancelled(consumer)
+
+    def activity(self, epoch: int, consumer: int, joined: int, activated: int) -> None:
+        attached = self.consumers.get(consumer)
+        if epoch == self._epoch and attached is not None:
+            attached.joined, attached.activated = joined, activated
+
+
+def _unanswered(value: Any, delivery: Delivery | None) -> None:
+    """Where it cannot be done, the messages are in their queue like any other."""

@@ -1,0 +1,86 @@
+"""Deletions of queues that clients of a node ask for: at their owner first where there is a condition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from cluster.broker.broker import Broker
+from cluster.catalog.membership.formats import SEALED_QUEUES
+from cluster.gateway.local_queues import LocalQueues
+from cluster.gateway.queue_declarations import QueueChurn
+from cluster.peers.ports import Delivery
+from node.refusal import NotFoundError, PreconditionFailedError, Refusal
+from node.session.ports import QueueCounts, QueueRef
+
+Ask = Callable[[QueueRef, str, list[Any], Callable[[Any, Delivery | None, Refusal | None], None]], None]
+"""Asks the owner of a queue something."""
+
+Deleted = Callable[[int, Refusal | None], None]
+"""How many messages were ready."""
+
+GONE: Final = QueueCounts(0, 0, 0)
+
+
+class QueueDeletions:
+    """What the connections of one node delete."""
+
+    def __init__(self, broker: Broker, local: LocalQueues, churn: QueueChurn, ask: Ask) -> None:
+        self._broker, self._local, self._churn, self._ask = broker, local, churn, ask
+
+    def delete(self, queue: QueueRef, if_unused: bool, if_empty: bool, answer: Deleted) -> None:
+        """Delete a queue, `if_unused` only without consumers, `if_empty` only without ready messages.
+
+        The queue's owner decides that in the log, so that nothing comes between the look and the deletion.
+        """
+
+        def counted(value: Any, _: Delivery | None, refusal: Refusal | None) -> None:
+            if refusal is not None:
+                answer(0, refusal)
+                return
+            counts = GONE if value is None else QueueCounts(*value)
+            unmet = _unmet(queue, counts, if_unused, if_empty)
+            if unmet is None:
+                self._delete(queue, counts.ready, answer)
+            else:
+                answer(0, unmet)
+
+        def closed(value: Any, delivery: Delivery | None, refusal: Refusal | None) -> None:
+            if isinstance(refusal, NotFoundError):
+                # The log may know of another client's deletion before the catalog does.
+                self._delete(queue, 0, answer)
+            elif refusal is None and value[0]:
+                self._delete(queue, value[1], answer)
+            else:
+                counted(None if refusal else value[1:], delivery, refusal)
+
+        if (if_unused or if_empty) and self._broker.formats.everywhere >= SEALED_QUEUES:
+            self._ask(queue, "close", [if_unused, if_empty], closed)
+        else:
+            self._ask(queue, "count", [], counted)
+
+    def _delete(self, queue: QueueRef, messages: int, answer: Deleted) -> None:
+        self._churn.deleted += 1
+        if self._local.owns(queue):
+            self._local.delete(queue, lambda: answer(messages, None))
+        else:
+            self._broker.catalog.submit(
+                "delete_queue",
+                {"id": queue.id},
+                lambda _, refusal: answer(messages, refusal),
+                self._broker.now,
+            )
+            self._broker.wanted()
+
+
+def _deleted(messages: int, answer: Deleted, _: object, refusal: Refusal | None) -> None:
+    answer(messages, refusal)
+
+
+def _unmet(queue: QueueRef, counts: QueueCounts, if_unused: bool, if_empty: bool) -> Refusal | None:
+    """The condition that does not hold."""
+    if if_unused and counts.consumers:
+        return PreconditionFailedError(f"{queue} in use")
+    if if_empty and (counts.ready or counts.scheduled):
+        return PreconditionFailedError(f"{queue} not empty")
+    return None

@@ -1,0 +1,148 @@
+"""Where a front end's messages go: names of exchanges and queues to links, by this node's catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cluster.broker.broker import Broker
+from cluster.catalog.access.control import Access
+from cluster.catalog.definitions import FIRST_LOCAL_ID, parse_local_queue_name
+from cluster.gateway.link import PartitionLink
+from cluster.gateway.local_names import may_be_there
+from node.refusal import AccessRefusedError, NotFoundError
+from node.routing.exchange import DEFAULT_EXCHANGE, RESERVED_PREFIX, Exchange, ExchangeKind
+from node.session.permissions import Right, Scope
+from node.session.ports import QueueRef
+from node.session.traffic import ExchangeFlow
+
+CACHED_ROUTES: Final = 65_536
+COUNTED_EXCHANGES: Final = 1024
+"""Exchanges with counters, from which on those that are gone are forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """A route: queue ids by the link of the partition that holds them, `queues` in all."""
+
+    links: tuple[tuple[PartitionLink, list[int]], ...]
+    queues: int
+    flow: ExchangeFlow
+
+    def __bool__(self) -> bool:
+        return bool(self.links)
+
+
+class Routes:
+    """Routes of all users in all virtual hosts, remembered until the catalog changes."""
+
+    def __init__(self, broker: Broker, access: Access) -> None:
+        self._broker = broker
+        self._access = access
+        self._known: dict[tuple[Scope, str, str], Targets] = {}
+        self._version = -1
+        self.flows: dict[tuple[str, str], ExchangeFlow] = {}
+        """What came to exchanges on this node, by virtual host and name."""
+        self._flows_limit = COUNTED_EXCHANGES
+
+    def exchange(self, vhost: str, name: str) -> Exchange:
+        """Raises NotFoundError."""
+        return self._broker.catalog.state.vhost(vhost).exchanges.get(name)
+
+    def needs_headers(self, scope: Scope, exchange: str) -> bool:
+        """Whether messages to the exchange have routes by their headers. Raises NotFoundError."""
+        try:
+            self.exchange(scope.vhost, exchange)
+        except NotFoundError:
+            # Who may not write to it does not learn whether it is there.
+            self._access.check_exchange(scope.user, scope.vhost, Right.WRITE, exchange)
+            raise
+        return self._broker.catalog.state.vhost(scope.vhost).exchanges.uses_headers(exchange)
+
+    def find(
+        self,
+        scope: Scope,
+        exchange: str,
+        key: str,
+        headers: Mapping[str, Any] | None,
+        copies: Sequence[str] = (),
+    ) -> Targets:
+        """Raises NotFoundError, and AccessRefusedError also for an internal exchange."""
+        if copies:
+            return self._compute(scope, exchange, (key, *copies), headers)
+        if headers is not None or (exchange == DEFAULT_EXCHANGE and key.startswith(RESERVED_PREFIX)):
+            # Queues that are in no catalog come and go without its knowing.
+            return self._compute(scope, exchange, (key,), headers)
+        if self._version != self._broker.catalog.version or len(self._known) > CACHED_ROUTES:
+            self._known.clear()
+            self._version = self._broker.catalog.version
+        targets = self._known.get((scope, exchange, key))
+        if targets is None:
+            targets = self._known[scope, exchange, key] = self._compute(scope, exchange, (key,), None)
+        return targets
+
+    def _compute(
+        self, scope: Scope, exchange: str, keys: Sequence[str], headers: Mapping[str, Any] | None
+    ) -> Targets:
+        vhost = scope.vhost
+        self._access.check_exchange(scope.user, vhost, Right.WRITE, exchange)
+        found = self.exchange(vhost, exchange)
+        if found.kind is ExchangeKind.TOPIC:
+            for key in keys:
+                self._access.check_topic(scope.user, vhost, Right.WRITE, exchange, key)
+        if found.internal:
+            raise AccessRefusedError(f"cannot publish to internal exchange '{exchange}' in vhost '{vhost}'")
+        exchanges = self._broker.catalog.state.vhost(vhost).exchanges
+        names = set(exchanges.route(exchange, keys[0], headers, keys[1:]))
+        if exchange == DEFAULT_EXCHANGE:
+            # Queues of one node are in no catalog: their names tell where they are.
+            names.update(key for key in keys if parse_local_queue_name(key) is not None)
+        return self._to_queues(vhost, exchange, sorted(names))
+
+    def _to_queues(self, vhost: str, exchange: str, names: Iterable[str]) -> Targets:
+        state = self._broker.catalog.state
+        by_partition: dict[int, list[int]] = {}
+        for name in names:
+            local = parse_local_queue_name(name)
+            if local is not None:
+                if may_be_there(self._broker, local, vhost):
+                    by_partition.setdefault(local.partition, []).append(local.queue)
+            elif (vhost, name) in state.queues:
+                queue = state.queues[vhost, name]
+                by_partition.setdefault(queue.partition, []).append(queue.id)
+        known = [one for one in by_partition.items() if one[0] in state.partitions]
+        if len(self.flows) >= self._flows_limit:
+            self._prune_flows()
+        flow = self.flows.setdefault((vhost, exchange), ExchangeFlow())
+        links = tuple((self._broker.link(partition), queues) for partition, queues in known)
+        return Targets(links, sum(len(queues) for _, queues in known), flow)
+
+    def find_local(self, vhost: str, name: str) -> QueueRef:
+        """Where the queue of a name that tells it is, if it is still there. Raises NotFoundError."""
+        local = parse_local_queue_name(name)
+        there = local is not None and may_be_there(self._broker, local, vhost)
+        if local is None or not there or self._broker.link(local.partition).unreachable:
+            # What was in the memory of a node that is down is lost.
+            raise NotFoundError(f"no queue '{name}' in vhost '{vhost}'")
+        return QueueRef(name, local.partition, local.queue, vhost)
+
+    def still_leads(self, targets: Targets) -> bool:
+        """Whether any of the queues is there still."""
+        return any(self._is_there(link, queue) for link, queues in targets.links for queue in queues)
+
+    def _is_there(self, link: PartitionLink, queue: int) -> bool:
+        state = self._broker.catalog.state
+        if queue < FIRST_LOCAL_ID:
+            return queue in state.queues_by_id
+        # Which queues of its own another node has is not known here.
+        partition = state.partitions.get(link.partition)
+        elsewhere = partition is not None and partition.front_end != self._broker.front_end
+        return elsewhere or queue in self._broker.local_queues
+
+    def _prune_flows(self) -> None:
+        """Forget what was counted of exchanges that are gone by now."""
+        vhosts = self._broker.catalog.state.vhosts
+        present = {(name, one.name) for name, vhost in vhosts.items() for one in vhost.exchanges}
+        self.flows = {key: flow for key, flow in self.flows.items() if key in present}
+        self._flows_limit = max(COUNTED_EXCHANGES, 2 * len(self.flows))

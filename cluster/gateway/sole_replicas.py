@@ -1,0 +1,54 @@
+"""Partitions that a single node has, while it is away: no other node can become their owner.
+
+Requests are refused, and so is what is published from then on. What was on its way when the node went is
+kept, and given to it again, as is done for any owner; but its publishers are answered before that, unless
+the node is back at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cluster.catalog.definitions import PartitionDefinition, PartitionKind
+
+if TYPE_CHECKING:
+    from cluster.broker.broker import Broker
+
+
+class SoleReplicas:
+    """What this node's links to them are told."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def placed(self, partition: PartitionDefinition) -> None:
+        """The catalog has a partition, or has it elsewhere: its node may be one that is away already."""
+        if len(partition.hosts) == 1:
+            (host,) = partition.hosts
+            met = self._broker.bootstrap.met - {self._broker.node}
+            if host in met and not self._broker.front_ends.node_alive(host):
+                self._lost(partition)
+
+    def node_lost(self, node: str) -> None:
+        """The connection to the node broke."""
+        for partition in self._only_on(node):
+            self._lost(partition)
+
+    def node_given_up(self, node: str) -> None:
+        """The node has not come back, or not come at all, within the time that it is given."""
+        for partition in self._only_on(node):
+            self._lost(partition)
+            link = self._broker.link(partition.id)
+            # What was in memory is gone: the queues are, soon, and with them what waits for them.
+            if link.unreachable and partition.kind is PartitionKind.REPLICATED:
+                link.give_up()
+
+    def _only_on(self, node: str) -> list[PartitionDefinition]:
+        partitions = self._broker.catalog.state.partitions.values()
+        return [partition for partition in partitions if partition.hosts == {node}]
+
+    def _lost(self, partition: PartitionDefinition) -> None:
+        link = self._broker.link(partition.id)
+        # One that has announced itself meanwhile is there, and is not announced a second time.
+        if link.owner is None:
+            link.sole_replica_lost(kept=partition.kind is PartitionKind.REPLICATED)

@@ -1,0 +1,148 @@
+"""Dead letters between partitions, on a node: where they are to go, and the links that take them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from cluster.catalog.definitions import parse_local_queue_name
+from cluster.gateway.local_names import may_be_there
+from cluster.gateway.transfers import FIRST_TRANSIT_ID, TransferLink
+from cluster.peers.link_messages import RemoteFrontEnd, RemoteOwner, receive_for_front_end
+from cluster.peers.ports import FrontEndPort, OwnerPort
+from node.message.run import Run
+from node.queue.transfers import Transfer
+from node.refusal import NotFoundError
+from node.routing.exchange import DEFAULT_EXCHANGE
+
+if TYPE_CHECKING:
+    from cluster.broker.broker import Broker
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class DeadLetterQueue:
+    """A queue that a dead letter goes to."""
+
+    name: str
+    partition: int
+    queue: int
+
+
+class Transit:
+    """The transfer links of the partitions that this node owns, by source and destination."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._links: dict[tuple[int, int], TransferLink] = {}
+
+    # -- where to -------------------------------------------------------------------------------
+
+    def targets(
+        self, vhost: str, exchange: str, keys: Sequence[str], headers: Callable[[], Mapping[str, Any]]
+    ) -> list[DeadLetterQueue]:
+        """The queues that an exchange routes a dead letter to, sorted; none where there is no such exchange.
+
+        `headers` is only asked where routes depend on them.
+        """
+        state = self._broker.catalog.state
+        try:
+            exchanges = state.vhost(vhost).exchanges
+            given = headers() if exchanges.uses_headers(exchange) else None
+            names = set(exchanges.route(exchange, keys[0], given, keys[1:]))
+        except NotFoundError:
+            return []
+        if exchange == DEFAULT_EXCHANGE:
+            names.update(keys)
+        found = [self._target(vhost, name) for name in sorted(names)]
+        return [one for one in found if one is not None and one.partition in state.partitions]
+
+    def _target(self, vhost: str, name: str) -> DeadLetterQueue | None:
+        local = parse_local_queue_name(name)
+        if local is not None:
+            there = may_be_there(self._broker, local, vhost)
+            return DeadLetterQueue(name, local.partition, local.queue) if there else None
+        queue = self._broker.catalog.state.queues.get((vhost, name))
+        return None if queue is None else DeadLetterQueue(name, queue.partition, queue.id)
+
+    def queue_name(self, queue: int) -> tuple[str, str] | None:
+        """A queue's virtual host and name, None where the catalog here does not know it."""
+        definition = self._broker.catalog.state.queues_by_id.get(queue)
+        if definition is not None:
+            return definition.vhost, definition.name
+        return self._broker.local_names.get(queue)
+
+    def gone(self, partition: int) -> bool:
+        """Whether there is no such partition any more."""
+        state = self._broker.catalog.state
+        return self._broker.catalog_fresh() and partition not in state.partitions
+
+    def publish_soft(self, partition: int, run: Run, queues: Sequence[int]) -> None:
+        """Publish transient dead letters to queues of another partition, for nobody who waits for a confirm.
+
+        Nothing waits for one that cannot take them now.
+        """
+        link = self._broker.link(partition)
+        if not (link.unreachable or link.full):
+            link.publish(run, list(queues), None, buried=True)
+
+    # -- links ----------------------------------------------------------------------------------
+
+    def link(
+        self,
+        source: int,
+        partition: int,
+        term: int,
+        contents: Callable[[Transfer], bytes | None],
+        arrived: Callable[[int], None],
+    ) -> TransferLink:
+        """A new link from a partition that this node owns to another one."""
+        link = TransferLink(source, partition, self._broker.node, term, contents, arrived)
+        self._links[source, partition] = link
+        announced = self._broker.announced(partition)
+        if announced is not None:
+            link.owner_elected(announced, self._owner_port(partition, announced))
+        return link
+
+    def close(self, source: int, partition: int | None = None) -> None:
+        """This node owns the source no more, or there is no such other partition any more."""
+        for key in [key for key in self._links if key[0] == source and partition in (None, key[1])]:
+            del self._links[key]
+
+    def _owner_port(self, partition: int, node: str) -> OwnerPort:
+        if node == self._broker.node:
+            return self._broker.owners[partition].sessions
+        return RemoteOwner(partition, partial(self._broker.send, node))
+
+    def _to(self, partition: int) -> list[TransferLink]:
+        return [link for (_, destination), link in self._links.items() if destination == partition]
+
+    def owner_announced(self, partition: int, node: str) -> None:
+        for link in self._to(partition):
+            link.owner_elected(node, self._owner_port(partition, node))
+
+    def peer_down(self, peer: str) -> None:
+        for link in self._links.values():
+            if link.owner_node == peer:
+                link.owner_lost()
+
+    def resync(self, peer: str) -> None:
+        """Messages to or from the peer were lost."""
+        for link in list(self._links.values()):
+            if link.owner_node == peer:
+                link.resync()
+
+    # -- the other end --------------------------------------------------------------------------
+
+    def port(self, partition: int, front_end: int, node: str) -> FrontEndPort | None:
+        """Where to answer a partition that sends dead letters to one that this node owns."""
+        if node == self._broker.node:
+            return self._links.get((front_end - FIRST_TRANSIT_ID, partition))
+        return RemoteFrontEnd(partition, front_end, partial(self._broker.send, node))
+
+    def receive(self, partition: int, front_end: int, parts: Sequence[bytes]) -> None:
+        """An answer of another node to a link of this one."""
+        link = self._links.get((front_end - FIRST_TRANSIT_ID, partition))
+        if link is not None:
+            receive_for_front_end(link, parts)

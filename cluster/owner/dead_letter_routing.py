@@ -1,0 +1,80 @@
+"""Makes dead letters of one queue's messages, and finds where they go. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+from cluster.gateway.transit import DeadLetterQueue, Transit
+from node.message.content import properties_in, read_headers_property
+from node.message.deaths import Death, copied_keys, cycles, dead_properties, deaths_in
+from node.message.reason import Reason
+from node.message.rewriting import joined, with_properties
+from node.message.run import Run
+from node.queue.settings import QueueSettings
+
+
+@dataclass(frozen=True, slots=True)
+class DeadRun:
+    """Dead letters that follow each other, made of messages `first` on, and go to the same queues."""
+
+    first: int
+    run: Run
+    targets: tuple[DeadLetterQueue, ...]
+    reason: Reason
+
+    @property
+    def last(self) -> int:
+        return self.first + self.run.count - 1
+
+    def continues(self, other: DeadRun) -> bool:
+        """Whether this one is more of the other."""
+        return (other.last + 1, other.targets, other.run.persistent, other.run.special) == (
+            self.first, self.targets, self.run.persistent, self.run.special,
+        )  # fmt: skip
+
+
+class DeadLetterRouter:
+    """For one queue with a dead-letter exchange."""
+
+    def __init__(self, transit: Transit, vhost: str, queue: str, settings: QueueSettings) -> None:
+        self._transit = transit
+        self._vhost = vhost
+        self._queue = queue
+        self._exchange = settings.dead_letter_exchange or ""
+        self._key = settings.dead_letter_routing_key
+
+    def dead_runs(self, first: int, run: Run, reason: Reason, time_ms: int) -> Iterator[DeadRun]:
+        """The messages of a run, the first of which has number `first`, as dead letters, in order."""
+        pending: list[DeadRun] = []
+        for each in self._stretches(first, run, reason, time_ms):
+            if pending and not each.continues(pending[-1]):
+                yield _one(pending)
+                pending = []
+            pending.append(each)
+        if pending:
+            yield _one(pending)
+
+    def _stretches(self, first: int, run: Run, reason: Reason, time_ms: int) -> Iterator[DeadRun]:
+        """One for each stretch of messages with the same properties."""
+        death = Death(self._queue, reason, time_ms // 1000, run.exchange, run.routing_key)
+        key = run.routing_key if self._key is None else self._key
+        for index, count, properties in properties_in(run):
+            changed = dead_properties(properties, death, routed_anew=self._key is not None)
+            part = with_properties(run.slice(index, count), {properties: changed}.__getitem__)
+            part = replace(part, exchange=self._exchange, routing_key=key)
+            yield DeadRun(first + index, part, self._targets(key, changed, reason), reason)
+
+    def _targets(self, key: str, properties: bytes, reason: Reason) -> tuple[DeadLetterQueue, ...]:
+        keys = [key, *(copied_keys(properties) if self._key is None else ())]
+        headers = partial(read_headers_property, properties)
+        found = self._transit.targets(self._vhost, self._exchange, keys, headers)
+        if found and reason is not Reason.REJECTED:
+            deaths = deaths_in(properties)
+            found = [one for one in found if not cycles(deaths, one.name)]
+        return tuple(found)
+
+
+def _one(parts: list[DeadRun]) -> DeadRun:
+    return replace(parts[0], run=joined([part.run for part in parts]))

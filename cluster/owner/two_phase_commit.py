@@ -1,0 +1,336 @@
+"""An owner's part in transactions that touch several partitions: as a participant and as the coordinator.
+
+`node.queue.transactions` has the states. A front end that is there asks for everything itself, with its
+operation batches. Of one that is not, participants ask the coordinator for outcomes, and the coordinator
+tells participants: both may happen, and more than once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from cluster.owner.duplicates import duplicates
+from cluster.owner.intake import TAKERS, Taking, take_return
+from cluster.owner.refusing import await_arrival, may_leave_out, refusals
+from cluster.owner.removals import remove
+from node.queue.features.limits import refuses
+from node.queue.operation_format import (
+    encode_discard,
+    encode_return,
+    encode_settle,
+    read_operations,
+    read_run,
+)
+from node.queue.operations import (
+    REMOVAL,
+    TRANSACTION,
+    Conclude,
+    Decide,
+    Decided,
+    Discard,
+    End,
+    Operation,
+    Prepare,
+    Prepared,
+    Publish,
+    Return,
+    Semantics,
+    Settle,
+    TransactionKey,
+)
+from node.queue.transaction_format import (
+    encode_abandon,
+    encode_conclude,
+    encode_decided,
+    encode_end,
+    encode_prepared,
+)
+
+if TYPE_CHECKING:
+    from cluster.owner.context import OwnerContext
+    from cluster.owner.partition import PartitionOwner
+
+ASK_OUTCOME: Final = "outcome"
+"""What a participant asks of a coordinator: whether a transaction is committed."""
+
+TELL_OUTCOME: Final = "committed"
+"""What a coordinator tells a participant: that a transaction is committed."""
+
+Settlement = Settle | Discard | Return
+
+
+class TwoPhaseCommit:
+    """The transactions that one partition takes part in, while this node owns it."""
+
+    def __init__(self, owner: PartitionOwner, context: OwnerContext) -> None:
+        self._owner = owner
+        self._context = context
+        # Prepared and not concluded; what is not in the log yet counts.
+        self._open: dict[TransactionKey, Prepared] = {}
+        # Decided, or abandoned, by an entry that is not applied yet.
+        self._deciding: set[TransactionKey] = set()
+        self._abandoning: set[TransactionKey] = set()
+        # Outcomes that the coordinator was asked for, and participants that are being told.
+        self._asked: set[TransactionKey] = set()
+        self._telling: dict[TransactionKey, set[int]] = {}
+
+    def clear(self) -> None:
+        """This node owns the partition no more."""
+        self._open, self._telling = {}, {}
+        for keys in (self._deciding, self._abandoning, self._asked):
+            keys.clear()
+
+    def take_over(self) -> None:
+        """A new owner: what is prepared stays where it is until its outcome is known."""
+        self._open = dict(self._owner.machine.transactions.prepared)
+        for prepared in self._open.values():
+            for queue, first, last in prepared.published:
+                if queue in self._owner.queues and refuses(self._owner.settings_of(queue)):
+                    for start, run in self._owner.contents(first, last):
+                        await_arrival(self._owner, run, start, (queue,))
+            for settlement in _settlements(prepared.settled):
+                self._entrust(TRANSACTION, settlement)
+
+    def _entrust(self, front_end: int, settlement: Settlement) -> None:
+        """What the front end has of these messages is a transaction's from now on, whatever becomes of the
+        front end; so is what nobody has, as far as this owner knows. What others have by now stays theirs.
+        """
+        queue = self._owner.queues.get(settlement.queue)
+        if queue is None or queue.state.semantics is Semantics.AT_MOST_ONCE:
+            return
+        lease, former = queue.lease_of(TRANSACTION), queue.leases.get(front_end)
+        for first, last in settlement.ranges:
+            if former is not None and former is not lease:
+                lease.update(former.intersection(first, last))
+                former.remove(first, last)
+            for part in queue.find_waiting(first, last):
+                lease.add(*part)
+                if queue.groups is not None:
+                    queue.groups.take((TRANSACTION, 0), *part)
+
+    # -- what front ends ask --------------------------------------------------------------------
+
+    def take(self, taking: Taking, front_end: int, operation: Operation, index: int) -> None:
+        """An operation of a front end's batch, which is the batch's message number `index`."""
+        match operation:
+            case Prepare(number=number):
+                self._prepare(taking, TransactionKey(front_end, number), operation, index)
+            case Decide(number=number):
+                self._decide(taking, TransactionKey(front_end, number), operation, index)
+            case Conclude(key=key, committed=committed):
+                taking.keep_all(self._conclude(key, committed))
+            case End(key=key):
+                taking.keep_all([encode_end(key)])
+
+    def _prepare(self, taking: Taking, key: TransactionKey, asked: Prepare, index: int) -> None:
+        share = list(read_operations(taking.data, asked.start, asked.end))
+        if not self._reserve(taking, share):
+            self._refuse(taking, key.front_end, share, index)
+            return
+        rows: list[tuple[int, int, int]] = []
+        settled: list[bytes] = []
+        for one in share:
+            if type(one) is Publish:
+                first = taking.withhold(read_run(taking.data, one.position), one.queues)
+                rows += [(queue, first, first + one.count - 1) for queue in one.queues]
+            else:
+                settlement = cast(Settlement, one)
+                self._entrust(key.front_end, settlement)
+                settled.append(_encoded(settlement))
+        prepared = Prepared(key, asked.coordinator, tuple(rows), b"".join(settled))
+        self._open[key] = prepared
+        taking.keep_all([encode_prepared(prepared)])
+
+    def _decide(self, taking: Taking, key: TransactionKey, asked: Decide, index: int) -> None:
+        share = list(read_operations(taking.data, asked.start, asked.end))
+        if asked.number == REMOVAL:
+            if not remove(taking, key.front_end, share):
+                taking.refused.add(index, index)
+            return
+        known = self._owner.machine.transactions.abandoned
+        if key in known or key in self._abandoning or not self._reserve(taking, share, keep=False):
+            self._refuse(taking, key.front_end, share, index)
+            return
+        for one in share:
+            if type(one) is Publish:
+                self._owner.published += one.count
+                taking.take(read_run(taking.data, one.position), one.queues, index)
+            else:
+                self._settle(taking, key.front_end, cast(Settlement, one))
+        if asked.participants:
+            taking.keep_all([encode_decided(Decided(key, asked.participants))])
+            self._deciding.add(key)
+            self._owner.proposal.committed.append(partial(self._deciding.discard, key))
+
+    def _settle(self, taking: Taking, front_end: int, settlement: Settlement) -> None:
+        part = TAKERS[type(settlement)](self._owner, front_end, settlement)
+        if part is not None:
+            taking.keep(part)
+            if type(settlement) is Return:
+                taking.returned.append(settlement.queue)
+
+    def _reserve(self, taking: Taking, share: Sequence[Operation], *, keep: bool = True) -> bool:
+        """Whether queues have room for all that the share publishes; `keep`: and keep it for that."""
+        owner, reserved = self._owner, list[tuple[tuple[int, ...], int, int]]()
+        first, room = owner.next_sequence, True
+        for one in share:
+            if room and type(one) is Publish:
+                if may_leave_out(owner, one.queues):
+                    run = read_run(taking.data, one.position)
+                    room = not refusals(owner, run, one.queues)
+                    await_arrival(owner, run, first, one.queues)
+                    reserved.append((one.queues, first, first + one.count - 1))
+                first += one.count
+        for queues, start, end in () if room and keep else reserved:
+            for queue in queues:
+                owner.arrived(queue, start, end)
+        return room
+
+    def _refuse(self, taking: Taking, front_end: int, share: Sequence[Operation], index: int) -> None:
+        """Nothing of the share happens; what was to be settled goes back to its queues."""
+        for one in share:
+            if type(one) is not Publish:
+                settlement = cast(Settlement, one)
+                self._settle(taking, front_end, Return(settlement.queue, settlement.ranges, True))
+        taking.refused.add(index, index)
+
+    # -- outcomes -------------------------------------------------------------------------------
+
+    def _conclude(self, key: TransactionKey, committed: bool) -> list[bytes]:
+        """What is to stand in the log of the outcome of a transaction; nothing if it is known."""
+        prepared = self._open.pop(key, None)
+        if prepared is None:
+            return []
+        found = self._without_duplicates(prepared) if committed else []
+        found.append(encode_conclude(key, committed))
+        for queue, first, last in prepared.published:
+            if committed:
+                self._owner.published += last - first + 1
+            else:
+                self._owner.arrived(queue, first, last)
+        for settlement in _settlements(prepared.settled):
+            if committed and type(settlement) is not Return:
+                part = TAKERS[type(settlement)](self._owner, TRANSACTION, settlement)
+                found += [] if part is None else [part]
+            else:
+                found += self._give_back(settlement)
+        return found
+
+    def _without_duplicates(self, prepared: Prepared) -> list[bytes]:
+        """Only now may ids be remembered: what is rolled back may come again."""
+        owner, found = self._owner, []
+        for number, first, last in prepared.published:
+            queue = owner.queues.get(number)
+            if queue is None or queue.window is None:
+                continue
+            for start, run in owner.contents(first, last):
+                again = duplicates(owner, run, (number,)).get(number, [])
+                parts = [(start + low, start + high) for low, high in again]
+                for part in parts:
+                    owner.arrived(number, *part)
+                found += [encode_settle(number, parts)] if parts else []
+        return found
+
+    def _give_back(self, settlement: Settlement) -> list[bytes]:
+        """What a transaction has settled goes back to its queue, as after a failed delivery."""
+        number, ranges = settlement.queue, settlement.ranges
+        self._owner.proposal.committed.append(partial(self._given_back, number, ranges))
+        part = take_return(self._owner, TRANSACTION, Return(number, ranges, True))
+        return [] if part is None else [part]
+
+    def _given_back(self, number: int, ranges: list[tuple[int, int]]) -> None:
+        queue = self._owner.queues.get(number)
+        if queue is not None:
+            for part in ranges:
+                queue.release(TRANSACTION, *part)
+            self._owner.mark(number)
+
+    def _learn(self, key: TransactionKey, committed: bool) -> None:
+        """The coordinator says what became of a transaction."""
+        self._asked.discard(key)
+        for operation in self._conclude(key, committed):
+            # Behind the front end's batches: the same entry may be the one that prepares the transaction.
+            self._owner.proposal.add_decision(operation)
+        self._owner.wake()
+
+    # -- front ends that are not there ----------------------------------------------------------
+
+    def retry(self) -> None:
+        """See to the transactions of front ends that are not there."""
+        gone = self._context.transit.gone
+        for key, prepared in list(self._open.items()):
+            # What was asked of one that is gone by now will not be answered.
+            if self._is_away(key) and (key not in self._asked or gone(prepared.coordinator)):
+                self._ask_outcome(key, prepared.coordinator)
+        for key, decided in list(self._owner.machine.transactions.decided.items()):
+            if self._is_away(key):
+                self._tell(key, decided.participants)
+
+    def _is_away(self, key: TransactionKey) -> bool:
+        front_ends = self._context.front_ends
+        return not front_ends.alive(key.front_end) or front_ends.dead(key.front_end)
+
+    def _ask_outcome(self, key: TransactionKey, coordinator: int) -> None:
+        if self._context.transit.gone(coordinator):
+            # With the memory that it was in: nobody has been told of a commit who could still ask.
+            self._learn(key, False)
+            return
+        self._asked.add(key)
+        link = self._owner.dead_letters.link(coordinator)
+        link.ask(ASK_OUTCOME, list(key), partial(self._learn, key))
+
+    def _tell(self, key: TransactionKey, participants: Sequence[int]) -> None:
+        if key not in self._telling:
+            self._telling[key] = set(participants)
+            for participant in participants:
+                link = self._owner.dead_letters.link(participant)
+                link.ask(TELL_OUTCOME, list(key), partial(self._told, key, participant))
+        for participant in [one for one in self._telling[key] if self._context.transit.gone(one)]:
+            self._told(key, participant, None)
+
+    def _told(self, key: TransactionKey, participant: int, _answer: Any) -> None:
+        waiting = self._telling.get(key)
+        if waiting is not None and participant in waiting:
+            waiting.discard(participant)
+            if not waiting:
+                self._owner.operation(encode_end(key))
+                self._owner.proposal.committed.append(lambda: self._forget(key))
+
+    def _forget(self, key: TransactionKey) -> None:
+        self._telling.pop(key, None)
+
+    # -- what other partitions ask --------------------------------------------------------------
+
+    def asked(self, name: str, arguments: list[Any], answer: Callable[[Any], None]) -> bool:
+        """Whether this was `ASK_OUTCOME` or `TELL_OUTCOME` of the owner of another partition."""
+        if name not in (ASK_OUTCOME, TELL_OUTCOME):
+            return False
+        key = TransactionKey(*arguments)
+        if name == TELL_OUTCOME:
+            self._learn(key, True)
+            self._owner.after_proposed(partial(answer, None))
+            return True
+        table = self._owner.machine.transactions
+        if key not in table.decided and key not in table.abandoned and key not in self._deciding:
+            # Presumed abort. From now on no front end's wish makes it a commit.
+            self._abandoning.add(key)
+            self._owner.operation(encode_abandon(key))
+            self._owner.proposal.committed.append(partial(self._abandoning.discard, key))
+        self._owner.after_proposed(lambda: answer(key in table.decided))
+        return True
+
+
+def _settlements(data: bytes) -> Iterator[Settlement]:
+    return (cast(Settlement, operation) for operation in read_operations(data))
+
+
+def _encoded(settlement: Settlement) -> bytes:
+    match settlement:
+        case Settle(queue, ranges):
+            return encode_settle(queue, ranges)
+        case Discard(queue, ranges):
+            return encode_discard(queue, ranges)
+        case Return(queue, ranges, failed):
+            return encode_return(queue, ranges, failed)

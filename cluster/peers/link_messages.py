@@ -1,0 +1,241 @@
+"""The calls of `cluster.peers.ports`, carried between two nodes over the peer transport.
+
+A message is an envelope part (tag, call, partition, front end, epoch), a msgpack part with the
+arguments, and the message contents as parts of their own, so that no body is copied or parsed.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from typing import Any, Final
+
+import msgpack
+
+from cluster.peers.ports import ConsumerTerms, Delivery, FrontEndPort, Holders, OwnerPort, Ranges
+from node.message.run import Run
+from replication.forms import expect
+
+OWNERS_TAG: Final = b"A"
+"""Announces which partitions a node owns, in which terms, and its front end."""
+
+TO_OWNER = b"L"
+TO_FRONT_END = b"O"
+_ENVELOPE = struct.Struct(">cBIQQ")
+_TERMS_FORM: Final = (int, int, int, int, bool, bool, int)
+
+Send = Callable[[Sequence[bytes | memoryview]], object]
+
+
+class OwnerCall(IntEnum):
+    HELLO = 1
+    OPERATIONS = 2
+    HELD = 3
+    ATTACH = 4
+    DETACH = 5
+    CREDIT = 6
+    REQUEST = 7
+
+
+class FrontEndCall(IntEnum):
+    ACKNOWLEDGED = 1
+    DELIVERED = 2
+    RESULT = 3
+    CONSUMER_CANCELLED = 4
+    RESYNC = 5
+    ACTIVITY = 6
+
+
+def _terms_to_plain(terms: ConsumerTerms) -> tuple[Any, ...]:
+    return (
+        terms.consumer, terms.queue, terms.limit, terms.delivered,
+        terms.no_ack, terms.exclusive, terms.priority, terms.joined, terms.activated,
+    )  # fmt: skip
+
+
+class RemoteOwner:
+    """`OwnerPort` for an owner on another node."""
+
+    def __init__(self, partition: int, send: Send) -> None:
+        self._partition = partition
+        self._send = send
+
+    def _call(self, call: OwnerCall, front_end: int, epoch: int, arguments: Any, *contents: bytes) -> None:
+        envelope = _ENVELOPE.pack(TO_OWNER, call, self._partition, front_end, epoch)
+        self._send([envelope, msgpack.packb(arguments), *contents])
+
+    def hello(
+        self, front_end: int, epoch: int, node: str, consumers: list[ConsumerTerms], tried: int
+    ) -> None:
+        plain = [_terms_to_plain(terms) for terms in consumers]
+        self._call(OwnerCall.HELLO, front_end, epoch, [node, plain, tried])
+
+    def operations(self, front_end: int, epoch: int, number: int, data: bytes) -> None:
+        self._call(OwnerCall.OPERATIONS, front_end, epoch, number, data)
+
+    def held(self, front_end: int, epoch: int, leases: dict[int, Ranges], holders: Holders) -> None:
+        plain = [list(leases.items()), list(holders.items())]
+        self._call(OwnerCall.HELD, front_end, epoch, plain)
+
+    def attach(self, front_end: int, epoch: int, request: int, terms: ConsumerTerms) -> None:
+        self._call(OwnerCall.ATTACH, front_end, epoch, [request, _terms_to_plain(terms)])
+
+    def detach(self, front_end: int, epoch: int, consumer: int) -> None:
+        self._call(OwnerCall.DETACH, front_end, epoch, consumer)
+
+    def credit(self, front_end: int, epoch: int, limits: list[tuple[int, int]]) -> None:
+        self._call(OwnerCall.CREDIT, front_end, epoch, limits)
+
+    def request(self, front_end: int, epoch: int, request: int, name: str, arguments: list[Any]) -> None:
+        self._call(OwnerCall.REQUEST, front_end, epoch, [request, name, arguments])
+
+
+def _terms_from_plain(plain: list[Any]) -> ConsumerTerms:
+    """Releases before there were single active consumers leave out the last two. Raises MessageError."""
+    expect(plain, (*_TERMS_FORM, int, int)[: max(len(plain), len(_TERMS_FORM))])
+    return ConsumerTerms(*plain)
+
+
+def _by_queue(plain: list[Any]) -> dict[int, list[Any]]:
+    return {queue: [tuple(part) for part in parts] for queue, parts in plain}
+
+
+def receive_for_owner(owner: OwnerPort, parts: Sequence[bytes]) -> None:
+    """Carry out a call that a `RemoteOwner` on another node made."""
+    _tag, call, _partition, front_end, epoch = _ENVELOPE.unpack(parts[0])
+    arguments = msgpack.unpackb(parts[1], use_list=True)
+    match call:
+        case OwnerCall.OPERATIONS:
+            expect(arguments, int)
+            owner.operations(front_end, epoch, arguments, parts[2])
+        case OwnerCall.CREDIT:
+            expect(arguments, [(int, int)])
+            owner.credit(front_end, epoch, [(consumer, limit) for consumer, limit in arguments])
+        case OwnerCall.HELLO:
+            expect(arguments, (str, [list], int))
+            node, consumers, tried = arguments
+            owner.hello(front_end, epoch, node, [_terms_from_plain(plain) for plain in consumers], tried)
+        case OwnerCall.HELD:
+            expect(arguments, ([(int, [(int, int)])], [(int, [(int, int, int)])]))
+            leases, holders = arguments
+            owner.held(front_end, epoch, _by_queue(leases), _by_queue(holders))
+        case OwnerCall.ATTACH:
+            expect(arguments, (int, list))
+            owner.attach(front_end, epoch, arguments[0], _terms_from_plain(arguments[1]))
+        case OwnerCall.DETACH:
+            expect(arguments, int)
+            owner.detach(front_end, epoch, arguments)
+        case OwnerCall.REQUEST:
+            expect(arguments, (int, str, list))
+            owner.request(front_end, epoch, *arguments)
+
+
+def _delivery_to_plain(delivery: Delivery) -> tuple[Any, ...]:
+    run = delivery.run
+    lengths = None if run.lengths is None else run.lengths.tobytes()
+    return (
+        delivery.consumer, delivery.queue, delivery.ranges, delivery.redelivered,
+        run.exchange, run.routing_key, run.channel, run.persistent, run.count, run.skip, run.stride,
+        lengths, run.largest_frame,
+    )  # fmt: skip
+
+
+def _delivery_from_plain(plain: Sequence[Any], raw: bytes) -> Delivery:
+    consumer, queue, ranges, redelivered, *header, lengths_data, largest_frame = plain
+    exchange, routing_key, channel, persistent, count, skip, stride = header
+    lengths = None
+    if lengths_data is not None:
+        lengths = array("I")
+        lengths.frombytes(lengths_data)
+    run = Run(
+        exchange, routing_key, channel, persistent, count, skip, stride, lengths, largest_frame, raw
+    )  # fmt: skip
+    return Delivery(consumer, queue, [(first, last) for first, last in ranges], redelivered, run)
+
+
+class RemoteFrontEnd:
+    """`FrontEndPort` for a front end on another node."""
+
+    def __init__(self, partition: int, front_end: int, send: Send) -> None:
+        self._partition = partition
+        self._front_end = front_end
+        self._send = send
+
+    def _call(
+        self, call: FrontEndCall, epoch: int, arguments: Any, contents: Sequence[bytes | memoryview] = ()
+    ) -> None:
+        envelope = _ENVELOPE.pack(TO_FRONT_END, call, self._partition, self._front_end, epoch)
+        self._send([envelope, msgpack.packb(arguments), *contents])
+
+    def acknowledged(self, epoch: int, number: int, refused: Sequence[tuple[int, Ranges]] = ()) -> None:
+        self._call(FrontEndCall.ACKNOWLEDGED, epoch, [number, refused] if refused else number)
+
+    def delivered(self, epoch: int, deliveries: list[Delivery]) -> None:
+        plain = [_delivery_to_plain(delivery) for delivery in deliveries]
+        self._call(FrontEndCall.DELIVERED, epoch, plain, [delivery.run.raw for delivery in deliveries])
+
+    def result(self, epoch: int, request: int, value: Any, delivery: Delivery | None) -> None:
+        if delivery is None:
+            self._call(FrontEndCall.RESULT, epoch, [request, value, None])
+        else:
+            plain = _delivery_to_plain(delivery)
+            self._call(FrontEndCall.RESULT, epoch, [request, value, plain], [delivery.run.raw])
+
+    def consumer_cancelled(self, epoch: int, consumer: int) -> None:
+        self._call(FrontEndCall.CONSUMER_CANCELLED, epoch, consumer)
+
+    def activity(self, epoch: int, consumer: int, joined: int, activated: int) -> None:
+        self._call(FrontEndCall.ACTIVITY, epoch, [consumer, joined, activated])
+
+    def resync(self) -> None:
+        self._call(FrontEndCall.RESYNC, 0, None)
+
+
+def receive_for_front_end(front_end: FrontEndPort, parts: Sequence[bytes]) -> None:
+    """Carry out a call that a `RemoteFrontEnd` on another node made."""
+    _tag, call, _partition, _front_end, epoch = _ENVELOPE.unpack(parts[0])
+    arguments = msgpack.unpackb(parts[1])
+    match call:
+        case FrontEndCall.ACKNOWLEDGED:
+            if isinstance(arguments, int):
+                front_end.acknowledged(epoch, arguments)
+            else:
+                expect(arguments, (int, [(int, [(int, int)])]))
+                number, refused = arguments
+                batches = [(batch, [(first, last) for first, last in ranges]) for batch, ranges in refused]
+                front_end.acknowledged(epoch, number, batches)
+        case FrontEndCall.DELIVERED:
+            pairs = zip(arguments, parts[2:], strict=True)
+            front_end.delivered(epoch, [_delivery_from_plain(plain, raw) for plain, raw in pairs])
+        case FrontEndCall.RESULT:
+            expect(arguments, (int, object, object))
+            request, value, plain = arguments
+            delivery = None if plain is None else _delivery_from_plain(plain, parts[2])
+            front_end.result(epoch, request, value, delivery)
+        case FrontEndCall.CONSUMER_CANCELLED:
+            expect(arguments, int)
+            front_end.consumer_cancelled(epoch, arguments)
+        case FrontEndCall.ACTIVITY:
+            expect(arguments, (int, int, int))
+            front_end.activity(epoch, *arguments)
+        case FrontEndCall.RESYNC:
+            front_end.resync()
+
+
+def address(parts: Sequence[bytes]) -> tuple[int, int]:
+    """The partition and front end that a message is for or from."""
+    _tag, _call, partition, front_end, _epoch = _ENVELOPE.unpack(parts[0])
+    return partition, front_end
+
+
+def announcement(owned: list[tuple[int, int]], process: int, formats: Any) -> list[bytes]:
+    """Says which partitions a node owns, in which terms, which process it is, and which formats it reads."""
+    return [OWNERS_TAG, *map(msgpack.packb, (owned, process, formats))]
+
+
+def read_announcement(parts: Sequence[bytes]) -> tuple[list[tuple[int, int]], int]:
+    """Inverse of `announcement`; one of an older release does not say which process it is: 0."""
+    owned = [(int(partition), int(term)) for partition, term in msgpack.unpackb(parts[1])]
+    return owned, int(msgpack.unpackb(parts[2])) if len(parts) > 2 else 0

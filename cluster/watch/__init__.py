@@ -1,1 +1,0 @@
-"""What a node shows of itself: health, metrics, status."""

@@ -1,0 +1,126 @@
+"""What stands in the AMQP 0-9-1 content header frames of messages (§4.2.6.1).
+
+Only what routes by headers, or has to decide about messages, asks: everything else passes contents on
+as they came.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from struct import Struct
+from struct import error as StructError
+from typing import Final
+
+from node.message.run import Run
+from node.ranges.range_map import Span, spans_of
+from node.wire.amqp091.codec import END, FRAME
+from node.wire.amqp091.errors import FieldSyntaxError
+from node.wire.amqp091.fields import Table, read_headers
+from node.wire.amqp091.properties import HEADER_FIXED, parse_expiration, property_places
+
+_SIZES: Final = Struct(">3xI4xQ")
+"""A content header frame up to its properties: the frame's payload size, the body's size."""
+
+PROPERTIES_AT: Final = FRAME.size + HEADER_FIXED
+"""Where the property list begins in a content header frame."""
+
+
+def properties_in(run: Run) -> Iterator[tuple[int, int, bytes]]:
+    """(index of the first, how many, property list) for each stretch of messages with the same properties.
+
+    Raises struct.error when a content header is malformed. Messages of a run with a stride have one
+    property list: only contents that are alike but for their bodies are put into one.
+    """
+    raw, at = run.raw, run.skip
+    first, previous = 0, None
+    for index, length in enumerate(run.lengths if run.lengths is not None else (run.stride,)):
+        size, _ = _SIZES.unpack_from(raw, at)
+        properties = bytes(raw[at + PROPERTIES_AT : at + FRAME.size + size])
+        if properties != previous:
+            if previous is not None:
+                yield first, index - first, previous
+            first, previous = index, properties
+        at += length
+    if previous is not None:
+        yield first, run.count - first, previous
+
+
+def content_header_end(data: bytes | memoryview, at: int) -> int:
+    """The position behind the content header frame at `at`."""
+    size: int = _SIZES.unpack_from(data, at)[0]
+    return at + FRAME.size + size + len(END)
+
+
+def body_sizes(run: Run) -> array[int] | None:
+    """The octets of each message's body, None when all have as many as the first (`body_size`)."""
+    if run.lengths is None:
+        return None
+    sizes, at = array("Q"), run.skip
+    for length in run.lengths:
+        sizes.append(_SIZES.unpack_from(run.raw, at)[1])
+        at += length
+    return sizes
+
+
+def body_size(run: Run) -> int:
+    """The octets of the first message's body."""
+    size: int = _SIZES.unpack_from(run.raw, run.skip)[1]
+    return size
+
+
+def size_spans(run: Run) -> list[Span]:
+    """Spans of messages, counted from 0, whose bodies have as many octets."""
+    sizes = body_sizes(run)
+    return [(0, run.count - 1, body_size(run))] if sizes is None else spans_of(sizes, 0)
+
+
+def headers_in(run: Run) -> Iterator[tuple[int, int, Table]]:
+    """(index of the first, how many, headers) for each stretch of messages with the same properties.
+
+    Raises FieldSyntaxError when a content header is malformed.
+    """
+    for first, count, properties in properties_in(run):
+        yield first, count, read_headers_property(properties)
+
+
+def read_headers_property(properties: bytes) -> Table:
+    """The headers in a property list, which starts with its flags; empty when there are none.
+
+    Raises FieldSyntaxError.
+    """
+    try:
+        place = property_places(properties).get("headers")
+        return {} if place is None else read_headers(properties, place[0])[0]
+    except (StructError, IndexError):
+        raise FieldSyntaxError("the properties of a content are cut short") from None
+
+
+def read_expiration(properties: bytes) -> int | None:
+    """The expiration in a property list, in milliseconds to live; None without one.
+
+    Raises FieldSyntaxError, ExpirationError.
+    """
+    place = property_places(properties).get("expiration")
+    return None if place is None else parse_expiration(properties[place[0] + 1 : place[1]])
+
+
+def read_priority(properties: bytes) -> int:
+    """The priority in a property list, 0 without one. Raises FieldSyntaxError."""
+    place = property_places(properties).get("priority")
+    return 0 if place is None else properties[place[0]]
+
+
+def read_delay(properties: bytes) -> int:
+    """The milliseconds in the header `x-delay` of a property list: an integer above zero, else 0.
+
+    Raises FieldSyntaxError.
+    """
+    delay = read_headers_property(properties).get("x-delay")
+    return delay if isinstance(delay, int) and not isinstance(delay, bool) and delay > 0 else 0
+
+
+def read_short_string(properties: bytes, name: str) -> bytes | None:
+    """A property such as `message_id`, None when it is not in the list. Raises FieldSyntaxError."""
+    place = property_places(properties).get(name)
+    return None if place is None else properties[place[0] + 1 : place[1]]

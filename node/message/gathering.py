@@ -1,0 +1,106 @@
+"""Puts messages from several places together as one run, in the order in which they are delivered.
+
+What waits in many priorities is given out in small pieces of many runs. As one run it is one delivery.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable
+from itertools import accumulate, repeat
+from operator import sub
+
+from node.message.run import Run
+from node.ranges.numbers import Range
+
+
+class StoredRun:
+    """A run whose messages are numbered from `first` to `last`; `offsets` tell where each begins and ends."""
+
+    __slots__ = ("first", "last", "offsets", "run")
+
+    def __init__(self, first: int, run: Run) -> None:
+        self.first = first
+        self.last = first + run.count - 1
+        self.run = run
+        lengths = repeat(run.stride, run.count) if run.lengths is None else run.lengths
+        self.offsets = list(accumulate(lengths, initial=0))
+
+
+class Gathered:
+    """Messages of runs that differ in nothing but their contents."""
+
+    __slots__ = ("_kind", "_largest", "lengths", "pieces", "ranges")
+
+    def __init__(self) -> None:
+        self.ranges: list[Range] = []
+        self.pieces: list[bytes | memoryview] = []
+        self.lengths = array("I")
+        self._kind: Run | None = None
+        self._largest = 0
+
+    def takes(self, run: Run) -> bool:
+        """Whether the run's messages can be among these; then they are expected to be."""
+        if self._kind is not None and _kind(run) != _kind(self._kind):
+            return False
+        self._kind = run
+        self._largest = max(self._largest, run.largest_frame)
+        return True
+
+    def run(self) -> Run:
+        """All of them, in the order in which they were added."""
+        kind = self._kind
+        assert kind is not None
+        return Run(
+            kind.exchange, kind.routing_key, kind.channel, kind.persistent, len(self.lengths), kind.skip,
+            0, self.lengths, self._largest, b"".join(self.pieces), kind.special,
+        )  # fmt: skip
+
+
+def _kind(run: Run) -> tuple[str, str, int, bool, int, bool]:
+    return run.exchange, run.routing_key, run.channel, run.persistent, run.skip, run.special
+
+
+class Sources:
+    """The runs that messages have been found in, by `find`: the next level's are mostly in the same ones."""
+
+    __slots__ = ("_find", "_firsts", "_known")
+
+    def __init__(self, find: Callable[[int], StoredRun]) -> None:
+        self._find = find
+        self._firsts: list[int] = []
+        self._known: list[StoredRun] = []
+
+    def holding(self, number: int) -> StoredRun:
+        """The run that holds the message."""
+        i = bisect_right(self._firsts, number)
+        if i and self._known[i - 1].last >= number:
+            return self._known[i - 1]
+        found = self._find(number)
+        self._firsts.insert(i, found.first)
+        self._known.insert(i, found)
+        return found
+
+
+def gather(ranges: list[Range], find: Callable[[int], StoredRun]) -> list[tuple[list[Range], Run]]:
+    """The messages of the ranges as few runs; `find` tells where one is."""
+    sources = Sources(find)
+    found = [Gathered()]
+    start = stop = -1
+    for first, last in ranges:
+        while first <= last:
+            if not start <= first <= stop:
+                stored = sources.holding(first)
+                start, stop, raw, offsets = stored.first, stored.last, stored.run.raw, stored.offsets
+                if not found[-1].takes(stored.run):
+                    found.append(Gathered())
+                    found[-1].takes(stored.run)
+                one = found[-1]
+            end = last if last <= stop else stop
+            low, high = first - start, end - start + 1
+            one.ranges.append((first, end))
+            one.pieces.append(raw[offsets[low] : offsets[high]])
+            one.lengths.extend(map(sub, offsets[low + 1 : high + 1], offsets[low:high]))
+            first = end + 1
+    return [(one.ranges, one.run()) for one in found]

@@ -1,0 +1,80 @@
+"""Messages with other properties than they came with: bodies stay octet for octet (A21).
+
+Values that are not touched keep their octets, whatever their types.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from functools import lru_cache
+
+from node.message.content import PROPERTIES_AT, content_header_end
+from node.message.run import Run
+from node.wire.amqp091.codec import END, FRAME
+from node.wire.amqp091.fields import join_table, split_table
+from node.wire.amqp091.header_tables import ANY_NUMBER
+from node.wire.amqp091.methods import FRAME_HEADER
+from node.wire.amqp091.primitives import SHORT
+from node.wire.amqp091.properties import PROPERTY_FLAGS, Traits, check_properties, property_places
+
+Headers = dict[bytes, bytes]
+"""Header names and encoded values, the octet of their type included."""
+
+
+def edit_properties(
+    properties: bytes, edit: Callable[[Headers], Headers], without: Collection[str] = ()
+) -> bytes:
+    """A property list with other headers, and without some of its properties. Raises FieldSyntaxError."""
+    places = property_places(properties)
+    headers = dict(split_table(properties, places["headers"][0])) if "headers" in places else {}
+    values = {name: properties[start:end] for name, (start, end) in places.items() if name not in without}
+    values.pop("headers", None)
+    headers = edit(headers)
+    if headers:
+        values["headers"] = join_table(headers.items())
+    flags = sum(PROPERTY_FLAGS[name] for name in values)
+    return SHORT.pack(flags) + b"".join(values[name] for name in PROPERTY_FLAGS if name in values)
+
+
+def with_properties(run: Run, change: Callable[[bytes], bytes]) -> Run:
+    """The run with the property list of each message changed; the traits are those of the first."""
+    remember = lru_cache(maxsize=64)(change)
+    raw, at = memoryview(run.raw), 0
+    pieces: list[bytes | memoryview] = []
+    lengths = array("I")
+    traits: Traits | None = None
+    largest = run.largest_frame
+    for length in run.lengths if run.lengths is not None else [run.stride] * run.count:
+        start, end = at + run.skip, at + length
+        header_end = content_header_end(raw, start)
+        changed = remember(bytes(raw[start + PROPERTIES_AT : header_end - 1]))
+        traits = traits or check_properties(changed, ANY_NUMBER)
+        fixed = raw[start + FRAME.size : start + PROPERTIES_AT]
+        header = b"".join(
+            (FRAME.pack(FRAME_HEADER, run.channel, len(fixed) + len(changed)), fixed, changed, END)
+        )
+        pieces += (header, raw[header_end:end])
+        lengths.append(len(header) + end - header_end)
+        largest = max(largest, len(header))
+        at = end
+    assert traits is not None
+    return replace(
+        run, persistent=traits.persistent, special=traits.special, skip=0, stride=0, lengths=lengths,
+        largest_frame=largest, raw=b"".join(pieces),
+    )  # fmt: skip
+
+
+def joined(runs: list[Run]) -> Run:
+    """One run of all the messages of several, which differ in nothing but their contents."""
+    first = runs[0]
+    if len(runs) == 1:
+        return first
+    lengths = array("I")
+    for run in runs:
+        lengths.extend(run.lengths if run.lengths is not None else [run.stride] * run.count)
+    return replace(
+        first, count=len(lengths), stride=0, lengths=lengths, raw=b"".join([run.raw for run in runs]),
+        largest_frame=max(run.largest_frame for run in runs),
+    )  # fmt: skip

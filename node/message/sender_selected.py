@@ -1,0 +1,89 @@
+"""Sender-selected distribution (RabbitMQ's extension): further routing keys in the headers CC and BCC.
+
+Only messages that have one of the two are ever asked: `may_have_copies` finds out for a whole run.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from node.message.rewriting import Headers, edit_properties
+from node.message.run import Run
+from node.refusal import PreconditionFailedError
+from node.wire.amqp091.fields import split_array, split_table
+from node.wire.amqp091.properties import property_places
+
+REMEMBERED_OCTETS: Final = 512
+"""Property lists of more octets are read each time."""
+
+CC: Final = b"CC"
+BCC: Final = b"BCC"
+
+_ARRAY: Final = b"A"
+_TEXT: Final = b"S"
+_TYPES: Final = {
+    b"S": "longstr", b"I": "signedint", b"t": "bool", b"F": "table", b"V": "void", b"b": "byte",
+    b"B": "unsignedbyte", b"s": "short", b"u": "unsignedshort", b"i": "unsignedint", b"l": "long",
+    b"d": "double", b"f": "float", b"T": "timestamp", b"D": "decimal", b"x": "binary",
+}  # fmt: skip
+"""What RabbitMQ calls the types of field values."""
+
+
+class Copies(NamedTuple):
+    """The keys that a message goes by besides its own; `blind`: some must not be seen by those who get it."""
+
+    keys: tuple[str, ...]
+    blind: bool
+
+
+def may_have_copies(run: Run) -> bool:
+    """False for a run in which no message has such a header."""
+    return run.special and CC in (run.raw if isinstance(run.raw, bytes) else bytes(run.raw))
+
+
+def keys_in(value: bytes) -> list[str]:
+    """The routing keys in the encoded value of such a header; of anything but an array none."""
+    if value[:1] != _ARRAY:
+        return []
+    return [
+        each[5:].decode("utf-8", "surrogateescape") for each in split_array(value, 1) if each[:1] == _TEXT
+    ]
+
+
+def read_copies(properties: bytes) -> Copies:
+    """What a property list asks for. Raises PreconditionFailedError where a header is no array, in
+    RabbitMQ's words.
+    """
+    # Clients choose how long they are: what is remembered of all clients must stay small.
+    return _remembered(properties) if len(properties) <= REMEMBERED_OCTETS else _read(properties)
+
+
+def _read(properties: bytes) -> Copies:
+    place = property_places(properties).get("headers")
+    headers: Headers = {} if place is None else dict(split_table(properties, place[0]))
+    keys: list[str] = []
+    for name in (CC, BCC):
+        value = headers.get(name)
+        if value is not None and value[:1] != _ARRAY:
+            type_ = _TYPES.get(value[:1], "unknown")
+            raise PreconditionFailedError(
+                f'invalid message: {{unacceptable_type_in_header,"{name.decode()}",{type_}}}'
+            )
+        keys += keys_in(value or b"")
+    return Copies(tuple(keys), BCC in headers)
+
+
+@lru_cache(4096)
+def _remembered(properties: bytes) -> Copies:
+    return _read(properties)
+
+
+def without_blind_copies(properties: bytes) -> bytes:
+    """The property list as those see it who get the message."""
+
+    def edit(headers: Headers) -> Headers:
+        headers.pop(BCC, None)
+        return headers
+
+    return edit_properties(properties, edit)

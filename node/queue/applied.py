@@ -1,0 +1,42 @@
+"""What a log entry did to a partition, for its owner to act on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from node.ranges.range_set import RangeSet
+
+
+@dataclass(init=False, slots=True)
+class Applied:
+    """What an entry did, for the owner to act on; other replicas ignore it.
+
+    `appended` are (queue, first, last), `returned` (front end, queue, first, last), exactly the messages
+    that were alive. `acknowledged` maps each front end with batches in the entry to the highest number
+    applied.
+    """
+
+    appended: list[tuple[int, int, int]]
+    returned: list[tuple[int, int, int, int]]
+    created: list[int]
+    dropped: list[int]
+    acknowledged: dict[int, int]
+
+    def __init__(self, acknowledged: dict[int, int] | None = None) -> None:
+        self.appended = []
+        self.returned = []
+        self.created = []
+        self.dropped = []
+        self.acknowledged = acknowledged or {}
+
+    def withhold(self, rows: Iterable[tuple[int, int, int]]) -> None:
+        """Of what the entry has appended so far, messages that are not to be seen yet."""
+        hidden: dict[int, RangeSet] = {}
+        for queue, first, last in rows:
+            hidden.setdefault(queue, RangeSet()).add(first, last)
+        appended, self.appended = self.appended, []
+        for queue, first, last in appended:
+            shown = RangeSet([(first, last)])
+            shown.remove_all(hidden[queue].intersection(first, last) if queue in hidden else ())
+            self.appended += [(queue, *part) for part in shown.ranges()]

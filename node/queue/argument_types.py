@@ -1,0 +1,105 @@
+"""The types and ranges of the values that queue arguments take, refused in RabbitMQ's words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from math import isfinite
+from typing import Any, Final
+
+from node.queue.settings import RedeliveryBackoff
+from node.wire.amqp091.type_names import type_name
+
+MAX_TIME_MS: Final = 2**32 - 1
+"""The longest time-to-live that RabbitMQ takes."""
+
+MAX_PRIORITY: Final = 255
+
+
+class UnacceptableError(ValueError):
+    """The reason, as RabbitMQ prints it."""
+
+
+def read_integer(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise UnacceptableError(f'"expected integer, got {type_name(value)}"')
+    return value
+
+
+def read_natural(value: object) -> int:
+    number = read_integer(value)
+    if number < 0:
+        raise UnacceptableError(f"{{value_negative,{number}}}")
+    return number
+
+
+def read_time(value: object) -> int:
+    number = read_natural(value)
+    if number > MAX_TIME_MS:
+        raise UnacceptableError(f"{{value_too_big,{number}}}")
+    return number
+
+
+def read_positive_time(value: object) -> int:
+    number = read_time(value)
+    if number == 0:
+        raise UnacceptableError("{value_zero,0}")
+    return number
+
+
+def read_priority(value: object) -> int:
+    number = read_natural(value)
+    if number > MAX_PRIORITY:
+        raise UnacceptableError(f"{{max_value_exceeded,{number}}}")
+    return number
+
+
+def read_version(value: object) -> int:
+    number = read_natural(value)
+    if number not in (1, 2):
+        raise UnacceptableError(f"{{unsupported_queue_version,{number}}}")
+    return number
+
+
+def read_limit(value: object) -> int | None:
+    # RabbitMQ 4: a negative delivery limit is none.
+    number = read_integer(value)
+    return None if number < 0 else number
+
+
+def read_boolean(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise UnacceptableError(f"{{unacceptable_type,{type_name(value)}}}")
+    return value
+
+
+def read_text(value: object) -> str:
+    if not isinstance(value, str):
+        raise UnacceptableError(f"{{unacceptable_type,{type_name(value)}}}")
+    return value
+
+
+def one_of(values: Mapping[str, Any], refusal: str) -> Callable[[object], Any]:
+    def read(value: object) -> Any:
+        try:
+            return values[read_text(value)]
+        except KeyError:
+            raise UnacceptableError(refusal) from None
+
+    return read
+
+
+def read_backoff(value: object) -> RedeliveryBackoff:
+    """A table `{initial: ms, factor: number, maximum: ms}`; without a factor 2, without a maximum a day."""
+    if not isinstance(value, dict):
+        raise UnacceptableError(f"{{unacceptable_type,{type_name(value)}}}")
+    initial = read_positive_time(value.get("initial"))
+    maximum = read_positive_time(value.get("maximum", 86_400_000))
+    return RedeliveryBackoff(initial, _factor(value.get("factor", 2)), maximum)
+
+
+def _factor(value: Any) -> float:
+    number = not isinstance(value, bool) and isinstance(value, int | float | Decimal)
+    if number and isfinite(value) and 1 <= value <= 1_000_000:
+        return float(value)
+    raise UnacceptableError('"the factor must be a number from 1 to 1000000"')

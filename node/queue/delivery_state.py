@@ -1,0 +1,400 @@
+"""Where each message of a queue is, as its owner knows it. Soft state, rebuilt by every new owner.
+
+DeliveryState of a message that the queue still needs:
+
+    place      leaves by                  to
+    ready      dispatch                   leased, or removing (lease of OWNER)
+    leased     settle                     gone
+               release, lost_front_end    ready
+    removing   settle(OWNER, ...)         gone
+    held       reattached                 leased
+               release, release_held      ready
+    ready      purge                      gone
+    scheduled  let_go                     ready
+               purge                      gone
+
+`held` is what may be leased to somebody whom a new owner has not heard of yet (design rule 5). `scheduled`
+is what comes with a delay, and what comes back to a queue that has failed messages rest: both are ready, or
+held, when they are due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+from node.message.run import Run
+from node.queue.counters import Tally
+from node.queue.features.deduplication import Window
+from node.queue.features.delay import Schedule
+from node.queue.features.group import ReadyByGroup
+from node.queue.features.limits import Weights
+from node.queue.features.single_active import SingleActiveConsumers
+from node.queue.features.ttl import Lifetimes
+from node.queue.grants import Settled
+from node.queue.operations import OWNER, Aspect, Semantics
+from node.queue.queue import QueueState
+from node.queue.ready import Annotations, Ready, arrange
+from node.queue.settings import PLAIN, QueueSettings, RedeliveryBackoff
+from node.queue.transient import SoftMessages
+from node.ranges.numbers import count_of
+from node.ranges.range_map import ABOVE_ALL, RangeMap, Span
+from node.ranges.range_set import Range, RangeSet
+
+NOTHING: Final[Mapping[Aspect, Sequence[Span]]] = MappingProxyType({})
+"""What is decided about most messages."""
+
+
+class DeliveryState:
+    """Where messages are. `groups` is `ready` where that keeps order by key, `single_active` the consumers
+    where one at a time gets messages, else None; `awaited` are the front ends that may hold what is held.
+    """
+
+    __slots__ = (
+        "_inherited", "_rests", "annotations", "awaited", "granted", "groups", "held", "leases", "lifetimes",
+        "ready", "redelivered", "scheduled", "settings", "single_active", "soft", "state", "tally", "weights",
+        "window",
+    )  # fmt: skip
+
+    def __init__(self, state: QueueState, settings: QueueSettings, now: int) -> None:
+        """`now` is wall clock, in milliseconds."""
+        self.state, self.settings = state, settings
+        self.window = self._window()
+        self.soft = SoftMessages()
+        self.annotations = Annotations(state.annotations, self.soft.values)
+        # Messages that wait for their time are ready in no order.
+        later = self.annotations.logged(Aspect.DUE).where(now + 1, ABOVE_ALL)
+        for part in state.withheld.ranges():
+            later.remove(*part)
+        self.scheduled = Schedule(later) if later else None
+        ready = self.living(0, ABOVE_ALL).without((first, last) for first, last, _ in later.all())
+        self.ready: Ready = arrange(settings, self.annotations, ready)
+        self.groups = self.ready if isinstance(self.ready, ReadyByGroup) else None
+        self.held = RangeSet()
+        self.leases: dict[int, RangeSet] = {}
+        self.single_active: SingleActiveConsumers | None = None
+        self.redelivered = state.returned.copy()
+        self.lifetimes: Lifetimes | None = None
+        self.weights = self._weighed()
+        self.tally = Tally()
+        # The newest message that was ever given out.
+        self.granted = 0
+        # Until when messages rest that are about to come back.
+        self._rests = RangeMap()
+        self.awaited: set[int] = set()
+        # What is above was leased to nobody before this owner.
+        self._inherited = state.mark
+        if state.annotations:
+            self._rest_again(later)
+            for part in self.living(0, ABOVE_ALL).ranges():
+                self._note_expiries(*part)
+
+    def _window(self) -> Window | None:
+        length = self.settings.deduplication_window_ms
+        return None if length is None else Window(length, self.state.seen)
+
+    def _weighed(self) -> Weights | None:
+        """What the messages weigh that are there, where that is limited."""
+        if self.settings.max_length_bytes is None:
+            return None
+        every = self.living(0, ABOVE_ALL)
+        every.update(self.soft.numbers.ranges())
+        soft = self.soft.values.get(Aspect.SIZE, RangeMap())
+        return Weights.of(every, (*self.annotations.logged(Aspect.SIZE).all(), *soft.all()))
+
+    @property
+    def scheduled_count(self) -> int:
+        return 0 if self.scheduled is None else len(self.scheduled)
+
+    @property
+    def passes_on(self) -> bool:
+        """Whether what one consumer settles may let another one have more."""
+        return self.groups is not None or self.single_active is not None
+
+    @property
+    def attended(self) -> bool:
+        """Whether anything in the queue asks for more than to be stored and delivered."""
+        return self.settings is not PLAIN or self.lifetimes is not None or self.scheduled is not None
+
+    # -- messages come --------------------------------------------------------------------------
+
+    def append(self, first: int, last: int) -> None:
+        """Messages that an entry appended are ready, unless the same entry removed them again."""
+        self.tally.published += last - first + 1
+        if self.settings is PLAIN and not self.state.annotations:
+            self.ready.add(first, last)
+            return
+        for part in self.living(first, last).ranges():
+            self._place(*part)
+            self._note_expiries(*part)
+            for span in self.annotations.logged(Aspect.SIZE).spans(*part):
+                self.note_size(*span)
+
+    def living(self, first: int, last: int) -> RangeSet:
+        """Messages that are alive and not about to go elsewhere."""
+        dead = self.annotations.logged(Aspect.DEATH).spans(first, last)
+        return self.state.shown(first, last).without((start, end) for start, end, _ in dead)
+
+    def _place(self, first: int, last: int) -> None:
+        """New messages are ready, or scheduled."""
+        for start, end, due in self.annotations.cover(Aspect.DUE, first, last):
+            if due:
+                self._schedule(start, end, due)
+            else:
+                self.ready.add(start, end)
+
+    def _note_expiries(self, first: int, last: int) -> None:
+        """Take notice of when messages expire that are new here."""
+        for span in self.annotations.logged(Aspect.EXPIRY).spans(first, last):
+            self.note_expiry(*span)
+
+    def note_expiry(self, first: int, last: int, expiry: int) -> None:
+        """The messages are to go at a time: milliseconds since the epoch, or `lifetimes.AT_ONCE`."""
+        if self.lifetimes is None:
+            self.lifetimes = Lifetimes()
+        self.lifetimes.add(first, last, expiry)
+
+    def note_size(self, first: int, last: int, octets: int) -> None:
+        """The messages' bodies have so many octets each."""
+        if self.weights is not None:
+            self.weights.add(first, last, octets)
+
+    def add_soft(self, first: int, run: Run, notes: Mapping[Aspect, Sequence[Span]] = NOTHING) -> None:
+        """Messages that are in no log are ready. Their numbers come from the partition's sequence.
+
+        They are gone with this owner: the next one must number above them, or a late settlement
+        of one of these would hit another message. `notes` are what is decided about them.
+        """
+        self.tally.published += run.count
+        self.soft.add(first, run)
+        for aspect, spans in notes.items():
+            self.soft.annotate(aspect, spans)
+        self._place(first, first + run.count - 1)
+        for span in notes.get(Aspect.EXPIRY, ()):
+            self.note_expiry(*span)
+        for span in notes.get(Aspect.SIZE, ()):
+            self.note_size(*span)
+
+    # -- delays ---------------------------------------------------------------------------------
+
+    def _rest_again(self, later: RangeMap) -> None:
+        """What came back to a former owner, and still rests, holds up its group."""
+        if self.groups is not None and later:
+            for part in self.redelivered.ranges():
+                for first, last, _ in later.spans(*part):
+                    self.groups.rest(first, last)
+
+    def _schedule(self, first: int, last: int, due: int) -> None:
+        if self.scheduled is None:
+            self.scheduled = Schedule(RangeMap())
+        self.scheduled.add(first, last, due)
+
+    def let_go(self, now: int) -> bool:
+        """Scheduled messages that are due are ready, up to a bound for one step; whether there were any."""
+        if self.scheduled is None or self.scheduled.wake > now:
+            return False
+        due = self.scheduled.step(now)
+        for first, last in due:
+            if self.groups is not None:
+                self.groups.rested(first, last)
+            if self.awaited and first <= self._inherited:
+                # The former owner's clock may have been ahead: it found this due, and handed it out.
+                self.held.add(first, min(last, self._inherited))
+                first = self._inherited + 1
+            if first <= last:
+                self.ready.add(first, last)
+            if self.lifetimes is not None:
+                self.lifetimes.came_back(first, last, self.redelivered.intersection(first, last))
+        return bool(due)
+
+    def rest(self, front_end: int, first: int, last: int, backoff: RedeliveryBackoff, now: int) -> list[Span]:
+        """What the front end has of the range is about to come back, having failed: it is not ready
+        before a time, which stands in the spans that are returned.
+        """
+        spans = []
+        for start, end in self._leased(front_end, first, last):
+            for low, high, failures in self.failures(start, end):
+                span = low, high, now + backoff.delay_ms(failures + 1)
+                self._rests.set(*span)
+                spans.append(span)
+        return spans
+
+    def _leased(self, front_end: int, first: int, last: int) -> list[Range]:
+        """What the front end has of the range, as far as is known."""
+        lease = self.leases.get(front_end)
+        return (lease.intersection(first, last) if lease else []) + self.held.intersection(first, last)
+
+    # -- failed deliveries ----------------------------------------------------------------------
+
+    def failures(self, first: int, last: int) -> list[Span]:
+        """How often delivery of the messages has failed; of a range that is soft throughout, or nowhere."""
+        if self.soft.numbers.intersection(first, last):
+            return self.soft.failures.cover(first, last)
+        return self.state.failure_spans(first, last)
+
+    def exhausted(self, front_end: int, first: int, last: int) -> list[Range]:
+        """Of what the front end has of the range, having failed once more: what has failed too often."""
+        limit = self.settings.delivery_limit
+        if limit is None:
+            return []
+        return [
+            (low, high)
+            for start, end in self._leased(front_end, first, last)
+            for low, high, failures in self.failures(start, end)
+            if failures >= limit
+        ]
+
+    # -- leases ---------------------------------------------------------------------------------
+
+    @property
+    def leased_count(self) -> int:
+        """Messages given to consumers and not settled."""
+        return sum(map(len, self.leases.values()))
+
+    def find_waiting(self, first: int, last: int) -> list[Range]:
+        """Take out what is leased to nobody, as far as this owner knows, but turns out to be somebody's.
+
+        After the time limit what was held is ready, or leased to somebody else by now; and what the former
+        owner found due is scheduled as long as this owner's clock is behind.
+        """
+        found = self.held.intersection(first, last) + self.ready.intersection(first, last)
+        if self.scheduled is not None:
+            found += self.scheduled.intersection(first, last)
+        for part in found:
+            self.held.remove(*part)
+            self.ready.remove(*part)
+            self._unschedule(*part)
+        return found
+
+    def lease_of(self, front_end: int) -> RangeSet:
+        lease = self.leases.get(front_end)
+        if lease is None:
+            lease = self.leases[front_end] = RangeSet()
+        return lease
+
+    def settle(self, front_end: int, ranges: list[Range]) -> Settled:
+        """The front end is done with messages that it was given.
+
+        Also one whose lease was lost meanwhile may settle: the message has been processed. On an
+        at-most-once queue only the owner's own removal settles.
+        """
+        if front_end != OWNER and self.state.semantics is Semantics.AT_MOST_ONCE:
+            return Settled(0, [])
+        lease = self.leases.get(front_end)
+        count = lease.remove_all(ranges) if lease is not None else 0
+        if self.groups is not None:
+            for part in ranges:
+                self.groups.done(*part)
+        if self.single_active is not None:
+            self.single_active.holding.remove_all(ranges)
+        if self.redelivered:
+            self.redelivered.remove_all(ranges)
+        if self.lifetimes is not None:
+            self.lifetimes.remove_all(ranges)
+        if self.weights is not None:
+            self.weights.remove_all(ranges)
+        leased = count == count_of(ranges)
+        if leased and not self.soft:
+            return Settled(count, ranges)
+        for part in ranges:
+            if not leased:
+                count += self.ready.remove(*part) + self.held.remove(*part) + self._unschedule(*part)
+            self.soft.remove(*part)
+            self._rests.remove(*part)
+        if not leased and front_end != OWNER:
+            self.given_out(max(ranges)[1])
+        return Settled(count, [part for one in ranges for part in self.state.alive.intersection(*one)])
+
+    def given_out(self, last: int) -> None:
+        """A former owner has given this message out, and so what is older: a plain queue goes by age."""
+        by_age = isinstance(self.ready, RangeSet) and not self.annotations.logged(Aspect.DUE)
+        if by_age and last > self.granted:
+            self.granted = last
+
+    def release(self, front_end: int, first: int, last: int, redelivered: bool = True) -> int:
+        """What the front end has leased of the range is ready again, in its place; return how many.
+
+        Also what is held: only who had it can give it back. `redelivered` is False for messages
+        that never reached a consumer; they are marked nevertheless once newer ones were granted.
+        """
+        places = (self.leases.get(front_end), self.held)
+        return sum(
+            self.give_back(place, place.intersection(first, last), redelivered) for place in places if place
+        )
+
+    def release_unheld(self, front_end: int, held: Sequence[Range]) -> None:
+        """The front end says that it has only `held`: what else it was given has reached nobody."""
+        lease = self.leases.get(front_end)
+        if not lease:
+            return
+        unheld = lease.copy()
+        unheld.remove_all(held)
+        for first, last in list(unheld.ranges()):
+            self.release(front_end, first, last, redelivered=False)
+
+    def give_back(self, place: RangeSet, parts: list[Range], redelivered: bool) -> int:
+        count = 0
+        # Newer ones were handed out meanwhile: only a redelivered message may come after them (0-9-1 §4.7).
+        redelivered = redelivered or (bool(parts) and parts[-1][1] < self.granted)
+        for part in parts:
+            place.remove(*part)
+            if self.groups is not None:
+                self.groups.done(*part)
+            if self.single_active is not None:
+                self.single_active.holding.remove(*part)
+            # Somebody else may have settled it meanwhile.
+            for first, last in self.state.alive.intersection(*part) + self.soft.numbers.intersection(*part):
+                count += self._come_back(first, last)
+                if redelivered:
+                    self.redelivered.add(first, last)
+                if self.lifetimes is not None:
+                    self.lifetimes.came_back(first, last, [(first, last)] if redelivered else ())
+        return count
+
+    def _come_back(self, first: int, last: int) -> int:
+        """Messages are ready again, or rest first; return how many are one or the other."""
+        if not self._rests:
+            return self.ready.add(first, last)
+        for start, end, until in self._rests.cover(first, last):
+            if until:
+                self._rests.remove(start, end)
+                self._schedule(start, end, until)
+                if self.groups is not None:
+                    self.groups.rest(start, end)
+            else:
+                self.ready.add(start, end)
+        return last - first + 1
+
+    def _unschedule(self, first: int, last: int) -> int:
+        """Messages wait for no time any more; return how many did."""
+        if self.scheduled is None:
+            return 0
+        if self.groups is not None:
+            self.groups.rested(first, last)
+        return self.scheduled.remove(first, last)
+
+    def purge(self, through: int = ABOVE_ALL) -> Settled:
+        """Remove what is ready or scheduled up to a number, not what is leased or held (0-9-1 §1.7.2.7): how
+        many, and what a PURGE must name.
+        """
+        gone = RangeSet(self.ready.intersection(0, through))
+        if self.scheduled is not None:
+            gone.update(self.scheduled.intersection(0, through))
+        return Settled(len(gone), [part for one in gone.ranges() for part in self.take_out(*one)])
+
+    def take_out(self, first: int, last: int) -> list[Range]:
+        """Ready or scheduled messages, all of the range, are gone; returns what the log must hear of."""
+        self.ready.remove(first, last)
+        self._unschedule(first, last)
+        self.redelivered.remove(first, last)
+        self.soft.remove(first, last)
+        if self.lifetimes is not None:
+            self.lifetimes.remove(first, last)
+        if self.weights is not None:
+            self.weights.remove(first, last)
+        return self.state.alive.intersection(first, last)
+
+    def sizes(self, first: int, last: int) -> list[Span]:
+        """The range as spans of bodies of equal size; of size 0 unless the queue has a limit on them."""
+        return [(first, last, 0)] if self.weights is None else self.weights.cover(first, last)

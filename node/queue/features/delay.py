@@ -1,0 +1,140 @@
+"""Messages that are to be ready later (X1): which, and when they are due.
+
+When each is due stands in a `RangeMap`. Only what is due soon is in an index as well, by slots of
+time; every now and then the map is swept for more, a part at each step. So a million messages that are
+due next week cost 24 octets each and hardly any work, and a new owner has no index to build before it
+can go on.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from typing import Final
+
+from node.ranges.range_map import RangeMap
+from node.ranges.range_set import Range
+
+SLOT_MS: Final = 16
+"""A message is let go at the end of the slot in which it is due: never early, this much late at most."""
+
+HORIZON_MS: Final = 20_000
+"""How far ahead a sweep looks. The next one begins when half of that has passed."""
+
+SWEEP_SPANS: Final = 65_536
+"""Spans looked at in one step of a sweep, which takes a millisecond or two."""
+
+STEP_SPANS: Final = 2048
+"""Spans put into the index, or let go, in one step, about: 100,000 a second where a node looks each 20 ms."""
+
+NEVER: Final = 1 << 63
+
+
+class Schedule:
+    """The scheduled messages of one queue. Times are wall clock, in milliseconds.
+
+    `wake` is the time from which `step` should be called, over and over until it is later.
+    """
+
+    __slots__ = ("_bound", "_cursor", "_due", "_indexed", "_slots", "wake")
+
+    def __init__(self, due: RangeMap) -> None:
+        """Takes over `due`, the times of messages that wait, or are due by now: steps let those go."""
+        self._due = due
+        self.wake = 0 if due else NEVER
+        # Firsts and lasts of ranges by the slot at whose end they are due.
+        self._slots: dict[int, array[int]] = {}
+        # Everything that is due before `_indexed` has its slot; a sweep on its way goes up to `_bound`,
+        # and goes on at `_cursor`.
+        self._indexed = 0
+        self._bound = 0
+        self._cursor: int | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._due)
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def add(self, first: int, last: int, due: int) -> None:
+        """The messages wait until `due`."""
+        self._due.set(first, last, due)
+        if due < self._bound:
+            self._put(first, last, due)
+            self.wake = min(self.wake, _slot(due) * SLOT_MS)
+        else:
+            self.wake = min(self.wake, self._indexed - HORIZON_MS // 2)
+
+    def intersection(self, first: int, last: int) -> list[Range]:
+        """The parts of the closed range that wait; parts may touch."""
+        return [(start, end) for start, end, _ in self._due.spans(first, last)]
+
+    def all(self) -> Iterator[Range]:
+        """All that waits, ascending. The schedule must not change meanwhile."""
+        return self._due.coverage().ranges()
+
+    def remove(self, first: int, last: int) -> int:
+        """Messages that wait no more; return how many did."""
+        return self._due.remove(first, last)
+
+    def step(self, now: int) -> list[Range]:
+        """Take out what is due, up to a bound for one step, and look for what is due next."""
+        if not self._due:
+            self._slots.clear()
+            self.wake = NEVER
+            return []
+        self._sweep(now)
+        gone = self._let_go(now)
+        if self._cursor is not None:
+            self.wake = 0
+        else:
+            following = min(self._slots, default=NEVER) * SLOT_MS
+            self.wake = min(following, self._indexed - HORIZON_MS // 2)
+        return gone
+
+    def _let_go(self, now: int) -> list[Range]:
+        gone: list[Range] = []
+        room = STEP_SPANS
+        for slot in sorted(slot for slot in self._slots if slot * SLOT_MS <= now):
+            numbers = self._slots.pop(slot)
+            if len(numbers) > 2 * room:
+                self._slots[slot] = numbers[2 * room :]
+                del numbers[2 * room :]
+            for first, last in zip(numbers[::2], numbers[1::2], strict=True):
+                # Messages may have left, and even come back with another time, since they got their slot.
+                parts = [(start, end) for start, end, due in self._due.spans(first, last) if due <= now]
+                for part in parts:
+                    self._due.remove(*part)
+                gone += parts
+            room -= len(numbers) >> 1
+            if not room:
+                break
+        return gone
+
+    def _put(self, first: int, last: int, due: int) -> None:
+        slot = _slot(due)
+        numbers = self._slots.get(slot)
+        if numbers is None:
+            numbers = self._slots[slot] = array("Q")
+        numbers.append(first)
+        numbers.append(last)
+
+    def _sweep(self, now: int) -> None:
+        """Find what is due in the time that no sweep has covered yet, one part of the map a step."""
+        if self._cursor is None:
+            if now < self._indexed - HORIZON_MS // 2:
+                return
+            self._bound = now + HORIZON_MS
+            self._cursor = 0
+        found, self._cursor = self._due.select(
+            self._cursor, self._indexed, self._bound, SWEEP_SPANS, STEP_SPANS
+        )
+        for first, last, due in found:
+            self._put(first, last, due)
+        if self._cursor is None:
+            self._indexed = self._bound
+
+
+def _slot(due: int) -> int:
+    """The slot that ends when `due` comes, or right after."""
+    return -(-due // SLOT_MS)

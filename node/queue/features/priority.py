@@ -1,0 +1,148 @@
+"""Ready messages of a priority queue (A20): the highest level first, the oldest first within a level.
+
+Has the methods of `RangeSet` that a queue's owner uses. Messages of one level that follow each other
+stay one range, so that a queue whose messages are all alike works as fast as any.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterable, Iterator
+
+from node.ranges.range_map import ABOVE_ALL, Span
+from node.ranges.range_set import Range, RangeSet
+
+Levels = Callable[[int, int], list[Span]]
+"""(first, last) → the whole closed range as spans of one level each."""
+
+
+class ReadyByPriority:
+    """Ready numbers, each in the set of its level; `levels` knows the level of a message that comes.
+
+    A message that goes is looked for on all levels that have messages, so that it does not matter
+    whether its level is still known then.
+    """
+
+    __slots__ = ("_count", "_filled", "_levels", "_sets")
+
+    def __init__(self, levels: Levels) -> None:
+        self._levels = levels
+        self._sets: dict[int, RangeSet] = {}
+        # The levels that have messages, ascending.
+        self._filled: list[int] = []
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __bool__(self) -> bool:
+        return self._count > 0
+
+    def load(self, spans: Iterable[Span]) -> None:
+        """Fill an empty set at once, with spans as those of a `RangeMap`."""
+        starts: dict[int, array[int]] = {}
+        ends: dict[int, array[int]] = {}
+        for first, last, level in spans:
+            if level not in starts:
+                starts[level], ends[level] = array("Q"), array("Q")
+            starts[level].append(first)
+            ends[level].append(last)
+        self._sets = {level: RangeSet.of_arrays(starts[level], ends[level]) for level in starts}
+        self._filled = sorted(self._sets)
+        self._count = sum(map(len, self._sets.values()))
+
+    # -- changing -------------------------------------------------------------------------------
+
+    def add(self, first: int, last: int) -> int:
+        """Add the closed range, each message to its level; return how many are new."""
+        added = 0
+        by_level: dict[int, list[Range]] = {}
+        for start, end, level in self._levels(first, last):
+            if level in by_level:
+                by_level[level].append((start, end))
+            else:
+                by_level[level] = [(start, end)]
+        for level, ranges in by_level.items():
+            found = self._sets.get(level)
+            if found is None:
+                found = self._sets[level] = RangeSet()
+            if not found:
+                insort(self._filled, level)
+            added += found.update(ranges)
+        self._count += added
+        return added
+
+    def remove(self, first: int, last: int) -> int:
+        """Remove the closed range from all levels; return how many of its numbers were there."""
+        removed, wanted = 0, last - first + 1
+        for level in reversed(self._filled):
+            found = self._sets[level]
+            removed += found.remove(first, last)
+            if not found:
+                # The list is being walked backwards: what goes here lies behind.
+                del self._filled[bisect_left(self._filled, level)]
+            if removed == wanted:
+                break
+        self._count -= removed
+        return removed
+
+    def take(self, limit: int) -> list[Range]:
+        """Remove what `fronts` tells, and return it."""
+        found: list[Range] = []
+        self._count -= min(limit, self._count)
+        while limit > 0 and self._filled:
+            of_level = self._sets[self._filled[-1]]
+            before = len(of_level)
+            found += of_level.take(limit)
+            limit -= before - len(of_level)
+            if not of_level:
+                self._filled.pop()
+        return found
+
+    def clear(self) -> None:
+        self._sets, self._filled, self._count = {}, [], 0
+
+    # -- asking ---------------------------------------------------------------------------------
+
+    def front(self) -> Range | None:
+        """What is to be delivered first: the first range of the highest level, None when empty."""
+        return self._sets[self._filled[-1]].front() if self._filled else None
+
+    def fronts(self, limit: int) -> list[Range]:
+        """Up to `limit` messages in the order in which they are delivered."""
+        found: list[Range] = []
+        for level in reversed(self._filled):
+            found += self._sets[level].fronts(limit)
+            limit -= len(self._sets[level])
+            if limit <= 0:
+                break
+        return found
+
+    def behind(self, level: int, number: int, limit: int) -> Iterator[tuple[int, Range]]:
+        """Ranges of at least `limit` messages, as far as there are so many, in the order in which they are
+        delivered, with their levels: of a level those behind the number, and all of lower ones.
+        """
+        end = bisect_right(self._filled, level)
+        for each in reversed(self._filled[:end]):
+            of_level = self._sets[each]
+            found = of_level.intersection(number + 1, ABOVE_ALL) if each == level else of_level.fronts(limit)
+            yield from ((each, part) for part in found)
+
+    def lowest(self) -> Range | None:
+        """What is to be discarded first: the first range of the lowest level, None when empty."""
+        return self._sets[self._filled[0]].front() if self._filled else None
+
+    def intersection(self, first: int, last: int) -> list[Range]:
+        """The parts of the closed range that are ready, ascending."""
+        found = [part for level in self._filled for part in self._sets[level].intersection(first, last)]
+        return sorted(found)
+
+    def ranges(self) -> Iterator[Range]:
+        """All that is ready, ascending."""
+        parts = sorted(part for level in self._filled for part in self._sets[level].ranges())
+        return RangeSet(parts).ranges()
+
+    def counts(self) -> dict[int, int]:
+        """How many messages each level has that has any."""
+        return {level: len(self._sets[level]) for level in self._filled}

@@ -1,0 +1,150 @@
+"""The consumers of a queue of which one at a time gets messages (queue argument x-single-active-consumer).
+
+As on RabbitMQ's quorum queues: the first that subscribed is the active one, and stays it. When it goes, the
+next is the one with the highest priority, of these the one that subscribed first. A consumer of higher
+priority than the active one takes over as soon as that has settled what it has; until then nobody gets more.
+
+A new owner asks front ends who it was: each consumer says when it subscribed and was made the active one,
+as numbers that grow from owner to owner. Nobody becomes active before all have answered, or are given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from node.queue.consumers import Consumer, Consumers, ExclusiveConsumerError
+from node.ranges.range_set import Range, RangeSet
+
+NUMBERS_PER_TERM_BITS: Final = 32
+
+
+class SingleActiveConsumers(Consumers):
+    """`awaited` are the front ends whose consumers may be about to come back; `holding` is what the active
+    consumer has not settled.
+    """
+
+    __slots__ = ("_active", "_last", "_news", "awaited", "holding")
+
+    def __init__(self, term: int, awaited: Iterable[int]) -> None:
+        super().__init__()
+        self.awaited = set(awaited)
+        self.holding = RangeSet()
+        self._active: Consumer | None = None
+        self._last = term << NUMBERS_PER_TERM_BITS
+        self._news: dict[Consumer, None] = {}
+
+    def _number(self) -> int:
+        self._last += 1
+        return self._last
+
+    # -- who is there ---------------------------------------------------------------------------
+
+    def _admit(self, *, counted: bool, exclusive: bool) -> None:
+        """Also raises ExclusiveConsumerError for any exclusive consumer: there may always be others."""
+        if exclusive:
+            raise ExclusiveConsumerError("a queue with a single active consumer has no exclusive one")
+
+    def _added(self, made: Consumer) -> None:
+        if made.counted:
+            made.active = False
+            made.joined = made.joined or self._number()
+            self._news[made] = None
+
+    def detach(self, front_end: int, number: int) -> None:
+        gone = self.get(front_end, number)
+        super().detach(front_end, number)
+        if gone is not None:
+            self._news.pop(gone, None)
+        if gone is not None and gone is self._active:
+            self._active = None
+            self.holding.clear()
+
+    def suspend(self, front_end: int) -> None:
+        self.awaited.add(front_end)
+
+    def resume(self, front_end: int) -> None:
+        self.awaited.discard(front_end)
+
+    def resume_all(self) -> None:
+        self.awaited.clear()
+
+    # -- who is active --------------------------------------------------------------------------
+
+    def given_out(self, consumer: Consumer, ranges: list[Range]) -> None:
+        """The messages are leased to a consumer."""
+        if consumer is self._active:
+            self.holding.update(ranges)
+
+    def elect(self, leases: Mapping[int, RangeSet]) -> list[Consumer]:
+        """Decide who is active; returns those whose front ends must hear of their numbers.
+
+        `leases` are those of the front ends: what the front end of one who was active before has, is its.
+        """
+        if self.awaited:
+            return []
+        if self._active is None:
+            self._replace(leases)
+        if self._active is not None:
+            self._give_way(self._active)
+        news, self._news = list(self._news), {}
+        return news
+
+    def _candidates(self) -> list[Consumer]:
+        found = (self.get(*key) for key in self)
+        return [one for one in found if one is not None and one.counted]
+
+    def _replace(self, leases: Mapping[int, RangeSet]) -> None:
+        """The active consumer is gone, or not known yet."""
+        candidates = self._candidates()
+        claims = sorted((one for one in candidates if one.activated), key=_activated)
+        for late in claims[:-1]:
+            # It was out of reach when another one took over.
+            self._deactivate(late)
+        if claims:
+            self._active = claims[-1]
+            self.holding.update(leases.get(claims[-1].front_end, RangeSet()).ranges())
+            self._let(claims[-1], active=True)
+        elif candidates:
+            self._activate(min(candidates, key=_turn))
+
+    def _give_way(self, active: Consumer) -> None:
+        """A consumer of higher priority takes over once the active one has settled everything."""
+        best = min(self._candidates(), key=_turn)
+        if best.priority <= active.priority:
+            self._let(active, active=True)
+        elif self.holding:
+            self._let(active, active=False)
+        else:
+            self._deactivate(active)
+            self._activate(best)
+
+    def _activate(self, consumer: Consumer) -> None:
+        self._active = consumer
+        self.holding.clear()
+        consumer.activated = self._number()
+        self._news[consumer] = None
+        self._let(consumer, active=True)
+
+    def _deactivate(self, consumer: Consumer) -> None:
+        consumer.activated = 0
+        self._news[consumer] = None
+        self._let(consumer, active=False)
+
+    def _let(self, consumer: Consumer, *, active: bool) -> None:
+        """The consumer gets messages, or gets none."""
+        if consumer.active is not active:
+            consumer.active = active
+            if active:
+                self.credit(consumer.front_end, consumer.number, consumer.limit)
+            else:
+                self._leave_line(consumer)
+
+
+def _activated(consumer: Consumer) -> int:
+    return consumer.activated
+
+
+def _turn(consumer: Consumer) -> tuple[int, int]:
+    """The lowest comes first."""
+    return -consumer.priority, consumer.joined

@@ -1,0 +1,90 @@
+"""When the messages of one queue expire, and which have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from node.queue.features.delay import Schedule
+from node.queue.ready import Ready
+from node.ranges.range_map import RangeMap
+from node.ranges.range_set import Range, RangeSet
+
+AT_ONCE = 0
+"""The expiry of a message that may go to a consumer who waits for it, but may not wait itself."""
+
+
+class Lifetimes:
+    """Messages with an expiry: milliseconds since the epoch, or AT_ONCE.
+
+    What has expired stays noted until it is removed: a message that somebody has leased does not expire
+    then (seed 002, D5), but when it comes back.
+    """
+
+    __slots__ = ("_at_once", "_back", "_expired", "_schedule")
+
+    def __init__(self) -> None:
+        self._schedule = Schedule(RangeMap())
+        self._expired = RangeSet()
+        self._at_once = RangeSet()
+        # What may have become ready since it was last asked for.
+        self._back = RangeSet()
+
+    def __bool__(self) -> bool:
+        return bool(self._schedule or self._expired or self._at_once)
+
+    def add(self, first: int, last: int, expiry: int) -> None:
+        """Messages that are not in any place yet."""
+        if expiry == AT_ONCE:
+            self._at_once.add(first, last)
+            self._back.add(first, last)
+        else:
+            self._schedule.add(first, last, expiry)
+
+    def remove(self, first: int, last: int) -> None:
+        """The messages are gone."""
+        for place in (self._schedule, self._expired, self._at_once, self._back):
+            if place:
+                place.remove(first, last)
+
+    def remove_all(self, ranges: list[Range]) -> None:
+        """The messages of all the ranges are gone."""
+        for place in (self._expired, self._at_once, self._back):
+            if place:
+                place.remove_all(ranges)
+        if self._schedule:
+            for part in ranges:
+                self._schedule.remove(*part)
+
+    def came_back(self, first: int, last: int, had: Iterable[Range] = ()) -> None:
+        """The messages are ready. What may not wait has expired of those that somebody `had`."""
+        for one in had if self._at_once else ():
+            for part in self._at_once.intersection(*one):
+                self._at_once.remove(*part)
+                self._expired.add(*part)
+        for place in (self._expired, self._at_once):
+            self._back.update(place.intersection(first, last))
+
+    @property
+    def wake(self) -> int:
+        """When something expires, or is to be looked after (see `Schedule.wake`)."""
+        return self._schedule.wake
+
+    def step(self, now: int) -> None:
+        """Find out what has expired by now, up to a bound for one step."""
+        if self._schedule.wake <= now:
+            for part in self._schedule.step(now):
+                self._expired.add(*part)
+                self._back.add(*part)
+
+    def expired(self, ready: Ready) -> list[Range]:
+        """Ready messages that have expired; each is told once, unless it comes back."""
+        return self._take(self._expired, ready) if self._back else []
+
+    def passed_by(self, ready: Ready) -> list[Range]:
+        """Ready messages that nobody took at once; each is told once, unless it comes back."""
+        return self._take(self._at_once, ready) if self._back else []
+
+    def _take(self, place: RangeSet, ready: Ready) -> list[Range]:
+        looked_at = [part for one in self._back.ranges() for part in place.intersection(*one)]
+        self._back.remove_all(looked_at)
+        return [part for one in looked_at for part in ready.intersection(*one)]

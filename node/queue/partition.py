@@ -1,0 +1,399 @@
+"""The replicated machine of one partition: log entries in, queue states out.
+
+Every replica applies the same entries in the same order and comes to the same state. Work and
+memory are per operation and per entry, never per message: a message is a number in a range.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from hashlib import blake2b
+from struct import Struct
+from struct import error as StructError
+from typing import Any, Final
+
+from node.queue.applied import Applied
+from node.queue.entry import EntryMessages, OpBatch, encode_batch, encode_entry, read_batches
+from node.queue.operation_format import Buffer, encode_publish, read_operations, read_run
+from node.queue.operations import (
+    OWNER,
+    Annotate,
+    Attach,
+    BeginTransfer,
+    CreateQueue,
+    Detach,
+    Discard,
+    DropQueue,
+    Forget,
+    ForgetIds,
+    LoggedTransactional,
+    Mark,
+    Publish,
+    Purge,
+    Refuse,
+    RememberIds,
+    Remove,
+    Return,
+    SealQueue,
+    Settle,
+    Transferred,
+)
+from node.queue.queue import QueueState
+from node.queue.refusals import Refusals
+from node.queue.transactions import LOGGED, TransactionTable
+from node.queue.transfers import Transfers
+from node.ranges.range_set import Range, RangeSet, decode_array, encode_array
+
+SNAPSHOT_VERSION: Final = 3
+READABLE_VERSIONS: Final = (1, 2, 3)
+PRUNE_RECORDS: Final = 1024
+
+_HEAD = Struct("<BQQIII")
+_QUEUE_ID = Struct("<Q")
+
+
+class SnapshotFormatError(ValueError):
+    """The bytes are not a snapshot, or not one of a version that this release reads."""
+
+
+class SequenceOrderError(ValueError):
+    """An entry gives a message a sequence number that is not above all earlier ones.
+
+    Owners number messages from `next_sequence` on; an entry that does not cannot be applied, and
+    a replica that ignored it would part from the others.
+    """
+
+
+class PartitionMachine:
+    """Queue states by queue id, op batch numbers by front end, and where each message is stored."""
+
+    __slots__ = (
+        "_firsts", "_indexes", "_numbers", "_unpruned", "applied_index", "next_sequence", "queues",
+        "refusals", "transactions", "transfers",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.queues: dict[int, QueueState] = {}
+        self.next_sequence = 1
+        self.applied_index = 0
+        # The highest op batch number applied, by front end: a batch that is sent again is dropped.
+        self._numbers: dict[int, int] = {}
+        self.refusals = Refusals()
+        self.transfers = Transfers()
+        self.transactions = TransactionTable()
+        # One record for each entry with messages: its first sequence number and its log index.
+        self._firsts = array("Q")
+        self._indexes = array("Q")
+        self._unpruned = 0
+
+    # -- applying -------------------------------------------------------------------------------
+
+    def apply(self, index: int, data: Buffer) -> Applied:
+        """Apply the committed entry at log index `index`.
+
+        Raises EntryFormatError or SequenceOrderError; the replica must then stop, because its
+        state no longer follows the log.
+        """
+        applied = Applied()
+        numbers = self._numbers
+        for batch in read_batches(data):
+            front_end = batch.front_end
+            if front_end != OWNER:
+                if batch.number <= numbers.get(front_end, 0):
+                    applied.acknowledged[front_end] = numbers[front_end]
+                    continue
+                numbers[front_end] = applied.acknowledged[front_end] = batch.number
+            self._apply_batch(index, data, batch, applied)
+        self.applied_index = index
+        return applied
+
+    def _apply_batch(self, index: int, data: Buffer, batch: OpBatch, applied: Applied) -> None:
+        # Runs that follow each other into the same queues are appended as one.
+        first = last = batch.first_sequence - 1
+        queues: tuple[int, ...] = ()
+        for operation in read_operations(data, batch.start, batch.end):
+            if type(operation) is Publish:
+                if operation.queues != queues:
+                    self._publish(index, queues, first + 1, last, applied)
+                    queues, first = operation.queues, last
+                last += operation.count
+            else:
+                self._publish(index, queues, first + 1, last, applied)
+                first = last
+                _APPLIERS[type(operation)](self, operation, batch.front_end, applied)
+        self._publish(index, queues, first + 1, last, applied)
+
+    def _publish(self, index: int, queues: tuple[int, ...], first: int, last: int, applied: Applied) -> None:
+        if first > last:
+            return
+        if first < self.next_sequence:
+            raise SequenceOrderError(f"{first} in entry {index}, next is {self.next_sequence}")
+        self.next_sequence = last + 1
+        stored = False
+        for queue in queues:
+            state = self.queues.get(queue)
+            if state is not None and not state.sealed:
+                state.append(first, last)
+                applied.appended.append((queue, first, last))
+                stored = True
+        if stored and (not self._indexes or self._indexes[-1] != index):
+            self._firsts.append(first)
+            self._indexes.append(index)
+            self._unpruned += 1
+            if self._unpruned >= max(PRUNE_RECORDS, len(self._firsts) >> 2):
+                self._prune_front()
+
+    def _settle(self, operation: Settle, front_end: int, applied: Applied) -> None:
+        state = self.queues.get(operation.queue)
+        if state is not None:
+            state.settle(front_end, operation.ranges)
+
+    def _done(self, operation: Discard | Purge | Remove, front_end: int, applied: Applied) -> None:
+        state = self.queues.get(operation.queue)
+        if state is not None:
+            state.remove_all(operation.ranges)
+
+    def _return(self, operation: Return, front_end: int, applied: Applied) -> None:
+        state = self.queues.get(operation.queue)
+        if state is not None:
+            for first, last in state.give_back(operation.ranges, operation.failed):
+                applied.returned.append((front_end, operation.queue, first, last))
+
+    def _mark(self, operation: Mark, front_end: int, applied: Applied) -> None:
+        state = self.queues.get(operation.queue)
+        if state is not None:
+            state.mark = max(state.mark, operation.sequence)
+
+    def _attach(self, operation: Attach, front_end: int, applied: Applied) -> None:
+        state = self.queues.get(operation.queue)
+        if state is not None:
+            state.attached.add(operation.front_end)
+            state.consumed = state.consumed or operation.consuming
+
+    def _detach(self, operation: Detach, front_end: int, applied: Applied) -> None:
+        state = self.queues.get(operation.queue)
+        if state is not None:
+            state.attached.discard(operation.front_end)
+
+    def _create_queue(self, operation: CreateQueue, front_end: int, applied: Applied) -> None:
+        if operation.queue not in self.queues:
+            self.queues[operation.queue] = QueueState(operation.semantics)
+            applied.created.append(operation.queue)
+
+    def _drop_queue(self, operation: DropQueue, front_end: int, applied: Applied) -> None:
+        if self.queues.pop(operation.queue, None) is not None:
+            applied.dropped.append(operation.queue)
+
+    def _seal_queue(self, operation: SealQueue, front_end: int, applied: Applied) -> None:
+        state = self.queues.get(operation.queue)
+        if state is not None and (state.alive.last or 0) <= operation.through:
+            state.sealed = True
+            applied.dropped.append(operation.queue)
+
+    def _note(self, operation: Annotate | RememberIds | ForgetIds, front_end: int, applied: Applied) -> None:
+        state = self.queues.get(operation.queue)
+        if state is not None:
+            state.note(operation)
+
+    def _refuse(self, operation: Refuse, front_end: int, applied: Applied) -> None:
+        self.refusals.add(operation.front_end, operation.number, operation.messages)
+
+    def _transfer(self, operation: BeginTransfer, front_end: int, applied: Applied) -> None:
+        self.transfers.begin(operation.partition, operation.transfer)
+
+    def _transferred(self, operation: Transferred, front_end: int, applied: Applied) -> None:
+        for queue, part in self.transfers.end(operation.partition, operation.number):
+            state = self.queues.get(queue)
+            if state is not None:
+                state.remove_all([part])
+
+    def _transact(self, operation: LoggedTransactional, front_end: int, applied: Applied) -> None:
+        self.transactions.apply(operation, self.queues, applied)
+
+    def _forget(self, operation: Forget, front_end: int, applied: Applied) -> None:
+        self._numbers.pop(operation.front_end, None)
+        self.refusals.forget(operation.front_end)
+        self.transactions.forget(operation.front_end)
+        for state in self.queues.values():
+            state.attached.discard(operation.front_end)
+
+    def number_of(self, front_end: int) -> int:
+        """The highest op batch number applied of a front end, 0 when there was none."""
+        return self._numbers.get(front_end, 0)
+
+    def front_ends(self) -> set[int]:
+        """All front ends that anything is kept of."""
+        kept = self._numbers.keys() | self.transactions.awaited()
+        return kept | {one for state in self.queues.values() for one in state.attached}
+
+    # -- where messages are ---------------------------------------------------------------------
+
+    def locate(self, sequence: int) -> int:
+        """The log index of the entry that holds the live message. Raises KeyError below all records."""
+        record = bisect_right(self._firsts, sequence) - 1
+        if record < 0:
+            raise KeyError(sequence)
+        return self._indexes[record]
+
+    def held_in(self, index: int) -> dict[int, list[Range]]:
+        """The live messages, by queue, whose contents are in the entry at a log index."""
+        record = bisect_left(self._indexes, index)
+        if record == len(self._indexes) or self._indexes[record] != index:
+            return {}
+        end = self._firsts[record + 1] if record + 1 < len(self._firsts) else self.next_sequence
+        found = {
+            queue: state.alive.intersection(self._firsts[record], end - 1)
+            for queue, state in self.queues.items()
+        }
+        return {queue: ranges for queue, ranges in found.items() if ranges}
+
+    def live_indexes(self) -> list[tuple[int, int]]:
+        """Closed ranges of log indexes that hold every entry with a live message.
+
+        Entries without messages count to the one with messages before them: they are small, and
+        ranges that they do not break are few. What is in no range never comes back into one.
+        """
+        indexes = self._indexes
+        found = []
+        for low, high in self._live_records():
+            last = indexes[high + 1] - 1 if high + 1 < len(indexes) else self.applied_index
+            found.append((indexes[low], last))
+        return found
+
+    def rewrite(self, index: int, data: Buffer) -> bytes:
+        """The entry with only its live messages left, and nothing else: only for entries at or
+        below a snapshot, whose operations the snapshot has in it.
+        """
+        batches = []
+        for start, publish in EntryMessages(data).publishes():
+            live = RangeSet()
+            for queue in publish.queues:
+                state = self.queues.get(queue)
+                if state is not None:
+                    live.update(state.alive.intersection(start, start + publish.count - 1))
+            if live:
+                run = read_run(data, publish.position)
+                for first, last in live.ranges():
+                    piece = run.slice(first - start, last - first + 1)
+                    batches.append(encode_batch(OWNER, 0, first, encode_publish(piece, publish.queues)))
+        return encode_entry(batches)
+
+    def _live_records(self) -> list[Range]:
+        """Closed ranges of records with live messages, ascending, none touching another."""
+        firsts = self._firsts
+        live = RangeSet()
+        for state in self.queues.values():
+            part = state.alive.range_from(0)
+            while part is not None:
+                low = bisect_right(firsts, part[0]) - 1
+                high = bisect_right(firsts, part[1], low) - 1
+                live.add(low, high)
+                part = state.alive.range_from(firsts[high + 1]) if high + 1 < len(firsts) else None
+        return list(live.ranges())
+
+    def _prune_front(self) -> None:
+        """Drop the records before the oldest live message."""
+        self._unpruned = 0
+        alive = [state.alive.first for state in self.queues.values() if state.alive.first is not None]
+        oldest = min(alive, default=self.next_sequence)
+        dead = bisect_left(self._firsts, oldest)
+        # The record before holds the oldest message when that is not the first of its entry.
+        if dead and (dead == len(self._firsts) or self._firsts[dead] > oldest):
+            dead -= 1
+        del self._firsts[:dead], self._indexes[:dead]
+
+    def _prune(self) -> None:
+        """Drop the records of entries in which nothing is alive.
+
+        The first dead record behind live ones stays: it ends their range of log indexes, also after
+        the others are gone.
+        """
+        firsts, indexes = array("Q"), array("Q")
+        for low, high in self._live_records():
+            firsts.extend(self._firsts[low : high + 2])
+            indexes.extend(self._indexes[low : high + 2])
+        self._firsts, self._indexes, self._unpruned = firsts, indexes, 0
+
+    # -- snapshots ------------------------------------------------------------------------------
+
+    def snapshot(self) -> bytes:
+        """The whole state, in bytes that are equal on two replicas exactly when their states are."""
+        self._prune()
+        firsts, indexes = self._firsts, self._indexes
+        head = _HEAD.pack(
+            SNAPSHOT_VERSION,
+            self.applied_index,
+            self.next_sequence,
+            len(self._numbers),
+            len(self.queues),
+            len(firsts),
+        )
+        numbers = array("Q", [number for pair in sorted(self._numbers.items()) for number in pair])
+        parts = [head, encode_array(numbers)]
+        for queue, state in sorted(self.queues.items()):
+            parts += (_QUEUE_ID.pack(queue), state.encode())
+        parts += (encode_array(firsts), encode_array(indexes))
+        parts += (one.encode() for one in (self.refusals, self.transfers, self.transactions))
+        return b"".join(parts)
+
+    def restore(self, data: bytes) -> None:
+        """Take over a snapshot's state. Raises SnapshotFormatError and then changes nothing."""
+        if not data or data[0] not in READABLE_VERSIONS:
+            raise SnapshotFormatError(
+                f"snapshot of format version {data[:1].hex()}, this release reads up to {SNAPSHOT_VERSION}"
+            )
+        try:
+            version, applied_index, next_sequence, number_count, queue_count, records = _HEAD.unpack_from(
+                data
+            )
+            numbers, offset = decode_array("Q", data, _HEAD.size, 2 * number_count)
+            queues: dict[int, QueueState] = {}
+            for _ in range(queue_count):
+                (queue,) = _QUEUE_ID.unpack_from(data, offset)
+                queues[queue], offset = QueueState.decode(data, offset + _QUEUE_ID.size, version)
+            firsts, offset = decode_array("Q", data, offset, records)
+            indexes, offset = decode_array("Q", data, offset, records)
+            refusals, transfers, transactions = Refusals(), Transfers(), TransactionTable()
+            if version > 1:
+                refusals, offset = Refusals.decode(data, offset)
+                transfers, offset = Transfers.decode(data, offset)
+            if version > 2:
+                transactions, offset = TransactionTable.decode(data, offset, queues)
+        except (ValueError, StructError) as error:
+            raise SnapshotFormatError(f"malformed snapshot of {len(data)} octets") from error
+        if offset != len(data):
+            raise SnapshotFormatError(f"snapshot has {len(data) - offset} octets too many")
+        self.applied_index, self.next_sequence = applied_index, next_sequence
+        self._numbers = dict(zip(numbers[::2], numbers[1::2], strict=True))
+        self.queues, self.refusals = queues, refusals
+        self.transfers, self.transactions = transfers, transactions
+        self._firsts, self._indexes, self._unpruned = firsts, indexes, 0
+
+    def digest(self) -> bytes:
+        """16 octets that are equal on two replicas exactly when their states are."""
+        return blake2b(self.snapshot(), digest_size=16).digest()
+
+
+_APPLIERS: Final[dict[type, Callable[[PartitionMachine, Any, int, Applied], None]]] = {
+    Settle: PartitionMachine._settle,
+    Return: PartitionMachine._return,
+    Discard: PartitionMachine._done,
+    Purge: PartitionMachine._done,
+    Mark: PartitionMachine._mark,
+    Attach: PartitionMachine._attach,
+    Detach: PartitionMachine._detach,
+    CreateQueue: PartitionMachine._create_queue,
+    DropQueue: PartitionMachine._drop_queue,
+    SealQueue: PartitionMachine._seal_queue,
+    Forget: PartitionMachine._forget,
+    Annotate: PartitionMachine._note,
+    Remove: PartitionMachine._done,
+    Refuse: PartitionMachine._refuse,
+    BeginTransfer: PartitionMachine._transfer,
+    Transferred: PartitionMachine._transferred,
+    RememberIds: PartitionMachine._note,
+    ForgetIds: PartitionMachine._note,
+    **dict.fromkeys(LOGGED, PartitionMachine._transact),
+}

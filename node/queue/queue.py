@@ -1,0 +1,221 @@
+"""The replicated state of one queue: what every replica of its partition agrees on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import Final
+
+from node.queue.features.deduplication import SeenIds
+from node.queue.operations import OWNER, Annotate, Aspect, ForgetIds, RememberIds, Semantics
+from node.ranges.range_map import RangeMap, Span
+from node.ranges.range_set import Range, RangeSet
+
+_HEAD = Struct("<BQII")
+_ASPECTS = Struct("<B")
+_CONSUMED: Final = 1 << 7
+_SEALED: Final = 1 << 6
+"""Both beside the semantics, in one octet."""
+
+WITH_ANNOTATIONS: Final = 2
+"""The version of snapshots from which on they have annotations, and the ids that were seen."""
+
+NONE: Final = RangeSet()
+"""What is withheld of most queues; never added to."""
+
+
+class QueueState:
+    """Which messages are alive, which came back, and what may have been leased.
+
+    `alive` holds the sequence numbers that the queue still needs; `returned` those of them that
+    were given back at least once, so that their next delivery is marked redelivered; `failures`
+    maps a count of failed deliveries to the messages that have that count. No message above
+    `mark` was ever leased. `attached` are the front ends with consumers or leases on the queue;
+    `consumed` says that there ever was a consumer; `sealed`: the queue is as good as deleted.
+    `annotations` holds what owners have decided about messages, by aspect; no map in it is empty.
+    `seen` are the message ids within the queue's window, None where there are none. `withheld` are those
+    of `alive` that a transaction has published whose outcome is not known (`node.queue.transactions`).
+    `settled` is the newest message that a consumer has settled, as far as this replica's own log goes: no
+    part of what all agree on.
+    """
+
+    __slots__ = (
+        "alive", "annotations", "attached", "consumed", "failures", "mark", "returned", "sealed", "seen",
+        "semantics", "settled", "withheld",
+    )  # fmt: skip
+
+    def __init__(self, semantics: Semantics) -> None:
+        self.semantics = semantics
+        self.alive = RangeSet()
+        self.returned = RangeSet()
+        self.failures: dict[int, RangeSet] = {}
+        self.mark = self.settled = 0
+        self.attached: set[int] = set()
+        self.consumed = self.sealed = False
+        self.annotations: dict[Aspect, RangeMap] = {}
+        self.seen: SeenIds | None = None
+        self.withheld = NONE
+
+    def append(self, first: int, last: int) -> None:
+        """New messages, each above all earlier ones."""
+        self.alive.add(first, last)
+
+    def remove_all(self, ranges: list[Range]) -> int:
+        """The messages are done with; return how many of them were alive."""
+        if self.returned:
+            self.returned.remove_all(ranges)
+            if sum(held.remove_all(ranges) for held in self.failures.values()):
+                self._drop_empty_counts()
+        if self.annotations and sum(held.remove_all(ranges) for held in self.annotations.values()):
+            self._drop_empty_annotations()
+        return self.alive.remove_all(ranges)
+
+    def settle(self, front_end: int, ranges: list[Range]) -> None:
+        """A consumer at the front end is done with the messages, or the owner is."""
+        if ranges and front_end != OWNER:
+            self.settled = max(self.settled, max(ranges)[1])
+        self.remove_all(ranges)
+
+    def withhold(self, first: int, last: int) -> None:
+        """Messages are not to be seen yet."""
+        if self.withheld is NONE:
+            self.withheld = RangeSet()
+        self.withheld.add(first, last)
+
+    def shown(self, first: int, last: int) -> RangeSet:
+        """What is alive of a closed range, and not withheld."""
+        found = RangeSet(self.alive.intersection(first, last))
+        return found.without(self.withheld.ranges()) if self.withheld else found
+
+    def release(self, first: int, last: int) -> list[Range]:
+        """Messages that were withheld are so no more; return those of them that are alive."""
+        if self.withheld:
+            self.withheld.remove(first, last)
+            self.withheld = self.withheld or NONE
+        return self.alive.intersection(first, last)
+
+    def annotate(self, operation: Annotate) -> None:
+        """Take over the values of those of the messages that are alive."""
+        firsts, lasts, values = operation.firsts, operation.lasts, operation.values
+        if not firsts:
+            return
+        held = self.annotations.setdefault(operation.aspect, RangeMap())
+        if self.alive.intersection(firsts[0], lasts[-1]) == [(firsts[0], lasts[-1])]:
+            held.extend(firsts, lasts, values)
+        else:
+            for first, last, value in zip(firsts, lasts, values, strict=True):
+                for part in self.alive.intersection(first, last):
+                    held.set(*part, value)
+            self._drop_empty_annotations()
+
+    def note(self, operation: Annotate | RememberIds | ForgetIds) -> None:
+        """What an owner has decided about messages, or has seen of their ids."""
+        if isinstance(operation, Annotate):
+            self.annotate(operation)
+        else:
+            self._note_ids(operation)
+
+    def _note_ids(self, operation: RememberIds | ForgetIds) -> None:
+        """Ids come, at a time that is not before that of earlier ones, or are out of the window."""
+        seen = self.seen or SeenIds()
+        if isinstance(operation, RememberIds):
+            seen.remember(operation.time, operation.digests)
+        else:
+            seen.forget(operation.before)
+        self.seen = seen if len(seen) else None
+
+    def _drop_empty_annotations(self) -> None:
+        for aspect in [aspect for aspect, held in self.annotations.items() if not held]:
+            del self.annotations[aspect]
+
+    def give_back(self, ranges: Sequence[Range], failed: bool) -> list[Range]:
+        """The messages go back to their places; return those of them that are alive.
+
+        Nothing comes back to an at-most-once queue, whose messages are removed before they are
+        delivered (seed 002): there is nothing alive to return.
+        """
+        alive = [part for first, last in ranges for part in self.alive.intersection(first, last)]
+        for first, last in alive:
+            self.returned.add(first, last)
+            if failed:
+                self._count_failure(first, last)
+        return alive
+
+    def failure_count(self, sequence: int) -> int:
+        """How often delivery of the message failed."""
+        return next((count for count, held in self.failures.items() if sequence in held), 0)
+
+    def failure_spans(self, first: int, last: int) -> list[Span]:
+        """How often delivery of each message of the closed range failed."""
+        counts = RangeMap(
+            (*part, count) for count, held in self.failures.items() for part in held.intersection(first, last)
+        )
+        return counts.cover(first, last)
+
+    def _count_failure(self, first: int, last: int) -> None:
+        uncounted = RangeSet(((first, last),))
+        moves: list[tuple[int, list[Range]]] = []
+        for count, held in self.failures.items():
+            parts = held.intersection(first, last)
+            if parts:
+                uncounted.remove_all(parts)
+                moves.append((count, parts))
+        for count, parts in moves:
+            self.failures[count].remove_all(parts)
+        moves.append((0, list(uncounted.ranges())))
+        for count, parts in moves:
+            if parts:
+                self.failures.setdefault(count + 1, RangeSet()).update(parts)
+        self._drop_empty_counts()
+
+    def _drop_empty_counts(self) -> None:
+        for count in [count for count, held in self.failures.items() if not held]:
+            del self.failures[count]
+
+    def encode(self) -> bytes:
+        """Canonical bytes: equal states, and only they, give equal bytes."""
+        flags = self.semantics | (_CONSUMED if self.consumed else 0) | (_SEALED if self.sealed else 0)
+        parts = [_HEAD.pack(flags, self.mark, len(self.attached), len(self.failures))]
+        parts.extend(front_end.to_bytes(8, "little") for front_end in sorted(self.attached))
+        parts.append(self.alive.encode())
+        parts.append(self.returned.encode())
+        for count, held in sorted(self.failures.items()):
+            parts += (count.to_bytes(8, "little"), held.encode())
+        parts.append(_ASPECTS.pack(len(self.annotations)))
+        for aspect, values in sorted(self.annotations.items()):
+            parts += (_ASPECTS.pack(aspect), values.encode())
+        parts.append((self.seen or SeenIds()).encode())
+        return b"".join(parts)
+
+    @classmethod
+    def decode(cls, data: bytes, offset: int, version: int) -> tuple[QueueState, int]:
+        """The state encoded at `offset` of a snapshot, and the offset behind it.
+
+        Raises ValueError or struct.error when malformed.
+        """
+        flags, mark, attached, counts = _HEAD.unpack_from(data, offset)
+        offset += _HEAD.size
+        state = cls(Semantics(flags & ~(_CONSUMED | _SEALED)))
+        state.consumed, state.sealed = flags & _CONSUMED != 0, flags & _SEALED != 0
+        state.mark = mark
+        for _ in range(attached):
+            state.attached.add(int.from_bytes(data[offset : offset + 8], "little"))
+            offset += 8
+        state.alive, offset = RangeSet.decode(data, offset)
+        state.returned, offset = RangeSet.decode(data, offset)
+        for _ in range(counts):
+            count = int.from_bytes(data[offset : offset + 8], "little")
+            state.failures[count], offset = RangeSet.decode(data, offset + 8)
+        if version >= WITH_ANNOTATIONS:
+            offset = state._decode_annotations(data, offset)
+            seen, offset = SeenIds.decode(data, offset)
+            state.seen = seen if len(seen) else None
+        return state, offset
+
+    def _decode_annotations(self, data: bytes, offset: int) -> int:
+        (aspects,) = _ASPECTS.unpack_from(data, offset)
+        offset += _ASPECTS.size
+        for _ in range(aspects):
+            aspect = Aspect(*_ASPECTS.unpack_from(data, offset))
+            self.annotations[aspect], offset = RangeMap.decode(data, offset + _ASPECTS.size)
+        return offset

@@ -1,0 +1,68 @@
+"""What a queue has ready, in the order in which it is handed out: as its settings ask."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from node.queue.features.group import ReadyByGroup
+from node.queue.features.priority import ReadyByPriority
+from node.queue.operations import Aspect
+from node.queue.settings import QueueSettings
+from node.ranges.range_map import RangeMap, Span
+from node.ranges.range_set import RangeSet
+
+Ready = RangeSet | ReadyByPriority | ReadyByGroup
+"""Which numbers are ready. A plain queue's are a `RangeSet`: the oldest first."""
+
+_NOTHING = RangeMap()
+
+
+class Annotations:
+    """What is known of a queue's messages: what replicas agree on, and of soft ones what the owner noted."""
+
+    __slots__ = ("_logged", "_soft")
+
+    def __init__(self, logged: dict[Aspect, RangeMap], soft: dict[Aspect, RangeMap]) -> None:
+        self._logged = logged
+        self._soft = soft
+
+    def logged(self, aspect: Aspect) -> RangeMap:
+        """What the log says, not to be changed."""
+        return self._logged.get(aspect, _NOTHING)
+
+    def cover(self, aspect: Aspect, first: int, last: int) -> list[Span]:
+        """The whole closed range as spans, 0 for what has no value."""
+        logged = self.logged(aspect).cover(first, last)
+        soft = self._soft.get(aspect)
+        if not soft:
+            return logged
+        return [
+            (start, end, value or own)
+            for from_, to, value in logged
+            for start, end, own in soft.cover(from_, to)
+        ]
+
+    def at(self, aspect: Aspect, number: int) -> tuple[int, int | None]:
+        """The number's value or 0, and the last number up to which that stays so; None: for ever."""
+        value, upto = self.logged(aspect).span(number)
+        soft = self._soft.get(aspect)
+        if not soft:
+            return value, upto
+        own, until = soft.span(number)
+        return value or own, min(upto, until) if upto and until else upto or until
+
+
+def arrange(settings: QueueSettings, known: Annotations, ready: RangeSet) -> Ready:
+    """The ready messages in the queue's order; takes over `ready`."""
+    if settings.group_by is not None:
+        return ReadyByGroup(partial(known.at, Aspect.GROUP), ready)
+    if not settings.max_priority:
+        return ready
+    arranged = ReadyByPriority(partial(known.cover, Aspect.PRIORITY))
+    levels = known.logged(Aspect.PRIORITY)
+    if levels.coverage() == ready:
+        arranged.load(levels.all())
+    else:
+        for part in ready.ranges():
+            arranged.add(*part)
+    return arranged

@@ -1,0 +1,130 @@
+"""Dead letters on their way to other partitions: a part of the replicated state.
+
+What goes to another partition is a numbered operation batch there. Which messages go, with which number
+and to which queues stands in the log of the partition that they leave, before anything is sent: whoever
+owns that next sends the same under the same number, and it is taken once.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from struct import Struct
+
+from node.ranges.range_set import Range, RangeSet, decode_array, encode_array
+
+_HEAD = Struct("<I")
+_NUMBERS = Struct("<QQI")
+_TRANSFER = Struct("<QQII")
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """Messages of `queue` for queues of another partition, whose ids are `targets`."""
+
+    queue: int
+    number: int
+    targets: tuple[int, ...]
+    ranges: tuple[Range, ...]
+
+
+class Transfers:
+    """What is on its way, by partition and number, oldest first; and the highest number of each partition."""
+
+    __slots__ = ("_last", "_under_way")
+
+    def __init__(self) -> None:
+        self._last: dict[int, int] = {}
+        self._under_way: dict[int, dict[int, Transfer]] = {}
+
+    def last_number(self, partition: int) -> int:
+        """The highest number that was ever given, 0 for none."""
+        return self._last.get(partition, 0)
+
+    def partitions(self) -> list[int]:
+        """Where something is on its way to."""
+        return sorted(self._under_way)
+
+    def to(self, partition: int) -> list[Transfer]:
+        """What is on its way to a partition, by ascending number."""
+        return list(self._under_way.get(partition, {}).values())
+
+    def begin(self, partition: int, transfer: Transfer) -> None:
+        """Something sets out, under a number above all earlier ones."""
+        self._last[partition] = transfer.number
+        self._under_way.setdefault(partition, {})[transfer.number] = transfer
+
+    def end(self, partition: int, number: int) -> Iterator[tuple[int, Range]]:
+        """All up to the number have arrived: (queue, range) of messages that are under way nowhere else."""
+        under_way = self._under_way.get(partition, {})
+        arrived = [under_way.pop(each) for each in list(under_way) if each <= number]
+        if not under_way:
+            self._under_way.pop(partition, None)
+        for transfer in arrived:
+            done = RangeSet(transfer.ranges)
+            for other in self._of(transfer.queue):
+                done.remove_all(other.ranges)
+            for part in done.ranges():
+                yield transfer.queue, part
+
+    def of(self, queue: int) -> RangeSet:
+        """The messages of a queue that are on their way."""
+        found = RangeSet()
+        for transfer in self._of(queue):
+            found.update(transfer.ranges)
+        return found
+
+    def _of(self, queue: int) -> Iterator[Transfer]:
+        for under_way in self._under_way.values():
+            for transfer in under_way.values():
+                if transfer.queue == queue:
+                    yield transfer
+
+    def encode(self) -> bytes:
+        """Canonical bytes: equal states, and only they, give equal bytes."""
+        parts = [_HEAD.pack(len(self._last))]
+        for partition, last in sorted(self._last.items()):
+            under_way = self._under_way.get(partition, {})
+            parts.append(_NUMBERS.pack(partition, last, len(under_way)))
+            for transfer in under_way.values():
+                parts.append(encode_transfer_body(transfer))
+        return b"".join(parts)
+
+    @classmethod
+    def decode(cls, data: bytes, offset: int) -> tuple[Transfers, int]:
+        """What is encoded at `offset`, and the offset behind it. Raises ValueError or struct.error."""
+        made = cls()
+        (partitions,) = _HEAD.unpack_from(data, offset)
+        offset += _HEAD.size
+        for _ in range(partitions):
+            partition, last, count = _NUMBERS.unpack_from(data, offset)
+            offset += _NUMBERS.size
+            for _ in range(count):
+                transfer, offset = decode_transfer_body(data, offset)
+                made.begin(partition, transfer)
+            made._last[partition] = last
+        return made, offset
+
+
+def encode_transfer_body(transfer: Transfer) -> bytes:
+    """Queue, number, counts (u32) of target ids and ranges, ids, firsts, lasts: little-endian."""
+    return b"".join(
+        (
+            _TRANSFER.pack(transfer.queue, transfer.number, len(transfer.targets), len(transfer.ranges)),
+            encode_array(array("Q", transfer.targets)),
+            encode_array(array("Q", [first for first, _ in transfer.ranges])),
+            encode_array(array("Q", [last for _, last in transfer.ranges])),
+        )
+    )
+
+
+def decode_transfer_body(data: bytes | memoryview, offset: int) -> tuple[Transfer, int]:
+    """Inverse of `encode_transfer_body`. Raises ValueError or struct.error when malformed."""
+    queue, number, targets, ranges = _TRANSFER.unpack_from(data, offset)
+    ids, offset = decode_array("Q", data, offset + _TRANSFER.size, targets)
+    firsts, offset = decode_array("Q", data, offset, ranges)
+    lasts, offset = decode_array("Q", data, offset, ranges)
+    if any(first > last for first, last in zip(firsts, lasts, strict=True)):
+        raise ValueError("range ends before it starts")
+    return Transfer(queue, number, tuple(ids), tuple(zip(firsts, lasts, strict=True))), offset

@@ -1,0 +1,111 @@
+"""Messages that are in no log: transient ones, which the owner alone keeps, in memory."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+
+from node.message.gathering import StoredRun, gather
+from node.message.run import Run
+from node.queue.operations import Aspect
+from node.ranges.range_map import RangeMap, Span
+from node.ranges.range_set import Range, RangeSet
+
+
+class SoftMessages:
+    """Runs of one queue's soft messages by sequence number, freed run by run as they are settled.
+
+    `values` are the owner's annotations of them, `failures` counts failed deliveries.
+    """
+
+    __slots__ = ("_dead", "_firsts", "_left", "_runs", "failures", "numbers", "octets", "values")
+
+    def __init__(self) -> None:
+        self.numbers = RangeSet()
+        self.octets = 0
+        self.values: dict[Aspect, RangeMap] = {}
+        self.failures = RangeMap()
+        # Parallel and ascending; a run that nobody needs any more is None until the next tidying.
+        self._firsts: list[int] = []
+        self._runs: list[Run | None] = []
+        self._left: list[int] = []
+        self._dead = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.numbers)
+
+    def add(self, first: int, run: Run) -> None:
+        """Keep a run whose sequence numbers start at `first`, above all earlier ones."""
+        self.numbers.add(first, first + run.count - 1)
+        self._firsts.append(first)
+        self._runs.append(run)
+        self._left.append(run.count)
+        self.octets += len(run.raw)
+
+    def annotate(self, aspect: Aspect, spans: Iterable[Span]) -> None:
+        """Note values of messages that are here, or come next."""
+        held = self.values.setdefault(aspect, RangeMap())
+        for span in spans:
+            held.set(*span)
+
+    def count_failure(self, first: int, last: int) -> None:
+        """Delivery of those of the range that are here has failed once more."""
+        for part in self.numbers.intersection(first, last):
+            for low, high, failures in self.failures.cover(*part):
+                self.failures.set(low, high, failures + 1)
+
+    def remove(self, first: int, last: int) -> list[Range]:
+        """The messages are done with; return those of the closed range that were there."""
+        for held in (self.failures, *self.values.values()):
+            held.remove(first, last)
+        gone = self.numbers.intersection(first, last)
+        for part in gone:
+            self.numbers.remove(*part)
+            self._count_down(*part)
+        return gone
+
+    def runs(self, first: int, last: int) -> list[tuple[int, Run]]:
+        """What is kept of the closed range: each run with its first sequence number."""
+        found = []
+        for part_first, part_last in self.numbers.intersection(first, last):
+            for i in self._touched(part_first, part_last):
+                run, start = self._runs[i], self._firsts[i]
+                if run is not None:
+                    low, high = max(part_first, start), min(part_last, start + run.count - 1)
+                    found.append((low, run.slice(low - start, high - low + 1)))
+        return found
+
+    def gather(self, ranges: list[Range]) -> list[tuple[list[Range], Run]]:
+        """Messages that are here, in this order, as few runs, each with the ranges of its messages."""
+        return gather(ranges, self._find)
+
+    def _find(self, number: int) -> StoredRun:
+        i = bisect_right(self._firsts, number) - 1
+        run = self._runs[i]
+        if run is None:
+            raise KeyError(number)
+        return StoredRun(self._firsts[i], run)
+
+    def _touched(self, first: int, last: int) -> range:
+        firsts = self._firsts
+        return range(bisect_right(firsts, first) - 1, bisect_right(firsts, last))
+
+    def _count_down(self, first: int, last: int) -> None:
+        for i in self._touched(first, last):
+            run, start = self._runs[i], self._firsts[i]
+            if run is None:
+                continue
+            self._left[i] -= max(0, min(last, start + run.count - 1) - max(first, start) + 1)
+            if self._left[i] == 0:
+                self.octets -= len(run.raw)
+                self._runs[i] = None
+                self._dead += 1
+        if self._dead * 2 > len(self._runs):
+            self._tidy()
+
+    def _tidy(self) -> None:
+        kept = [i for i, run in enumerate(self._runs) if run is not None]
+        self._firsts = [self._firsts[i] for i in kept]
+        self._left = [self._left[i] for i in kept]
+        self._runs = [self._runs[i] for i in kept]
+        self._dead = 0

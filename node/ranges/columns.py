@@ -1,0 +1,33 @@
+"""Rows of numbers in an entry: column by column, each an array of little-endian u64."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from operator import le
+
+from node.ranges.numbers import Range
+from node.ranges.range_set import decode_array, encode_array
+
+Buffer = bytes | memoryview
+
+
+def encode_columns(rows: Sequence[tuple[int, ...]]) -> bytes:
+    """All first numbers of the rows, then all second ones, and so on."""
+    return b"".join(encode_array(array("Q", numbers)) for numbers in zip(*rows, strict=True))
+
+
+def decode_columns(data: Buffer, offset: int, rows: int, width: int) -> tuple[list[array[int]], int]:
+    """The columns of so many rows, and the offset behind. Raises ValueError when cut short."""
+    columns = []
+    for _ in range(width):
+        column, offset = decode_array("Q", data, offset, rows)
+        columns.append(column)
+    return columns, offset
+
+
+def ranges_of_columns(firsts: array[int], lasts: array[int]) -> list[Range]:
+    """Raises ValueError where a range ends before it starts."""
+    if not all(map(le, firsts, lasts)):
+        raise ValueError("range ends before it starts")
+    return list(zip(firsts, lasts, strict=True))

@@ -1,0 +1,67 @@
+"""Many ranges at once: columns of the first and last numbers of ascending, disjoint ranges, made anew."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+
+from node.ranges.numbers import Range
+
+
+def joined(starts: array[int], ends: array[int], added: list[Range]) -> list[array[int]]:
+    """Ascending ranges, joined with others that are ascending, too."""
+    new_starts, new_ends, i = array("Q"), array("Q"), 0
+    for first, last in added:
+        touching = bisect_left(ends, first - 1 if first else 0, i)
+        if touching > i:
+            new_starts += starts[i:touching]
+            new_ends += ends[i:touching]
+            i = touching
+        if i < len(starts) and starts[i] <= last + 1:
+            first = min(first, starts[i])
+            i = bisect_right(starts, last + 1, i)
+            last = max(last, ends[i - 1])
+        if new_ends and new_ends[-1] + 1 >= first:
+            new_ends[-1] = max(new_ends[-1], last)
+        else:
+            new_starts.append(first)
+            new_ends.append(last)
+    return [new_starts + starts[i:], new_ends + ends[i:]]
+
+
+def cut_out(
+    starts: array[int], ends: array[int], removed: list[Range], *columns: array[int]
+) -> list[array[int]]:
+    """Ascending ranges without others that are ascending, too; `columns` have something of each range."""
+    new_starts, new_ends = array("Q"), array("Q")
+    # The index of the range that each of the new ones is, or is a part of.
+    origins: list[int] = []
+    i, size = 0, len(starts)
+    # Of range i, what is below `start` is dealt with.
+    start = starts[0]
+    for first, last in removed:
+        touched = bisect_left(ends, first, i)
+        if touched > i:
+            new_starts.append(start)
+            new_starts += starts[i + 1 : touched]
+            new_ends += ends[i:touched]
+            origins += range(i, touched)
+            if touched == size:
+                break
+            i, start = touched, starts[touched]
+        if start < first:
+            new_starts.append(start)
+            new_ends.append(first - 1)
+            origins.append(i)
+        if ends[i] <= last:
+            i = bisect_right(ends, last, i)
+            if i == size:
+                break
+            start = starts[i]
+        start = max(start, last + 1)
+    else:
+        new_starts.append(start)
+        new_starts += starts[i + 1 :]
+        new_ends += ends[i:]
+        origins += range(i, size)
+    return [new_starts, new_ends, *(array("Q", map(column.__getitem__, origins)) for column in columns)]

@@ -1,0 +1,374 @@
+"""A number (u64) for each of many sequence numbers, kept as sorted, disjoint spans of equal ones.
+
+Holds what replicas agree on about single messages: a priority, a due time, a group. Memory follows
+the number of spans (24 octets each), not the number of messages: neighbours with equal values are one
+span. Spans live in chunks of three parallel arrays, as the ranges of a `RangeSet` do in two.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
+from operator import le, lt
+from struct import Struct
+from typing import Final
+
+from node.ranges.range_columns import cut_out
+from node.ranges.range_set import MANY_RANGES, Range, RangeSet, decode_array, encode_array
+
+Span = tuple[int, int, int]
+"""First and last number, closed, and their value."""
+
+ABOVE_ALL: Final = 1 << 64
+"""Above every number, and every value of one."""
+
+CHUNK_SPANS = 512
+_COUNT = Struct("<I")
+
+
+class RangeMap:
+    """Values of numbers from 0 to 2**64-1. `len()` counts numbers, `span_count` spans.
+
+    Canonical: two maps that give the same numbers the same values have the same spans.
+    """
+
+    __slots__ = ("_count", "_ends", "_lasts", "_starts", "_values")
+
+    def __init__(self, spans: Iterable[Span] = ()) -> None:
+        self._starts: list[array[int]] = []
+        self._ends: list[array[int]] = []
+        self._values: list[array[int]] = []
+        # The last number of each chunk, so that one bisection finds a number's chunk.
+        self._lasts: list[int] = []
+        self._count = 0
+        for span in spans:
+            self.set(*span)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __bool__(self) -> bool:
+        return self._count > 0
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RangeMap):
+            return NotImplemented
+        return self._count == other._count and list(self.all()) == list(other.all())
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"RangeMap({list(self.all())})"
+
+    @property
+    def span_count(self) -> int:
+        """How many spans the map consists of."""
+        return sum(map(len, self._starts))
+
+    def copy(self) -> RangeMap:
+        """An independent map of the same values."""
+        twin = RangeMap()
+        twin._starts = [chunk[:] for chunk in self._starts]
+        twin._ends = [chunk[:] for chunk in self._ends]
+        twin._values = [chunk[:] for chunk in self._values]
+        twin._lasts = self._lasts[:]
+        twin._count = self._count
+        return twin
+
+    # -- changing -------------------------------------------------------------------------------
+
+    def set(self, first: int, last: int, value: int) -> None:
+        """Give every number of the closed range this value, whatever it had."""
+        lasts = self._lasts
+        if not lasts or first > lasts[-1]:
+            self._append(first, last, value)
+            return
+        from_chunk, from_i = self._position(first - 1 if first else 0)
+        to_chunk, to_i = self._position(last + 1)
+        new_first, new_last = first, last
+        before: tuple[Span, ...] = ()
+        behind: tuple[Span, ...] = ()
+        start, end, old = self._at(from_chunk, from_i)
+        if start < first:
+            if old == value:
+                new_first = start
+            else:
+                before = ((start, min(end, first - 1), old),)
+        if to_chunk < len(lasts):
+            start, end, old = self._at(to_chunk, to_i)
+            if start <= last or (start == last + 1 and old == value):
+                if old == value:
+                    new_last = end
+                else:
+                    behind = ((last + 1, end, old),)
+                to_chunk, to_i = self._next(to_chunk, to_i)
+        self._splice(from_chunk, from_i, to_chunk, to_i, (*before, (new_first, new_last, value), *behind))
+
+    def extend(self, firsts: array[int], lasts: array[int], values: array[int]) -> None:
+        """As `set` for each of the spans, which are sorted and disjoint; one step where they lie
+        above all that the map has, as what has just been published does.
+        """
+        top = self._lasts[-1] if self._lasts else -1
+        touching = (last + 1 == first for last, first in zip(lasts, firsts[1:], strict=False))
+        equal = map(int.__eq__, values, values[1:])
+        going_on = firsts and self._lasts and firsts[0] == top + 1 and values[0] == self._values[-1][-1]
+        if not firsts or firsts[0] <= top or going_on or any(map(int.__and__, touching, equal)):
+            for span in zip(firsts, lasts, values, strict=True):
+                self.set(*span)
+            return
+        room = max(0, CHUNK_SPANS - len(self._ends[-1])) if self._lasts else 0
+        if room:
+            chunks = (self._starts, self._ends, self._values)
+            for of, numbers in zip(chunks, (firsts, lasts, values), strict=True):
+                of[-1].extend(numbers[:room])
+            self._lasts[-1] = self._ends[-1][-1]
+        for i in range(room, len(firsts), CHUNK_SPANS):
+            self._add_chunk(*(numbers[i : i + CHUNK_SPANS] for numbers in (firsts, lasts, values)))
+        self._count += sum(lasts) - sum(firsts) + len(firsts)
+
+    def remove(self, first: int, last: int) -> int:
+        """Forget the values of the closed range; return how many numbers had one."""
+        lasts = self._lasts
+        if not lasts or first > lasts[-1]:
+            return 0
+        from_chunk, from_i = self._position(first)
+        to_chunk, to_i = self._position(last + 1)
+        rest: tuple[Span, ...] = ()
+        start, _, value = self._at(from_chunk, from_i)
+        if start < first:
+            rest = ((start, first - 1, value),)
+        if to_chunk < len(lasts) and self._starts[to_chunk][to_i] <= last:
+            _, end, value = self._at(to_chunk, to_i)
+            rest = (*rest, (last + 1, end, value))
+            to_chunk, to_i = self._next(to_chunk, to_i)
+        elif (from_chunk, from_i) == (to_chunk, to_i):
+            return 0
+        before = self._count
+        self._splice(from_chunk, from_i, to_chunk, to_i, rest)
+        return before - self._count
+
+    def remove_all(self, ranges: list[Range]) -> int:
+        """Forget the values of all `ranges`, which are disjoint; return how many numbers had one."""
+        if len(ranges) < MANY_RANGES:
+            return sum(self.remove(first, last) for first, last in ranges)
+        waiting, before = sorted(ranges), self._count
+        # What becomes of a chunk moves no chunk before it: the last one goes first.
+        while waiting and self._lasts:
+            first, last = waiting[-1]
+            chunk = min(bisect_left(self._lasts, first), len(self._lasts) - 1)
+            low = bisect_left(waiting, (self._lasts[chunk - 1] + 1,)) if chunk else 0
+            if last > self._lasts[chunk] or len(waiting) - low < MANY_RANGES:
+                self.remove(first, last)
+                waiting.pop()
+            else:
+                columns = (self._starts, self._ends, self._values)
+                starts, ends, values = (of[chunk] for of in columns)
+                left = cut_out(starts, ends, waiting[low:], values)
+                self._count -= sum(ends) - sum(starts) + len(starts)
+                self._count += sum(left[1]) - sum(left[0]) + len(left[0])
+                for of, numbers in zip(columns, left, strict=True):
+                    of[chunk] = numbers
+                self._tidy(chunk, chunk)
+                del waiting[low:]
+        return before - self._count
+
+    # -- asking ---------------------------------------------------------------------------------
+
+    def get(self, number: int, default: int = 0) -> int:
+        """The number's value, `default` when it has none."""
+        chunk, i = self._position(number)
+        if chunk == len(self._starts) or self._starts[chunk][i] > number:
+            return default
+        return self._values[chunk][i]
+
+    def span(self, number: int, default: int = 0) -> tuple[int, int | None]:
+        """The number's value, and the last number up to which that stays so; None: for ever."""
+        chunk, i = self._position(number)
+        if chunk == len(self._starts):
+            return default, None
+        start, end, value = self._at(chunk, i)
+        return (value, end) if start <= number else (default, start - 1)
+
+    def spans(self, first: int, last: int) -> list[Span]:
+        """The parts of the closed range that have values, ascending."""
+        chunk, i = self._position(first)
+        found: list[Span] = []
+        while chunk < len(self._starts):
+            start, end, value = self._at(chunk, i)
+            if start > last:
+                break
+            found.append((start if start > first else first, end if end < last else last, value))
+            chunk, i = self._next(chunk, i)
+        return found
+
+    def cover(self, first: int, last: int, default: int = 0) -> list[Span]:
+        """The whole closed range as spans, `default` for what has no value."""
+        found: list[Span] = []
+        for span in self.spans(first, last):
+            if span[0] > first:
+                found.append((first, span[0] - 1, default))
+            found.append(span)
+            first = span[1] + 1
+        if first <= last:
+            found.append((first, last, default))
+        return found
+
+    def all(self) -> Iterator[Span]:
+        """All spans in ascending order. The map must not change meanwhile."""
+        for starts, ends, values in zip(self._starts, self._ends, self._values, strict=True):
+            yield from zip(starts, ends, values, strict=True)
+
+    def where(self, low: int, high: int) -> RangeMap:
+        """The spans with values from `low` to below `high`; quick where whole chunks have such, or none."""
+        found = RangeMap()
+        for chunks in zip(self._starts, self._ends, self._values, strict=True):
+            least, most = min(chunks[2]), max(chunks[2])
+            if least >= high or most < low:
+                continue
+            if low <= least and most < high:
+                found.extend(*chunks)
+            else:
+                chosen = [low <= value < high for value in chunks[2]]
+                found.extend(*(array("Q", compress(numbers, chosen)) for numbers in chunks))
+        return found
+
+    def coverage(self) -> RangeSet:
+        """The numbers that have values; quick where they follow each other."""
+        found = RangeSet()
+        for starts, ends in zip(self._starts, self._ends, strict=True):
+            first, last = starts[0], ends[-1]
+            if sum(ends) - sum(starts) + len(starts) == last - first + 1:
+                found.add(first, last)
+            else:
+                found.update(zip(starts, ends, strict=True))
+        return found
+
+    def select(
+        self, number: int, low: int, high: int, look_at: int, find: int
+    ) -> tuple[list[Span], int | None]:
+        """Spans with values from `low` to below `high`, ascending from `number` on, and where to go on.
+
+        Stops after about `look_at` spans, or `find` that are found; None when there are no more.
+        """
+        found: list[Span] = []
+        chunk, _ = self._position(number)
+        while chunk < len(self._starts):
+            if look_at <= 0 or len(found) >= find:
+                return found, self._starts[chunk][0]
+            values = self._values[chunk]
+            if min(values) < high and max(values) >= low:
+                spans = zip(self._starts[chunk], self._ends[chunk], values, strict=True)
+                found += [span for span in spans if low <= span[2] < high and span[1] >= number]
+            look_at -= len(values)
+            chunk += 1
+        return found, None
+
+    # -- snapshots ------------------------------------------------------------------------------
+
+    def encode(self) -> bytes:
+        """Canonical bytes: number of spans (u32), all firsts, lasts and values (u64), little-endian."""
+        parts = [_COUNT.pack(self.span_count)]
+        for chunks in (self._starts, self._ends, self._values):
+            numbers = array("Q")
+            for chunk in chunks:
+                numbers.extend(chunk)
+            parts.append(encode_array(numbers))
+        return b"".join(parts)
+
+    @classmethod
+    def decode(cls, data: bytes | memoryview, offset: int = 0) -> tuple[RangeMap, int]:
+        """The map encoded at `offset`, and the offset behind it. Raises ValueError when malformed."""
+        if len(data) < offset + _COUNT.size:
+            raise ValueError("range map cut short")
+        (count,) = _COUNT.unpack_from(data, offset)
+        offset += _COUNT.size
+        firsts, offset = decode_array("Q", data, offset, count)
+        lasts, offset = decode_array("Q", data, offset, count)
+        values, offset = decode_array("Q", data, offset, count)
+        check_spans(firsts, lasts)
+        made = cls()
+        made.extend(firsts, lasts, values)
+        return made, offset
+
+    # -- places ---------------------------------------------------------------------------------
+
+    def _at(self, chunk: int, i: int) -> Span:
+        return self._starts[chunk][i], self._ends[chunk][i], self._values[chunk][i]
+
+    def _position(self, number: int) -> tuple[int, int]:
+        """Chunk and index of the first span whose end is at or behind `number`."""
+        lasts = self._lasts
+        chunk = bisect_left(lasts, number)
+        return (chunk, 0) if chunk == len(lasts) else (chunk, bisect_left(self._ends[chunk], number))
+
+    def _next(self, chunk: int, i: int) -> tuple[int, int]:
+        return (chunk, i + 1) if i + 1 < len(self._starts[chunk]) else (chunk + 1, 0)
+
+    def _append(self, first: int, last: int, value: int) -> None:
+        lasts = self._lasts
+        if lasts and lasts[-1] + 1 == first and self._values[-1][-1] == value:
+            self._ends[-1][-1] = lasts[-1] = last
+        elif lasts and len(self._ends[-1]) < CHUNK_SPANS:
+            self._starts[-1].append(first)
+            self._ends[-1].append(last)
+            self._values[-1].append(value)
+            lasts[-1] = last
+        else:
+            self._add_chunk(*(array("Q", (number,)) for number in (first, last, value)))
+        self._count += last - first + 1
+
+    def _add_chunk(self, starts: array[int], ends: array[int], values: array[int]) -> None:
+        self._starts.append(starts)
+        self._ends.append(ends)
+        self._values.append(values)
+        self._lasts.append(ends[-1])
+
+    def _splice(
+        self, from_chunk: int, from_i: int, to_chunk: int, to_i: int, spans: tuple[Span, ...]
+    ) -> None:
+        """Replace the spans from one position up to (not including) another."""
+        for chunk in range(from_chunk, to_chunk + 1 if to_i else to_chunk):
+            low = from_i if chunk == from_chunk else 0
+            high = to_i if chunk == to_chunk else len(self._starts[chunk])
+            gone = self._starts[chunk][low:high], self._ends[chunk][low:high]
+            self._count -= sum(gone[1]) - sum(gone[0]) + len(gone[0])
+            del self._starts[chunk][low:high], self._ends[chunk][low:high], self._values[chunk][low:high]
+        if spans:
+            chunks = (self._starts, self._ends, self._values)
+            for of, numbers in zip(chunks, zip(*spans, strict=True), strict=True):
+                of[from_chunk][from_i:from_i] = array("Q", numbers)
+            self._count += sum(end - start + 1 for start, end, _ in spans)
+        self._tidy(from_chunk, to_chunk)
+
+    def _tidy(self, from_chunk: int, to_chunk: int) -> None:
+        """Drop empty chunks, split full ones and note the last numbers, between the two chunks."""
+        for chunk in range(min(to_chunk, len(self._starts) - 1), from_chunk - 1, -1):
+            size = len(self._starts[chunk])
+            if size == 0:
+                del self._starts[chunk], self._ends[chunk], self._values[chunk], self._lasts[chunk]
+                continue
+            self._lasts[chunk] = self._ends[chunk][-1]
+            if size > 2 * CHUNK_SPANS:
+                for chunks in (self._starts, self._ends, self._values):
+                    chunks.insert(chunk + 1, chunks[chunk][CHUNK_SPANS:])
+                    del chunks[chunk][CHUNK_SPANS:]
+                self._lasts[chunk : chunk + 1] = (ends[-1] for ends in self._ends[chunk : chunk + 2])
+
+
+def check_spans(firsts: Sequence[int], lasts: Sequence[int]) -> None:
+    """Raises ValueError unless the spans are sorted and disjoint."""
+    if not all(map(le, firsts, lasts)) or not all(map(lt, lasts, firsts[1:])):
+        raise ValueError("spans overlap or are out of order")
+
+
+def spans_of(values: Iterable[int], first: int) -> list[Span]:
+    """The spans of numbers from `first` on, whose values are these, one each."""
+    found: list[Span] = []
+    for number, value in enumerate(values, first):
+        if found and found[-1][2] == value and found[-1][1] + 1 == number:
+            found[-1] = (found[-1][0], number, value)
+        else:
+            found.append((number, number, value))
+    return found

@@ -1,0 +1,383 @@
+"""A set of unsigned 64-bit numbers kept as sorted, disjoint, closed ranges.
+
+The queue machines keep what is alive, ready, leased and returned in such sets, so that memory
+follows the number of gaps, not the number of messages. Ranges live in chunks of two parallel
+arrays (16 octets a range): an insertion or removal in the middle moves one chunk, not everything.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from itertools import repeat
+from operator import le, sub
+from struct import Struct
+
+from node.ranges.numbers import Range as Range
+from node.ranges.numbers import first_of
+from node.ranges.range_columns import cut_out, joined
+
+CHUNK_RANGES = 512
+
+MANY_RANGES = 16
+"""So many ranges in one chunk are added or removed together."""
+
+_COUNT = Struct("<I")
+_BEYOND = (1 << 64, 1 << 64)
+_Change = Callable[["array[int]", "array[int]", list[Range]], list["array[int]"]]
+
+
+class RangeSet:
+    """Numbers from 0 to 2**64-1. `len()` counts numbers, `ranges()` yields closed ranges."""
+
+    __slots__ = ("_count", "_ends", "_lasts", "_starts")
+
+    def __init__(self, ranges: Iterable[Range] = ()) -> None:
+        self._starts: list[array[int]] = []
+        self._ends: list[array[int]] = []
+        # The last number of each chunk, so that one bisection finds a number's chunk.
+        self._lasts: list[int] = []
+        self._count = 0
+        for first, last in ranges:
+            self.add(first, last)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __bool__(self) -> bool:
+        return self._count > 0
+
+    def __contains__(self, number: int) -> bool:
+        chunk, i = self._position(number)
+        return chunk < len(self._starts) and self._starts[chunk][i] <= number
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RangeSet):
+            return NotImplemented
+        return self._count == other._count and all(
+            mine == theirs for mine, theirs in zip(self.ranges(), other.ranges(), strict=False)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"RangeSet({list(self.ranges())})"
+
+    @property
+    def first(self) -> int | None:
+        """The smallest number, None when empty."""
+        return self._starts[0][0] if self._starts else None
+
+    @property
+    def last(self) -> int | None:
+        """The largest number, None when empty."""
+        return self._lasts[-1] if self._lasts else None
+
+    def front(self) -> Range | None:
+        """The first range, None when empty."""
+        return (self._starts[0][0], self._ends[0][0]) if self._starts else None
+
+    def fronts(self, limit: int) -> list[Range]:
+        """Up to `limit` numbers from the front, as ranges."""
+        front = self.front()
+        if front is not None and front[0] + limit - 1 <= front[1]:
+            return [(front[0], front[0] + limit - 1)]
+        return first_of(self.ranges(), limit)
+
+    def range_count(self) -> int:
+        """How many ranges the set consists of."""
+        return sum(map(len, self._starts))
+
+    def ranges(self) -> Iterator[Range]:
+        """All ranges in ascending order. The set must not change meanwhile."""
+        for starts, ends in zip(self._starts, self._ends, strict=True):
+            yield from zip(starts, ends, strict=True)
+
+    def copy(self) -> RangeSet:
+        """An independent set of the same numbers."""
+        twin = RangeSet()
+        twin._starts = [chunk[:] for chunk in self._starts]
+        twin._ends = [chunk[:] for chunk in self._ends]
+        twin._lasts = self._lasts[:]
+        twin._count = self._count
+        return twin
+
+    def without(self, ranges: Iterable[Range]) -> RangeSet:
+        """A set of the numbers that are in none of `ranges`, which are ascending and disjoint."""
+        starts, ends = array("Q"), array("Q")
+        others = iter(ranges)
+        low, high = next(others, _BEYOND)
+        for first, last in self.ranges():
+            while low <= last:
+                if high >= first:
+                    if low > first:
+                        starts.append(first)
+                        ends.append(low - 1)
+                    first = high + 1
+                    if first > last:
+                        break
+                low, high = next(others, _BEYOND)
+            if first <= last:
+                starts.append(first)
+                ends.append(last)
+        return RangeSet.of_arrays(starts, ends)
+
+    def clear(self) -> None:
+        """Remove every number."""
+        self._starts, self._ends, self._lasts, self._count = [], [], [], 0
+
+    # -- changing -------------------------------------------------------------------------------
+
+    def add(self, first: int, last: int) -> int:
+        """Add the closed range; return how many of its numbers are new."""
+        lasts = self._lasts
+        if not lasts or first > lasts[-1]:
+            self._append(first, last)
+            self._count += last - first + 1
+            return last - first + 1
+        from_chunk, from_i = self._position(first - 1 if first else 0)
+        to_chunk, to_i = self._position(last + 1)
+        new_last = last
+        if to_chunk < len(lasts) and self._starts[to_chunk][to_i] <= last + 1:
+            new_last = self._ends[to_chunk][to_i]
+            to_chunk, to_i = self._next(to_chunk, to_i)
+        start = self._starts[from_chunk][from_i]
+        before = self._count
+        self._splice(from_chunk, from_i, to_chunk, to_i, ((min(first, start), new_last),))
+        return self._count - before
+
+    def remove(self, first: int, last: int) -> int:
+        """Remove the closed range; return how many of its numbers were there."""
+        lasts = self._lasts
+        if not lasts or first > lasts[-1]:
+            return 0
+        starts = self._starts[0]
+        start = starts[0]
+        if first <= start:
+            # What FIFO traffic does: cut from the front of the first range.
+            if last < start:
+                return 0
+            if last < self._ends[0][0]:
+                starts[0] = last + 1
+                self._count -= last + 1 - start
+                return last + 1 - start
+        from_chunk, from_i = self._position(first)
+        to_chunk, to_i = self._position(last + 1)
+        rest: tuple[Range, ...] = ()
+        start = self._starts[from_chunk][from_i]
+        if start < first:
+            rest = ((start, first - 1),)
+        if to_chunk < len(lasts) and self._starts[to_chunk][to_i] <= last:
+            rest = (*rest, (last + 1, self._ends[to_chunk][to_i]))
+            to_chunk, to_i = self._next(to_chunk, to_i)
+        elif (from_chunk, from_i) == (to_chunk, to_i):
+            return 0
+        before = self._count
+        self._splice(from_chunk, from_i, to_chunk, to_i, rest)
+        return before - self._count
+
+    def update(self, ranges: Iterable[Range]) -> int:
+        """Add all `ranges`, which are disjoint; return how many numbers are new."""
+        wanted = ranges if type(ranges) is list else list(ranges)
+        if len(wanted) == 1:
+            return self.add(*wanted[0])
+        return self._change(wanted, self.add, joined)
+
+    def remove_all(self, ranges: Iterable[Range]) -> int:
+        """Remove all `ranges`, which are disjoint; return how many numbers were there."""
+        wanted = ranges if type(ranges) is list else list(ranges)
+        if len(wanted) == 1:
+            return self.remove(*wanted[0])
+        return self._change(wanted, self.remove, cut_out)
+
+    def _change(self, ranges: list[Range], one: Callable[[int, int], int], change: _Change) -> int:
+        """Make each chunk anew that many ranges are in, and change others range by range."""
+        if len(ranges) < MANY_RANGES:
+            return sum([one(first, last) for first, last in ranges])
+        waiting, before = sorted(ranges), self._count
+        # What becomes of a chunk moves no chunk before it: the last one goes first.
+        while waiting and self._lasts:
+            first, last = waiting[-1]
+            chunk = min(bisect_left(self._lasts, first), len(self._lasts) - 1)
+            low = bisect_left(waiting, (self._lasts[chunk - 1] + 2,)) if chunk else 0
+            beyond = chunk + 1 < len(self._lasts) and last + 1 >= self._starts[chunk + 1][0]
+            if beyond or len(waiting) - low < MANY_RANGES:
+                one(first, last)
+                waiting.pop()
+            else:
+                self._rebuild(chunk, *change(self._starts[chunk], self._ends[chunk], waiting[low:]))
+                del waiting[low:]
+        for first, last in waiting:
+            one(first, last)
+        return abs(self._count - before)
+
+    def take(self, limit: int) -> list[Range]:
+        """Remove up to `limit` numbers from the front and return them as ranges."""
+        taken = self.fronts(limit)
+        if limit >= self._count:
+            self.clear()
+        else:
+            self.remove_all(taken)
+        return taken
+
+    # -- asking ---------------------------------------------------------------------------------
+
+    def intersection(self, first: int, last: int) -> list[Range]:
+        """The parts of the set that lie in the closed range."""
+        chunk, i = self._position(first)
+        found: list[Range] = []
+        while chunk < len(self._starts):
+            start = self._starts[chunk][i]
+            if start > last:
+                break
+            end = self._ends[chunk][i]
+            found.append((start if start > first else first, end if end < last else last))
+            chunk, i = self._next(chunk, i)
+        return found
+
+    def count_in(self, first: int, last: int) -> int:
+        """How many numbers of the closed range are in the set."""
+        return sum(end - start + 1 for start, end in self.intersection(first, last))
+
+    def range_from(self, number: int) -> Range | None:
+        """The first whole range that reaches `number` or lies behind it, None when there is none."""
+        chunk, i = self._position(number)
+        if chunk == len(self._starts):
+            return None
+        return self._starts[chunk][i], self._ends[chunk][i]
+
+    def span(self, number: int) -> tuple[bool, int | None]:
+        """Whether `number` is in the set, and the last number up to which that stays so.
+
+        None stands for "for ever", which only the answer False can mean.
+        """
+        found = self.range_from(number)
+        if found is None:
+            return False, None
+        start, end = found
+        return (True, end) if start <= number else (False, start - 1)
+
+    # -- snapshots ------------------------------------------------------------------------------
+
+    @classmethod
+    def of_arrays(cls, starts: array[int], ends: array[int]) -> RangeSet:
+        """The set of these ranges, which are in order and neither overlap nor touch."""
+        made = cls()
+        for i in range(0, len(starts), CHUNK_RANGES):
+            made._starts.append(starts[i : i + CHUNK_RANGES])
+            made._ends.append(ends[i : i + CHUNK_RANGES])
+            made._lasts.append(made._ends[-1][-1])
+        made._count = sum(ends) - sum(starts) + len(starts)
+        return made
+
+    def encode(self) -> bytes:
+        """Canonical bytes: number of ranges (u32), all starts, all ends (u64), little-endian."""
+        starts, ends = array("Q"), array("Q")
+        for chunk in self._starts:
+            starts.extend(chunk)
+        for chunk in self._ends:
+            ends.extend(chunk)
+        return b"".join((_COUNT.pack(len(starts)), encode_array(starts), encode_array(ends)))
+
+    @classmethod
+    def decode(cls, data: bytes | memoryview, offset: int = 0) -> tuple[RangeSet, int]:
+        """The set encoded at `offset`, and the offset behind it. Raises ValueError when malformed."""
+        if len(data) < offset + _COUNT.size:
+            raise ValueError("range set cut short")
+        (count,) = _COUNT.unpack_from(data, offset)
+        offset += _COUNT.size
+        starts, offset = decode_array("Q", data, offset, count)
+        ends, offset = decode_array("Q", data, offset, count)
+        gaps = map(sub, starts[1:], ends)
+        if not all(map(le, starts, ends)) or not all(map(le, repeat(2), gaps)):
+            raise ValueError("ranges of a range set overlap or touch or are out of order")
+        return cls.of_arrays(starts, ends), offset
+
+    # -- places ---------------------------------------------------------------------------------
+
+    def _position(self, number: int) -> tuple[int, int]:
+        """Chunk and index of the first range whose end is at or behind `number`."""
+        lasts = self._lasts
+        chunk = 0 if len(lasts) == 1 and number <= lasts[0] else bisect_left(lasts, number)
+        if chunk == len(lasts):
+            return chunk, 0
+        ends = self._ends[chunk]
+        return chunk, 0 if number <= ends[0] else bisect_left(ends, number)
+
+    def _next(self, chunk: int, i: int) -> tuple[int, int]:
+        return (chunk, i + 1) if i + 1 < len(self._starts[chunk]) else (chunk + 1, 0)
+
+    def _append(self, first: int, last: int) -> None:
+        lasts = self._lasts
+        if lasts and lasts[-1] + 1 == first:
+            self._ends[-1][-1] = lasts[-1] = last
+        elif lasts and len(self._ends[-1]) < CHUNK_RANGES:
+            self._starts[-1].append(first)
+            self._ends[-1].append(last)
+            lasts[-1] = last
+        else:
+            self._starts.append(array("Q", (first,)))
+            self._ends.append(array("Q", (last,)))
+            lasts.append(last)
+
+    def _splice(
+        self, from_chunk: int, from_i: int, to_chunk: int, to_i: int, ranges: tuple[Range, ...]
+    ) -> None:
+        """Replace the ranges from one position up to (not including) another."""
+        for chunk in range(from_chunk, to_chunk + 1 if to_i else to_chunk):
+            low = from_i if chunk == from_chunk else 0
+            high = to_i if chunk == to_chunk else len(self._starts[chunk])
+            gone = self._starts[chunk][low:high], self._ends[chunk][low:high]
+            self._count -= sum(gone[1]) - sum(gone[0]) + len(gone[0])
+            del self._starts[chunk][low:high], self._ends[chunk][low:high]
+        if ranges:
+            self._starts[from_chunk][from_i:from_i] = array("Q", (start for start, _ in ranges))
+            self._ends[from_chunk][from_i:from_i] = array("Q", (end for _, end in ranges))
+            self._count += sum(end - start + 1 for start, end in ranges)
+        self._tidy(from_chunk, to_chunk)
+
+    def _rebuild(self, chunk: int, starts: array[int], ends: array[int]) -> None:
+        """Put other ranges in the place of a chunk's."""
+        gone = self._starts[chunk], self._ends[chunk]
+        self._count -= sum(gone[1]) - sum(gone[0]) + len(gone[0])
+        made = RangeSet.of_arrays(starts, ends)
+        self._starts[chunk : chunk + 1] = made._starts
+        self._ends[chunk : chunk + 1] = made._ends
+        self._lasts[chunk : chunk + 1] = made._lasts
+        self._count += made._count
+
+    def _tidy(self, from_chunk: int, to_chunk: int) -> None:
+        """Drop empty chunks, split full ones and note the last numbers, between the two chunks."""
+        for chunk in range(min(to_chunk, len(self._starts) - 1), from_chunk - 1, -1):
+            size = len(self._starts[chunk])
+            if size == 0:
+                del self._starts[chunk], self._ends[chunk], self._lasts[chunk]
+                continue
+            self._lasts[chunk] = self._ends[chunk][-1]
+            if size > 2 * CHUNK_RANGES:
+                for chunks in (self._starts, self._ends):
+                    chunks.insert(chunk + 1, chunks[chunk][CHUNK_RANGES:])
+                    del chunks[chunk][CHUNK_RANGES:]
+                self._lasts[chunk : chunk + 1] = (ends[-1] for ends in self._ends[chunk : chunk + 2])
+
+
+def encode_array(numbers: array[int]) -> bytes:
+    """The array's items as little-endian bytes."""
+    if sys.byteorder == "big":
+        numbers = numbers[:]
+        numbers.byteswap()
+    return numbers.tobytes()
+
+
+def decode_array(typecode: str, data: bytes | memoryview, offset: int, count: int) -> tuple[array[int], int]:
+    """`count` little-endian items at `offset`, and the offset behind. Raises ValueError when cut short."""
+    numbers: array[int] = array(typecode)
+    end = offset + count * numbers.itemsize
+    if end > len(data):
+        raise ValueError("array cut short")
+    numbers.frombytes(memoryview(data)[offset:end])
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers, end

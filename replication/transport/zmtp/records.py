@@ -1,0 +1,93 @@
+"""How messages are encrypted once both sides of a CURVE connection have proved who they are.
+
+CURVE's own box (XSalsa20 with Poly1305) is what every ZeroMQ understands. Two nodes of this release agree on
+AES-256-GCM in the metadata of the handshake, which CURVE protects: processors have instructions for it, and
+it is many times faster (docs/decisions/0017-keys-between-nodes.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Final, Protocol
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from nacl.bindings import crypto_box_afternm, crypto_box_open_afternm
+from nacl.exceptions import CryptoError
+
+from replication.transport.zmtp.frames import ProtocolError
+
+OFFER: Final = {b"X-Records": b"AES-256-GCM"}
+"""The property of either side's metadata; names that begin with X- are free to applications (ZMTP 3.1)."""
+
+_FORGED: Final = "a message that was not encrypted for this connection"
+_NONCE_HEAD: Final = bytes(4)
+"""Before the number of a message: it makes 12 octets, and no number is used twice under one key."""
+
+
+class Records(Protocol):
+    """Encrypts and decrypts the numbered frames of one connection, each with an octet of flags."""
+
+    def seal(self, number: bytes, flags: int, octets: bytes | memoryview) -> tuple[bytes, bytes]:
+        """What travels behind the number, in two pieces: a frame is not copied to join it to its head."""
+
+    def open(self, number: bytes, octets: bytes | memoryview) -> tuple[int, bytes]:
+        """Flags and octets of a frame; raises ProtocolError for what the other side has not sealed under
+        this number.
+        """
+
+
+class BoxRecords:
+    """CURVE's own: the flags are the first octet within the box."""
+
+    def __init__(self, shared: bytes, as_server: bool) -> None:
+        self._shared = shared
+        outward, inward = (b"S", b"C") if as_server else (b"C", b"S")
+        self._outward, self._inward = b"CurveZMQMESSAGE" + outward, b"CurveZMQMESSAGE" + inward
+
+    def seal(self, number: bytes, flags: int, octets: bytes | memoryview) -> tuple[bytes, bytes]:
+        inner = b"".join((bytes((flags,)), octets))
+        return b"", crypto_box_afternm(inner, self._outward + number, self._shared)
+
+    def open(self, number: bytes, octets: bytes | memoryview) -> tuple[int, bytes]:
+        try:
+            inner = crypto_box_open_afternm(bytes(octets), self._inward + number, self._shared)
+        except CryptoError as error:
+            raise ProtocolError(_FORGED) from error
+        if not inner:
+            raise ProtocolError(_FORGED)
+        return inner[0], inner[1:]
+
+
+class GcmRecords:
+    """AES-256-GCM (NIST SP 800-38D), with a key for each direction.
+
+    The flags stand before the box, as associated data: in it they would cost each side a copy of the frame.
+    """
+
+    def __init__(self, shared: bytes, as_server: bool) -> None:
+        outward, inward = (b"from server", b"from client") if as_server else (b"from client", b"from server")
+        self._outward, self._inward = AESGCM(_key(shared, outward)), AESGCM(_key(shared, inward))
+
+    def seal(self, number: bytes, flags: int, octets: bytes | memoryview) -> tuple[bytes, bytes]:
+        head = bytes((flags,))
+        return head, self._outward.encrypt(_NONCE_HEAD + number, octets, head)
+
+    def open(self, number: bytes, octets: bytes | memoryview) -> tuple[int, bytes]:
+        head = bytes(octets[:1])
+        try:
+            return head[0], self._inward.decrypt(_NONCE_HEAD + number, memoryview(octets)[1:], head)
+        except (IndexError, InvalidTag) as error:
+            raise ProtocolError(_FORGED) from error
+
+
+def agreed(told: Mapping[bytes, bytes], shared: bytes, as_server: bool) -> Records:
+    """What both sides can do; `told` is the other side's metadata, by names in lower case."""
+    (name, cipher), *_ = OFFER.items()
+    kind = GcmRecords if told.get(name.lower()) == cipher else BoxRecords
+    return kind(shared, as_server)
+
+
+def _key(shared: bytes, direction: bytes) -> bytes:
+    return blake2b(direction, key=shared, person=b"quorate records", digest_size=32).digest()

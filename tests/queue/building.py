@@ -1,0 +1,55 @@
+"""Runs, batches and entries for the engine's tests."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+
+from hypothesis import strategies as st
+
+from node.message.run import Run
+from node.queue.entry import EntryMessages, encode_batch, encode_entry
+from node.queue.operation_format import Buffer, encode_publish
+from node.queue.operations import OWNER
+
+SKIP = 3
+
+
+def uniform_run(count: int, size: int = 5, key: str = "key") -> Run:
+    """Messages of one length whose content is their index."""
+    raw = b"".join(b"MMM" + index.to_bytes(size, "big") for index in range(count))
+    return Run("exchange", key, 1, True, count, SKIP, SKIP + size, None, size, raw)
+
+
+def varied_run(sizes: Sequence[int], persistent: bool = True, special: bool = False) -> Run:
+    """Messages of the given lengths whose content is their index, repeated."""
+    raw = b"".join(b"MMM" + bytes((index % 256,)) * size for index, size in enumerate(sizes))
+    lengths = array("I", (SKIP + size for size in sizes))
+    return Run("ex", "k", 9, persistent, len(sizes), SKIP, 0, lengths, max(sizes), raw, special)
+
+
+RUNS = st.one_of(
+    st.builds(uniform_run, st.integers(1, 12), st.integers(1, 9), st.text(max_size=9)),
+    st.builds(varied_run, st.lists(st.integers(0, 9), min_size=1, max_size=9), st.booleans(), st.booleans()),
+)
+
+
+def one_batch(
+    operations: Iterable[Buffer], front_end: int = OWNER, number: int = 0, first_sequence: int = 0
+) -> bytes:
+    """An entry of a single op batch."""
+    return encode_entry([encode_batch(front_end, number, first_sequence, list(operations))])
+
+
+def published(first_sequence: int, run: Run, *queues: int, front_end: int = OWNER, number: int = 0) -> bytes:
+    """An entry that publishes one run."""
+    return one_batch(encode_publish(run, queues), front_end, number, first_sequence)
+
+
+def contents(data: Buffer, first: int, last: int) -> dict[int, bytes]:
+    """What an entry holds of a range of sequence numbers, message by message."""
+    return {
+        start + i: content
+        for start, run in EntryMessages(data).runs(first, last)
+        for i, content in enumerate(run.contents())
+    }

@@ -1,0 +1,67 @@
+"""Queue owners for the tests of dispatching."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+
+from node.queue.dispatch import QueueOwner
+from node.queue.grants import Grant
+from node.queue.operations import Annotate, Aspect, Semantics
+from node.queue.queue import QueueState
+from node.queue.settings import QueueSettings
+from node.ranges.range_map import spans_of
+
+UNLIMITED = 1 << 62
+A, B, C = 5, 6, 7
+"""Front ends."""
+
+
+def state_with(
+    messages: int,
+    mark: int = 10**9,
+    semantics: Semantics = Semantics.AT_LEAST_ONCE,
+    attached: tuple[int, ...] = (),
+) -> QueueState:
+    state = QueueState(semantics)
+    if messages:
+        state.append(1, messages)
+    state.mark = mark
+    state.attached.update(attached)
+    return state
+
+
+def owner_with(messages: int, semantics: Semantics = Semantics.AT_LEAST_ONCE) -> QueueOwner:
+    return QueueOwner(state_with(messages, semantics=semantics), fresh=True)
+
+
+def noted(owner: QueueOwner, aspect: Aspect, values: Sequence[int], first: int = 1) -> None:
+    """The log says the values of messages from `first` on."""
+    columns = (array("Q", numbers) for numbers in zip(*spans_of(values, first), strict=True))
+    owner.state.annotate(Annotate(1, aspect, *columns))
+
+
+def ordered_owner(
+    settings: QueueSettings, values: Sequence[int], mark: int = 10**9, attached: tuple[int, ...] = ()
+) -> QueueOwner:
+    """An owner of messages with these priorities, or groups; a new owner if front ends are attached."""
+    state = state_with(len(values), mark, attached=attached)
+    aspect = Aspect.PRIORITY if settings.max_priority else Aspect.GROUP
+    noted(QueueOwner(state), aspect, values)
+    return QueueOwner(state, fresh=not attached, settings=settings)
+
+
+def attach(
+    owner: QueueOwner, front_end: int, consumer: int = 1, limit: int = UNLIMITED, **terms: object
+) -> None:
+    owner.consumers.attach(front_end, consumer, **terms)
+    owner.consumers.credit(front_end, consumer, limit)
+
+
+def got(grants: list[Grant]) -> list[tuple[int, int, int, int]]:
+    return [(grant.front_end, grant.consumer, *part) for grant in grants for part in grant.ranges]
+
+
+def marked(grants: list[Grant]) -> list[tuple[int, int, bool]]:
+    """What was granted, and whether it is marked redelivered."""
+    return [(*part, grant.redelivered) for grant in grants for part in grant.ranges]

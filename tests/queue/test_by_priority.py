@@ -1,0 +1,110 @@
+"""ReadyByPriority against a plain list of messages with levels."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from node.queue.features.priority import ReadyByPriority
+from node.ranges.range_map import RangeMap
+from tests.queue.test_ranges import numbers
+
+NUMBERS = st.integers(0, 40)
+PAIRS = st.tuples(NUMBERS, NUMBERS).map(lambda pair: (min(pair), max(pair)))
+
+
+class ByPriorityAgainstList(RuleBasedStateMachine):
+    """Messages come, go and come back in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.levels = RangeMap()
+        self.ready = ReadyByPriority(self.levels.cover)
+        self.model: dict[int, int] = {}
+
+    @rule(pair=PAIRS, level=st.sampled_from((0, 1, 5, 255)))
+    def annotate(self, pair: tuple[int, int], level: int) -> None:
+        """A message has one level for ever: give one to those only that have none yet."""
+        for start, end, known in self.levels.cover(*pair, default=-1):
+            if known < 0:
+                self.levels.set(start, end, level)
+
+    @rule(pair=PAIRS)
+    def add(self, pair: tuple[int, int]) -> None:
+        self.annotate(pair, 0)
+        new = set(range(pair[0], pair[1] + 1)) - self.model.keys()
+        assert self.ready.add(*pair) == len(new)
+        self.model |= {number: self.levels.get(number) for number in new}
+
+    @rule(pair=PAIRS, forgotten=st.booleans())
+    def remove(self, pair: tuple[int, int], forgotten: bool) -> None:
+        if forgotten:
+            self.levels.remove(*pair)
+        gone = [number for number in self.model if pair[0] <= number <= pair[1]]
+        assert self.ready.remove(*pair) == len(gone)
+        for number in gone:
+            del self.model[number]
+
+    @rule()
+    def deliver(self) -> None:
+        front = self.ready.front()
+        if front is None:
+            assert not self.model
+            return
+        self.ready.remove(front[0], front[0])
+        oldest_highest = min(self.model, key=lambda number: (-self.model[number], number))
+        assert front[0] == oldest_highest
+        del self.model[front[0]]
+
+    @rule()
+    def discard(self) -> None:
+        lowest = self.ready.lowest()
+        if lowest is None:
+            assert not self.model
+            return
+        self.ready.remove(lowest[0], lowest[0])
+        assert lowest[0] == min(self.model, key=lambda number: (self.model[number], number))
+        del self.model[lowest[0]]
+
+    @rule()
+    def load(self) -> None:
+        """As a new owner does."""
+        loaded = ReadyByPriority(self.levels.cover)
+        spans = RangeMap((number, number, level) for number, level in self.model.items())
+        loaded.load(spans.all())
+        self.ready = loaded
+
+    @rule(pair=PAIRS)
+    def ask(self, pair: tuple[int, int]) -> None:
+        inside = {number for number in self.model if pair[0] <= number <= pair[1]}
+        assert numbers(self.ready.intersection(*pair)) == inside
+
+    @invariant()
+    def same(self) -> None:
+        assert len(self.ready) == len(self.model)
+        assert bool(self.ready) == bool(self.model)
+        assert numbers(list(self.ready.ranges())) == set(self.model)
+        levels = list(self.model.values())
+        assert self.ready.counts() == {level: levels.count(level) for level in set(levels)}
+
+
+TestByPriorityAgainstList = pytest.mark.requirement("A20.1")(ByPriorityAgainstList.TestCase)
+TestByPriorityAgainstList.settings = settings(max_examples=200, stateful_step_count=30)
+
+
+def test_messages_alike_stay_one_range() -> None:
+    levels = RangeMap([(1, 1_000_000, 7), (1_000_001, 1_000_001, 9)])
+    ready = ReadyByPriority(levels.cover)
+    ready.add(1, 1_000_001)
+    assert ready.front() == (1_000_001, 1_000_001)
+    ready.remove(1_000_001, 1_000_001)
+    assert ready.front() == (1, 1_000_000)
+
+
+def test_purged_is_empty() -> None:
+    ready = ReadyByPriority(RangeMap([(1, 3, 7)]).cover)
+    ready.add(1, 5)
+    ready.clear()
+    assert (len(ready), ready.front(), ready.lowest()) == (0, None, None)

@@ -1,0 +1,48 @@
+"""Messages from several runs as few runs, in the order that is asked for."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import replace
+
+from node.message.gathering import StoredRun, gather
+from node.message.run import Run
+from node.ranges.numbers import Range, numbers_of
+
+UNIFORM = Run("", "q", 1, True, 4, 1, 3, None, 10, b"-aA-bB-cC-dD")
+VARIED = Run("", "q", 1, True, 3, 1, 0, array("I", (2, 4, 3)), 20, b"-e-fFF-gG")
+OTHER = replace(UNIFORM, routing_key="other")
+
+
+def stored(*runs: Run) -> list[StoredRun]:
+    """Runs with consecutive numbers from 1 on."""
+    found: list[StoredRun] = []
+    for run in runs:
+        found.append(StoredRun(found[-1].last + 1 if found else 1, run))
+    return found
+
+
+def gathered(ranges: list[Range], *runs: Run) -> list[tuple[list[int], list[bytes]]]:
+    places = stored(*runs)
+    found = gather(ranges, lambda number: next(one for one in places if one.first <= number <= one.last))
+    return [(list(numbers_of(parts)), list(run.contents())) for parts, run in found]
+
+
+def test_messages_of_runs_that_are_alike_become_one_run_in_their_order() -> None:
+    assert gathered([(6, 7), (2, 2), (4, 5)], UNIFORM, VARIED) == [
+        ([6, 7, 2, 4, 5], [b"fFF", b"gG", b"bB", b"dD", b"e"])
+    ]
+
+
+def test_a_run_with_another_key_is_by_itself() -> None:
+    assert gathered([(1, 2), (8, 8), (3, 3)], UNIFORM, OTHER) == [
+        ([1, 2], [b"aA", b"bB"]),
+        ([8], [b"dD"]),
+        ([3], [b"cC"]),
+    ]
+
+
+def test_the_largest_frame_of_any_of_them_counts() -> None:
+    places = stored(UNIFORM, VARIED)
+    ((_, run),) = gather([(5, 5), (1, 1)], lambda number: places[number == 5])
+    assert (run.count, run.largest_frame, run.stride) == (2, 20, 0)

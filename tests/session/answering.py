@@ -1,0 +1,293 @@
+"""A broker that answers every request at once, and knows what it has given to which session."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from node.message.run import Run
+from node.ranges.numbers import Range, numbers_of
+from node.refusal import Refusal
+from node.routing.exchange import Exchange, ExchangeKind
+from node.session.amqp091.session import Session
+from node.session.permissions import Right, Scope
+from node.session.ports import (
+    ConsumerOptions,
+    Entry,
+    Got,
+    Identity,
+    QueueCounts,
+    QueueDeclaration,
+    QueueRef,
+    Subscriber,
+)
+from node.session.traffic import ExchangeFlow
+from node.wire.amqp091 import methods as m
+from node.wire.amqp091.codec import PROTOCOL_HEADER, encode_method
+from node.wire.amqp091.limits import ConnectionLimits
+from tests.wire.client import CLIENT_CAPABILITIES, Frame, frames, run_of
+
+
+class Somewhere:
+    """A route to a queue."""
+
+    def __init__(self) -> None:
+        self.flow = ExchangeFlow()
+
+
+class Defect(Exception):
+    """Nothing that anybody expects."""
+
+
+class AnsweringBroker:
+    """Implements `node.session.ports.BrokerPort`. Call number `fails_at` of it raises Defect."""
+
+    def __init__(self, fails_at: int = 0) -> None:
+        self.permissions = self
+        self.calls = 0
+        self.deepest = 0
+        """Frames of the stack below the deepest call."""
+        self.consumers: dict[int, Subscriber] = {}
+        self.leased: set[tuple[int, int]] = set()
+        self.holders: set[int] = set()
+        self.got = 0
+        self._fails_at = fails_at
+        self._last = 0
+        self._sequence = 0
+
+    def _called(self) -> None:
+        self.calls += 1
+        depth, frame = 0, sys._getframe()
+        while frame.f_back is not None:
+            depth, frame = depth + 1, frame.f_back
+        self.deepest = max(self.deepest, depth)
+        if self.calls == self._fails_at:
+            raise Defect
+
+    def lease(self, consumer: int, count: int) -> range:
+        """The sequence numbers of messages that the consumer is given."""
+        first = self._sequence + 1
+        self._sequence += count
+        self.leased.update((consumer, number) for number in range(first, first + count))
+        return range(first, first + count)
+
+    # -- connections ----------------------------------------------------------------------------
+
+    def ready(self) -> bool:
+        return True
+
+    def wait_no_more(self, subscriber: Subscriber) -> None:
+        """Nobody waits: it is always ready."""
+
+    def authenticate(self, login: Any, remote: str, answer: Callable[[Identity | None, str], None]) -> None:
+        answer(Identity("guest"), "")
+
+    def enter(self, subscriber: Subscriber, user: str, vhost: str) -> Entry:
+        self._last += 1
+        self.holders.add(self._last)
+        return Entry(Scope(user, vhost), self._last)
+
+    def channel_opened(self, user: str) -> None:
+        self._called()
+
+    def release_holder(self, holder: int, released: Callable[[], None]) -> None:
+        self.holders.remove(holder)
+        released()
+
+    # -- rights, names and routes ---------------------------------------------------------------
+
+    def check_exchange(self, user: str, vhost: str, right: Right, name: str) -> None:
+        self._called()
+
+    def check_queue(self, user: str, vhost: str, right: Right, name: str) -> None:
+        self._called()
+
+    def check_topic(self, user: str, vhost: str, right: Right, exchange: str, key: str) -> None:
+        self._called()
+
+    def exchange(self, vhost: str, name: str) -> Exchange:
+        self._called()
+        return Exchange(name, ExchangeKind.DIRECT)
+
+    def queue(self, vhost: str, name: str, holder: int) -> QueueRef:
+        self._called()
+        return QueueRef(name, 1, 1, vhost)
+
+    def reply_queue(self, vhost: str, holder: int) -> QueueRef:
+        return self.queue(vhost, "reply", holder)
+
+    def find_reply_queue(self, vhost: str, name: str) -> QueueRef:
+        return self.queue(vhost, name, 0)
+
+    def needs_headers(self, scope: Scope, exchange: str) -> bool:
+        self._called()
+        return False
+
+    def route(self, scope: Scope, exchange: str, key: str, headers: Any = None, copies: Any = ()) -> Any:
+        self._called()
+        return Somewhere()
+
+    def still_leads(self, route: Any) -> bool:
+        return True
+
+    # -- requests -------------------------------------------------------------------------------
+
+    def publish(self, subscriber: Subscriber, channel: int, run: Run, route: Any, first_tag: int) -> bool:
+        self._called()
+        if first_tag:
+            subscriber.confirm(channel, first_tag, first_tag + run.count - 1)
+        return True
+
+    def commit(self, publishes: Any, settled: Any, answer: Callable[[Refusal | None], None]) -> None:
+        self._called()
+        for one in settled:
+            self._release(one.consumer, one.ranges)
+        answer(None)
+
+    def when_visible(self, done: Callable[[], None]) -> None:
+        self._called()
+        done()
+
+    def declare_exchange(self, vhost: str, exchange: Exchange, answer: Any) -> None:
+        self._called()
+        answer(None)
+
+    def delete_exchange(self, vhost: str, name: str, if_unused: bool, answer: Any) -> None:
+        self._called()
+        answer(None)
+
+    def bind(self, vhost: str, binding: Any, arguments: Mapping[str, Any], answer: Any) -> None:
+        self._called()
+        answer(None)
+
+    unbind = bind
+
+    def declare_queue(self, vhost: str, declaration: QueueDeclaration, holder: int, answer: Any) -> None:
+        self._called()
+        answer(QueueRef(declaration.name or "named", 1, 1, vhost), None)
+
+    def delete_queue(self, queue: QueueRef, if_unused: bool, if_empty: bool, answer: Any) -> None:
+        self._called()
+        answer(0, None)
+
+    def purge(self, queue: QueueRef, answer: Any) -> None:
+        self._called()
+        answer(0, None)
+
+    def count(self, queue: QueueRef, answer: Any) -> None:
+        self._called()
+        answer(QueueCounts(0, 0, 0), None)
+
+    def consume(self, subscriber: Subscriber, queue: QueueRef, options: ConsumerOptions, answer: Any) -> None:
+        self._called()
+        self._last += 1
+        self.consumers[self._last] = subscriber
+        answer(self._last, None)
+
+    def keeps_until_settled(self, queue: QueueRef) -> bool:
+        return True
+
+    def get(self, queue: QueueRef, no_ack: bool, answer: Any) -> None:
+        self._called()
+        self.got += 1
+        if self.got % 3:
+            (sequence,) = self.lease(-1, 1)
+            if no_ack:
+                self.leased.discard((-1, sequence))
+            answer(Got(-1, run_of([b"got"]), sequence, False, 0), None)
+        else:
+            answer(None, None)
+
+    # -- what consumers hold --------------------------------------------------------------------
+
+    def leave(self, consumer: int, done: Callable[[], None]) -> None:
+        self.cancel(consumer, done)
+
+    def cancel(self, consumer: int, done: Callable[[], None]) -> None:
+        self.consumers.pop(consumer, None)
+        done()
+
+    def forget(self, consumer: int) -> None:
+        assert consumer not in self.consumers
+        assert not any(holder == consumer for holder, _ in self.leased), "forgotten while it holds messages"
+
+    def credit(self, consumer: int, limit: int) -> None:
+        self._called()
+
+    def _release(self, consumer: int, ranges: list[Range]) -> None:
+        for sequence in numbers_of(ranges):
+            self.leased.remove((consumer, sequence))
+
+    def settle(self, consumer: int, ranges: list[Range]) -> None:
+        self._release(consumer, ranges)
+
+    def give_back(self, consumer: int, ranges: list[Range], failed: bool) -> None:
+        self._release(consumer, ranges)
+
+    def discard(self, consumer: int, ranges: list[Range]) -> None:
+        self._release(consumer, ranges)
+
+
+class Socket:
+    """Of a session: keeps what becomes of it."""
+
+    remote = "127.0.0.1"
+    certified_name = ""
+
+    def __init__(self) -> None:
+        self.reading = True
+        self.closing = False
+        self.failures: list[Exception] = []
+
+    def wanted(self) -> None:
+        """The test takes what is written."""
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def close_after_flush(self) -> None:
+        self.closing = True
+
+    def log(self, event: str, fields: Mapping[str, str | int]) -> None:
+        """Nobody reads it."""
+
+    def entered(self) -> None:
+        """Nobody counts strangers."""
+
+    def negotiation_failed(self, reason: str) -> None:
+        raise AssertionError(reason)
+
+    def session_failed(self, error: Exception) -> None:
+        assert isinstance(error, Defect), error
+        self.failures.append(error)
+
+
+class Connected:
+    """A session on a broker, from the protocol header to an open channel."""
+
+    def __init__(self, broker: AnsweringBroker, limits: ConnectionLimits | None = None) -> None:
+        self.broker = broker
+        self.socket = Socket()
+        port: Any = broker
+        self.session = Session(port, self.socket, limits or ConnectionLimits(), lambda: 1.0)
+        properties: dict[str, Any] = {"capabilities": dict(CLIENT_CAPABILITIES)}
+        self.send(
+            PROTOCOL_HEADER,
+            encode_method(0, m.ConnectionStartOk(properties, "PLAIN", b"\0guest\0guest")),
+            encode_method(0, m.ConnectionTuneOk(0, 0, 0)),
+            encode_method(0, m.ConnectionOpen("/")),
+            encode_method(1, m.ChannelOpen()),
+        )
+
+    def send(self, *data: bytes) -> None:
+        self.session.receive(b"".join(data))
+
+    def output(self) -> list[Frame]:
+        found = []
+        while (data := self.session.take_output()) or self.session.connection.has_input:
+            found += frames(data)
+        return found

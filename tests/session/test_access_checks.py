@@ -1,0 +1,119 @@
+"""RabbitMQ's access control table: which rights each method asks for, and in which order (A11)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from node.refusal import AccessRefusedError, NotFoundError
+from node.routing.exchange import Exchange, ExchangeKind
+from node.session.amqp091.access_checks import AccessChecks
+from node.session.permissions import Right, Scope
+from node.session.ports import QueueRef
+from node.wire.amqp091 import methods as m
+from node.wire.amqp091.primitives import Method
+
+SCOPE = Scope("alice", "v")
+
+
+class Broker:
+    """Has the topic exchange `t`, the direct exchange `d` and the queue `old`; grants what it is told to."""
+
+    def __init__(self, granted: set[str] | None = None) -> None:
+        self.permissions = self
+        self.asked: list[str] = []
+        self._granted = granted
+
+    def _check(self, user: str, vhost: str, what: str) -> None:
+        assert (user, vhost) == ("alice", "v")
+        self.asked.append(what)
+        if self._granted is not None and what not in self._granted:
+            raise AccessRefusedError(what)
+
+    def check_exchange(self, user: str, vhost: str, right: Right, name: str) -> None:
+        self._check(user, vhost, f"{right} exchange {name}")
+
+    def check_queue(self, user: str, vhost: str, right: Right, name: str) -> None:
+        self._check(user, vhost, f"{right} queue {name}")
+
+    def check_topic(self, user: str, vhost: str, right: Right, exchange: str, key: str) -> None:
+        self._check(user, vhost, f"{right} topic {exchange} {key}")
+
+    def exchange(self, vhost: str, name: str) -> Exchange:
+        kinds = {"t": ExchangeKind.TOPIC, "d": ExchangeKind.DIRECT}
+        if name not in kinds:
+            raise NotFoundError(name)
+        return Exchange(name, kinds[name])
+
+    def queue(self, vhost: str, name: str, holder: int) -> QueueRef:
+        if name != "old":
+            raise NotFoundError(name)
+        return QueueRef(name, 1, 1, vhost)
+
+
+def asked(method: Method) -> list[str]:
+    broker: Any = Broker()
+    AccessChecks(broker).check(SCOPE, 1, method)
+    return broker.asked
+
+
+GENERATED = "amq.gen-0000000000000000000000"
+ALTERNATE = {"alternate-exchange": "ae"}
+DEAD_LETTERS = {"x-dead-letter-exchange": "dlx"}
+
+TABLE: list[tuple[Method, list[str]]] = [
+    (m.ExchangeDeclare("e"), ["configure exchange e"]),
+    (
+        m.ExchangeDeclare("e", arguments=ALTERNATE),
+        ["configure exchange e", "read exchange e", "write exchange ae"],
+    ),
+    (m.ExchangeDeclare("t", arguments=ALTERNATE), ["configure exchange t"]),
+    (m.ExchangeDelete("e"), ["configure exchange e"]),
+    (m.ExchangeDeclare(""), []),
+    (m.ExchangeDelete(""), []),
+    (m.QueueBind("q", "", "k"), ["write queue q"]),
+    (
+        m.QueueDeclare("q", arguments={"x-dead-letter-exchange": ""}),
+        ["configure queue q", "read queue q", "write exchange "],
+    ),
+    (m.ExchangeBind("to", "d", "k"), ["write exchange to", "read exchange d"]),
+    (m.ExchangeBind("to", "t", "k"), ["write exchange to", "read exchange t", "read topic t k"]),
+    (m.ExchangeUnbind("to", "t", "k"), ["write exchange to", "read exchange t", "read topic t k"]),
+    (m.QueueDeclare("q"), ["configure queue q"]),
+    (m.QueueDeclare(""), [f"configure queue {GENERATED}"]),
+    (
+        m.QueueDeclare("q", arguments=DEAD_LETTERS),
+        ["configure queue q", "read queue q", "write exchange dlx"],
+    ),
+    (m.QueueDeclare("old", arguments=DEAD_LETTERS), ["configure queue old"]),
+    (m.QueueDelete("q"), ["configure queue q"]),
+    (m.QueueBind("q", "d", "k"), ["write queue q", "read exchange d"]),
+    (m.QueueBind("q", "t", "k"), ["write queue q", "read exchange t", "read topic t k"]),
+    (m.QueueUnbind("q", "t", "k"), ["write queue q", "read exchange t", "read topic t k"]),
+    (m.QueuePurge("q"), ["read queue q"]),
+    (m.BasicGet("q"), ["read queue q"]),
+    (m.BasicConsume("q"), ["read queue q"]),
+    (m.BasicConsume("amq.rabbitmq.reply-to"), []),
+]
+
+
+@pytest.mark.parametrize(("method", "rights"), TABLE, ids=lambda value: repr(value)[:60])
+def test_rights_that_a_method_asks_for(method: Method, rights: list[str]) -> None:
+    assert asked(method) == rights
+
+
+@pytest.mark.parametrize(("method", "rights"), TABLE, ids=lambda value: repr(value)[:60])
+def test_each_right_is_needed(method: Method, rights: list[str]) -> None:
+    for missing in rights:
+        broker: Any = Broker(set(rights) - {missing})
+        with pytest.raises(AccessRefusedError, match=missing.replace(".", r"\.")):
+            AccessChecks(broker).check(SCOPE, 1, method)
+
+
+@pytest.mark.parametrize(
+    "method", [m.QueueDeclare("q", passive=True), m.ExchangeDeclare("e", passive=True)], ids=repr
+)
+def test_no_right_is_needed_to_look(method: Method) -> None:
+    broker: Any = Broker(set())
+    AccessChecks(broker).check(SCOPE, 1, method)
