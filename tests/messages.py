@@ -17,7 +17,7 @@ CHANNEL = 1
 
 def content(body: bytes, **properties: Any) -> bytes:
     """Content header and body frame of a message; properties as pika names them."""
-    header = Header(CHANNEL, len(body), BasicProperties(**properties)).marshal()
+    header: bytes = Header(CHANNEL, len(body), BasicProperties(**properties)).marshal()
     return header + (Body(CHANNEL, body).marshal() if body else b"")
 
 

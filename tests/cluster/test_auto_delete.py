@@ -13,7 +13,7 @@ import pytest
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.primitives import Method
 from tests.cluster.kinds import KINDS
-from tests.cluster.test_confirmed_answers import owners_of
+from tests.cluster.test_linearizable_reads import owners_of
 from tests.site import ChannelClosedError, Client, Site
 
 STEPS = range(-12, 36)

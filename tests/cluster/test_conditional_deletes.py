@@ -11,7 +11,7 @@ from node.queue.operation_format import encode_seal_queue
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.primitives import Method
 from tests.cluster.kinds import KINDS
-from tests.cluster.test_confirmed_answers import owners_of
+from tests.cluster.test_linearizable_reads import owners_of
 from tests.site import ChannelClosedError, Client, Site
 
 STEPS = range(-16, 17)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cluster.test_confirmed_answers import owners_of
 from tests.cluster.test_leases import reset
+from tests.cluster.test_linearizable_reads import owners_of
 from tests.site import Client, Site
 
 MILLISECONDS = (0, 2, 13, 50, 400, 1500)
