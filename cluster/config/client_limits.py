@@ -5,9 +5,9 @@ from __future__ import annotations
 from ipaddress import ip_network
 from typing import Final
 
+from cluster.config.identity import server_properties
+from cluster.config.memory import memory_watermark
 from cluster.config.models import NodeConfig
-from cluster.process.identity import server_properties
-from cluster.process.watermarks import memory_watermark
 from node.session.client_memory import ClientMemory
 from node.session.gate import Gate, GateLimits
 from node.wire.amqp091.limits import ConnectionLimits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cluster.process.logs import EventLog
+from cluster.log.event_log import EventLog
 from replication.journal import DamagedEntryError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import os
 from threading import Timer
 from typing import TYPE_CHECKING, Any, Final
 
-from cluster.process.logs import EventLog
+from cluster.log.event_log import EventLog
 from cluster.process.scopes import ExitCode, Origin, Scope, ending_of, scope_of
 from replication.journal import DamagedEntryError, JournalError
 from replication.resigning import resign

@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from cluster.process.logs import EventLog
+from cluster.log.event_log import EventLog
 from replication.journal import DamagedJournalError, DirectoryFiles, Journal, JournalConfig
 from replication.journal.collection import Rewrite
 

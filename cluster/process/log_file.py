@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from cluster.config.tables import ConfigError, LogSettings
-from cluster.process.data_directory import PRIVATE_FILE
-from cluster.process.logs import EventLog
+from cluster.log.event_log import EventLog
+from cluster.system.data_directory import PRIVATE_FILE
 
 OUTPUTS: Final = (1, 2)
 """Descriptors of standard output and standard error."""

@@ -33,24 +33,24 @@ from cluster.catalog.access.usage import Usage
 from cluster.catalog.membership.directory import http_hosts
 from cluster.catalog.replica import Answer
 from cluster.config.client_limits import client_memory, connection_limits, gate
+from cluster.config.identity import version
 from cluster.config.models import NodeConfig
 from cluster.config.tables import ConfigError
 from cluster.gateway.broker_port import FrontEnd
 from cluster.gateway.local_queues import LocalQueues
-from cluster.process.clock import elapsed
+from cluster.log.event_log import EventLog
 from cluster.process.damage import DamageLog
 from cluster.process.departure import STEP_S, Departure
 from cluster.process.fail_stop import FailStop
-from cluster.process.identity import version
 from cluster.process.joining import Joining
 from cluster.process.journal_directory import JournalDirectory
-from cluster.process.logs import EventLog
 from cluster.process.peers import TAG as MEMBERS_TAG
 from cluster.process.peers import Peers
 from cluster.process.scopes import Origin
 from cluster.process.shortages import TAG as SHORTAGE_TAG
 from cluster.process.shortages import Shortages
 from cluster.process.watermarks import Watermarks, trim
+from cluster.system.clock import elapsed
 from node.session.listener import Listener
 from replication.journal import Journal, JournalConfig, JournalWriter
 from replication.raft import Entry, RaftConfig

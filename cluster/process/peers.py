@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from cluster.catalog.packing import pack, unpack
-from cluster.process.data_directory import write_private
+from cluster.system.data_directory import write_private
 
 if TYPE_CHECKING:
     from cluster.process.node import NodeProcess

@@ -14,12 +14,12 @@ import uvloop
 
 from cluster.config.models import NodeConfig
 from cluster.config.tables import ConfigError
-from cluster.process.data_directory import DataDirectory
+from cluster.log.event_log import EventLog, start_logging
 from cluster.process.fail_stop import unreadable
 from cluster.process.log_file import log_file
-from cluster.process.logs import EventLog, start_logging
 from cluster.process.node import NodeProcess
 from cluster.process.time_slice import ask_for_time_slice
+from cluster.system.data_directory import DataDirectory
 from replication.journal import DamagedJournalError, JournalError, UnsupportedJournalError
 
 SWITCH_INTERVAL_S: Final = 0.0005

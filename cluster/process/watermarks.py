@@ -6,9 +6,10 @@ import ctypes
 from collections.abc import Callable
 from pathlib import Path
 
-from cluster.admin.api import machine
+from cluster.config.memory import memory_watermark
 from cluster.config.tables import ResourceAlarms
 from cluster.process.shortages import DISK, MEMORY
+from cluster.system import resources
 
 
 class Watermarks:
@@ -24,21 +25,15 @@ class Watermarks:
     def crossed(self) -> frozenset[str]:
         """What this node is short of now."""
         short = set()
-        if machine.memory_used() > self.memory:
+        if resources.memory_used() > self.memory:
             self._reclaim()
             # What Python has given back, the C library may still keep.
             trim()
-            if machine.memory_used() > self.memory:
+            if resources.memory_used() > self.memory:
                 short.add(MEMORY)
-        if machine.disk_free(self._directory) < self.disk_free:
+        if resources.disk_free(self._directory) < self.disk_free:
             short.add(DISK)
         return frozenset(short)
-
-
-def memory_watermark(settings: ResourceAlarms) -> int:
-    """Octets that a node may take on this machine before its alarm goes off."""
-    share = int(settings.memory_high_watermark * machine.memory_total())
-    return settings.memory_high_watermark_bytes or share
 
 
 def trim() -> None:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster.admin.api import machine
 from cluster.config.tables import ResourceAlarms
 from cluster.process.watermarks import Watermarks
+from cluster.system import resources
 from tests.structure.tree import ROOT
 
 DEPLOY = ROOT / "deploy"
@@ -121,7 +121,7 @@ def test_a_node_s_memory_alarm_goes_by_its_container_s_limit(
 ) -> None:
     limit = tmp_path / "memory.max"
     limit.write_text(f"{256 << 20}\n", encoding="ascii")
-    monkeypatch.setattr(machine, "_CGROUP_LIMITS", (limit,))
+    monkeypatch.setattr(resources, "_CGROUP_LIMITS", (limit,))
     assert Watermarks(ResourceAlarms(), tmp_path, lambda: None).memory == int(0.6 * (256 << 20))
     limit.write_text("max\n", encoding="ascii")
     assert Watermarks(ResourceAlarms(), tmp_path, lambda: None).memory > int(0.6 * (256 << 20))

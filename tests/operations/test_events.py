@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from cluster.cli.main import main
-from cluster.process.events import EVENTS, find
+from cluster.log.events import EVENTS, find
 from tests.structure.tree import ROOT
 
 LEVELS = {"debug", "info", "warning", "error", "log", "Log"}

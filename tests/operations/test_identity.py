@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.process.identity import server_properties, version
+from cluster.config.identity import server_properties, version
 
 
 def test_clients_that_go_by_the_name_take_the_right_dialect() -> None:

@@ -16,7 +16,7 @@ from cluster.cli.commands.errors import CommandError
 from cluster.cli.commands.http import request
 from cluster.config.models import Member, NodeConfig, validate
 from cluster.config.toml_text import Table, toml_text
-from cluster.process.data_directory import write_private
+from cluster.system.data_directory import write_private
 from replication.transport import CurveKeys
 from tests.operations.test_commands import quorate
 from tests.operations.test_local_cluster import free_plan

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from cluster.cli.local.layout import LocalNode, PortInUseError, is_free, plan, prepare
 from cluster.config.models import load
 from cluster.config.tables import ConfigError
-from cluster.process.data_directory import DataDirectory, DataDirectoryError
+from cluster.system.data_directory import DataDirectory, DataDirectoryError
 
 _SLOTS = range(10_000, 12_700, 16)
 """Base ports below those that the system gives to outgoing connections, like their peers' ports."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cluster.process.logs import LONGEST_VALUE, REQUEST, EventLog, start_logging
+from cluster.log.event_log import LONGEST_VALUE, REQUEST, EventLog, start_logging
 
 
 @pytest.fixture

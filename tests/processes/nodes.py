@@ -25,7 +25,7 @@ from cluster.config.addresses import Address
 from cluster.config.models import parse
 from cluster.config.tables import ConfigError
 from cluster.config.toml_text import Table, toml_text
-from cluster.process.data_directory import write_private
+from cluster.system.data_directory import write_private
 from replication.transport import CurveKeys
 from tests.processes.releases import InstalledProcess
 

@@ -19,7 +19,7 @@ READERS = {
     "cluster/cli/local/supervisor.py": "a process of its own, which reports when it waits for long",
     "cluster/admin/api/listing.py": "bounds the work on one pattern",
     "cluster/admin/api/node_report.py": "turns a moment of the node's clock into a time of day",
-    "cluster/process/clock.py": "the clock of a node",
+    "cluster/system/clock.py": "the clock of a node",
     "cluster/process/node.py": "the time of day, for times that clients and other nodes must understand",
     "cluster/admin/traces/export.py": "the time of day of spans",
     "cluster/admin/metrics/exposition.py": "bounds how long a slice of a page takes",

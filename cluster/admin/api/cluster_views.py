@@ -17,7 +17,7 @@ from cluster.admin.api.routing import Audience, Endpoints
 from cluster.admin.api.sampling import INTERVAL_S
 from cluster.admin.api.services import Services
 from cluster.admin.api.survey import OwnedQueue
-from cluster.process.identity import DIALECT_VERSION
+from cluster.config.identity import DIALECT_VERSION
 
 endpoints = Endpoints()
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from cluster.admin.api.errors import ApiError
-from cluster.process.awaiting import Answer, answered
+from cluster.catalog.awaiting import Answer, answered
 
 TIMEOUT_S: Final = 30.0
 

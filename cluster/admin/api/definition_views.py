@@ -20,7 +20,7 @@ from cluster.admin.api.services import Services
 from cluster.admin.api.user_views import user_definition
 from cluster.admin.api.vhost_views import vhost_definition
 from cluster.catalog.definitions import parse_local_queue_name
-from cluster.process.identity import DIALECT_VERSION
+from cluster.config.identity import DIALECT_VERSION
 from node.routing.exchange import DEFAULT_EXCHANGE, RESERVED_PREFIX
 
 endpoints = Endpoints()

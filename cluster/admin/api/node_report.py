@@ -11,7 +11,6 @@ import time
 from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from cluster.admin.api import machine
 from cluster.admin.api.client_rows import (
     ClientRows,
     channel_counts,
@@ -32,6 +31,7 @@ from cluster.admin.api.rates import (
     traffic_counts,
 )
 from cluster.admin.api.sampling import Counts, Sampler
+from cluster.system import resources
 from node.session.listener import Client
 
 if TYPE_CHECKING:
@@ -175,19 +175,19 @@ class NodeReport:
             "uptime": int((process.clock() - self._started) * 1000),
             "reasons": process.status.readiness(),
             "mechanisms": list(process.listener.limits.mechanisms),
-            "processors": machine.processors(),
+            "processors": resources.processors(),
             "python": platform.python_version(),
-            "mem_used": machine.memory_used(),
+            "mem_used": resources.memory_used(),
             "mem_limit": process.watermarks.memory,
             "disk_free_limit": process.watermarks.disk_free,
             "short_of": sorted(process.shortages.own),
-            "fd_used": machine.descriptors_used(),
-            "fd_total": machine.descriptors_total(),
+            "fd_used": resources.descriptors_used(),
+            "fd_total": resources.descriptors_total(),
             "sockets_used": len(process.listener.clients),
             "sockets_total": limits.connections,
-            "proc_used": machine.threads(),
+            "proc_used": resources.threads(),
             "listeners": self._listeners(),
-            "disk_free": machine.disk_free(process.config.data_dir),
+            "disk_free": resources.disk_free(process.config.data_dir),
             "db_dir": str(process.config.data_dir),
             "journal_bytes": process.journal.disk_bytes(),
             "message_counts": self._message_counts(),

@@ -13,7 +13,7 @@ from cluster.catalog.membership.directory import directory
 from cluster.catalog.state import CatalogState
 from cluster.config.models import NodeConfig
 from cluster.gateway.broker_port import FrontEnd
-from cluster.process.logs import EventLog
+from cluster.log.event_log import EventLog
 
 
 @dataclass(frozen=True, slots=True)

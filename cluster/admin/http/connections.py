@@ -10,7 +10,7 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 from cluster.config.http_settings import HttpSettings
-from cluster.process.clock import elapsed
+from cluster.system.clock import elapsed
 from node.session.gate import Gate, GateLimits
 from node.session.tls_port import address_of
 

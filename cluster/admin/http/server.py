@@ -30,7 +30,7 @@ from cluster.admin.http.hosts import Hosts
 from cluster.admin.metrics.exposition import CONTENT_TYPE, BusyError, Pages, Piece, Rendering, lines, rendered
 from cluster.config.addresses import Address
 from cluster.config.http_settings import HttpSettings
-from cluster.process.logs import REQUEST
+from cluster.log.event_log import REQUEST
 from node.session.tls_port import BACKLOG, ServerIdentity, TlsPort
 from replication.transport import ListenError
 

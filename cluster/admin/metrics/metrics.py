@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
-from cluster.admin.api import machine
 from cluster.admin.metrics.metric import Kind, Metric, counter, gauge, histogram, series, with_label, written
 from cluster.admin.metrics.rabbitmq import RabbitMQNames
 from cluster.admin.metrics.sweep import Sweep, swept
 from cluster.admin.round_trips import RoundTrips
+from cluster.system import resources
 from node.message.reason import Reason
 from node.queue.counters import Tally
 from node.queue.dispatch import QueueOwner
@@ -326,13 +326,13 @@ class NodeMetrics:
         yield gauge(
             "quorate_memory_used_bytes",
             "What is compared with the limit of the memory alarm.",
-            machine.memory_used(),
+            resources.memory_used(),
         )
         yield gauge("quorate_memory_limit_bytes", "Limit of the memory alarm.", process.watermarks.memory)
         yield gauge(
             "quorate_disk_free_bytes",
             "Octets free where the data directory is.",
-            machine.disk_free(process.config.data_dir),
+            resources.disk_free(process.config.data_dir),
         )
         yield histogram(
             "quorate_event_loop_delay_seconds", "How late a timer of the event loop was.", self.loop_delay

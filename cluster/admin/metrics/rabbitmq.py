@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version as installed_version
 from typing import TYPE_CHECKING, Final
 
-from cluster.admin.api import machine
 from cluster.admin.metrics.metric import Metric, counter, gauge, series
 from cluster.admin.metrics.rabbitmq_objects import DETAILED, RabbitMQObjects
 from cluster.admin.metrics.sweep import Sweep
-from cluster.process.identity import DIALECT_VERSION, version
+from cluster.config.identity import DIALECT_VERSION, version
+from cluster.system import resources
 from node.message.reason import Reason
 from node.queue.counters import Tally
 
@@ -142,11 +142,11 @@ class RabbitMQNames:
         process = self._process
         journal = process.journal.counters
         for name, help_, value in (
-            ("process_open_fds", "File descriptors open.", machine.descriptors_used()),
-            ("process_max_fds", "File descriptors that may be open.", machine.descriptors_total()),
-            ("process_resident_memory_bytes", "Memory used.", machine.memory_used()),
+            ("process_open_fds", "File descriptors open.", resources.descriptors_used()),
+            ("process_max_fds", "File descriptors that may be open.", resources.descriptors_total()),
+            ("process_resident_memory_bytes", "Memory used.", resources.memory_used()),
             ("resident_memory_limit_bytes", "Limit of the memory alarm.", process.watermarks.memory),
-            ("disk_space_available_bytes", "Disk space free.", machine.disk_free(process.config.data_dir)),
+            ("disk_space_available_bytes", "Disk space free.", resources.disk_free(process.config.data_dir)),
             ("disk_space_available_limit_bytes", "Limit of the disk alarm.", process.watermarks.disk_free),
             ("erlang_uptime_seconds", "Seconds since the node started.", process.clock() - self._started),
             ("alarms_free_disk_space_watermark", "1 while short of disk.", "disk" in process.shortages.own),

@@ -18,8 +18,8 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, TraceFl
 
 from cluster.admin.traces.context import Counts
 from cluster.admin.traces.spans import PUBLISH, SETTLE, Attributes
+from cluster.config.identity import version
 from cluster.config.tables import TraceSettings
-from cluster.process.identity import version
 
 QUEUED_SPANS: Final = 4096
 """Spans that wait to be sent; while the receiver does not keep up the oldest are dropped."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from cluster.catalog.access.state import EVERYTHING, AccessState
 from cluster.config.models import ClusterConfig
-from cluster.process.logs import EventLog
+from cluster.log.event_log import EventLog
 
 FIRST_VHOST: Final = "/"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from cluster.cli.commands.errors import WrongUsageError
-from cluster.process.events import EVENTS, Event, find
+from cluster.log.events import EVENTS, Event, find
 
 
 @click.group()

@@ -20,7 +20,7 @@ from cluster.cli.local.layout import LocalNode, PortInUseError, plan, prepare
 from cluster.cli.local.supervisor import Supervisor
 from cluster.config.models import load
 from cluster.config.tables import ConfigError
-from cluster.process.data_directory import DataDirectoryError
+from cluster.system.data_directory import DataDirectoryError
 from replication.journal import JournalError
 
 

@@ -8,7 +8,7 @@ import click
 
 from cluster.catalog.access.passwords import PasswordHash
 from cluster.cli.commands.errors import CommandError
-from cluster.process.data_directory import write_private
+from cluster.system.data_directory import write_private
 from replication.transport import CurveKeys
 
 

@@ -14,7 +14,7 @@ from multiprocessing import forkserver, get_context, resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from cluster.process.data_directory import PRIVATE_FILE
+from cluster.system.data_directory import PRIVATE_FILE
 
 Program = Callable[[list[str]], object]
 """What a process runs, with its arguments; a function of a module. SystemExit gives the exit code."""

@@ -12,7 +12,7 @@ from cluster.config.addresses import Address
 from cluster.config.models import NodeConfig, validate
 from cluster.config.tables import ConfigError, read_secret
 from cluster.config.toml_text import Scalar, Table, toml_text
-from cluster.process.data_directory import PRIVATE_DIRECTORY, DataDirectoryError, write_private
+from cluster.system.data_directory import PRIVATE_DIRECTORY, DataDirectoryError, write_private
 from replication.transport import CurveKeys, InvalidKeyError
 
 HOST = "127.0.0.1"

@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Protocol
 
-from cluster.process.events import CODES
+from cluster.log.events import CODES
 
 LONGEST_VALUE = 2000
 """Characters of a field's text that are logged; clients choose some of these texts."""

@@ -1,0 +1,1 @@
+"""What a node logs: the events there are, and how each is written."""
