@@ -13,6 +13,7 @@ from replication.raft.errors import (
 from replication.raft.messages import Message, SnapshotRequest, decode_message, encode_message
 from replication.raft.progress import FollowerState, Progress
 from replication.raft.raft import Raft
+from replication.raft.ready import Ready
 from replication.raft.roles import Role
 from replication.raft.types import (
     Entry,
@@ -23,7 +24,6 @@ from replication.raft.types import (
     MembershipChange,
     RaftConfig,
     ReadState,
-    Ready,
     Snapshot,
 )
 

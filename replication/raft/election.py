@@ -16,13 +16,17 @@ from replication.raft.state import ReplicaState
 
 
 class Election:
-    """Campaigns of this node, and its answers to those of others."""
+    """Campaigns of this node, and its answers to those of others.
 
-    __slots__ = ("_state", "_votes")
+    `leadership` is what the last election that this node won began. It counts while the role is LEADER.
+    """
+
+    __slots__ = ("_state", "_votes", "leadership")
 
     def __init__(self, state: ReplicaState) -> None:
         self._state = state
         self._votes: dict[str, bool] = {}
+        self.leadership: Leadership | None = None
 
     def campaign(self, now: float) -> None:
         """Ask whether a majority would vote for this node; nothing if it leads or may not campaign."""
@@ -82,7 +86,7 @@ class Election:
         if elected_by_others:
             # They were asked only after everything here, term and log, was durable.
             state.log.durable = state.log.last_index
-        state.leadership = Leadership(state, now, term_durable=elected_by_others)
+        self.leadership = Leadership(state, now, term_durable=elected_by_others)
 
     def _up_to_date(self, last_index: int, last_term: int) -> bool:
         log = self._state.log

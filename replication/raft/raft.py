@@ -33,6 +33,7 @@ from replication.raft.messages import (
     VoteResponse,
 )
 from replication.raft.progress import Progress
+from replication.raft.ready import Ready
 from replication.raft.roles import Role
 from replication.raft.state import ReplicaState
 from replication.raft.types import (
@@ -41,7 +42,6 @@ from replication.raft.types import (
     Membership,
     MembershipChange,
     RaftConfig,
-    Ready,
 )
 
 _FROM_LEADER = (AppendRequest, HeartbeatRequest, CommitNotice, SnapshotRequest)
@@ -102,7 +102,7 @@ class Raft:
             return
         if message.term != state.term and not self._settle_term(message, now):
             return
-        leadership = state.leadership
+        leadership = self._leadership()
         if leadership is not None:
             on_leader = self._leader_only.get(type(message))
             if on_leader is not None:
@@ -120,7 +120,7 @@ class Raft:
             return self._answer_older_term(message)
         if isinstance(message, (PreVoteRequest, VoteRequest)):
             transfer = isinstance(message, VoteRequest) and message.transfer
-            if not transfer and state.hears_leader(now):
+            if not transfer and self._hears_leader(now):
                 return False
         if isinstance(message, PreVoteRequest):
             return True
@@ -133,6 +133,17 @@ class Raft:
             state.hasten_election(now)
             return False
         return True
+
+    def _hears_leader(self, now: float) -> bool:
+        """Whether a leader was heard, or leads here with a majority, within the election time-out.
+
+        Then votes are refused (thesis §4.2.3: a node that was removed or cut off disturbs nobody). No lease
+        rests on that.
+        """
+        leadership = self._leadership()
+        if leadership is not None:
+            return leadership.quorum_contact(now) > now - self._state.config.election_timeout_s
+        return self._state.hears_leader(now)
 
     def _answer_older_term(self, message: Message) -> bool:
         """A sender that lags behind learns the newer term from the refusal (figure 2: reply false)."""
@@ -150,9 +161,9 @@ class Raft:
 
     def tick(self, now: float) -> None:
         """Do what is due. Call it at `next_deadline()` or a little later."""
-        state = self._state
-        if state.leadership is not None:
-            state.leadership.tick(now)
+        state, leadership = self._state, self._leadership()
+        if leadership is not None:
+            leadership.tick(now)
         elif now >= state.election_at:
             if state.may_campaign:
                 self._election.campaign(now)
@@ -161,9 +172,9 @@ class Raft:
 
     def next_deadline(self) -> float:
         """When `tick` must be called next; infinity if never."""
-        state = self._state
-        if state.leadership is not None:
-            return state.leadership.next_deadline()
+        state, leadership = self._state, self._leadership()
+        if leadership is not None:
+            return leadership.next_deadline()
         return state.election_at if state.may_campaign else math.inf
 
     def propose(self, data: bytes, now: float) -> int:
@@ -186,9 +197,9 @@ class Raft:
         """Ask for a linearizable read; `context` comes back in `Ready.reads`, unless no leader is known, or a
         leader change or a lost message loses it: ask again after a time-out.
         """
-        state = self._state
-        if state.leadership is not None:
-            state.leadership.read_index(context, state.node, now)
+        state, leadership = self._state, self._leadership()
+        if leadership is not None:
+            leadership.read_index(context, state.node, now)
         elif state.leader is not None:
             state.messages.append(ReadIndexRequest(state.node, state.leader, state.term, context))
 
@@ -204,7 +215,7 @@ class Raft:
     def step_down(self, now: float) -> None:
         """Lead no more, whatever the reason; nothing where this node does not lead."""
         state = self._state
-        if state.leadership is not None:
+        if state.role is Role.LEADER:
             state.become_follower(state.term, None, now)
 
     def peer_lost(self, peer: str, now: float) -> None:
@@ -212,22 +223,24 @@ class Raft:
 
         If `peer` was the leader, this node campaigns soon, without waiting for a time-out.
         """
-        state = self._state
-        if state.leadership is not None:
-            state.leadership.peer_lost(peer)
+        state, leadership = self._state, self._leadership()
+        if leadership is not None:
+            leadership.peer_lost(peer)
         elif peer == state.leader:
             state.suspect_leader(now)
 
     def peer_up(self, peer: str, now: float) -> None:
         """There is a connection to `peer` again."""
-        if self._state.leadership is not None:
-            self._state.leadership.peer_up(peer)
-            self._state.leadership.tick(now)
+        leadership = self._leadership()
+        if leadership is not None:
+            leadership.peer_up(peer)
+            leadership.tick(now)
 
     def report_snapshot(self, peer: str, ok: bool, now: float) -> None:
         """The SnapshotRequest for `peer` was carried there, or could not be."""
-        if self._state.leadership is not None:
-            self._state.leadership.report_snapshot(peer, ok)
+        leadership = self._leadership()
+        if leadership is not None:
+            leadership.report_snapshot(peer, ok)
 
     def campaign(self, now: float) -> None:
         """Stand for election now, by way of a pre-vote."""
@@ -239,18 +252,23 @@ class Raft:
         # An entry that was overwritten meanwhile says nothing about the one in its place.
         if index > log.durable and log.matches(index, term):
             log.durable = index
-            if self._state.leadership is not None:
-                self._state.leadership.persisted()
+            leadership = self._leadership()
+            if leadership is not None:
+                leadership.persisted()
                 self._settle_membership(now)
 
+    def _leadership(self) -> Leadership | None:
+        """None where this node does not lead."""
+        return self._election.leadership if self._state.role is Role.LEADER else None
+
     def _lead(self) -> Leadership:
-        leadership = self._state.leadership
+        leadership = self._leadership()
         if leadership is None:
             raise NotLeaderError(self._state.leader)
         return leadership
 
     def _settle_membership(self, now: float) -> None:
-        members, leadership = self._state.members, self._state.leadership
+        members, leadership = self._state.members, self._leadership()
         if leadership is not None and (members.is_joint or not members.is_voter):
             leadership.settle_membership(now)
 
@@ -258,7 +276,7 @@ class Raft:
 
     def has_ready(self) -> bool:
         """Whether `ready()` has something for the driver to do."""
-        state, saved = self._state, self._saved
+        state, saved, leadership = self._state, self._saved, self._leadership()
         log = state.log
         return bool(
             log.tail
@@ -266,7 +284,7 @@ class Raft:
             or state.messages
             or state.messages_after_sync
             or state.ack is not None
-            or (state.leadership is not None and state.leadership.flush_wanted)
+            or (leadership is not None and leadership.flush_wanted)
             or state.term != saved.term
             or state.vote != saved.vote
             or state.may_vote is saved.joining
@@ -276,12 +294,12 @@ class Raft:
 
     def ready(self) -> Ready:
         """What is to be done now; see `Ready`. Whatever is in it will not come again."""
-        state = self._state
+        state, leadership = self._state, self._leadership()
         log = state.log
         if not state.may_vote:
             state.regain_vote()
-        if state.leadership is not None:
-            state.leadership.flush()
+        if leadership is not None:
+            leadership.flush()
         self._follower.take_acknowledgement()
         committed = log.take_committed(state.config.max_committed_bytes)
         snapshot, log.pending_snapshot = log.pending_snapshot, None
@@ -319,12 +337,12 @@ class Raft:
         what must not happen while a former one has a lease. Broken connections, hand-overs and restarts of
         voters change nothing of that (docs/decisions/0015-leases.md). `now` is read from the clock for this.
         """
-        leadership = self._state.leadership
+        leadership = self._leadership()
         return -math.inf if leadership is None else leadership.leased_until(now)
 
     def former_leases_over(self, now: float) -> bool:
         """Whether this node leads, and no former leader has a lease any more."""
-        leadership = self._state.leadership
+        leadership = self._leadership()
         return leadership is not None and now >= leadership.former_leases_end
 
     @property
@@ -335,7 +353,7 @@ class Raft:
     @property
     def handing_over(self) -> bool:
         """Whether this node leads, and has asked another to take over."""
-        leadership = self._state.leadership
+        leadership = self._leadership()
         return leadership is not None and leadership.handing_over
 
     @property
@@ -386,5 +404,5 @@ class Raft:
     @property
     def progress(self) -> dict[str, Progress]:
         """What the leader knows of each other member; empty on others. To read only."""
-        leadership = self._state.leadership
+        leadership = self._leadership()
         return leadership.progress if leadership is not None else {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from replication.raft.errors import InvariantError
 from replication.raft.log import RaftLog
@@ -13,9 +12,6 @@ from replication.raft.messages import Message
 from replication.raft.roles import Role, check_transition
 from replication.raft.types import LogStorage, Membership, RaftConfig, ReadState
 
-if TYPE_CHECKING:
-    from replication.raft.leadership import Leadership
-
 _FAST_ATTEMPTS = 5
 """Campaigns at short distance after a leader was lost; then ordinary time-outs follow."""
 
@@ -23,7 +19,7 @@ _FAST_ATTEMPTS = 5
 class ReplicaState:
     """Term, vote, role, log, membership, timers and the messages to be sent.
 
-    `leadership` is set exactly while `role` is LEADER. `contact` is when the leader was last heard.
+    `contact` is when the leader was last heard.
     `may_vote` is False while the replica is joining (`HardState.joining`); then `leader_commit` is the
     leader's commit index in the first append of the term that fitted, or None before it.
     `ack` is the index to acknowledge to the leader with the next Ready, or None.
@@ -40,7 +36,6 @@ class ReplicaState:
         "election_at",
         "leader",
         "leader_commit",
-        "leadership",
         "log",
         "may_vote",
         "members",
@@ -77,7 +72,6 @@ class ReplicaState:
             self.vote = None
         self.role = Role.FOLLOWER
         self.leader: str | None = None
-        self.leadership: Leadership | None = None
         self.ack: int | None = None
         self.leader_commit: int | None = None
         self.messages: list[Message] = []
@@ -130,13 +124,7 @@ class ReplicaState:
         self.election_at = now + self._timeout
 
     def hears_leader(self, now: float) -> bool:
-        """Whether a leader was heard, or leads here with a majority, within the election time-out.
-
-        Then votes are refused (thesis §4.2.3: a node that was removed or cut off disturbs nobody). No lease
-        rests on that.
-        """
-        if self.leadership is not None:
-            return self.leadership.quorum_contact(now) > now - self.config.election_timeout_s
+        """Whether another node that leads was heard within the election time-out."""
         return self.leader is not None and self.contact > now - self.config.election_timeout_s
 
     def become(self, role: Role) -> None:
@@ -154,7 +142,6 @@ class ReplicaState:
             self.leader_commit = None
             # An acknowledgement means something only to the leader of the term it was given in.
             self.ack = None
-        self.leadership = None
         if leader is not None:
             self._fast_attempts = 0
         # A newer term alone does not restart a waiting follower's timer: a candidate that cannot win

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 import msgpack
 
 from replication.raft.errors import MembershipChangeError, MessageError
-
-if TYPE_CHECKING:
-    from replication.raft.messages import Message
 
 ENTRY_OVERHEAD = 32
 """Octets that an entry counts for, beside its data, wherever entries are limited by size."""
@@ -151,52 +148,6 @@ class ReadState:
 
     context: bytes
     index: int
-
-
-@dataclass(init=False, slots=True)
-class Ready:
-    """What the driver must do now. Fields are in the order in which it must do them.
-
-    1. Stage `hard_state`, `snapshot` (it replaces the whole log) and `entries` (they replace everything
-       from `entries[0].index` on) into storage: readable there at once, durable later, in this order.
-       Nothing else may be called on the core before that.
-    2. Send `messages` at once.
-    3. Send `messages_after_sync` once this and all earlier Readys are durable.
-    4. Restore the state machine from `snapshot`, apply `committed` in order, then serve `reads`.
-
-    `must_sync` is False if nothing here needs to be made durable for safety; the driver then need
-    not start a sync for it. Entries that are still on their way to this node's disk may be in
-    `committed`: a majority has them.
-    """
-
-    hard_state: HardState | None
-    snapshot: Snapshot | None
-    entries: list[Entry]
-    messages: list[Message]
-    messages_after_sync: list[Message]
-    committed: list[Entry]
-    reads: list[ReadState]
-    must_sync: bool
-
-    def __init__(
-        self,
-        hard_state: HardState | None,
-        snapshot: Snapshot | None,
-        entries: list[Entry],
-        messages: list[Message],
-        messages_after_sync: list[Message],
-        committed: list[Entry],
-        reads: list[ReadState],
-        must_sync: bool,
-    ) -> None:
-        self.hard_state = hard_state
-        self.snapshot = snapshot
-        self.entries = entries
-        self.messages = messages
-        self.messages_after_sync = messages_after_sync
-        self.committed = committed
-        self.reads = reads
-        self.must_sync = must_sync
 
 
 class LogStorage(Protocol):

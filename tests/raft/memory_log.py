@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from replication.raft.errors import CompactedError
-from replication.raft.types import Entry, HardState, Membership, Ready, Snapshot
+from replication.raft.ready import Ready
+from replication.raft.types import Entry, HardState, Membership, Snapshot
 
 
 class MemoryLog:
