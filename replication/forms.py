@@ -1,14 +1,15 @@
 """Holds a peer's message against the form that it must have, before anything is done about it.
 
-A form is a type (`object`: anything), a list of one form (any number of it), or a tuple of forms (exactly
-these, in a list).
+A form is a type (`object`: anything), a union of types, a list of one form (any number of it), a tuple of
+forms (exactly these, in a list), or a dictionary of one form to another (any number of such pairs).
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any
+from types import UnionType
+from typing import Any, get_args
 
 from replication.raft.errors import MessageError
 
@@ -32,6 +33,13 @@ def expect(value: Any, form: Any) -> None:
         if type(value) is not form and not (form is float and type(value) is int):
             raise MessageError(f"{form.__name__} is wanted, not {type(value).__name__}")
         return
+    if isinstance(form, UnionType):
+        if type(value) not in get_args(form):
+            raise MessageError(f"{form} is wanted, not {type(value).__name__}")
+        return
+    if isinstance(form, dict):
+        _expect_pairs(value, form)
+        return
     if not isinstance(value, list | tuple):
         raise MessageError(f"a list is wanted, not {type(value).__name__}")
     if isinstance(form, list):
@@ -41,4 +49,13 @@ def expect(value: Any, form: Any) -> None:
     if len(value) != len(form):
         raise MessageError(f"{len(form)} values are wanted, not {len(value)}")
     for one, wanted in zip(value, form, strict=True):
+        expect(one, wanted)
+
+
+def _expect_pairs(value: Any, form: dict[Any, Any]) -> None:
+    if not isinstance(value, dict):
+        raise MessageError(f"a dictionary is wanted, not {type(value).__name__}")
+    ((wanted_key, wanted),) = form.items()
+    for key, one in value.items():
+        expect(key, wanted_key)
         expect(one, wanted)

@@ -1,7 +1,6 @@
 """What nodes ask of each other for those who look from outside: a name, an argument, one answer.
 
-A question is `[TAG, msgpack [ASK, number, [name, argument]]]`, its answer
-`[TAG, msgpack [TELL, number, value]]`. Nothing that the broker decides goes this way.
+The messages are those of `cluster.peers.inquiry_messages`. Nothing that the broker decides goes this way.
 """
 
 from __future__ import annotations
@@ -11,14 +10,10 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final
 
-from cluster.catalog.packing import pack, unpack
+from cluster.peers.inquiry_messages import InquiryAnswer, InquiryQuestion, decode_inquiry
 
-TAG: Final = b"Q"
 ANSWER_TIMEOUT_S: Final = 1.0
 """How long another node may take to answer; after that it counts as one that is not there."""
-
-ASK: Final = 1
-TELL: Final = 2
 
 Send = Callable[[str, Sequence[bytes]], object]
 Answerer = Callable[[Any], Any]
@@ -52,7 +47,7 @@ class Inquiry:
         self._last_question += 1
         question = self._last_question
         answer = self._asked[question] = asyncio.get_running_loop().create_future()
-        self._send(node, [TAG, pack([ASK, question, [name, argument]])])
+        self._send(node, InquiryQuestion(question, name, argument).encode())
         try:
             return await asyncio.wait_for(answer, ANSWER_TIMEOUT_S)
         except TimeoutError:
@@ -66,16 +61,15 @@ class Inquiry:
         answers = await asyncio.gather(*(self.ask(node, name, argument) for node in nodes))
         return {node: one for node, one in zip(nodes, answers, strict=True) if one is not None}
 
-    def receive(self, peer: str, parts: Sequence[bytes]) -> None:
-        """A question or an answer of another node."""
-        kind, question, value = unpack(parts[1])
-        if kind == ASK:
-            name, argument = value
-            self._answer(peer, question, name, argument)
-        else:
-            future = self._asked.get(question)
+    def receive(self, peer: str, parts: Sequence[bytes], _now: float) -> None:
+        """A question or an answer of another node. Raises MessageError."""
+        message = decode_inquiry(parts)
+        if isinstance(message, InquiryQuestion):
+            self._answer(peer, message.number, message.name, message.argument)
+        elif message is not None:
+            future = self._asked.get(message.number)
             if future is not None and not future.done():
-                future.set_result(value)
+                future.set_result(message.value)
 
     def _answer(self, peer: str, question: int, name: str, argument: Any) -> None:
         answerer = self._answerers.get(name)
@@ -110,7 +104,7 @@ class Inquiry:
         self._tell(peer, question, None)
 
     def _tell(self, peer: str, question: int, answer: Any) -> None:
-        self._send(peer, [TAG, pack([TELL, question, answer])])
+        self._send(peer, InquiryAnswer(question, answer).encode())
 
 
 def _unheard(error: Exception, question: str) -> None:

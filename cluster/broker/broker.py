@@ -13,16 +13,13 @@ from typing import Any, Final
 from cluster.broker.config import BrokerConfig
 from cluster.broker.known_front_ends import KnownFrontEnds
 from cluster.broker.partitions import Partitions
-from cluster.catalog.admission import TAG as ADMISSION_TAG
 from cluster.catalog.effective import queue_type, settings_of
 from cluster.catalog.membership.bootstrap import Bootstrap
 from cluster.catalog.membership.copies import Copies
 from cluster.catalog.membership.formats import SEALED_QUEUES, Formats
-from cluster.catalog.membership.mover import TAGS as MOVER_TAGS
 from cluster.catalog.membership.mover import Mover
 from cluster.catalog.placement import QUORUM
 from cluster.catalog.replica import CATALOG, Catalog
-from cluster.catalog.replica import TAG as CATALOG_TAG
 from cluster.catalog.uptime import Uptime
 from cluster.gateway.latencies import Latencies
 from cluster.gateway.link import PartitionLink
@@ -35,17 +32,9 @@ from cluster.owner.context import Disused
 from cluster.owner.lost_entries import LostEntries
 from cluster.owner.partition import PartitionOwner
 from cluster.owner.upkeep import seal_unused
-from cluster.peers.link_messages import (
-    OWNERS_TAG,
-    TO_FRONT_END,
-    TO_OWNER,
-    RemoteOwner,
-    address,
-    announcement,
-    read_announcement,
-    receive_for_front_end,
-    receive_for_owner,
-)
+from cluster.peers import tags
+from cluster.peers.link_messages import RemoteOwner, address, receive_for_front_end, receive_for_owner
+from cluster.peers.ownership_messages import Announcement
 from node.queue.settings import QueueSettings
 from replication.group import Machine
 from replication.host import RAFT_TAG, SNAPSHOT_TAG, Host, Writer
@@ -111,6 +100,7 @@ class Broker:
         self.formats, self.bootstrap, self.mover = Formats(self), Bootstrap(self), Mover(self)
         self.catalog = Catalog(config.raft, self.front_end, self.host, send, self.partitions)
         self.lost_memory, self.sole_replicas, self.uptime = LostMemory(self), SoleReplicas(self), Uptime(self)
+        self.receivers: Final[dict[bytes, tags.Receiver]] = self._receivers()
 
     def start(self, writer: Writer) -> None:
         """Open the catalog; the partitions follow as the catalog tells of them."""
@@ -121,39 +111,49 @@ class Broker:
         """Something is to be done in a turn."""
         self.on_wanted()
 
-    # -- inputs ---------------------------------------------------------------------------------
+    # -- messages of other nodes ----------------------------------------------------------------
+
+    def _receivers(self) -> dict[bytes, tags.Receiver]:
+        return {
+            **dict.fromkeys((RAFT_TAG, SNAPSHOT_TAG), self.host.receive),
+            REPAIR_TAG: self.repair.receive,
+            tags.TO_OWNER: self._receive_for_owner,
+            tags.TO_FRONT_END: self._receive_for_front_end,
+            tags.OWNERSHIP: self._receive_announcement,
+            tags.CATALOG: self.catalog.receive,
+            tags.ADMISSION: self.bootstrap.receive,
+            tags.VOTES: self.mover.receive,
+            tags.CONTACTS: self.mover.leader_balance.receive,
+        }
 
     def receive(self, peer: str, parts: Sequence[bytes], now: float) -> None:
-        """One message of another node."""
+        """One message of another node; what has another tag than the receivers' is ignored."""
         self.now = now
-        tag = bytes(parts[0][:1])
-        if tag in (RAFT_TAG, SNAPSHOT_TAG):
-            self.host.receive(peer, parts, now)
-        elif tag == TO_OWNER:
-            owner = self.owners.get(address(parts)[0])
-            if owner is not None:
-                self.repair.broken_off(partial(receive_for_owner, owner.sessions, parts), now)
-        elif tag == REPAIR_TAG:
-            self.repair.receive(peer, parts, now)
-        elif tag == TO_FRONT_END:
-            partition, front_end = address(parts)
-            link = self.links.get(partition)
-            if front_end >= FIRST_TRANSIT_ID:
-                self.transit.receive(partition, front_end, parts)
-            elif link is not None and front_end == self.front_end:
-                receive_for_front_end(link, parts)
-        elif tag == CATALOG_TAG:
-            self.catalog.receive(peer, parts, now)
-        elif tag == ADMISSION_TAG:
-            self.bootstrap.receive(peer, parts)
-        elif tag in MOVER_TAGS:
-            self.mover.receive(peer, parts)
-        elif tag == OWNERS_TAG:
-            owned, self.uptime.incarnations[peer] = read_announcement(parts)
-            self.formats.heard(peer, parts)
-            for partition, term in owned:
-                self._owner_announced(partition, peer, term)
+        receiver = self.receivers.get(bytes(parts[0][:1]))
+        if receiver is not None:
+            receiver(peer, parts, now)
         self.wanted()
+
+    def _receive_for_owner(self, _peer: str, parts: Sequence[bytes], now: float) -> None:
+        owner = self.owners.get(address(parts)[0])
+        if owner is not None:
+            self.repair.broken_off(partial(receive_for_owner, owner.sessions, parts), now)
+
+    def _receive_for_front_end(self, _peer: str, parts: Sequence[bytes], _now: float) -> None:
+        partition, front_end = address(parts)
+        if front_end >= FIRST_TRANSIT_ID:
+            self.transit.receive(partition, front_end, parts)
+        elif front_end == self.front_end and partition in self.links:
+            receive_for_front_end(self.links[partition], parts)
+
+    def _receive_announcement(self, peer: str, parts: Sequence[bytes], _now: float) -> None:
+        announced = Announcement.decode(parts)
+        self.uptime.incarnations[peer] = announced.process
+        self.formats.heard(peer, announced.formats)
+        for partition, term in announced.owned:
+            self._owner_announced(partition, peer, term)
+
+    # -- inputs ---------------------------------------------------------------------------------
 
     def peer_up(self, peer: str, now: float) -> None:
         """There is a connection to the peer."""
@@ -345,7 +345,7 @@ class Broker:
 
     def _announce(self, peers: Sequence[str]) -> None:
         owned = [(owner.partition, owner.term) for owner in self.owners.values() if owner.active]
-        message = announcement(owned, self.front_end, self.formats.own)
+        message = Announcement(owned, self.front_end, self.formats.own).encode()
         for peer in peers:
             self.send(peer, message)
 

@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from enum import Enum, auto
 from typing import Final
 
-TAG: Final = b"J"
 ASK_INTERVAL_S: Final = 0.1
 
 

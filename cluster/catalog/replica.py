@@ -1,6 +1,6 @@
 """A node's replica of the catalog: proposes commands, answers them once every node sees them.
 
-Pure but for the callbacks it is given. Messages to other nodes are `[TAG, msgpack]`.
+Pure but for the callbacks it is given. Its messages are those of `cluster.peers.catalog_messages`.
 """
 
 from __future__ import annotations
@@ -8,49 +8,36 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
+from functools import partial
 from typing import Any, Final
 
 from cluster.catalog.definitions import MemberState
 from cluster.catalog.observer import Observer
-from cluster.catalog.packing import pack, unpack, unpack_part
 from cluster.catalog.placement import RestartedError
 from cluster.catalog.state import CatalogState, Outcome, encode_command
 from cluster.catalog.visibility import LeaseGrantor, LeaseHolder, counts_from
+from cluster.peers.catalog_messages import (
+    BarrierPassed,
+    BarrierRequest,
+    CatalogApplied,
+    CatalogMessage,
+    CommandProposal,
+    LeasePing,
+    LeasePong,
+    decode_catalog_message,
+)
 from node.refusal import Refusal
-from replication.forms import expect
 from replication.host import Host
 from replication.raft import Entry, NotLeaderError, Raft, RaftConfig, Snapshot
 
 CATALOG: Final = 0
 """The catalog's partition."""
 
-TAG: Final = b"C"
 FELL_BEHIND: Final = "this node fell behind; declare again"
 RETRY_S: Final = 0.3
 """A question that is not answered for so long is asked again: messages and leaders may be lost."""
 
 Answer = Callable[[Any, Refusal | None], None]
-
-
-class Kind(IntEnum):
-    PROPOSE = 1
-    PING = 2
-    PONG = 3
-    APPLIED = 4
-    BARRIER = 5
-    VISIBLE = 6
-
-
-FORMS: Final[dict[int, Any]] = {
-    Kind.PROPOSE: bytes,
-    Kind.PING: (float, int),
-    Kind.PONG: float,
-    Kind.APPLIED: int,
-    Kind.BARRIER: (int, int, int),
-    Kind.VISIBLE: (int, int),
-}
-"""The argument of each."""
 
 
 @dataclass(slots=True)
@@ -147,7 +134,7 @@ class Catalog:
             except NotLeaderError:
                 return
         else:
-            self._tell_leader(Kind.PROPOSE, data)
+            self._tell_leader(CommandProposal(data))
 
     def _outcome(self, index: int, outcome: Outcome, now: float) -> None:
         if outcome.origin != self._front_end:
@@ -163,7 +150,7 @@ class Catalog:
         if self._grantor is not None:
             self._grantor.barrier(pending.index, lambda: self._visible(request), now)
         else:
-            self._tell_leader(Kind.BARRIER, [pending.index, self._front_end, request])
+            self._tell_leader(BarrierRequest(pending.index, self._front_end, request))
 
     def _visible(self, request: int) -> None:
         pending = self._pending.pop(request, None)
@@ -173,57 +160,55 @@ class Catalog:
 
     # -- messages -------------------------------------------------------------------------------
 
-    def _tell(self, node: str, kind: Kind, argument: Any) -> None:
-        self._send(node, [TAG, pack([kind, argument])])
-
-    def _tell_leader(self, kind: Kind, argument: Any) -> None:
+    def _tell_leader(self, message: CatalogMessage) -> None:
         if self.leader is not None and self.leader != self._node:
-            self._tell(self.leader, kind, argument)
+            self._send(self.leader, message.encode())
 
     def receive(self, peer: str, parts: Sequence[bytes], now: float) -> None:
-        kind, argument = unpack_part(parts, (int, object))
-        if kind in FORMS:
-            expect(argument, FORMS[kind])
-        grantor = self._grantor
-        if kind == Kind.PONG:
-            if self._is_answered(argument, parts[2:]):
-                self._holder.granted(argument)
-        elif kind == Kind.VISIBLE:
+        """A message of another replica's node. Raises MessageError."""
+        message = decode_catalog_message(parts)
+        if isinstance(message, LeasePong):
+            if self._is_answered(message):
+                self._holder.granted(message.since)
+        elif isinstance(message, BarrierPassed):
             # The answer to a former process of this node is none to this one.
-            front_end, request = argument
-            if front_end == self._front_end:
-                self._visible(request)
-        elif grantor is None:
-            return
-        elif kind == Kind.PROPOSE:
-            self._propose(argument, now)
-        elif kind == Kind.PING:
-            self._grant(grantor, peer, argument, parts[2:], now)
-        elif kind == Kind.APPLIED:
-            grantor.applied(peer, argument, now)
-        elif kind == Kind.BARRIER:
-            index, *asker = argument
-            grantor.barrier(index, lambda: self._tell(peer, Kind.VISIBLE, asker), now)
+            if message.front_end == self._front_end:
+                self._visible(message.request)
+        elif self._grantor is not None:
+            self._receive_as_leader(self._grantor, peer, message, now)
 
-    def _is_answered(self, since: float, process: Sequence[bytes]) -> bool:
-        """Whether a PONG answers a ping of this process. A leader of an older release does not say which."""
-        if process:
-            return bool(unpack(process[0]) == self._front_end)
-        return self._holder.asked_at(since)
-
-    def _grant(
-        self, grantor: LeaseGrantor, node: str, ping: Any, process: Sequence[bytes], now: float
+    def _receive_as_leader(
+        self, grantor: LeaseGrantor, peer: str, message: CatalogMessage | None, now: float
     ) -> None:
+        match message:
+            case CommandProposal(command):
+                self._propose(command, now)
+            case LeasePing():
+                self._grant(grantor, peer, message, now)
+            case CatalogApplied(index):
+                grantor.applied(peer, index, now)
+            case BarrierRequest(index, front_end, request):
+                grantor.barrier(index, partial(self._pass, peer, BarrierPassed(front_end, request)), now)
+
+    def _pass(self, peer: str, passed: BarrierPassed) -> None:
+        self._send(peer, passed.encode())
+
+    def _is_answered(self, pong: LeasePong) -> bool:
+        """Whether it answers a ping of this process. A leader of an older release does not say which."""
+        if pong.process is not None:
+            return pong.process == self._front_end
+        return self._holder.asked_at(pong.since)
+
+    def _grant(self, grantor: LeaseGrantor, node: str, ping: LeasePing, now: float) -> None:
         """Give a member a share of the lease that this leader has itself."""
         config = self._config
-        sent, applied = ping
         left = self._raft.leased_until(now) - now
         definition = self.state.nodes.get(node)
         if definition is not None and definition.state is not MemberState.LEAVING:
             grantor.admit(node)
-        if left > 0 and self._is_member(node) and grantor.ping(node, applied, now):
-            since = counts_from(sent, max(0.0, config.held_s - left), config.clock_drift)
-            self._send(node, [TAG, pack([Kind.PONG, since]), *process])
+        if left > 0 and self._is_member(node) and grantor.ping(node, ping.applied, now):
+            since = counts_from(ping.sent, max(0.0, config.held_s - left), config.clock_drift)
+            self._send(node, LeasePong(since, ping.process).encode())
 
     def _is_member(self, node: str) -> bool:
         """Whether every later leader knows that the node may have a lease: the group has it for certain, and
@@ -244,8 +229,7 @@ class Catalog:
             self._grantor.tick(now)
         elif self._holder.ping_due(now) and self.leader is not None:
             self._holder.pinged(now)
-            ping = pack([Kind.PING, [now, self.applied_index]])
-            self._send(self.leader, [TAG, ping, pack(self._front_end)])
+            self._send(self.leader, LeasePing(now, self.applied_index, self._front_end).encode())
         for request, pending in list(self._pending.items()):
             if now - pending.asked >= RETRY_S:
                 pending.asked = now
@@ -269,7 +253,7 @@ class Catalog:
             self._grantor.applied(self._node, self.applied_index, now)
         elif self._told != self.applied_index:
             self._told = self.applied_index
-            self._tell_leader(Kind.APPLIED, self.applied_index)
+            self._tell_leader(CatalogApplied(self.applied_index))
 
     def restore(self, snapshot: Snapshot) -> None:
         self.version += 1

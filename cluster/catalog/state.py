@@ -25,13 +25,13 @@ from cluster.catalog.definitions import (
 from cluster.catalog.effective import set_alternates
 from cluster.catalog.members import Members
 from cluster.catalog.observer import Observer
-from cluster.catalog.packing import pack, unpack
 from cluster.catalog.partition_table import PartitionTable
 from cluster.catalog.placement import QUORUM, RestartedError
 from cluster.catalog.policies import Policies
 from cluster.catalog.redeclaration import check_redeclared
 from cluster.catalog.uptime import Witnesses
 from cluster.catalog.virtual_host import VirtualHost, exchange_from_plain, vhost_to_plain
+from cluster.peers.packing import pack, unpack
 from node.queue.operations import Semantics
 from node.refusal import NotFoundError, PreconditionFailedError, Refusal
 from node.routing.exchange import Exchanges

@@ -1,7 +1,8 @@
 """The calls of `cluster.peers.ports`, carried between two nodes over the peer transport.
 
 A message is an envelope part (tag, call, partition, front end, epoch), a msgpack part with the
-arguments, and the message contents as parts of their own, so that no body is copied or parsed.
+arguments, and the message contents as parts of their own, so that no body is copied or parsed. Link traffic
+is most of what nodes say: its typed form are the methods of the two ports, and no message is an object.
 """
 
 from __future__ import annotations
@@ -10,21 +11,24 @@ import struct
 from array import array
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgpack
 
 from cluster.peers.ports import ConsumerTerms, Delivery, FrontEndPort, Holders, OwnerPort, Ranges
+from cluster.peers.tags import TO_FRONT_END, TO_OWNER
 from node.message.run import Run
 from replication.forms import expect
+from replication.raft import MessageError
 
-OWNERS_TAG: Final = b"A"
-"""Announces which partitions a node owns, in which terms, and its front end."""
-
-TO_OWNER = b"L"
-TO_FRONT_END = b"O"
 _ENVELOPE = struct.Struct(">cBIQQ")
 _TERMS_FORM: Final = (int, int, int, int, bool, bool, int)
+_DELIVERY_FORM: Final = (
+    int, int, [(int, int)], bool,
+    str, str, int, bool, int, int, int,
+    bytes | None, int,
+)  # fmt: skip
+_DELIVERIES_FORM: Final = [_DELIVERY_FORM]
 
 Send = Callable[[Sequence[bytes | memoryview]], object]
 
@@ -53,6 +57,32 @@ def _terms_to_plain(terms: ConsumerTerms) -> tuple[Any, ...]:
         terms.consumer, terms.queue, terms.limit, terms.delivered,
         terms.no_ack, terms.exclusive, terms.priority, terms.joined, terms.activated,
     )  # fmt: skip
+
+
+def address(parts: Sequence[bytes]) -> tuple[int, int]:
+    """The partition and front end that a message is for or from. Raises MessageError."""
+    _tag, _call, partition, front_end, _epoch = _envelope(parts)
+    return partition, front_end
+
+
+def _envelope(parts: Sequence[bytes]) -> tuple[bytes, int, int, int, int]:
+    if len(parts[0]) != _ENVELOPE.size:
+        raise MessageError(f"the envelope of a message has not {_ENVELOPE.size} octets")
+    return cast(tuple[bytes, int, int, int, int], _ENVELOPE.unpack(parts[0]))
+
+
+def _arguments(parts: Sequence[bytes]) -> Any:
+    try:
+        return msgpack.unpackb(parts[1])
+    except Exception as error:
+        raise MessageError(f"the arguments of a call do not decode: {error}") from error
+
+
+def _contents(parts: Sequence[bytes], count: int) -> Sequence[bytes]:
+    """What follows the arguments."""
+    if len(parts) != 2 + count:
+        raise MessageError(f"a call has {len(parts) - 2} parts of contents, not {count}")
+    return parts[2:]
 
 
 class RemoteOwner:
@@ -103,13 +133,16 @@ def _by_queue(plain: list[Any]) -> dict[int, list[Any]]:
 
 
 def receive_for_owner(owner: OwnerPort, parts: Sequence[bytes]) -> None:
-    """Carry out a call that a `RemoteOwner` on another node made."""
-    _tag, call, _partition, front_end, epoch = _ENVELOPE.unpack(parts[0])
-    arguments = msgpack.unpackb(parts[1], use_list=True)
+    """Carry out a call that a `RemoteOwner` on another node made, unless it is one of a later release.
+
+    Raises MessageError.
+    """
+    _tag, call, _partition, front_end, epoch = _envelope(parts)
+    arguments = _arguments(parts)
     match call:
         case OwnerCall.OPERATIONS:
             expect(arguments, int)
-            owner.operations(front_end, epoch, arguments, parts[2])
+            owner.operations(front_end, epoch, arguments, _contents(parts, 1)[0])
         case OwnerCall.CREDIT:
             expect(arguments, [(int, int)])
             owner.credit(front_end, epoch, [(consumer, limit) for consumer, limit in arguments])
@@ -143,11 +176,14 @@ def _delivery_to_plain(delivery: Delivery) -> tuple[Any, ...]:
 
 
 def _delivery_from_plain(plain: Sequence[Any], raw: bytes) -> Delivery:
+    """From what has the form of a delivery. Raises MessageError."""
     consumer, queue, ranges, redelivered, *header, lengths_data, largest_frame = plain
     exchange, routing_key, channel, persistent, count, skip, stride = header
     lengths = None
     if lengths_data is not None:
         lengths = array("I")
+        if len(lengths_data) % lengths.itemsize:
+            raise MessageError(f"{len(lengths_data)} octets are no lengths of messages")
         lengths.frombytes(lengths_data)
     run = Run(
         exchange, routing_key, channel, persistent, count, skip, stride, lengths, largest_frame, raw
@@ -194,9 +230,12 @@ class RemoteFrontEnd:
 
 
 def receive_for_front_end(front_end: FrontEndPort, parts: Sequence[bytes]) -> None:
-    """Carry out a call that a `RemoteFrontEnd` on another node made."""
-    _tag, call, _partition, _front_end, epoch = _ENVELOPE.unpack(parts[0])
-    arguments = msgpack.unpackb(parts[1])
+    """Carry out a call that a `RemoteFrontEnd` on another node made, unless it is one of a later release.
+
+    Raises MessageError.
+    """
+    _tag, call, _partition, _front_end, epoch = _envelope(parts)
+    arguments = _arguments(parts)
     match call:
         case FrontEndCall.ACKNOWLEDGED:
             if isinstance(arguments, int):
@@ -207,12 +246,16 @@ def receive_for_front_end(front_end: FrontEndPort, parts: Sequence[bytes]) -> No
                 batches = [(batch, [(first, last) for first, last in ranges]) for batch, ranges in refused]
                 front_end.acknowledged(epoch, number, batches)
         case FrontEndCall.DELIVERED:
-            pairs = zip(arguments, parts[2:], strict=True)
+            expect(arguments, _DELIVERIES_FORM)
+            pairs = zip(arguments, _contents(parts, len(arguments)), strict=True)
             front_end.delivered(epoch, [_delivery_from_plain(plain, raw) for plain, raw in pairs])
         case FrontEndCall.RESULT:
             expect(arguments, (int, object, object))
             request, value, plain = arguments
-            delivery = None if plain is None else _delivery_from_plain(plain, parts[2])
+            delivery = None
+            if plain is not None:
+                expect(plain, _DELIVERY_FORM)
+                delivery = _delivery_from_plain(plain, _contents(parts, 1)[0])
             front_end.result(epoch, request, value, delivery)
         case FrontEndCall.CONSUMER_CANCELLED:
             expect(arguments, int)
@@ -222,20 +265,3 @@ def receive_for_front_end(front_end: FrontEndPort, parts: Sequence[bytes]) -> No
             front_end.activity(epoch, *arguments)
         case FrontEndCall.RESYNC:
             front_end.resync()
-
-
-def address(parts: Sequence[bytes]) -> tuple[int, int]:
-    """The partition and front end that a message is for or from."""
-    _tag, _call, partition, front_end, _epoch = _ENVELOPE.unpack(parts[0])
-    return partition, front_end
-
-
-def announcement(owned: list[tuple[int, int]], process: int, formats: Any) -> list[bytes]:
-    """Says which partitions a node owns, in which terms, which process it is, and which formats it reads."""
-    return [OWNERS_TAG, *map(msgpack.packb, (owned, process, formats))]
-
-
-def read_announcement(parts: Sequence[bytes]) -> tuple[list[tuple[int, int]], int]:
-    """Inverse of `announcement`; one of an older release does not say which process it is: 0."""
-    owned = [(int(partition), int(term)) for partition, term in msgpack.unpackb(parts[1])]
-    return owned, int(msgpack.unpackb(parts[2])) if len(parts) > 2 else 0

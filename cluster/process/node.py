@@ -17,7 +17,6 @@ from cluster.admin.api.node_report import NodeReport
 from cluster.admin.console.server import Console
 from cluster.admin.http.hosts import Hosts
 from cluster.admin.http.server import HttpPorts, HttpServer
-from cluster.admin.inquiry import TAG as INQUIRY_TAG
 from cluster.admin.inquiry import Inquiry
 from cluster.admin.metrics.metrics import NodeMetrics
 from cluster.admin.status import NodeStatus
@@ -28,7 +27,6 @@ from cluster.catalog.access.certificates import Certificates
 from cluster.catalog.access.connections import ClientConnections
 from cluster.catalog.access.control import Access
 from cluster.catalog.access.hashing import HashingThreads
-from cluster.catalog.access.usage import TAG as USAGE_TAG
 from cluster.catalog.access.usage import Usage
 from cluster.catalog.membership.directory import http_hosts
 from cluster.catalog.replica import Answer
@@ -39,15 +37,14 @@ from cluster.config.tables import ConfigError
 from cluster.gateway.broker_port import FrontEnd
 from cluster.gateway.local_queues import LocalQueues
 from cluster.log.event_log import EventLog
+from cluster.peers import tags
 from cluster.process.damage import DamageLog
 from cluster.process.departure import STEP_S, Departure
 from cluster.process.fail_stop import FailStop
 from cluster.process.joining import Joining
 from cluster.process.journal_directory import JournalDirectory
-from cluster.process.peers import TAG as MEMBERS_TAG
 from cluster.process.peers import Peers
 from cluster.process.scopes import Origin
-from cluster.process.shortages import TAG as SHORTAGE_TAG
 from cluster.process.shortages import Shortages
 from cluster.process.watermarks import Watermarks, trim
 from cluster.system.clock import elapsed
@@ -141,14 +138,14 @@ class NodeProcess:
         listener.spares_node = partial(self.fail_stop.spares_node, origin=Origin.SESSION)
         return listener
 
-    def _make_receivers(self) -> dict[bytes, Callable[[str, list[bytes]], None]]:
-        """Who takes the messages of peers that are not for the broker."""
-        return {
-            INQUIRY_TAG: self.inquiry.receive,
-            USAGE_TAG: self.usage.receive,
-            SHORTAGE_TAG: self.shortages.receive,
-            MEMBERS_TAG: self.peers.receive,
-        }
+    def _make_receivers(self) -> dict[bytes, tags.Receiver]:
+        """Who takes the messages of other nodes, by tag."""
+        receivers: dict[bytes, tags.Receiver] = dict.fromkeys(self.broker.receivers, self.broker.receive)
+        receivers[tags.INQUIRY] = self.inquiry.receive
+        receivers[tags.CLIENT_COUNTS] = self.usage.receive
+        receivers[tags.SHORTAGE] = self.shortages.receive
+        receivers[tags.MEMBERS] = self.peers.receive
+        return receivers
 
     def _open_journal(self) -> Journal:
         settings = self.config.cluster.journal
@@ -231,11 +228,9 @@ class NodeProcess:
             self.fail_stop.of_message(error, peer, parts[0][:1])
 
     def _take(self, peer: str, parts: list[bytes]) -> None:
-        receive = self._receivers.get(parts[0])
-        if receive is None:
-            self.broker.receive(peer, parts, self.clock())
-        else:
-            receive(peer, parts)
+        receive = self._receivers.get(parts[0][:1])
+        if receive is not None:
+            receive(peer, parts, self.clock())
 
     # -- life -----------------------------------------------------------------------------------
 

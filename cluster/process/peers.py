@@ -11,13 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from cluster.catalog.packing import pack, unpack
+from cluster.peers.membership_messages import PeerGreeting
 from cluster.system.data_directory import write_private
 
 if TYPE_CHECKING:
     from cluster.process.node import NodeProcess
 
-TAG: Final = b"M"
 FILE_NAME: Final = "members.json"
 
 
@@ -85,24 +84,24 @@ class Peers:
     def greet(self, peer: str) -> None:
         """There is a connection to a peer: say where this node is, and who the others are."""
         members = self._process.broker.catalog.state.nodes.values()
-        known = [[one.name, one.peers, one.public_key] for one in members if one.peers]
+        known = [(one.name, one.peers, one.public_key) for one in members if one.peers]
         own = self._process.config.own
-        self._process.transport.send(peer, [TAG, pack([str(own.peers), own.public_key, known])])
+        self._process.transport.send(peer, PeerGreeting(str(own.peers), own.public_key, known).encode())
         self._process.wanted()
 
-    def receive(self, peer: str, parts: Sequence[bytes]) -> None:
-        """Where a peer says that it is, and whom it knows."""
-        address, key, known = unpack(parts[1])
+    def receive(self, peer: str, parts: Sequence[bytes], _now: float) -> None:
+        """Where a peer says that it is, and whom it knows. Raises MessageError."""
+        greeting = PeerGreeting.decode(parts)
         used = self._used.get(peer)
-        if used is not None and used.address != address:
+        if used is not None and used.address != greeting.address:
             # It is that peer: the transport takes a name only from whom it belongs to.
-            moved = PeerAddress(address, key or used.key)
+            moved = PeerAddress(greeting.address, greeting.key or used.key)
             self._announced[peer] = moved
             self._connect(peer, moved)
         if self._name not in self._process.broker.catalog.state.nodes:
-            for name, *rest in known:
+            for name, address, key in greeting.known:
                 if name not in self._used:
-                    self._connect(name, PeerAddress(*rest))
+                    self._connect(name, PeerAddress(address, key))
 
     def _connect(self, name: str, peer: PeerAddress) -> None:
         if name == self._name or self._used.get(name) == peer or peer.key is None:

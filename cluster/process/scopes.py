@@ -68,22 +68,6 @@ SHARED: Final = ("replication.", "cluster.owner.", "cluster.broker.broker")
 them has left it in the middle of a change.
 """
 
-DECODERS: Final = (
-    "replication.raft.messages",
-    "replication.raft.types",
-    "replication.snapshots",
-    "cluster.peers.link_messages",
-    "cluster.catalog.packing",
-    "cluster.process.peers",
-    "cluster.process.shortages",
-    "cluster.catalog.access.usage",
-    "cluster.admin.inquiry",
-    "cluster.catalog.membership.formats",
-)
-"""Modules that take a peer's message apart before anything is done about it: what they themselves raise has
-changed nothing.
-"""
-
 BY_ORIGIN: Final = {
     Origin.SESSION: Scope.CLIENT,
     Origin.REQUEST: Scope.CLIENT,
@@ -129,12 +113,10 @@ def scope_of(error: BaseException, origin: Origin) -> Scope:
         return Scope.PARTITION
     if isinstance(error, ALWAYS_THE_NODE):
         return Scope.NODE
-    passed = modules_passed(error)
-    if origin is Origin.PEER_MESSAGE and (
-        isinstance(error, MessageError) or (passed and passed[-1] in DECODERS)
-    ):
+    if origin is Origin.PEER_MESSAGE and isinstance(error, MessageError):
+        # Raised by what takes a message apart, before anything is done about it.
         return Scope.PEER
-    if any(module.startswith(SHARED) for module in passed):
+    if any(module.startswith(SHARED) for module in modules_passed(error)):
         return Scope.NODE
     return BY_ORIGIN[origin]
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from cluster.catalog.packing import pack, unpack
+from cluster.peers.resource_messages import ResourceShortage
 
-TAG: Final = b"W"
 TELL_INTERVAL_S: Final = 1.0
 
 MEMORY: Final = "memory"
@@ -57,11 +56,11 @@ class Shortages:
             self._tell_at = now + TELL_INTERVAL_S
             self._note(self._node, resources)
             for peer in sorted(reachable):
-                self._send(peer, [TAG, pack(sorted(resources))])
+                self._send(peer, ResourceShortage(resources).encode())
 
-    def receive(self, peer: str, parts: Sequence[bytes]) -> None:
-        """Another node says what it is short of."""
-        self._note(peer, frozenset(unpack(parts[1])))
+    def receive(self, peer: str, parts: Sequence[bytes], _now: float) -> None:
+        """Another node says what it is short of. Raises MessageError."""
+        self._note(peer, ResourceShortage.decode(parts).resources)
 
     def _note(self, node: str, resources: frozenset[str]) -> None:
         self.by_node[node] = resources

@@ -12,8 +12,8 @@ from cluster.catalog.access.passwords import PasswordHash, parse_hash
 from cluster.catalog.access.records import Permission, User
 from cluster.catalog.access.state import AccessState
 from cluster.catalog.observer import Observer
-from cluster.catalog.packing import pack, unpack
 from cluster.catalog.state import CatalogState, encode_command
+from cluster.peers.packing import pack, unpack
 from node.refusal import (
     AccessRefusedError,
     NotFoundError,

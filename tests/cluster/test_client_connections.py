@@ -56,7 +56,7 @@ class Node(Observer):
         return [one.name for one in self._network.values() if one is not self and one.up]
 
     def _send(self, peer: str, parts: Sequence[bytes]) -> None:
-        self._network[peer].usage.receive(self.name, parts)
+        self._network[peer].usage.receive(self.name, parts, 0.0)
 
     def _submit(self, name: str, arguments: dict[str, Any], answer: Any) -> None:
         raise AssertionError("nothing is changed here")

@@ -22,7 +22,7 @@ class Wire:
     def _inquiry(self, node: str, others: list[str]) -> Inquiry:
         def send(peer: str, parts: Sequence[bytes]) -> None:
             if peer not in self.deaf:
-                asyncio.get_running_loop().call_soon(self.inquiries[peer].receive, node, parts)
+                asyncio.get_running_loop().call_soon(self.inquiries[peer].receive, node, parts, 0.0)
 
         made = Inquiry(node, send, lambda: others)
         made.answer("double", lambda number: [node, 2 * number])

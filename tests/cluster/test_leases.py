@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cluster.catalog.packing import pack
-from cluster.catalog.replica import TAG, Kind
+from cluster.peers.catalog_messages import LeasePong
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.primitives import Method
 from tests.simulation.connection import Connection
@@ -146,10 +145,10 @@ def test_a_node_that_starts_anew_takes_no_lease_that_was_granted_to_its_former_p
     former = node.front_end
     node.stop(power=True)
     node.start()
-    pong = [TAG, pack([Kind.PONG, node.clock() + 500.0])]
-    node.broker.receive(leader, [*pong, pack(former)], node.clock())
+    since = node.clock() + 500.0
+    node.broker.receive(leader, LeasePong(since, former).encode(), node.clock())
     assert not node.broker.catalog_fresh()
-    node.broker.receive(leader, pong, node.clock())
+    node.broker.receive(leader, LeasePong(since).encode(), node.clock())
     assert not node.broker.catalog_fresh(), "one of an older release does not tell the process"
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.catalog.packing import pack, unpack
+from cluster.peers.packing import pack, unpack
 from node.wire.amqp091.fields import Timestamp
 
 SCALARS = (

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.catalog.membership.mover import VOTES_TAG
-from cluster.catalog.packing import pack
 from cluster.catalog.replica import CATALOG
+from cluster.peers.membership_messages import VoteOffer
 from node.wire.amqp091 import methods as m
 from tests.simulation.cluster import Shape
 from tests.simulation.membership import ChangingCluster, Wish, adding, emptying, keeping
@@ -135,7 +134,7 @@ def test_that_a_learner_could_vote_is_forgotten_when_it_goes() -> None:
     site = Site("n1", "n2", "n3")
     site.client("n1").declare("orders", durable=True)
     mover = site.nodes["n1"].broker.mover
-    mover.receive("n2", [VOTES_TAG, pack([1])])
+    mover.receive("n2", VoteOffer([1]).encode(), 0.0)
     assert mover._electors == {(1, "n2")}
     site.run(0.2)
     assert mover._electors == set()

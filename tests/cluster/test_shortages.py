@@ -39,7 +39,7 @@ class Nodes:
         self.shortages[node].noticed(frozenset(resources), self.now)
         while self.on_the_way:
             sender, receiver, parts = self.on_the_way.popleft()
-            self.shortages[receiver].receive(sender, parts)
+            self.shortages[receiver].receive(sender, parts, self.now)
 
     def reasons(self) -> set[str | None]:
         return {one.reason for one in self.shortages.values()}

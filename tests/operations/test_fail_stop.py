@@ -217,11 +217,11 @@ def test_a_disk_that_fails_is_told_by_its_own_event_and_code(timers: list[tuple[
 
 def test_an_undecodable_message_is_told_and_ends_that_connection() -> None:
     async def body(process: Ending, stopping: FailStop) -> None:
-        from cluster.peers.link_messages import read_announcement
+        from cluster.peers.ownership_messages import Announcement
 
         with pytest.raises(UndecodableError, match="kind b'A'"):
             try:
-                read_announcement([b"A", b"\xc1"])
+                Announcement.decode([b"A", b"\xc1"])
             except Exception as error:
                 stopping.of_message(error, "n2", b"A")
         assert stopping.spares_node(ValueError("a request's"), Origin.REQUEST)

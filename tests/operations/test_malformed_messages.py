@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.catalog.membership.leader_balance import LeaderBalance
-from cluster.catalog.membership.mover import VOTES_TAG, Mover
+from cluster.catalog.membership.mover import Mover
 from cluster.catalog.replica import Catalog
 from cluster.peers.link_messages import (
     RemoteFrontEnd,
@@ -22,6 +22,7 @@ from cluster.peers.link_messages import (
     receive_for_owner,
 )
 from cluster.peers.ports import ConsumerTerms
+from cluster.peers.tags import VOTES
 from cluster.process.scopes import Origin, Scope, scope_of
 from replication.raft import (
     Entry,
@@ -129,13 +130,16 @@ KINDS: Final[dict[str, tuple[list[Parts], Callable[[Parts], object]]]] = {
         lambda parts: catalog().receive("b", parts, 0.0),
     ),
     "votes": (
-        [[VOTES_TAG, msgpack.packb([1, 2])]],
-        lambda parts: Mover.receive(cast(Any, SimpleNamespace(_electors=set())), "b", parts),
+        [[VOTES, msgpack.packb([1, 2])]],
+        lambda parts: Mover.receive(cast(Any, SimpleNamespace(_electors=set())), "b", parts, 0.0),
     ),
     "contacts": (
         [[b"c", msgpack.packb({"n1": 5})]],
         lambda parts: LeaderBalance.receive(
-            cast(Any, SimpleNamespace(_contacts=Anything(), _broker=SimpleNamespace(now=0.0))), "b", parts
+            cast(Any, SimpleNamespace(_contacts=Anything(), _broker=SimpleNamespace(now=0.0))),
+            "b",
+            parts,
+            0.0,
         ),
     ),
 }

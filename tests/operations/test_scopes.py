@@ -11,7 +11,8 @@ from typing import Any, cast
 import pytest
 
 from cluster.cli.local.supervisor import DAMAGED_EXIT
-from cluster.peers.link_messages import read_announcement, receive_for_front_end, receive_for_owner
+from cluster.peers.link_messages import receive_for_front_end, receive_for_owner
+from cluster.peers.ownership_messages import Announcement
 from cluster.process.scopes import ExitCode, Origin, Scope, ending_of, scope_of
 from node.queue.entry import encode_batch, encode_entry
 from node.queue.operation_format import encode_create_queue, encode_publish
@@ -100,7 +101,7 @@ def test_a_message_that_cannot_be_decoded_ends_the_connection_that_it_came_over(
             lambda octets=octets: receive_for_owner(ABSENT, [b"L\x02" + bytes(20), octets]),
             lambda octets=octets: receive_for_owner(ABSENT, [octets, octets]),
             lambda octets=octets: receive_for_front_end(ABSENT, [b"O\x02" + bytes(20), octets]),
-            lambda octets=octets: read_announcement([b"A", octets]),
+            lambda octets=octets: Announcement.decode([b"A", octets]),
         ):
             assert scope_of(raised(work), Origin.PEER_MESSAGE) is Scope.PEER, (octets, raised(work))
 

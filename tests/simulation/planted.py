@@ -10,12 +10,12 @@ from unittest import mock
 
 from cluster.broker.broker import Broker
 from cluster.broker.partitions import Partitions
-from cluster.catalog.packing import unpack
-from cluster.catalog.replica import Catalog, Kind
+from cluster.catalog.replica import Catalog
 from cluster.gateway.commits import Commit
 from cluster.gateway.confirmation import Vote
 from cluster.owner.intake import Taking
 from cluster.owner.two_phase_commit import TwoPhaseCommit
+from cluster.peers.catalog_messages import LeasePong, decode_catalog_message
 from node.queue.operations import Decide, TransactionKey
 from node.queue.transaction_format import encode_decide
 from replication.journal.log import PartitionLog
@@ -116,7 +116,7 @@ def _counted_from_pong() -> AbstractContextManager[object]:
 
     def late(self: Catalog, peer: str, parts: Sequence[bytes], now: float) -> None:
         intact(self, peer, parts, now)
-        if unpack(parts[1])[0] == Kind.PONG:
+        if isinstance(decode_catalog_message(parts), LeasePong):
             self._holder.granted(now)
 
     return mock.patch.object(Catalog, "receive", late)

@@ -3,7 +3,6 @@
 Each node counts its own and tells the others of those that some limit concerns, in the tick in which they
 change and once a second. So a limit is exact on one node, and over several what the others had a moment
 ago: clients that come to two nodes within that moment may both be let in, as in RabbitMQ.
-A message is `[TAG, msgpack [{virtual host: connections}, {user: [connections, channels]}]]`.
 """
 
 from __future__ import annotations
@@ -13,13 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 from cluster.catalog.access.state import AccessState
-from cluster.catalog.packing import pack, unpack
+from cluster.peers.resource_messages import ClientCounts
 
-TAG: Final = b"U"
 INTERVAL_S: Final = 1.0
-
-OfVhosts = dict[str, int]
-OfUsers = dict[str, tuple[int, int]]
 
 
 class CountedConnection(Protocol):
@@ -43,9 +38,9 @@ class Usage:
         self._reachable = reachable
         self._vhosts: Counter[str] = Counter()
         self._users: dict[str, dict[int, CountedConnection]] = {}
-        self._told: dict[str, tuple[OfVhosts, OfUsers]] = {}
+        self._told: dict[str, ClientCounts] = {}
         self._changed = False
-        self._last_words = b""
+        self._last_words: list[bytes] = []
         self._next_words = 0.0
 
     # -- this node ------------------------------------------------------------------------------
@@ -71,13 +66,13 @@ class Usage:
 
     def in_vhost(self, vhost: str) -> int:
         """Connections in a virtual host that has a limit."""
-        return self._vhosts[vhost] + sum(vhosts.get(vhost, 0) for vhosts, _ in self._others())
+        return self._vhosts[vhost] + sum(told.vhosts.get(vhost, 0) for told in self._others())
 
     def of_user(self, user: str) -> tuple[int, int]:
         """Connections and channels of a user who has a limit."""
         connections, channels = self._own(user)
-        for _, users in self._others():
-            more = users.get(user, (0, 0))
+        for told in self._others():
+            more = told.users.get(user, (0, 0))
             connections, channels = connections + more[0], channels + more[1]
         return connections, channels
 
@@ -85,14 +80,14 @@ class Usage:
         connections = self._users.get(user, {}).values()
         return len(connections), sum(connection.channel_count for connection in connections)
 
-    def _others(self) -> list[tuple[OfVhosts, OfUsers]]:
+    def _others(self) -> list[ClientCounts]:
         """What nodes that are there have told; the connections of one that is not cannot do anything."""
         reachable = set(self._reachable())
         return [told for node, told in self._told.items() if node in reachable]
 
-    def receive(self, peer: str, parts: Sequence[bytes]) -> None:
-        vhosts, users = unpack(parts[1])
-        self._told[peer] = vhosts, {user: (counts[0], counts[1]) for user, counts in users.items()}
+    def receive(self, peer: str, parts: Sequence[bytes], _now: float) -> None:
+        """Another node's counts. Raises MessageError."""
+        self._told[peer] = ClientCounts.decode(parts)
 
     def tick(self, now: float) -> None:
         """Tell the others what they have to know."""
@@ -105,9 +100,9 @@ class Usage:
             self._last_words = words
             self._next_words = now + INTERVAL_S
             for peer in self._reachable():
-                self._send(peer, [TAG, words])
+                self._send(peer, words)
 
-    def _words(self) -> bytes:
+    def _words(self) -> list[bytes]:
         vhosts = {
             vhost: count
             for vhost, count in self._vhosts.items()
@@ -118,4 +113,4 @@ class Usage:
             for user in self._users
             if user in self._state.users and self._state.users[user].limits
         }
-        return pack([vhosts, users])
+        return ClientCounts(vhosts, users).encode()

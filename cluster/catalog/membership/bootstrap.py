@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from cluster.catalog.admission import TAG, Admission, AdmissionDesk
+from cluster.catalog.admission import Admission, AdmissionDesk
 from cluster.catalog.replica import CATALOG
+from cluster.peers.admission_messages import (
+    AdmissionAnswer,
+    AdmissionQuestion,
+    NodeRemoved,
+    decode_admission,
+)
 from replication.raft import Membership
 
 if TYPE_CHECKING:
     from cluster.broker.broker import Broker
-
-REMOVED: Final = b"removed"
 
 
 class Bootstrap:
@@ -83,28 +87,28 @@ class Bootstrap:
         """Ask the others what they have, and go on when that is clear."""
         if self._desk.ask_due(now):
             for peer in self._broker.connected:
-                self._broker.send(peer, [TAG])
+                self._broker.send(peer, AdmissionQuestion().encode())
         self.admit()
 
-    def receive(self, peer: str, parts: Sequence[bytes]) -> None:
+    def receive(self, peer: str, parts: Sequence[bytes], _now: float) -> None:
         """A question of a node that starts, an answer to this one's, or that this one is removed."""
         broker = self._broker
         process = broker.uptime.incarnations.get(peer, 0)
-        if len(parts) == 1:
-            empty = broker.config.empty and not broker.catalog.applied_index
-            empty = empty or self._desk.counted(peer, process)
-            broker.send(peer, [TAG, b"empty" if empty else b"established"])
-        elif bytes(parts[1]) == REMOVED:
-            if not self.removed and not self.waiting:
+        match decode_admission(parts):
+            case AdmissionQuestion():
+                empty = broker.config.empty and not broker.catalog.applied_index
+                empty = empty or self._desk.counted(peer, process)
+                broker.send(peer, AdmissionAnswer(empty).encode())
+            case AdmissionAnswer(empty):
+                self._desk.told(peer, empty, process)
+                self.admit()
+            case NodeRemoved() if not self.removed and not self.waiting:
                 self.removed = True
                 self.on_removed()
-        else:
-            self._desk.told(peer, bytes(parts[1]) == b"empty", process)
-            self.admit()
 
     def tell_removed(self, node: str) -> None:
         """A node is no member any more: it hears nothing of the catalog that could tell it."""
-        self._broker.send(node, [TAG, REMOVED])
+        self._broker.send(node, NodeRemoved().encode())
 
 
 def _nothing() -> None:

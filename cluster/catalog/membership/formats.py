@@ -14,10 +14,7 @@ from before that says nothing, and has number 0.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
-
-import msgpack
 
 if TYPE_CHECKING:
     from cluster.broker.broker import Broker
@@ -31,9 +28,6 @@ SEALED_QUEUES: Final = 1
 
 MAJORITIES_IN_VOTES: Final = 1
 """From here on a node reads requests for votes that tell whether every majority has the candidate."""
-
-SPOKEN: Final = 3
-"""The part of an announcement of owners that has the sender's number."""
 
 
 class Formats:
@@ -56,10 +50,9 @@ class Formats:
         """What all members read, as far as this node's replica of the catalog knows."""
         return min(self.own, self._broker.catalog.state.members.formats_of_all)
 
-    def heard(self, peer: str, announcement: Sequence[bytes]) -> None:
-        """A peer announced itself."""
-        spoken = len(announcement) > SPOKEN
-        self._peers[peer] = int(msgpack.unpackb(announcement[SPOKEN])) if spoken else 0
+    def heard(self, peer: str, formats: int) -> None:
+        """A peer announced itself, with its number."""
+        self._peers[peer] = formats
 
     def peer_down(self, peer: str) -> None:
         """The next connection may be to another release."""

@@ -12,16 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 from cluster.catalog.definitions import MemberState
 from cluster.catalog.membership.contacts import TELL_INTERVAL_S, Contacts
-from cluster.catalog.packing import pack, unpack_part
-from replication.forms import expect
+from cluster.peers.membership_messages import ContactAges
 from replication.group import Group
 from replication.raft import Role
 
 if TYPE_CHECKING:
     from cluster.broker.broker import Broker
-
-TAG: Final = b"H"
-"""`[TAG, msgpack {node: milliseconds}]`: how long ago the sender heard others."""
 
 TRANSFER_INTERVAL_S: Final = 3.0
 """A leader that hands over takes no proposals for up to an election time-out: one try in this time."""
@@ -38,11 +34,9 @@ class LeaderBalance:
         self._next = 0.0
         self._transferred: dict[int, float] = {}
 
-    def receive(self, peer: str, parts: Sequence[bytes]) -> None:
-        """A peer tells whom it hears."""
-        told = unpack_part(parts, dict)
-        expect(list(told.items()), [(str, float)])
-        ages = {node: age / 1000 for node, age in told.items()}
+    def receive(self, peer: str, parts: Sequence[bytes], _now: float) -> None:
+        """A peer tells whom it hears. Raises MessageError."""
+        ages = {node: age / 1000 for node, age in ContactAges.decode(parts).ages.items()}
         self._contacts.told(peer, ages, self._broker.now)
 
     def tick(self, now: float) -> None:
@@ -50,8 +44,7 @@ class LeaderBalance:
             return
         self._next = now + TELL_INTERVAL_S
         broker = self._broker
-        ages = {node: int(age * 1000) for node, age in self._contacts.ages(now).items()}
-        told = [TAG, pack(ages)]
+        told = ContactAges({node: int(age * 1000) for node, age in self._contacts.ages(now).items()}).encode()
         for peer in broker.connected:
             broker.send(peer, told)
         better = self._contacts.better(broker.catalog.state.nodes, now)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cluster.catalog.definitions import MemberState, Move, PartitionDefinition
 from cluster.catalog.membership.catching_up import CatchingUp
-from cluster.catalog.membership.leader_balance import TAG as CONTACTS_TAG
 from cluster.catalog.membership.leader_balance import TRANSFER_INTERVAL_S, LeaderBalance
 from cluster.catalog.membership.plan import (
     ClusterView,
@@ -23,17 +22,12 @@ from cluster.catalog.membership.plan import (
     revised_moves,
 )
 from cluster.catalog.membership.steps import Change, GroupView, Settled, Step, Transfer, next_step
-from cluster.catalog.packing import pack, unpack_part
 from cluster.catalog.replica import CATALOG
+from cluster.peers.membership_messages import VoteOffer
 from replication.group import Group
 
 if TYPE_CHECKING:
     from cluster.broker.broker import Broker
-
-VOTES_TAG: Final = b"V"
-"""`[VOTES_TAG, msgpack partitions]`: a learner tells a leader in which of its groups it could vote."""
-
-TAGS: Final = frozenset({VOTES_TAG, CONTACTS_TAG})
 
 STEP_INTERVAL_S: Final = 0.05
 TELL_INTERVAL_S: Final = 0.2
@@ -55,13 +49,13 @@ class Mover:
         self._transferred: dict[int, float] = {}
         self._asked: set[str] = set()
         self._seen: dict[str, float] = {}
-        self._yielding = LeaderBalance(broker, self._could_lead)
+        self.leader_balance = LeaderBalance(broker, self._could_lead)
 
     def tick(self, now: float) -> None:
         if now < self._next:
             return
         self._next = now + STEP_INTERVAL_S
-        self._yielding.tick(now)
+        self.leader_balance.tick(now)
         self._forget_electors()
         self._tell_leaders(now)
         broker = self._broker
@@ -110,14 +104,11 @@ class Mover:
             if raft.leader and raft.may_vote and broker.node in raft.membership.learners:
                 told.setdefault(raft.leader, []).append(group.partition)
         for leader, partitions in told.items():
-            broker.send(leader, [VOTES_TAG, pack(partitions)])
+            broker.send(leader, VoteOffer(partitions).encode())
 
-    def receive(self, peer: str, parts: Sequence[bytes]) -> None:
-        """A learner could vote in some groups, or a peer tells whom it hears."""
-        if bytes(parts[0]) == CONTACTS_TAG:
-            self._yielding.receive(peer, parts)
-            return
-        self._electors |= {(partition, peer) for partition in unpack_part(parts, [int])}
+    def receive(self, peer: str, parts: Sequence[bytes], _now: float) -> None:
+        """A learner could vote in some groups. Raises MessageError."""
+        self._electors |= {(partition, peer) for partition in VoteOffer.decode(parts).partitions}
 
     def _forget_electors(self) -> None:
         """A replica that went, and is a learner again, has forgotten the votes that it could give."""
@@ -179,7 +170,7 @@ class Mover:
         if now < self._transferred.get(partition, 0.0):
             return False
         goes = move.remove == broker.node or broker.catalog.state.nodes[broker.node].state in GOING
-        return goes or not self._yielding.reaches_less(to)
+        return goes or not self.leader_balance.reaches_less(to)
 
     # -- the cluster ----------------------------------------------------------------------------
 

@@ -19,12 +19,12 @@ def pack(value: Any) -> bytes:
     return bytes(msgpack.packb(value, default=_extension, unicode_errors="surrogateescape"))
 
 
-def unpack_part(parts: Sequence[bytes], form: Any) -> Any:
-    """The second part of a peer's message, of this form. Raises MessageError."""
+def unpack_part(parts: Sequence[bytes], form: Any, place: int = 1) -> Any:
+    """One part of another node's message, of this form (`replication.forms`). Raises MessageError."""
     try:
-        value = unpack(parts[1])
+        value = unpack(parts[place])
     except Exception as error:
-        raise MessageError(f"a message does not decode: {error}") from error
+        raise MessageError(f"part {place} of a message does not decode: {error}") from error
     expect(value, form)
     return value
 

@@ -1,0 +1,52 @@
+"""What nodes say while one of them starts with an empty disk, and to one that was removed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from cluster.peers.tags import ADMISSION
+
+EMPTY: Final = b"empty"
+ESTABLISHED: Final = b"established"
+REMOVED: Final = b"removed"
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionQuestion:
+    """A node with an empty disk asks whether the receiver has anything on its own."""
+
+    def encode(self) -> list[bytes]:
+        return [ADMISSION]
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionAnswer:
+    """Whether the sender has nothing on its disk either."""
+
+    empty: bool
+
+    def encode(self) -> list[bytes]:
+        return [ADMISSION, EMPTY if self.empty else ESTABLISHED]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRemoved:
+    """The receiver is no member of the cluster any more."""
+
+    def encode(self) -> list[bytes]:
+        return [ADMISSION, REMOVED]
+
+
+AdmissionMessage = AdmissionQuestion | AdmissionAnswer | NodeRemoved
+
+
+def decode_admission(parts: Sequence[bytes]) -> AdmissionMessage | None:
+    """None: a word that this release does not know."""
+    if len(parts) == 1:
+        return AdmissionQuestion()
+    word = bytes(parts[1])
+    if word == REMOVED:
+        return NodeRemoved()
+    return AdmissionAnswer(word == EMPTY) if word in (EMPTY, ESTABLISHED) else None

@@ -1,0 +1,47 @@
+"""What nodes ask of each other for those who look from outside (`cluster.admin.inquiry`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cluster.peers.packing import pack, unpack_part
+from cluster.peers.tags import INQUIRY
+from replication.forms import expect
+
+ASK: Final = 1
+TELL: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class InquiryQuestion:
+    """A question of some name; `number`: the asking process gives it to no other question."""
+
+    number: int
+    name: str
+    argument: Any
+
+    def encode(self) -> list[bytes]:
+        return [INQUIRY, pack([ASK, self.number, [self.name, self.argument]])]
+
+
+@dataclass(frozen=True, slots=True)
+class InquiryAnswer:
+    """The answer to the question of that number; None: there is no answer."""
+
+    number: int
+    value: Any
+
+    def encode(self) -> list[bytes]:
+        return [INQUIRY, pack([TELL, self.number, self.value])]
+
+
+def decode_inquiry(parts: Sequence[bytes]) -> InquiryQuestion | InquiryAnswer | None:
+    """None: a code that this release does not know. Raises MessageError."""
+    code, number, value = unpack_part(parts, (int, int, object))
+    if code == ASK:
+        expect(value, (str, object))
+        name, argument = value
+        return InquiryQuestion(number, name, argument)
+    return InquiryAnswer(number, value) if code == TELL else None

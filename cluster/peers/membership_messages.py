@@ -1,0 +1,61 @@
+"""What nodes say of the members: where each is, whom each hears, and which learners could vote."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cluster.peers.packing import pack, unpack_part
+from cluster.peers.tags import CONTACTS, MEMBERS, VOTES
+
+
+@dataclass(frozen=True, slots=True)
+class PeerGreeting:
+    """Where the sender is, and which members it knows.
+
+    `address`: host:port; `key`: the public key, None where there is none; `known`: name, address and key of
+    each member, the sender included.
+    """
+
+    address: str
+    key: str | None
+    known: list[tuple[str, str, str | None]]
+
+    def encode(self) -> list[bytes]:
+        return [MEMBERS, pack([self.address, self.key, self.known])]
+
+    @classmethod
+    def decode(cls, parts: Sequence[bytes]) -> PeerGreeting:
+        """Raises MessageError."""
+        address, key, known = unpack_part(parts, (str, str | None, [(str, str, str | None)]))
+        return cls(address, key, [(name, its_address, its_key) for name, its_address, its_key in known])
+
+
+@dataclass(frozen=True, slots=True)
+class ContactAges:
+    """How many milliseconds ago the sender heard each of the other nodes."""
+
+    ages: dict[str, float]
+
+    def encode(self) -> list[bytes]:
+        return [CONTACTS, pack(self.ages)]
+
+    @classmethod
+    def decode(cls, parts: Sequence[bytes]) -> ContactAges:
+        """Raises MessageError."""
+        return cls(unpack_part(parts, {str: float}))
+
+
+@dataclass(frozen=True, slots=True)
+class VoteOffer:
+    """In which groups that the receiver leads the sender is a learner that could vote."""
+
+    partitions: list[int]
+
+    def encode(self) -> list[bytes]:
+        return [VOTES, pack(self.partitions)]
+
+    @classmethod
+    def decode(cls, parts: Sequence[bytes]) -> VoteOffer:
+        """Raises MessageError."""
+        return cls(unpack_part(parts, [int]))
