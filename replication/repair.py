@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import msgpack
 
-from replication.forms import ENVELOPE, addressed
+from replication.forms import ENVELOPE, addressed, expect
 from replication.group import Group
 from replication.host import Host
 from replication.journal import DamagedEntryError, Journal
@@ -34,6 +34,34 @@ HAS_PART: Final = 2
 """Only the messages that wait are left of the entry: enough for one that a snapshot covers."""
 
 Send = Callable[[str, Sequence[bytes | memoryview]], object]
+
+
+@dataclass(frozen=True, slots=True)
+class EntryQuestion:
+    """Has a replica the entry of that index and term? `whole`: what a snapshot left of it will not do."""
+
+    index: int
+    term: int
+    whole: bool
+
+    def encode(self, partition: int) -> list[bytes]:
+        asked = msgpack.packb([ASK, self.index, self.term, int(self.whole)])
+        return [ENVELOPE.pack(REPAIR_TAG, partition), asked]
+
+
+@dataclass(frozen=True, slots=True)
+class EntryAnswer:
+    """LACKS, HAS or HAS_PART, and with HAS the entry's data."""
+
+    index: int
+    term: int
+    found: int
+    data: bytes = b""
+
+    def encode(self, partition: int) -> list[bytes]:
+        told = msgpack.packb([TELL, self.index, self.term, self.found])
+        parts = [ENVELOPE.pack(REPAIR_TAG, partition), told]
+        return [*parts, self.data] if self.found == HAS else parts
 
 
 @dataclass(slots=True)
@@ -125,23 +153,25 @@ class Repair:
         error = damage.error
         # What a snapshot covers may have been cut down to the messages that wait; other entries go whole.
         whole = error.index >= group.log.first_index()
+        question = EntryQuestion(error.index, error.term, whole).encode(error.partition)
         for peer in sorted(group.raft.membership.members - {group.raft.node}):
-            self._say(peer, error.partition, [ASK, error.index, error.term, int(whole)])
+            self._send(peer, question)
 
     def receive(self, peer: str, parts: Sequence[bytes], now: float) -> None:
         """A question or an answer of another replica. Raises MessageError."""
-        partition, (kind, index, term, flag), data = decode(parts)
+        partition, message = decode(parts)
         group = self._host.groups.get(partition)
         if group is None:
             return
-        if kind == ASK:
-            self._answer(group, peer, index, term, whole=bool(flag), now=now)
+        if isinstance(message, EntryQuestion):
+            self._send(peer, self._answer(group, message, now).encode(partition))
         else:
-            damage = self.damaged.get((partition, index))
-            if damage is not None and damage.error.term == term:
-                self._told(group, peer, damage, flag, data)
+            damage = self.damaged.get((partition, message.index))
+            if damage is not None and damage.error.term == message.term:
+                self._told(group, peer, damage, message)
 
-    def _answer(self, group: Group, peer: str, index: int, term: int, *, whole: bool, now: float) -> None:
+    def _answer(self, group: Group, question: EntryQuestion, now: float) -> EntryAnswer:
+        index, term = question.index, question.term
         found: Entry | None = None
         try:
             found = group.log.entry(index)
@@ -150,23 +180,19 @@ class Repair:
         except DamagedEntryError as error:
             self.found(error, now)
         if found is None or found.term != term:
-            self._say(peer, group.partition, [TELL, index, term, LACKS])
-        elif whole and index < group.log.first_index():
-            self._say(peer, group.partition, [TELL, index, term, HAS_PART])
-        else:
-            self._say(peer, group.partition, [TELL, index, term, HAS], found.data)
+            return EntryAnswer(index, term, LACKS)
+        if question.whole and index < group.log.first_index():
+            return EntryAnswer(index, term, HAS_PART)
+        return EntryAnswer(index, term, HAS, found.data)
 
-    def _told(self, group: Group, peer: str, damage: Damage, told: int, data: bytes) -> None:
+    def _told(self, group: Group, peer: str, damage: Damage, answer: EntryAnswer) -> None:
         error = damage.error
-        if told == LACKS:
+        if answer.found == LACKS:
             damage.lacking.add(peer)
-        elif told == HAS and group.log.repair(error.index, error.term, data):
+        elif answer.found == HAS and group.log.repair(error.index, error.term, answer.data):
             del self.damaged[error.partition, error.index]
             self.repaired += 1
             self.on_repaired(error, peer)
-
-    def _say(self, peer: str, partition: int, said: list[Any], *data: bytes) -> None:
-        self._send(peer, [ENVELOPE.pack(REPAIR_TAG, partition), msgpack.packb(said), *data])
 
 
 def _needed(group: Group, error: DamagedEntryError) -> bool:
@@ -175,18 +201,20 @@ def _needed(group: Group, error: DamagedEntryError) -> bool:
     return row >= 0 and group.log.table.terms[row] == error.term
 
 
-def decode(parts: Sequence[bytes]) -> tuple[int, tuple[int, int, int, int], bytes]:
-    """Partition, what is asked or told, and the entry's data. Raises MessageError."""
+def decode(parts: Sequence[bytes]) -> tuple[int, EntryQuestion | EntryAnswer]:
+    """The partition, and what is asked or told of it. Raises MessageError."""
+    _, partition = addressed(parts)
     try:
-        _, partition = addressed(parts)
-        kind, index, term, flag = msgpack.unpackb(parts[1])
-        return (
-            partition,
-            (int(kind), int(index), int(term), int(flag)),
-            bytes(parts[2]) if len(parts) > 2 else b"",
-        )
-    except Exception as error:
+        plain = msgpack.unpackb(parts[1])
+    except (ValueError, IndexError, msgpack.UnpackException) as error:
         raise MessageError(f"no message about a damaged entry: {error}") from error
+    expect(plain, (int, int, int, int))
+    code, index, term, flag = plain
+    if code == ASK:
+        return partition, EntryQuestion(index, term, bool(flag))
+    if code != TELL or flag not in (LACKS, HAS, HAS_PART):
+        raise MessageError("what is said of a damaged entry is of an unknown kind")
+    return partition, EntryAnswer(index, term, flag, bytes(parts[2]) if len(parts) > 2 else b"")
 
 
 def _unheard(*_: object) -> None:
