@@ -112,7 +112,7 @@ class Client:
     @property
     def holder(self) -> int:
         """Whom exclusive queues of the connection belong to."""
-        return self.connection.session.holder
+        return self.connection.session._core.holder
 
     # -- octets ---------------------------------------------------------------------------------
 

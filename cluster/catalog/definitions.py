@@ -10,10 +10,10 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
+from node.names import REPLY_TO
 from node.queue.arguments import read_arguments
 from node.queue.operations import Semantics
 from node.queue.settings import QueueSettings
-from node.wire.amqp091.properties import REPLY_TO
 
 
 class PartitionKind(StrEnum):

@@ -64,6 +64,8 @@ def _encode_settled(queue: int, outcome: Outcome, ranges: Ranges) -> bytes:
             return encode_discard(queue, ranges)
         case Outcome.RETURNED:
             return encode_return(queue, ranges, True)
+        case Outcome.RELEASED:
+            return encode_return(queue, ranges, False)
 
 
 Shares = dict[PartitionLink, Share]

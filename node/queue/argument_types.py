@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Any, Final
 
 from node.queue.settings import RedeliveryBackoff
-from node.wire.amqp091.type_names import type_name
+from node.type_names import type_name
 
 MAX_TIME_MS: Final = 2**32 - 1
 """The longest time-to-live that RabbitMQ takes."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from node.refusal import PreconditionFailedError
 from node.routing.matching import normal_value
-from node.wire.amqp091.type_names import type_name
+from node.type_names import type_name
 
 
 def check_property(what: str, name: str, received: bool | str, current: bool | str) -> None:

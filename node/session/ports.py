@@ -37,7 +37,7 @@ class QueueRef:
 
 @dataclass(frozen=True, slots=True)
 class QueueDeclaration:
-    """What queue.declare asks for. An empty name asks the server to give one."""
+    """What a queue is to be. An empty name asks the broker to give one."""
 
     name: str
     durable: bool
@@ -67,7 +67,7 @@ class ConsumerOptions:
 
 @dataclass(init=False, slots=True)
 class Got:
-    """The answer to basic.get: `consumer` is the number to settle the message under."""
+    """A message that was asked for. `consumer` is the number to settle it under; `ready` are left."""
 
     consumer: Final[int]
     run: Final[Run]
@@ -110,7 +110,9 @@ class Outcome(Enum):
     REJECTED = 2
     """Not to be delivered again."""
     RETURNED = 3
-    """Back to its queue."""
+    """Back to its queue, and counted as a delivery that failed."""
+    RELEASED = 4
+    """Back to its queue, as if it had not been delivered."""
 
 
 class Settlement(NamedTuple):

@@ -36,9 +36,11 @@ def test_entries_are_what_they_say() -> None:
     }
     found = read({"queues": [QUEUE], "exchanges": [exchange], "bindings": [BINDING]})
     ((vhost, queue),) = found.queues
-    assert (vhost, queue.queue, queue.durable, queue.arguments) == ("v", "q", True, {"x-max-length": 5})
+    declared_queue = queue.declaration
+    assert (vhost, declared_queue.name, declared_queue.durable) == ("v", "q", True)
+    assert declared_queue.arguments == {"x-max-length": 5}
     ((_, declared),) = found.exchanges
-    assert (declared.exchange, declared.type_, declared.internal) == ("e", "topic", True)
+    assert (declared.name, declared.kind, declared.internal) == ("e", "topic", True)
     (binding,) = found.bindings
     assert (binding.vhost, binding.source, binding.destination.name) == ("v", "e", "q")
     assert found.needed_vhosts() == {"v"}
@@ -55,7 +57,7 @@ def test_a_virtual_host_of_ones_own_takes_the_place_of_those_in_the_file() -> No
 def test_what_the_broker_declares_itself_is_passed_over() -> None:
     names = ["", "amq.direct", "amq.rabbitmq.trace", "own"]
     found = read({"exchanges": [{"name": name, "vhost": "/", "type": "direct"} for name in names]})
-    assert [method.exchange for _, method in found.exchanges] == ["own"]
+    assert [command.name for _, command in found.exchanges] == ["own"]
 
 
 def test_what_is_not_supported_is_left_out_by_name() -> None:

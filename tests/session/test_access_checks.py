@@ -8,10 +8,12 @@ import pytest
 
 from node.refusal import AccessRefusedError, NotFoundError
 from node.routing.exchange import Exchange, ExchangeKind
-from node.session.amqp091.access_checks import AccessChecks
+from node.session.access_checks import AccessChecks
+from node.session.amqp091.translation import command_of
 from node.session.permissions import Right, Scope
 from node.session.ports import QueueRef
 from node.wire.amqp091 import methods as m
+from node.wire.amqp091.effects import Request
 from node.wire.amqp091.primitives import Method
 
 SCOPE = Scope("alice", "v")
@@ -54,7 +56,7 @@ class Broker:
 
 def asked(method: Method) -> list[str]:
     broker: Any = Broker()
-    AccessChecks(broker).check(SCOPE, 1, method)
+    AccessChecks(broker).check(SCOPE, 1, command_of(Request(1, method)))
     return broker.asked
 
 
@@ -108,7 +110,7 @@ def test_each_right_is_needed(method: Method, rights: list[str]) -> None:
     for missing in rights:
         broker: Any = Broker(set(rights) - {missing})
         with pytest.raises(AccessRefusedError, match=missing.replace(".", r"\.")):
-            AccessChecks(broker).check(SCOPE, 1, method)
+            AccessChecks(broker).check(SCOPE, 1, command_of(Request(1, method)))
 
 
 @pytest.mark.parametrize(
@@ -116,4 +118,4 @@ def test_each_right_is_needed(method: Method, rights: list[str]) -> None:
 )
 def test_no_right_is_needed_to_look(method: Method) -> None:
     broker: Any = Broker(set())
-    AccessChecks(broker).check(SCOPE, 1, method)
+    AccessChecks(broker).check(SCOPE, 1, command_of(Request(1, method)))

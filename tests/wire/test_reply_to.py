@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from node.names import REPLY_TO
 from node.wire.amqp091 import effects as e
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.codec import FRAME
 from node.wire.amqp091.primitives import encode_shortstr
-from node.wire.amqp091.properties import HEADER_FIXED, REPLY_TO, check_properties, property_places
+from node.wire.amqp091.properties import HEADER_FIXED, check_properties, property_places
 from node.wire.amqp091.reply_to import with_reply_to
 from tests.wire.client import Client, opened, publish
 

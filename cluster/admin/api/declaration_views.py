@@ -1,4 +1,4 @@
-"""Declaring, deleting, binding and purging over HTTP, as the AMQP methods of the user."""
+"""Declaring, deleting, binding and purging over HTTP, as commands of the user."""
 
 from __future__ import annotations
 
@@ -15,17 +15,25 @@ from cluster.admin.api.responses import CREATED, DONE, Status
 from cluster.admin.api.routing import Endpoints
 from cluster.admin.api.services import Services
 from node.refusal import NotFoundError
-from node.routing.matching import Destination, DestinationKind
-from node.wire.amqp091 import methods
-from node.wire.amqp091.primitives import Method
+from node.session.commands import (
+    Bind,
+    Command,
+    DeclareExchange,
+    DeclareQueue,
+    DeleteExchange,
+    DeleteQueue,
+    PurgeQueue,
+    Unbind,
+)
+from node.session.ports import QueueDeclaration
 
 endpoints = Endpoints()
 
 
-async def _carry_out(services: Services, call: Call, method: Method) -> Any:
+async def _carry_out(services: Services, call: Call, command: Command) -> None:
     """Raises Refusal and ApiError."""
     async with internal_channel(services.front_end, call.user, call.vhost) as channel:
-        return await channel.call(method)
+        await channel.call(command)
 
 
 def _asked(call: Call, name: str) -> bool:
@@ -45,7 +53,7 @@ async def put_queue(services: Services, call: Call) -> Status:
         raise _elsewhere(services, node)
     name = call.path["name"]
     known = (call.vhost, name) in services.state.queues
-    await _carry_out(services, call, queue_method(name, fields))
+    await _carry_out(services, call, queue_command(name, fields))
     return DONE if known else CREATED
 
 
@@ -56,13 +64,12 @@ def _elsewhere(services: Services, node: Any) -> ApiError:
     return bad_request(f"a queue is declared on the node that is asked: ask {node} at http://{member.http}")
 
 
-def queue_method(name: str, fields: Fields) -> methods.QueueDeclare:
+def queue_command(name: str, fields: Fields) -> DeclareQueue:
     """Raises ApiError."""
-    return methods.QueueDeclare(
-        name,
-        durable=fields.flag("durable"),
-        auto_delete=fields.flag("auto_delete"),
-        arguments=fields.table("arguments"),
+    return DeclareQueue(
+        QueueDeclaration(
+            name, fields.flag("durable"), False, fields.flag("auto_delete"), fields.table("arguments")
+        )
     )
 
 
@@ -70,16 +77,14 @@ def queue_method(name: str, fields: Fields) -> methods.QueueDeclare:
 async def delete_queue(services: Services, call: Call) -> Status:
     """Delete a queue; `if-empty=true` and `if-unused=true` have it refused otherwise."""
     name = _present(services, call)
-    await _carry_out(
-        services, call, methods.QueueDelete(name, _asked(call, "if-unused"), _asked(call, "if-empty"))
-    )
+    await _carry_out(services, call, DeleteQueue(name, _asked(call, "if-unused"), _asked(call, "if-empty")))
     return DONE
 
 
 @endpoints.on("DELETE", "/queues/{vhost}/{name}/contents")
 async def purge_queue(services: Services, call: Call) -> Status:
     """Remove all messages that are ready."""
-    await _carry_out(services, call, methods.QueuePurge(_present(services, call)))
+    await _carry_out(services, call, PurgeQueue(_present(services, call)))
     return DONE
 
 
@@ -101,13 +106,13 @@ async def put_exchange(services: Services, call: Call) -> Status:
     """Declare an exchange."""
     name = exchange_name(call.path["name"])
     known = any(one.name == name for one in services.state.vhosts[call.vhost].exchanges)
-    await _carry_out(services, call, exchange_method(name, call.fields()))
+    await _carry_out(services, call, exchange_command(name, call.fields()))
     return DONE if known else CREATED
 
 
-def exchange_method(name: str, fields: Fields) -> methods.ExchangeDeclare:
+def exchange_command(name: str, fields: Fields) -> DeclareExchange:
     """Raises ApiError."""
-    return methods.ExchangeDeclare(
+    return DeclareExchange(
         name,
         fields.text("type", "direct"),
         durable=fields.flag("durable"),
@@ -123,7 +128,7 @@ async def delete_exchange(services: Services, call: Call) -> Status:
     name = exchange_name(call.path["name"])
     if not any(one.name == name for one in services.state.vhosts[call.vhost].exchanges):
         raise no_such_object()
-    await _carry_out(services, call, methods.ExchangeDelete(name, _asked(call, "if-unused")))
+    await _carry_out(services, call, DeleteExchange(name, _asked(call, "if-unused")))
     return DONE
 
 
@@ -135,21 +140,11 @@ async def post_binding(services: Services, call: Call) -> Status:
     """Bind a queue (`q`) or an exchange (`e`) to an exchange; the answer says where the binding is."""
     fields = call.fields()
     source, destination = ends_of(call)
-    method = binding_method(source, destination, fields)
-    await _carry_out(services, call, method)
-    key = properties_key(method.routing_key, method.arguments)
+    binding = Bind(source, destination, fields.text("routing_key"), fields.table("arguments"))
+    await _carry_out(services, call, binding)
+    key = properties_key(binding.key, binding.arguments)
     path = (call.vhost, "e", call.path["source"], call.path["kind"], destination.name, key)
     return Status(201, {"Location": "../../../../" + "/".join(quote(one, safe="~") for one in path)})
-
-
-def binding_method(
-    source: str, destination: Destination, fields: Fields
-) -> methods.QueueBind | methods.ExchangeBind:
-    """Raises ApiError."""
-    key, arguments = fields.text("routing_key"), fields.table("arguments")
-    if destination.kind is DestinationKind.QUEUE:
-        return methods.QueueBind(destination.name, source, key, arguments=arguments)
-    return methods.ExchangeBind(destination.name, source, key, arguments=arguments)
 
 
 @endpoints.on("DELETE", "/bindings/{vhost}/e/{source}/{kind}/{destination}/{properties}")
@@ -158,13 +153,8 @@ async def delete_binding(services: Services, call: Call) -> Status:
     source, destination = ends_of(call)
     for row in bindings_between(services, call):
         if row["properties_key"] == call.path["properties"]:
-            await _carry_out(services, call, _unbinding(source, destination, row))
+            await _carry_out(
+                services, call, Unbind(source, destination, row["routing_key"], row["arguments"])
+            )
             return DONE
     raise no_such_object()
-
-
-def _unbinding(source: str, destination: Destination, row: dict[str, Any]) -> Method:
-    key, arguments = row["routing_key"], row["arguments"]
-    if destination.kind is DestinationKind.QUEUE:
-        return methods.QueueUnbind(destination.name, source, key, arguments)
-    return methods.ExchangeUnbind(destination.name, source, key, arguments=arguments)

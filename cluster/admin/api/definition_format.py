@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from cluster.admin.api.declaration_views import exchange_method, queue_method
+from cluster.admin.api.declaration_views import exchange_command, queue_command
 from cluster.admin.api.errors import ApiError, bad_request
 from cluster.admin.api.fields import Fields
 from cluster.admin.api.internal_channel import checked
 from cluster.admin.api.policy_views import OPERATOR_COMPONENT, read_policy
 from node.routing.exchange import DEFAULT_EXCHANGE, RESERVED_PREFIX
 from node.routing.matching import Destination, DestinationKind
-from node.wire.amqp091 import methods
+from node.session.commands import Bind, DeclareExchange, DeclareQueue
 
 VHOST_LIMITS: Final = "vhost-limits"
 """The one runtime parameter of RabbitMQ that is supported, under another name."""
@@ -47,8 +47,8 @@ class Definitions:
     topic_permissions: list[tuple[str, str, Fields]] = field(default_factory=list)
     limits: list[tuple[str, str, int]] = field(default_factory=list)
     """Virtual host, limit, value."""
-    exchanges: list[tuple[str, methods.ExchangeDeclare]] = field(default_factory=list)
-    queues: list[tuple[str, methods.QueueDeclare]] = field(default_factory=list)
+    exchanges: list[tuple[str, DeclareExchange]] = field(default_factory=list)
+    queues: list[tuple[str, DeclareQueue]] = field(default_factory=list)
     bindings: list[DefinedBinding] = field(default_factory=list)
     policies: list[tuple[str, bool, dict[str, Any]]] = field(default_factory=list)
     """Virtual host, whether it is an operator policy, and the policy in plain form."""
@@ -126,19 +126,20 @@ class DefinitionReader:
             name = entry.text("name")
             if name == DEFAULT_EXCHANGE or name.startswith(RESERVED_PREFIX):
                 continue
-            method = exchange_method(name, entry)
-            checked(method)
-            self.read.exchanges.append((self._place(entry), method))
+            command = exchange_command(name, entry)
+            checked(command)
+            self.read.exchanges.append((self._place(entry), command))
 
     def _read_queues(self) -> None:
         for entry in self._file.objects("queues"):
-            method = queue_method(_name(entry), entry)
-            checked(method)
-            if method.queue.startswith(RESERVED_PREFIX):
+            name = _name(entry)
+            command = queue_command(name, entry)
+            checked(command)
+            if name.startswith(RESERVED_PREFIX):
                 reason = f"names that begin with '{RESERVED_PREFIX}' are given by the broker alone"
-                self.read.left_out.append(LeftOut("queues", method.queue, reason))
+                self.read.left_out.append(LeftOut("queues", name, reason))
             else:
-                self.read.queues.append((self._place(entry), method))
+                self.read.queues.append((self._place(entry), command))
 
     def _binding(self, entry: Fields) -> DefinedBinding:
         entry.require("source", "destination", "destination_type")
@@ -148,7 +149,7 @@ class DefinitionReader:
             raise bad_request(f"unknown destination_type '{entry.text('destination_type')}'") from None
         source, name, key = entry.text("source"), entry.text("destination"), entry.text("routing_key")
         arguments = entry.table("arguments")
-        checked(methods.QueueBind(name, source, key, arguments=arguments))
+        checked(Bind(source, Destination(kind, name), key, arguments))
         return DefinedBinding(self._place(entry), source, Destination(kind, name), key, arguments)
 
     def _place(self, entry: Fields) -> str:

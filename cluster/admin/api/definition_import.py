@@ -24,8 +24,7 @@ from cluster.admin.api.vhost_views import set_vhost
 from node.refusal import Refusal
 from node.routing.exchange import Exchange, asked_kind
 from node.routing.matching import Binding
-from node.session.ports import QueueDeclaration
-from node.wire.amqp091 import methods
+from node.session.commands import DeclareExchange, DeclareQueue
 
 AT_A_TIME: Final = 128
 """Changes on their way to the catalog at once."""
@@ -109,31 +108,28 @@ class DefinitionImport:
 
     # -- exchanges, queues, bindings ------------------------------------------------------------
 
-    async def _exchange(self, entry: tuple[str, methods.ExchangeDeclare]) -> None:
-        vhost, method = entry
-        if any(one.name == method.exchange for one in self._services.state.vhosts[vhost].exchanges):
+    async def _exchange(self, entry: tuple[str, DeclareExchange]) -> None:
+        vhost, command = entry
+        if any(one.name == command.name for one in self._services.state.vhosts[vhost].exchanges):
             return
-        alternate = method.arguments.get("alternate-exchange")
-        kind, delayed = asked_kind(method.type_, method.arguments)
+        alternate = command.arguments.get("alternate-exchange")
+        kind, delayed = asked_kind(command.kind, command.arguments)
         exchange = Exchange(
-            method.exchange,
+            command.name,
             kind,
-            durable=method.durable,
-            auto_delete=method.auto_delete,
-            internal=method.internal,
+            durable=command.durable,
+            auto_delete=command.auto_delete,
+            internal=command.internal,
             alternate=alternate if isinstance(alternate, str) else None,
             delayed=delayed,
         )
         declare = self._services.front_end.declare_exchange
         await decided(lambda answer: declare(vhost, exchange, lambda refusal: answer(None, refusal)))
 
-    async def _queue(self, entry: tuple[str, methods.QueueDeclare]) -> None:
-        vhost, method = entry
-        if (vhost, method.queue) in self._services.state.queues:
+    async def _queue(self, entry: tuple[str, DeclareQueue]) -> None:
+        vhost, declaration = entry[0], entry[1].declaration
+        if (vhost, declaration.name) in self._services.state.queues:
             return
-        declaration = QueueDeclaration(
-            method.queue, method.durable, False, method.auto_delete, dict(method.arguments)
-        )
         node = next(self._nodes)
         declare = self._services.front_end.declare_queue
         await decided(lambda answer: declare(vhost, declaration, 0, answer, node))

@@ -1,6 +1,6 @@
-"""A channel without a connection: what the management API does to queues, as AMQP methods of its user.
+"""A session without a connection: what the management API does to queues, as commands of its user.
 
-So rights, limits and refusals are those of any AMQP client. One request at a time.
+So rights, limits and refusals are those of any client. One request at a time.
 """
 
 from __future__ import annotations
@@ -14,76 +14,79 @@ from cluster.admin.api.decision_timeout import in_time
 from cluster.admin.api.errors import ApiError, bad_request
 from cluster.gateway.broker_port import FrontEnd
 from cluster.gateway.browsing import Bookmark, Shown
-from node.message.content import headers_in, properties_in
-from node.message.rewriting import with_properties
+from node.message.content import headers_in
 from node.message.run import Run
-from node.message.sender_selected import may_have_copies, read_copies, without_blind_copies
 from node.ranges.numbers import Numbers
 from node.refusal import Refusal
-from node.session.amqp091.access_checks import AccessChecks
-from node.session.amqp091.requests import Caller, Requests
-from node.session.ports import Got, Outcome, Route, Settlement
-from node.wire.amqp091 import methods
-from node.wire.amqp091.codec import FRAME, decode_method, encode_method
-from node.wire.amqp091.errors import ProtocolException
-from node.wire.amqp091.primitives import Method
+from node.session.access_checks import AccessChecks
+from node.session.command_limits import CommandLimitError, check_command
+from node.session.commands import Command, Get, Result
+from node.session.consumers import nothing
+from node.session.core import SessionCore, none_in_use
+from node.session.ports import Got, Outcome, QueueRef, Route, Settlement
 
 CHANNEL: Final = 1
 
 
 class InternalChannel:
-    """Implements `node.session.amqp091.requests.Answers` and `node.session.ports.Subscriber`."""
+    """Implements `node.session.publishes.PublishingSession`."""
 
     channel_count = 1
 
     def __init__(self, port: FrontEnd, user: str, vhost: str) -> None:
         """Raises EntryRefusedError."""
-        entry = port.enter(self, user, vhost)
+        self._core = SessionCore(port, self, none_in_use)
+        self._core.enter(user, vhost)
         self._port = port
-        self._scope = entry.scope
-        self._caller = Caller(CHANNEL, entry.scope, entry.holder, self)
-        self._requests = Requests(port, self)
         self._access = AccessChecks(port)
         self._answer: asyncio.Future[Any] | None = None
         self._held: list[Got] = []
-        self._keeping = self._closed = False
         self._unconfirmed: set[int] = set()
         self._rejected: set[int] = set()
+        self._returned = False
 
     def close(self) -> None:
         """What was got and not settled goes back, and so does what is still to come."""
-        self._closed = True
-        for got in self._held:
-            self._port.give_back(got.consumer, [(got.sequence, got.sequence)], True)
-        self._held.clear()
-        self._port.release_holder(self._caller.holder, _nothing)
+        held, self._held = self._held, []
+        self._core.end([(got.consumer, [(got.sequence, got.sequence)]) for got in held], nothing)
 
     # -- requests -------------------------------------------------------------------------------
 
-    async def call(self, method: Method) -> Any:
-        """Carry out a method; returns its answer. Raises Refusal and ApiError."""
-        return await self._answered(lambda: self._requests.carry_out(self._caller, checked(method)))
+    async def call(self, command: Command) -> Result:
+        """Carry out a command; returns its result. Raises Refusal and ApiError."""
+        command = checked(command)
+        result: Result = await self._answered(lambda: self._core.carry_out(CHANNEL, command, self._take))
+        return result
 
-    async def get(self, queue: str, no_ack: bool) -> Got | None:
-        """One message, held until it is settled unless `no_ack`. Raises Refusal and ApiError."""
-        self._keeping = not no_ack
-        got: Got | None = await self.call(methods.BasicGet(queue, no_ack=no_ack))
-        return got
-
-    def _hold(self, got: Got) -> None:
-        """Not later: whoever asked may have stopped waiting."""
-        if self._closed:
-            self._port.give_back(got.consumer, [(got.sequence, got.sequence)], False)
+    def _take(self, result: Result | Refusal) -> None:
+        if isinstance(result, Refusal):
+            self._refuse(result)
         else:
-            self._held.append(got)
+            self._set(result)
+
+    async def get(self, queue: str, settled: bool) -> Got | None:
+        """One message, held until it is settled unless `settled`. Raises Refusal and ApiError."""
+        command = checked(Get(queue, settled))
+
+        def answered(result: Result | Refusal) -> None:
+            if isinstance(result, Got) and not settled:
+                # Not later: the request may have stopped waiting.
+                self._held.append(result)
+            self._take(result)
+
+        result = await self._answered(lambda: self._core.carry_out(CHANNEL, command, answered))
+        return result if isinstance(result, Got) else None
+
+    def _queue(self, name: str) -> QueueRef:
+        return self._port.queue(self._core.vhost, name, self._core.holder)
 
     async def look(self, queue: str, behind: Bookmark, wanted: int) -> tuple[int, list[Shown]]:
         """How many messages of a queue are ready, and some of them behind a bookmark; all stay as they are.
 
         Raises Refusal and ApiError.
         """
-        self._access.check(self._scope, self._caller.holder, checked(methods.BasicGet(queue)))
-        ref = self._port.queue(self._caller.vhost, queue, self._caller.holder)
+        self._access.check(self._core.scope, self._core.holder, checked(Get(queue)))
+        ref = self._queue(queue)
 
         def looked(ready: int, shown: list[Shown], refusal: Refusal | None) -> None:
             if refusal is None:
@@ -99,16 +102,18 @@ class InternalChannel:
 
         Raises Refusal and ApiError.
         """
-        ref = self._port.queue(self._caller.vhost, queue, self._caller.holder)
+        ref = self._queue(queue)
         found: list[Got] = []
         left = count
 
         def answered(got: Got | None, refusal: Refusal | None) -> None:
             nonlocal left
             left -= 1
-            if got is not None:
+            if got is not None and self._core.ended:
+                self._core.settle(got.consumer, [(got.sequence, got.sequence)], Outcome.RELEASED)
+            elif got is not None:
                 found.append(got)
-                self._hold(got)
+                self._held.append(got)
             if refusal is not None:
                 self._refuse(refusal)
             elif not left:
@@ -123,16 +128,13 @@ class InternalChannel:
     def settle_all(self, *, requeue: bool) -> None:
         """Give back all that is held, or reject it for good."""
         held, self._held = self._held, []
+        outcome = Outcome.RETURNED if requeue else Outcome.REJECTED
         for got in held:
-            if requeue:
-                self._port.give_back(got.consumer, [(got.sequence, got.sequence)], True)
-            else:
-                self._port.discard(got.consumer, [(got.sequence, got.sequence)])
+            self._core.settle(got.consumer, [(got.sequence, got.sequence)], outcome)
 
     def keeps_until_settled(self, queue: str) -> bool:
         """Whether the queue still has what it gave out. Raises NotFoundError and ResourceLockedError."""
-        ref = self._port.queue(self._caller.vhost, queue, self._caller.holder)
-        return self._port.keeps_until_settled(ref)
+        return self._port.keeps_until_settled(self._queue(queue))
 
     async def remove(self, got: Sequence[Got]) -> None:
         """Settle what was got, and wait until that is durable. Raises Refusal and ApiError."""
@@ -146,42 +148,33 @@ class InternalChannel:
             else:
                 self._refuse(refusal)
 
-        await self._answered(lambda: self._port.commit([], settled, done))
-
-    def route(self, run: Run, copies: Sequence[str] = ()) -> Route:
-        """Where a run goes, also by further keys; false for nowhere. Raises NotFoundError and
-        AccessRefusedError.
-        """
-        headers = None
-        if self._port.needs_headers(self._scope, run.exchange):
-            ((_, _, headers),) = headers_in(run)
-        return self._port.route(self._scope, run.exchange, run.routing_key, headers, copies)
+        await self._answered(lambda: self._core.commit(CHANNEL, settled, done))
 
     async def publish(self, run: Run) -> bool:
         """Publish one message, and wait until it is safe; whether a queue took it.
 
         Raises Refusal, and ApiError when the cluster does not take it.
         """
-        copies: Sequence[str] = ()
-        if may_have_copies(run):
-            ((_, _, properties),) = properties_in(run)
-            copies = read_copies(properties).keys
-            run = with_properties(run, without_blind_copies)
-        route = self.route(run, copies)
-        if not route:
-            route.flow.published += 1
-            return False
-        if await self.publish_all([(run, route)]):
+        self._returned = False
+        self._await_confirms(1)
+        await self._answered(lambda: self._core.publish(CHANNEL, run, True, 1))
+        if self._rejected:
             raise bad_request("the message was not taken: its queue is full, or its node is down")
-        return True
+        return not self._returned
+
+    def route(self, run: Run) -> Route:
+        """Where a run goes; false for nowhere. Raises NotFoundError and AccessRefusedError."""
+        headers, scope = None, self._core.scope
+        if self._port.needs_headers(scope, run.exchange):
+            ((_, _, headers),) = headers_in(run)
+        return self._port.route(scope, run.exchange, run.routing_key, headers)
 
     async def publish_all(self, runs: Sequence[tuple[Run, Route]]) -> set[int]:
         """Publish runs of one message each along routes that lead somewhere; the places of those not taken.
 
         Returns once each is safe or rejected. Raises ApiError when that takes too long: some may be safe.
         """
-        self._rejected.clear()
-        self._unconfirmed = set(range(1, len(runs) + 1))
+        self._await_confirms(len(runs))
 
         def begin() -> None:
             for tag, (run, route) in enumerate(runs, 1):
@@ -191,6 +184,10 @@ class InternalChannel:
         if runs:
             await self._answered(begin)
         return {tag - 1 for tag in self._rejected}
+
+    def _await_confirms(self, count: int) -> None:
+        self._rejected.clear()
+        self._unconfirmed = set(range(1, count + 1))
 
     async def _answered(self, begin: Any) -> Any:
         self._answer = asyncio.get_running_loop().create_future()
@@ -205,26 +202,7 @@ class InternalChannel:
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(error)
 
-    # -- answers --------------------------------------------------------------------------------
-
-    def reply(self, channel: int, method: Method) -> None:
-        self._set(method)
-
-    def fail(self, channel: int, error: Refusal) -> None:
-        self._refuse(error)
-
-    def deliver_get(self, channel: int, got: Got) -> None:
-        if self._keeping:
-            self._hold(got)
-        self._set(got)
-
-    def get_empty(self, channel: int) -> None:
-        self._set(None)
-
-    def consume_ok(self, channel: int, tag: str, consumer: int, returnable: bool, reply_to: str) -> None:
-        """This channel never consumes."""
-
-    # -- what the broker says (Subscriber) ------------------------------------------------------
+    # -- what the broker says (PublishingSession) -----------------------------------------------
 
     def confirm(self, channel: int, first: int, last: int) -> None:
         self._unconfirmed.difference_update(range(first, last + 1))
@@ -234,6 +212,15 @@ class InternalChannel:
     def reject(self, channel: int, first: int, last: int) -> None:
         self._rejected.update(range(first, last + 1))
         self.confirm(channel, first, last)
+
+    def return_unroutable(self, channel: int, run: Run) -> None:
+        self._returned = True
+
+    def publish_refused(self, channel: int, refusal: Refusal) -> None:
+        self._refuse(refusal)
+
+    def hold(self, channel: int) -> None:
+        """See `unblocked`."""
 
     def force_close(self, reason: str) -> None:
         self._refuse(ApiError(404, "not_found", reason))
@@ -260,16 +247,10 @@ async def internal_channel(port: FrontEnd, user: str, vhost: str) -> AsyncIterat
         channel.close()
 
 
-def checked(method: Method) -> Method:
-    """The method as it would come over the wire, where names and tables have their limits.
-
-    Raises ApiError.
-    """
+def checked(command: Command) -> Command:
+    """The command, whose names and arguments are within their limits. Raises ApiError."""
     try:
-        return decode_method(encode_method(CHANNEL, method)[FRAME.size : -1])
-    except (ValueError, TypeError, ProtocolException) as error:
+        check_command(command)
+    except CommandLimitError as error:
         raise bad_request(str(error)) from None
-
-
-def _nothing() -> None:
-    """Nobody waits for that."""
+    return command

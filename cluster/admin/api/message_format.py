@@ -8,20 +8,11 @@ from typing import Any, Final
 
 from cluster.admin.api.errors import bad_request
 from cluster.admin.api.fields import Fields
-from cluster.admin.api.internal_channel import CHANNEL, checked
 from node.message.run import Run
-from node.refusal import PreconditionFailedError
+from node.session.command_limits import CommandLimitError, check_name
 from node.session.ports import Got
-from node.wire.amqp091.codec import END, FRAME, encode_frame
+from node.wire.amqp091.composing import composed, contents_of
 from node.wire.amqp091.errors import ProtocolException
-from node.wire.amqp091.incoming import IncomingContent
-from node.wire.amqp091.methods import FRAME_BODY, FRAME_HEADER, BasicPublish
-from node.wire.amqp091.properties import HEADER_FIXED, PropertyChecks
-from node.wire.amqp091.property_values import encode_header, encode_properties, read_properties
-from node.wire.amqp091.publish_path import Target
-
-FRAME_BODY_OCTETS: Final = 128 * 1024 - 8
-"""Bodies are cut to frames that most clients take."""
 
 INTEGERS: Final = ("delivery_mode", "priority", "timestamp")
 
@@ -35,23 +26,16 @@ def message_of(fields: Fields, exchange: str, user: str | None, body_max: int) -
     Raises ApiError.
     """
     fields.require("properties", "routing_key", "payload", "payload_encoding")
-    publish = BasicPublish(exchange, fields.text("routing_key"))
-    checked(publish)
-    properties = _properties(fields)
-    body = _body(fields)
-    content = IncomingContent(CHANNEL, Target(exchange, publish.routing_key, True))
-    header = encode_frame(FRAME_HEADER, CHANNEL, encode_header(len(body), properties))
+    key = fields.text("routing_key")
     try:
-        run = content.add_header(header, PropertyChecks(user), body_max)
-        for at in range(0, len(body), FRAME_BODY_OCTETS):
-            run = content.add_body(encode_frame(FRAME_BODY, CHANNEL, body[at : at + FRAME_BODY_OCTETS]))
-    except (ProtocolException, PreconditionFailedError) as error:
+        for name in (exchange, key):
+            check_name(name, "basic.publish")
+        return composed(exchange, key, _properties(fields), _body(fields), user, body_max)
+    except (CommandLimitError, ValueError, ProtocolException) as error:
         raise bad_request(str(error)) from None
-    assert run is not None
-    return run
 
 
-def _properties(fields: Fields) -> bytes:
+def _properties(fields: Fields) -> dict[str, Any]:
     given = Fields(fields.table("properties"))
     values = dict(given.values)
     for name in INTEGERS:
@@ -59,10 +43,7 @@ def _properties(fields: Fields) -> bytes:
             raise bad_request(["not_int", name])
     if "headers" in values:
         values["headers"] = given.table("headers")
-    try:
-        return encode_properties(values)
-    except ValueError as error:
-        raise bad_request(str(error)) from None
+    return values
 
 
 def _body(fields: Fields) -> bytes:
@@ -96,19 +77,6 @@ def shown_message(got: Got, encoding: str, truncate: int | None) -> dict[str, An
         "payload": shown,
         "payload_encoding": kind,
     }
-
-
-def contents_of(run: Run) -> tuple[dict[str, Any], bytes]:
-    """Properties by name, and the body, of a run of one message."""
-    (content,) = run.contents()
-    (_, _, size) = FRAME.unpack_from(content)
-    properties = read_properties(content[FRAME.size + HEADER_FIXED : FRAME.size + size])
-    body, at = bytearray(), FRAME.size + size + len(END)
-    while at < len(content):
-        (_, _, size) = FRAME.unpack_from(content, at)
-        body += content[at + FRAME.size : at + FRAME.size + size]
-        at += FRAME.size + size + len(END)
-    return properties, bytes(body)
 
 
 def _payload(body: bytes, encoding: str) -> tuple[str, str]:

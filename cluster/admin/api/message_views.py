@@ -17,9 +17,9 @@ from cluster.admin.api.routing import Endpoints
 from cluster.admin.api.services import Services
 from cluster.gateway.browsing import BEGINNING
 from node.refusal import NotFoundError
+from node.session.commands import DeclareQueue
 from node.session.permissions import IMPERSONATOR
-from node.session.ports import Got
-from node.wire.amqp091 import methods
+from node.session.ports import Got, QueueDeclaration
 
 endpoints = Endpoints()
 
@@ -93,12 +93,12 @@ async def _look(channel: InternalChannel, queue: str, count: int, show: Show) ->
 
 
 async def _get(
-    channel: InternalChannel, queue: str, count: int, no_ack: bool, show: Show
+    channel: InternalChannel, queue: str, count: int, settled: bool, show: Show
 ) -> list[dict[str, Any]]:
     shown: list[dict[str, Any]] = []
     octets = 0
     while len(shown) < count and octets < GOT_OCTETS:
-        got = await channel.get(queue, no_ack)
+        got = await channel.get(queue, settled)
         if got is None:
             break
         octets += len(got.run.raw)
@@ -111,7 +111,7 @@ async def test_aliveness(services: Services, call: Call) -> dict[str, str]:
     """Declare a queue on this node, publish to it and get the message back."""
     queue = f"{ALIVENESS_QUEUE}.{services.node}"
     async with internal_channel(services.front_end, call.user, call.vhost) as channel:
-        await channel.call(methods.QueueDeclare(queue))
+        await channel.call(DeclareQueue(QueueDeclaration(queue, False, False, False)))
     message = Fields(
         {"properties": {}, "routing_key": queue, "payload": "test_message", "payload_encoding": "string"}
     )

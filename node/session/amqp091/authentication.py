@@ -2,53 +2,53 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from node.session.logins import CertifiedLogin, MalformedResponseError, parse_login
+from node.session.core import SessionCore
+from node.session.logins import MalformedResponseError, parse_login
 from node.session.permissions import IMPERSONATOR
-from node.session.ports import BrokerPort, Identity
+from node.session.ports import Identity
+from node.session.transport import Transport
 from node.wire.amqp091 import effects
-
-if TYPE_CHECKING:
-    from node.session.amqp091.session import Session
-    from node.session.transport import Transport
+from node.wire.amqp091.connection import Connection
 
 
 class Authentication:
-    """Asks the broker, and tells the session's protocol machine."""
+    """Asks the broker, tells the protocol machine, and calls `answered` when it may go on."""
 
-    def __init__(self, port: BrokerPort, transport: Transport, session: Session) -> None:
-        self._port = port
+    def __init__(
+        self, core: SessionCore, transport: Transport, connection: Connection, answered: Callable[[], None]
+    ) -> None:
+        self._core = core
         self._transport = transport
-        self._session = session
+        self._connection = connection
+        self._answered = answered
 
     def log_in(self, effect: effects.Authenticate) -> None:
         """The client's response to Start or Secure."""
-        session = self._session
+        connection = self._connection
         try:
             login = parse_login(effect.mechanism, effect.response, self._transport.certified_name)
         except MalformedResponseError as error:
-            session.connection.refused(str(error))
+            connection.refused(str(error))
             return
 
         def authenticated(identity: Identity | None, reason: str) -> None:
             if identity is None:
-                session.connection.refused(reason)
+                connection.refused(reason)
             else:
-                session.connection.authenticated(identity.user, impersonates=IMPERSONATOR in identity.tags)
-            session.answered()
-            session.stop_when_full()
+                connection.authenticated(identity.user, impersonates=IMPERSONATOR in identity.tags)
+            self._answered()
 
-        self._port.authenticate(login, self._transport.remote, authenticated)
+        self._core.log_in(login, self._transport.remote, authenticated)
 
     def update_secret(self, _: effects.UpdateSecret) -> None:
         """Whether the user is still let in is asked anew. The secret is not looked at, as in RabbitMQ: it is
         there for tokens, which lapse; what proved at login who the client is does not."""
-        session = self._session
 
         def verified(identity: Identity | None, reason: str) -> None:
-            if not session.closed:
-                session.connection.secret_checked(identity is not None)
-                session.answered()
+            if not self._core.ended:
+                self._connection.secret_checked(identity is not None)
+                self._answered()
 
-        self._port.authenticate(CertifiedLogin(session.user), self._transport.remote, verified)
+        self._core.check_user(self._connection.user, self._transport.remote, verified)

@@ -5,7 +5,7 @@ No socket and no clock: `Transport` writes, `now` comes with the input.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, Final
 
@@ -13,14 +13,13 @@ from node.message.run import Run
 from node.ranges.numbers import Numbers
 from node.refusal import Refusal
 from node.session.amqp091.authentication import Authentication
-from node.session.amqp091.consumers import SessionConsumers, nothing
 from node.session.amqp091.effect_loop import EffectLoop, answer, refuse
-from node.session.amqp091.publishes import Publishes
-from node.session.amqp091.requests import Caller, Requests
-from node.session.amqp091.transactions import Transactions
+from node.session.amqp091.translation import answer_to, command_of, settlement_of
+from node.session.commands import Consuming, Nothing, Result
+from node.session.consumers import nothing
 from node.session.containment import Containment
-from node.session.permissions import NOWHERE
-from node.session.ports import BrokerPort, Got
+from node.session.core import SessionCore
+from node.session.ports import BrokerPort, Got, Outcome
 from node.session.traffic import Traffic
 from node.session.transport import NO_TRANSPORT, Transport
 from node.wire.amqp091 import effects, methods
@@ -35,36 +34,31 @@ NO_ROUTE: Final = 312
 
 
 class Session(Containment):
-    """See the module's docstring; implements `node.session.ports.Subscriber`."""
+    """See the module's docstring; implements `node.session.publishes.PublishingSession`."""
 
     def __init__(
         self, port: BrokerPort, transport: Transport, limits: ConnectionLimits, clock: Callable[[], float]
     ) -> None:
         super().__init__()
         self.connection = connection = Connection(limits, clock())
-        self.scope, self.holder, self.closed = NOWHERE, 0, False
-        self.traffic = Traffic()
+        self._core = core = SessionCore(port, self, self._in_use)
         self._port, self._transport, self._clock = port, transport, clock
-        requests = Requests(port, self)
-        transactions = Transactions(port, self)
-        authentication = Authentication(port, transport, self)
-        self._consumers = SessionConsumers(port, connection)
+        authentication = Authentication(core, transport, connection, self._authenticated)
         self._held_back = Pieces()
         # Channels whose publishes have filled a link.
         self._held: set[int] = set()
         self._blocked = self._full = self._releasing = self._gone = self._failing = False
         self._channels_known = 0
-        publishes = Publishes(port, self, transactions)
         handlers: dict[type[effects.Effect], Callable[[Any], None]] = {
-            effects.Publish: publishes.publish,
-            effects.HoldPublish: publishes.publish,
-            effects.Commit: transactions.commit,
-            effects.Rollback: transactions.roll_back,
+            effects.Publish: self._publish,
+            effects.HoldPublish: self._hold_publish,
+            effects.Commit: self._commit,
+            effects.Rollback: self._roll_back,
             effects.Settle: self._settle,
             effects.Return: self._return,
             effects.Discard: self._discard,
             effects.Credit: self._credit,
-            effects.Request: partial(self._request, requests),
+            effects.Request: self._request,
             effects.Answer: partial(answer, connection),
             effects.Refuse: partial(refuse, connection),
             effects.ChannelClosed: self._channel_closed,
@@ -79,6 +73,16 @@ class Session(Containment):
         self._effects = EffectLoop(handlers, connection.take_effects)
 
     @property
+    def closed(self) -> bool:
+        """Whether the session has ended: nothing that the broker still says is for it."""
+        return self._core.ended
+
+    @property
+    def traffic(self) -> Traffic:
+        """What the client has published."""
+        return self._core.traffic
+
+    @property
     def user(self) -> str:
         """Who logged in; empty before."""
         return self.connection.user
@@ -86,7 +90,7 @@ class Session(Containment):
     @property
     def vhost(self) -> str:
         """The virtual host of the connection; empty before it is open."""
-        return self.scope.vhost
+        return self._core.vhost
 
     @property
     def held_back(self) -> bool:
@@ -175,6 +179,7 @@ class Session(Containment):
             self._end([])
             # Without these nothing refers to the session but who waits for something of it.
             self._effects.close()
+            self._core.forget()
             self._transport = NO_TRANSPORT
         self._transport.wanted()
         self._read_on()
@@ -193,44 +198,82 @@ class Session(Containment):
 
     # -- publishing -----------------------------------------------------------------------------
 
+    def _publish(self, effect: effects.Publish) -> None:
+        self._core.publish(effect.channel, effect.run, effect.mandatory, effect.first_tag)
+
     def hold(self, channel: int) -> None:
         """What the channel has published fills a link: it publishes no more before `unblocked`."""
         self._held.add(channel)
         self.connection.hold(channel)
 
-    def unroutable(self, channel: int, run: Run, mandatory: bool) -> None:
-        """No queue takes the messages."""
-        if mandatory:
-            self.traffic.returned += run.count
-            self.connection.return_unroutable(channel, run, NO_ROUTE, "NO_ROUTE")
+    def return_unroutable(self, channel: int, run: Run) -> None:
+        """No queue takes the messages, and the client wants to know."""
+        self.connection.return_unroutable(channel, run, NO_ROUTE, "NO_ROUTE")
+
+    def publish_refused(self, channel: int, refusal: Refusal) -> None:
+        """The run is not published."""
+        self.connection.fail_publish(channel, refusal)
+
+    # -- transactions ---------------------------------------------------------------------------
+
+    def _hold_publish(self, effect: effects.HoldPublish) -> None:
+        self._core.hold_publish(effect.channel, effect.run, effect.mandatory)
+
+    def _roll_back(self, effect: effects.Rollback) -> None:
+        self._core.roll_back(effect.channel)
+
+    def _commit(self, effect: effects.Commit) -> None:
+        settled = [settlement_of(one) for one in effect.settled]
+        self._core.commit(effect.channel, settled, partial(self._committed, effect.channel))
+
+    def _committed(self, channel: int, refusal: Refusal | None) -> None:
+        if refusal is None:
+            self.reply(channel, methods.TxCommitOk())
         else:
-            self.traffic.dropped += run.count
+            self.fail(channel, refusal)
 
     # -- settling -------------------------------------------------------------------------------
 
     def _settle(self, effect: effects.Settle) -> None:
-        self._port.settle(effect.consumer, effect.ranges)
+        self._core.settle(effect.consumer, effect.ranges, Outcome.ACCEPTED)
 
     def _return(self, effect: effects.Return) -> None:
-        self._port.give_back(effect.consumer, effect.ranges, effect.delivered)
+        outcome = Outcome.RETURNED if effect.delivered else Outcome.RELEASED
+        self._core.settle(effect.consumer, effect.ranges, outcome)
 
     def _discard(self, effect: effects.Discard) -> None:
-        self._port.discard(effect.consumer, effect.ranges)
+        self._core.settle(effect.consumer, effect.ranges, Outcome.REJECTED)
 
     def _credit(self, effect: effects.Credit) -> None:
-        self._port.credit(effect.consumer, effect.limit)
+        self._core.credit(effect.consumer, effect.limit)
 
     # -- requests -------------------------------------------------------------------------------
 
-    def _request(self, requests: Requests, effect: effects.Request) -> None:
-        if isinstance(effect.method, methods.BasicCancel):
-            ok = methods.BasicCancelOk(effect.method.consumer_tag)
-            self._port.leave(effect.consumer, partial(self.reply, effect.channel, ok))
-            return
-        caller = Caller(effect.channel, self.scope, self.holder, self, effect.limit)
-        began = self._clock()
-        requests.carry_out(caller, effect.method)
+    def _request(self, effect: effects.Request) -> None:
+        channel, method, began = effect.channel, effect.method, self._clock()
+        self._core.carry_out(channel, command_of(effect), partial(self._answer, channel, method))
         self.connection.took(self._clock() - began)
+
+    def _answer(self, channel: int, method: Method, result: Result | Refusal) -> None:
+        """What a request has come to."""
+        connection = self.connection
+        with self:
+            if isinstance(result, Refusal):
+                connection.fail(channel, result)
+            elif isinstance(result, Consuming):
+                assert isinstance(method, methods.BasicConsume)
+                connection.consume_ok(
+                    channel, method.consumer_tag, result.consumer, result.returnable, result.reply_to
+                )
+            elif isinstance(result, Got):
+                connection.deliver_get(
+                    channel, result.run, result.sequence, result.redelivered, result.ready, result.consumer
+                )
+            elif isinstance(result, Nothing):
+                connection.get_empty(channel)
+            else:
+                connection.reply(channel, answer_to(method, result))
+            self.answered()
 
     def reply(self, channel: int, method: Method) -> None:
         with self:
@@ -244,30 +287,11 @@ class Session(Containment):
                 self.connection.fail(channel, error)
                 self.answered()
 
-    def consume_ok(self, channel: int, tag: str, consumer: int, returnable: bool, reply_to: str) -> None:
-        if self.closed:
-            self._consumers.came_late(consumer)
-            return
-        self._consumers.started(channel, consumer)
-        with self:
-            self.connection.consume_ok(channel, tag, consumer, returnable, reply_to)
-            self.answered()
-
-    def deliver_get(self, channel: int, got: Got) -> None:
-        if self.closed:
-            self._port.give_back(got.consumer, [(got.sequence, got.sequence)], False)
-            return
-        with self:
-            self.connection.deliver_get(
-                channel, got.run, got.sequence, got.redelivered, got.ready, got.consumer
-            )
-            self.answered()
-
-    def get_empty(self, channel: int) -> None:
-        with self:
-            if not self.closed:
-                self.connection.get_empty(channel)
-                self.answered()
+    def _in_use(self, channel: int) -> Collection[int]:
+        for one in self.connection.channels:
+            if one.number == channel:
+                return one.deliveries.in_use()
+        return ()
 
     def answered(self) -> None:
         """An answer lets parked frames of its channel go on."""
@@ -276,7 +300,7 @@ class Session(Containment):
     def _channels_opened(self) -> None:
         self._channels_known = self.connection.channels_opened
         try:
-            self._port.channel_opened(self.user)
+            self._core.channel_opened()
         except Refusal as refusal:
             self.connection.close(refusal)
             self.answered()
@@ -307,7 +331,7 @@ class Session(Containment):
 
     def _channel_closed(self, effect: effects.ChannelClosed) -> None:
         ok = partial(self.reply, effect.channel, methods.ChannelCloseOk())
-        self._consumers.channel_closed(effect.channel, effect.unsettled, ok if effect.awaited else nothing)
+        self._core.close_channel(effect.channel, effect.unsettled, ok if effect.awaited else nothing)
 
     def _connection_closed(self, effect: effects.ConnectionClosed) -> None:
         self._end(effect.unsettled)
@@ -316,17 +340,12 @@ class Session(Containment):
         """Whatever ended the connection: what it had goes back, once."""
         if self.closed:
             return
-        self.closed = True
         self._held_back.clear()
         if self._blocked:
             self._port.wait_no_more(self)
-        if not self.holder:
-            self._consumers.connection_closed(unsettled, nothing)
-            return
         # Clients take it that auto-delete and exclusive queues are gone when they read Close-Ok (§4.5).
-        self._releasing = True
-        release = partial(self._port.release_holder, self.holder, self._released)
-        self._consumers.connection_closed(unsettled, release)
+        self._releasing = bool(self._core.holder)
+        self._core.end(unsettled, self._released if self._releasing else nothing)
 
     def _released(self) -> None:
         self._releasing = False
@@ -343,13 +362,16 @@ class Session(Containment):
 
     def _open_vhost(self, effect: effects.OpenVhost) -> None:
         try:
-            entry = self._port.enter(self, self.user, effect.vhost)
+            self._core.enter(self.user, effect.vhost)
         except Refusal as refusal:
             self.connection.open_failed(refusal)
             return
-        self.scope, self.holder = entry.scope, entry.holder
         self._transport.entered()
         self.connection.opened()
+
+    def _authenticated(self) -> None:
+        self.answered()
+        self.stop_when_full()
 
     def _negotiation_failed(self, effect: effects.NegotiationFailed) -> None:
         self._transport.negotiation_failed(effect.reason)
@@ -363,8 +385,8 @@ class Session(Containment):
 
     def confirm(self, channel: int, first: int, last: int) -> None:
         with self:
-            if not self.closed:
-                self.traffic.confirmed += last - first + 1
+            if not self._core.ended:
+                self._core.traffic.confirmed += last - first + 1
                 self.connection.confirm(channel, first, last)
                 self._transport.wanted()
 

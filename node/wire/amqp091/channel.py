@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from node.message.run import Run
+from node.names import REPLY_TO
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.channel_state import CLOSE_IDS, CLOSE_OK_IDS, ChannelState
 from node.wire.amqp091.codec import decode_method
@@ -29,7 +30,6 @@ from node.wire.amqp091.errors import (
 from node.wire.amqp091.incoming import IncomingContent
 from node.wire.amqp091.outbox import Disposition
 from node.wire.amqp091.primitives import Method, method_ids
-from node.wire.amqp091.properties import REPLY_TO
 from node.wire.amqp091.publish_path import PUBLISH_IDS
 from node.wire.amqp091.replies import reply_text
 from node.wire.amqp091.reply_to import DirectReplies

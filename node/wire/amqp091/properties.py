@@ -11,6 +11,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final, NamedTuple
 
+from node.names import REPLY_TO
 from node.wire.amqp091.errors import (
     ExpirationError,
     FieldSyntaxError,
@@ -24,9 +25,6 @@ from node.wire.amqp091.methods import BASIC_PROPERTIES, BasicPublish
 from node.wire.amqp091.primitives import LONG, SHORT, encode_shortstr
 
 CLASS_BASIC: Final = 60
-REPLY_TO: Final = "amq.rabbitmq.reply-to"
-"""Direct reply-to: what clients consume from, and name in the reply-to property (see `reply_to`)."""
-
 PERSISTENT: Final = 2
 """The delivery mode of messages that survive a restart."""
 

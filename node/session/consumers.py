@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from node.ranges.numbers import Range
 from node.session.ports import BrokerPort
-from node.wire.amqp091.connection import Connection
-from node.wire.amqp091.effects import Unsettled
 
-Done = Callable[[], None]
+Released = Callable[[], None]
+
+Unsettled = Iterable[tuple[int, list[Range]]]
+"""(consumer, ranges) of deliveries that a client has not settled, in the order of delivery."""
 
 KEPT: Final = 16
 """Consumers that a channel has had, from which on those that have ended are looked for."""
@@ -25,11 +27,11 @@ class ChannelConsumers:
 
 
 class SessionConsumers:
-    """By channel."""
+    """By channel. `in_use` tells which of a channel's consumers go on, or have left something to settle."""
 
-    def __init__(self, port: BrokerPort, connection: Connection) -> None:
+    def __init__(self, port: BrokerPort, in_use: Callable[[int], Collection[int]]) -> None:
         self._port = port
-        self._connection = connection
+        self._in_use = in_use
         self._by_channel: dict[int, ChannelConsumers] = {}
 
     def __len__(self) -> int:
@@ -42,15 +44,14 @@ class SessionConsumers:
         """
         mine = self._by_channel.setdefault(channel, ChannelConsumers())
         if len(mine.numbers) >= mine.look_at:
-            used = [one.deliveries.in_use() for one in self._connection.channels if one.number == channel]
-            ended = mine.numbers.difference(*used)
+            ended = mine.numbers.difference(self._in_use(channel))
             mine.numbers -= ended
             mine.look_at = max(KEPT, 2 * len(mine.numbers))
             for number in ended:
                 self._port.forget(number)
         mine.numbers.add(consumer)
 
-    def channel_closed(self, channel: int, unsettled: Unsettled, done: Done) -> None:
+    def channel_closed(self, channel: int, unsettled: Unsettled, done: Released) -> None:
         """What its consumers have not settled goes back to the queues.
 
         `done` is called once the queues are gone that go with their last consumer.
@@ -58,7 +59,7 @@ class SessionConsumers:
         mine = self._by_channel.pop(channel, None)
         self._end(() if mine is None else mine.numbers, unsettled, done)
 
-    def connection_closed(self, unsettled: Unsettled, done: Done) -> None:
+    def connection_closed(self, unsettled: Unsettled, done: Released) -> None:
         """As `channel_closed`, of all channels."""
         every = [number for one in self._by_channel.values() for number in one.numbers]
         self._by_channel.clear()
@@ -68,7 +69,7 @@ class SessionConsumers:
         """The connection was closed before the consumer could begin."""
         self._end((consumer,), [], nothing)
 
-    def _end(self, numbers: Collection[int], unsettled: Unsettled, done: Done) -> None:
+    def _end(self, numbers: Collection[int], unsettled: Unsettled, done: Released) -> None:
         countdown = _Countdown(len(numbers) + 1, done)
         for number in numbers:
             self._port.cancel(number, countdown.one_less)
@@ -82,7 +83,7 @@ class SessionConsumers:
 class _Countdown:
     """Calls `done` when the last of so many is through."""
 
-    def __init__(self, left: int, done: Done) -> None:
+    def __init__(self, left: int, done: Released) -> None:
         self._left = left
         self._done = done
 

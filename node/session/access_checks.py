@@ -1,0 +1,140 @@
+"""Which rights a command needs: RabbitMQ's access control table.
+
+command          configure        write                          read
+DeclareExchange  the exchange     the alternate exchange *       the exchange *
+DeleteExchange   the exchange
+Bind                              the destination                the source, and its topic
+DeclareQueue     the queue        the dead-letter exchange *     the queue *
+DeleteQueue      the queue
+PurgeQueue                                                       the queue
+Get                                                              the queue
+Consume                                                          the queue
+
+To find out whether there is something needs no right. Unbinding needs what binding needs; what is marked *
+only where the argument is given and nothing of that name is there yet. Publishing is checked where routes are
+found, and remembered with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from node.names import REPLY_TO
+from node.refusal import NotFoundError, Refusal
+from node.routing.exchange import ExchangeKind
+from node.routing.matching import DestinationKind
+from node.session.commands import (
+    Bind,
+    Command,
+    Consume,
+    DeclareExchange,
+    DeclareQueue,
+    DeleteExchange,
+    DeleteQueue,
+    Get,
+    PurgeQueue,
+    Unbind,
+)
+from node.session.permissions import Right, Scope
+from node.session.ports import BrokerPort
+
+SERVER_NAMED: Final = "amq.gen-" + "0" * 22
+"""Stands for a queue name that the server is about to choose."""
+
+
+class AccessChecks:
+    """The checks of one session."""
+
+    def __init__(self, port: BrokerPort) -> None:
+        self._port = port
+
+    def check(self, scope: Scope, holder: int, command: Command) -> None:
+        """Raises AccessRefusedError."""
+        check = _CHECKS.get(type(command))
+        if check is not None:
+            check(self, scope, holder, command)
+
+    def _exchange(self, scope: Scope, right: Right, name: str) -> None:
+        self._port.permissions.check_exchange(scope.user, scope.vhost, right, name)
+
+    def _subject(self, scope: Scope, right: Right, name: str) -> None:
+        """What nobody may do to the default exchange is refused for that, whoever asks."""
+        if name:
+            self._exchange(scope, right, name)
+
+    def _queue(self, scope: Scope, right: Right, name: str) -> None:
+        # Everybody may use direct reply-to, which is nobody's queue.
+        if not name.startswith(REPLY_TO):
+            self._port.permissions.check_queue(scope.user, scope.vhost, right, name)
+
+    # -- exchanges ------------------------------------------------------------------------------
+
+    def _declare_exchange(self, scope: Scope, holder: int, command: DeclareExchange) -> None:
+        self._subject(scope, Right.CONFIGURE, command.name)
+        alternate = command.arguments.get("alternate-exchange")
+        if isinstance(alternate, str) and self._kind(scope, command.name) is None:
+            self._exchange(scope, Right.READ, command.name)
+            self._exchange(scope, Right.WRITE, alternate)
+
+    def _delete_exchange(self, scope: Scope, holder: int, command: DeleteExchange) -> None:
+        self._subject(scope, Right.CONFIGURE, command.name)
+
+    def _kind(self, scope: Scope, exchange: str) -> ExchangeKind | None:
+        """The type of an exchange; None where there is none."""
+        try:
+            return self._port.exchange(scope.vhost, exchange).kind
+        except NotFoundError:
+            return None
+
+    # -- bindings -------------------------------------------------------------------------------
+
+    def _change_binding(self, scope: Scope, holder: int, command: Bind | Unbind) -> None:
+        kind, name = command.destination
+        if kind is DestinationKind.QUEUE:
+            self._queue(scope, Right.WRITE, name)
+        else:
+            self._subject(scope, Right.WRITE, name)
+        source = command.source
+        self._subject(scope, Right.READ, source)
+        if self._kind(scope, source) is ExchangeKind.TOPIC:
+            self._port.permissions.check_topic(scope.user, scope.vhost, Right.READ, source, command.key)
+
+    # -- queues ---------------------------------------------------------------------------------
+
+    def _declare_queue(self, scope: Scope, holder: int, command: DeclareQueue) -> None:
+        declared = command.declaration
+        name = declared.name or SERVER_NAMED
+        self._queue(scope, Right.CONFIGURE, name)
+        dead_letters = declared.arguments.get("x-dead-letter-exchange")
+        if isinstance(dead_letters, str) and not self._exists(scope, holder, declared.name):
+            self._queue(scope, Right.READ, name)
+            self._exchange(scope, Right.WRITE, dead_letters)
+
+    def _exists(self, scope: Scope, holder: int, queue: str) -> bool:
+        try:
+            self._port.queue(scope.vhost, queue, holder)
+        except NotFoundError:
+            return False
+        except Refusal:
+            return True
+        return True
+
+    def _delete_queue(self, scope: Scope, holder: int, command: DeleteQueue) -> None:
+        self._queue(scope, Right.CONFIGURE, command.name)
+
+    def _read(self, scope: Scope, holder: int, command: PurgeQueue | Get | Consume) -> None:
+        self._queue(scope, Right.READ, command.queue)
+
+
+_CHECKS: Final[dict[type[Any], Callable[[AccessChecks, Scope, int, Any], None]]] = {
+    DeclareExchange: AccessChecks._declare_exchange,
+    DeleteExchange: AccessChecks._delete_exchange,
+    Bind: AccessChecks._change_binding,
+    Unbind: AccessChecks._change_binding,
+    DeclareQueue: AccessChecks._declare_queue,
+    DeleteQueue: AccessChecks._delete_queue,
+    PurgeQueue: AccessChecks._read,
+    Consume: AccessChecks._read,
+    Get: AccessChecks._read,
+}

@@ -1,0 +1,301 @@
+"""Carries out the commands that wait for an answer: declare, delete, bind, consume, get and the like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+
+from node.names import REPLY_TO
+from node.refusal import HomeNodeDownError, NotFoundError, PreconditionFailedError, Refusal
+from node.routing.exchange import Exchange, asked_kind, refuse_default
+from node.routing.matching import Binding, DestinationKind
+from node.session.access_checks import AccessChecks
+from node.session.commands import (
+    COMPLETED,
+    NOTHING,
+    Answered,
+    Bind,
+    Cancel,
+    Command,
+    Consume,
+    Consuming,
+    DeclareExchange,
+    DeclareQueue,
+    DeleteExchange,
+    DeleteQueue,
+    FindExchange,
+    FindQueue,
+    Get,
+    PurgeQueue,
+    QueueFound,
+    Removed,
+    Result,
+    Unbind,
+)
+from node.session.permissions import Scope
+from node.session.ports import BrokerPort, ConsumerOptions, Got, QueueCounts, QueueRef, Subscriber
+from node.type_names import type_name
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks: a session in a virtual host. Exclusive queues belong to `holder`."""
+
+    scope: Scope
+    holder: int
+    subscriber: Subscriber
+
+    @property
+    def vhost(self) -> str:
+        return self.scope.vhost
+
+
+class Requests:
+    """Every command ends in exactly one call of its `answered`, at once or in a later turn."""
+
+    def __init__(self, port: BrokerPort) -> None:
+        self._port = port
+        self._access = AccessChecks(port)
+
+    def carry_out(self, caller: Caller, command: Command, answered: Answered) -> None:
+        """Begin; a refusal found at once is answered at once."""
+        command = _without_line_ends(command)
+        try:
+            self._access.check(caller.scope, caller.holder, command)
+            _HANDLERS[type(command)](self, caller, command, answered)
+        except Refusal as refusal:
+            answered(refusal)
+
+    def _when_visible(self, answered: Answered, result: Result) -> None:
+        """Answer out of this node's catalog, once every node shows the same (A16)."""
+        self._port.when_visible(partial(answered, result))
+
+    # -- exchanges ------------------------------------------------------------------------------
+
+    def _find_exchange(self, caller: Caller, command: FindExchange, answered: Answered) -> None:
+        refuse_default(command.name)
+        self._port.exchange(caller.vhost, command.name)
+        self._when_visible(answered, COMPLETED)
+
+    def _declare_exchange(self, caller: Caller, command: DeclareExchange, answered: Answered) -> None:
+        kind, delayed = asked_kind(command.kind, command.arguments)
+        wanted = Exchange(
+            command.name,
+            kind,
+            durable=command.durable,
+            auto_delete=command.auto_delete,
+            internal=command.internal,
+            alternate=_alternate(caller.vhost, command),
+            delayed=delayed,
+        )
+        self._port.declare_exchange(
+            caller.vhost, wanted, lambda refusal: answered(COMPLETED if refusal is None else refusal)
+        )
+
+    def _delete_exchange(self, caller: Caller, command: DeleteExchange, answered: Answered) -> None:
+        self._port.delete_exchange(
+            caller.vhost, command.name, command.if_unused, partial(_answer_unless_absent, answered, COMPLETED)
+        )
+
+    # -- bindings -------------------------------------------------------------------------------
+
+    def _bind(self, caller: Caller, command: Bind, answered: Answered) -> None:
+        if command.destination.kind is DestinationKind.QUEUE:
+            refuse_default(command.source)
+            self._port.queue(caller.vhost, command.destination.name, caller.holder)
+        self._port.bind(
+            caller.vhost,
+            _binding(command),
+            dict(command.arguments),
+            lambda refusal: answered(COMPLETED if refusal is None else refusal),
+        )
+
+    def _unbind(self, caller: Caller, command: Unbind, answered: Answered) -> None:
+        if command.destination.kind is DestinationKind.QUEUE:
+            refuse_default(command.source)
+            try:
+                self._port.queue(caller.vhost, command.destination.name, caller.holder)
+            except NotFoundError:
+                self._when_visible(answered, COMPLETED)
+                return
+            except HomeNodeDownError:
+                # Its bindings are in the catalog, which is there.
+                pass
+        self._port.unbind(
+            caller.vhost,
+            _binding(command),
+            dict(command.arguments),
+            partial(_answer_unless_absent, answered, COMPLETED),
+        )
+
+    # -- queues ---------------------------------------------------------------------------------
+
+    def _find_queue(self, caller: Caller, command: FindQueue, answered: Answered) -> None:
+        if command.name.startswith(REPLY_TO):
+            self._find_reply_queue(caller, command.name, answered)
+            return
+        there = self._port.queue(caller.vhost, command.name, caller.holder)
+        self._port.when_visible(partial(self._answer_declared, there, answered))
+
+    def _find_reply_queue(self, caller: Caller, name: str, answered: Answered) -> None:
+        """Declares nothing, but tells whether a reply would still find its consumer (RabbitMQ)."""
+        found = QueueFound(name, 0, 1)
+        if name == REPLY_TO:
+            answered(found)
+        else:
+            queue = self._port.find_reply_queue(caller.vhost, name)
+            self._port.count(queue, lambda _, refusal: answered(found if refusal is None else refusal))
+
+    def _declare_queue(self, caller: Caller, command: DeclareQueue, answered: Answered) -> None:
+        declaration = command.declaration
+        if declaration.name.startswith(REPLY_TO):
+            self._find_reply_queue(caller, declaration.name, answered)
+            return
+
+        def declare() -> None:
+            self._port.declare_queue(caller.vhost, declaration, caller.holder, declared)
+
+        def declared(queue: QueueRef | None, refusal: Refusal | None) -> None:
+            if queue is not None:
+                # One that another client deletes meanwhile is to be there all the same; not an exclusive one,
+                # which goes with this connection alone.
+                self._answer_declared(queue, answered, None if declaration.exclusive else declare)
+            elif refusal is not None:
+                answered(refusal)
+
+        declare()
+
+    def _answer_declared(
+        self, queue: QueueRef, answered: Answered, gone: Callable[[], None] | None = None
+    ) -> None:
+        def counted(counts: QueueCounts, refusal: Refusal | None) -> None:
+            if gone is not None and isinstance(refusal, NotFoundError):
+                gone()
+            elif refusal is None:
+                answered(QueueFound(queue.name, counts.ready, counts.consumers))
+            else:
+                answered(refusal)
+
+        self._port.count(queue, counted)
+
+    def _delete_queue(self, caller: Caller, command: DeleteQueue, answered: Answered) -> None:
+        try:
+            queue = self._port.queue(caller.vhost, command.name, caller.holder)
+        except NotFoundError:
+            self._when_visible(answered, Removed(0))
+            return
+        self._port.delete_queue(
+            queue,
+            command.if_unused,
+            command.if_empty,
+            lambda count, refusal: _answer_unless_absent(answered, Removed(count), refusal),
+        )
+
+    def _purge(self, caller: Caller, command: PurgeQueue, answered: Answered) -> None:
+        queue = self._port.queue(caller.vhost, command.queue, caller.holder)
+        self._port.purge(
+            queue, lambda count, refusal: answered(Removed(count) if refusal is None else refusal)
+        )
+
+    # -- consuming ------------------------------------------------------------------------------
+
+    def _consume(self, caller: Caller, command: Consume, answered: Answered) -> None:
+        reply_to = ""
+        if command.queue == REPLY_TO:
+            queue = self._port.reply_queue(caller.vhost, caller.holder)
+            reply_to = queue.name
+        else:
+            queue = self._port.queue(caller.vhost, command.queue, caller.holder)
+        priority = _priority(queue, command.arguments)
+        options = ConsumerOptions(command.settled, command.exclusive, priority, command.credit)
+
+        def attached(consumer: int, refusal: Refusal | None) -> None:
+            if refusal is None:
+                answered(Consuming(consumer, self._port.keeps_until_settled(queue), reply_to))
+            else:
+                answered(refusal)
+
+        self._port.consume(caller.subscriber, queue, options, attached)
+
+    def _cancel(self, caller: Caller, command: Cancel, answered: Answered) -> None:
+        self._port.leave(command.consumer, partial(answered, COMPLETED))
+
+    def _get(self, caller: Caller, command: Get, answered: Answered) -> None:
+        queue = self._port.queue(caller.vhost, command.queue, caller.holder)
+
+        def got(message: Got | None, refusal: Refusal | None) -> None:
+            if refusal is not None:
+                answered(refusal)
+            else:
+                answered(NOTHING if message is None else message)
+
+        self._port.get(queue, command.settled, got)
+
+
+def _without_line_ends(command: Command) -> Command:
+    """RabbitMQ takes CR and LF out of the names that are declared and deleted: careless input leaves them."""
+    if isinstance(command, DeclareQueue):
+        declaration = command.declaration
+        if _has_line_end(declaration.name):
+            return DeclareQueue(replace(declaration, name=_cleaned(declaration.name)))
+    elif isinstance(command, Bind | Unbind | PurgeQueue | Consume | Cancel | Get):
+        return command
+    elif _has_line_end(command.name):
+        return replace(command, name=_cleaned(command.name))
+    return command
+
+
+def _has_line_end(name: str) -> bool:
+    return "\r" in name or "\n" in name
+
+
+def _cleaned(name: str) -> str:
+    return name.replace("\r", "").replace("\n", "")
+
+
+def _answer_unless_absent(answered: Answered, result: Result, refusal: Refusal | None) -> None:
+    """RabbitMQ's reading: to delete or unbind what is not there succeeds."""
+    answered(result if refusal is None or isinstance(refusal, NotFoundError) else refusal)
+
+
+def _binding(command: Bind | Unbind) -> Binding:
+    return Binding.of(command.source, command.destination, command.key, command.arguments)
+
+
+def _alternate(vhost: str, command: DeclareExchange) -> str | None:
+    name = command.arguments.get("alternate-exchange")
+    if name is None and "alternate-exchange" not in command.arguments:
+        return None
+    if not isinstance(name, str):
+        raise PreconditionFailedError(
+            f"invalid type '{type_name(name)}' for arg 'alternate-exchange' in exchange '{command.name}' "
+            f"in vhost '{vhost}'"
+        )
+    return name
+
+
+def _priority(queue: QueueRef, arguments: dict[str, Any]) -> int:
+    priority = arguments.get("x-priority", 0)
+    if not isinstance(priority, int) or isinstance(priority, bool):
+        raise PreconditionFailedError(
+            f"invalid arg 'x-priority' for {queue}: \"expected integer, got {type_name(priority)}\""
+        )
+    return priority
+
+
+_HANDLERS: Final[dict[type[Any], Callable[[Requests, Caller, Any, Answered], None]]] = {
+    DeclareExchange: Requests._declare_exchange,
+    FindExchange: Requests._find_exchange,
+    DeleteExchange: Requests._delete_exchange,
+    Bind: Requests._bind,
+    Unbind: Requests._unbind,
+    DeclareQueue: Requests._declare_queue,
+    FindQueue: Requests._find_queue,
+    DeleteQueue: Requests._delete_queue,
+    PurgeQueue: Requests._purge,
+    Consume: Requests._consume,
+    Cancel: Requests._cancel,
+    Get: Requests._get,
+}

@@ -1,0 +1,57 @@
+"""Whole messages: put together from properties and a body as a publisher's frames, and taken apart (§4.2.6).
+
+For those who write or show single messages. What passes through is never touched like this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from node.message.run import Run
+from node.wire.amqp091.codec import END, FRAME, encode_frame
+from node.wire.amqp091.incoming import IncomingContent
+from node.wire.amqp091.methods import FRAME_BODY, FRAME_HEADER
+from node.wire.amqp091.properties import HEADER_FIXED, PropertyChecks
+from node.wire.amqp091.property_values import encode_header, encode_properties, read_properties
+from node.wire.amqp091.publish_path import Target
+
+FRAME_BODY_OCTETS: Final = 128 * 1024 - 8
+"""Bodies are cut to frames that most clients take."""
+
+_CHANNEL: Final = 1
+
+
+def composed(
+    exchange: str,
+    routing_key: str,
+    properties: Mapping[str, Any],
+    body: bytes,
+    user: str | None,
+    body_max: int,
+) -> Run:
+    """A run of one message. `user` is whom its user-id may name, None for any.
+
+    Raises ValueError for what a property cannot hold, and ProtocolException for what a publisher may not ask
+    for, or a body of more than `body_max` octets.
+    """
+    content = IncomingContent(_CHANNEL, Target(exchange, routing_key, True))
+    header = encode_header(len(body), encode_properties(properties))
+    run = content.add_header(encode_frame(FRAME_HEADER, _CHANNEL, header), PropertyChecks(user), body_max)
+    for at in range(0, len(body), FRAME_BODY_OCTETS):
+        run = content.add_body(encode_frame(FRAME_BODY, _CHANNEL, body[at : at + FRAME_BODY_OCTETS]))
+    assert run is not None
+    return run
+
+
+def contents_of(run: Run) -> tuple[dict[str, Any], bytes]:
+    """Properties by name, and the body, of a run of one message."""
+    (content,) = run.contents()
+    (_, _, size) = FRAME.unpack_from(content)
+    properties = read_properties(content[FRAME.size + HEADER_FIXED : FRAME.size + size])
+    body, at = bytearray(), FRAME.size + size + len(END)
+    while at < len(content):
+        (_, _, size) = FRAME.unpack_from(content, at)
+        body += content[at + FRAME.size : at + FRAME.size + size]
+        at += FRAME.size + size + len(END)
+    return properties, bytes(body)
