@@ -48,6 +48,7 @@ from cluster.process.scopes import Origin
 from cluster.process.shortages import Shortages
 from cluster.process.watermarks import Watermarks, trim
 from cluster.system.clock import elapsed
+from node.session.amqp091.protocol import amqp091
 from node.session.listener import Listener
 from replication.journal import Journal, JournalConfig, JournalWriter
 from replication.raft import Entry, RaftConfig
@@ -132,8 +133,9 @@ class NodeProcess:
 
     def _make_listener(self) -> Listener:
         limits, memory = connection_limits(self.config), client_memory(self.config)
+        protocols = (amqp091(self.front_end, limits, self.clock),)
         listener = Listener(
-            self.front_end, limits, gate(self.config), memory, self.log, self.clock, self.wanted
+            protocols, limits.handshake_timeout, gate(self.config), memory, self.log, self.clock, self.wanted
         )
         listener.spares_node = partial(self.fail_stop.spares_node, origin=Origin.SESSION)
         return listener

@@ -7,20 +7,16 @@ import os
 import socket
 import ssl
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, cast
 
-from node.session.amqp091.session import Session
 from node.session.client_memory import ClientMemory
+from node.session.client_session import ClientProtocol, ClientSession
 from node.session.failed_session import Log, SparesNode, spares_always, tell_failed
 from node.session.gate import Gate
-from node.session.logins import EXTERNAL
-from node.session.ports import BrokerPort
 from node.session.tls_port import BACKLOG, ServerIdentity, TlsPort, address_of
 from node.session.traffic import Traffic
-from node.wire.amqp091.errors import ResourceExhaustedError
-from node.wire.amqp091.limits import ConnectionLimits
+from node.wire.handshake import Handshake
 
 WRITE_HIGH_WATER: Final = 512 * 1024
 """Octets waiting in a socket's buffer from which on its consumers get no more credit."""
@@ -43,21 +39,26 @@ NO_END: Final[End] = ("", 0)
 
 
 class Listener:
-    """All client connections of a node."""
+    """All client connections of a node.
+
+    `protocols` are those that clients may speak; the first one answers a beginning that is none's. Each must
+    give its clients up that have not logged in within `handshake_timeout` seconds, and TLS does.
+    """
 
     def __init__(
         self,
-        port: BrokerPort,
-        limits: ConnectionLimits,
+        protocols: Sequence[ClientProtocol],
+        handshake_timeout: float,
         gate: Gate,
         memory: ClientMemory,
         log: Log,
         clock: Callable[[], float],
         wanted: Callable[[], None],
     ) -> None:
-        self.port = port
-        self.limits = limits
-        self.handshake_timeout = limits.handshake_timeout
+        self.protocols = {one.name: one for one in protocols}
+        self.headers = {header: one.name for one in protocols for header in one.headers}
+        self.first_protocol = protocols[0]
+        self.handshake_timeout = handshake_timeout
         self.log = log
         self.clock = clock
         self.clients: dict[int, Client] = {}
@@ -108,10 +109,7 @@ class Listener:
     def new_client(self, certified_name: str = "") -> Client:
         """A client whose socket is about to come."""
         self._last_client += 1
-        limits = self.limits
-        if certified_name:
-            limits = replace(limits, mechanisms=(*limits.mechanisms, EXTERNAL))
-        return Client(self, self._last_client, limits, certified_name)
+        return Client(self, self._last_client, certified_name)
 
     def admit(self, address: str) -> bool:
         """Whether a socket from this address may stay; it may have been accepted before the ports closed."""
@@ -147,7 +145,7 @@ class Listener:
         if self.clients.pop(client.number, None) is not None:
             self.gate.left(client.remote, stranger=client.stranger)
             self.past.add(client.session.traffic)
-            self.past_channels += client.session.connection.channels_opened
+            self.past_channels += client.session.channels_opened
         self._dirty.pop(client.number, None)
         self.memory.gone(client.number)
 
@@ -200,11 +198,9 @@ class Listener:
 
 
 class Client(asyncio.Protocol):
-    """One socket; implements `node.session.amqp091.session.Transport`."""
+    """One socket; implements `node.session.transport.Transport`."""
 
-    def __init__(
-        self, listener: Listener, number: int, limits: ConnectionLimits, certified_name: str
-    ) -> None:
+    def __init__(self, listener: Listener, number: int, certified_name: str) -> None:
         self.number = number
         self.remote = ""
         self.certified_name = certified_name
@@ -218,9 +214,33 @@ class Client(asyncio.Protocol):
         self._descriptor: int | None = None
         """The socket's, where what is sent is what goes over the wire."""
         self._closing = self._full = self._exhausted = False
-        self.session = Session(listener.port, self, limits, listener.clock)
-        if listener.alarm_reason is not None:
-            self.session.alarm(listener.alarm_reason)
+        first = listener.first_protocol
+        self._handshake: Handshake | None = Handshake(listener.headers, first.name)
+        """Until the client's protocol is known."""
+        self._begun = b""
+        self.session = self._begin_session(first)
+
+    def _begin_session(self, protocol: ClientProtocol) -> ClientSession:
+        session = protocol.begin(self)
+        if self._listener.alarm_reason is not None:
+            session.alarm(self._listener.alarm_reason)
+        return session
+
+    def _shake_hands(self, handshake: Handshake, data: bytes) -> bytes:
+        """What the session is to receive: nothing before the protocol is known, then all that has come.
+
+        The first protocol's session is there from the beginning, and its time-out runs.
+        """
+        begun, self._begun = self._begun + data, b""
+        name = handshake.receive(data)
+        if name is None:
+            self._begun = begun
+            return b""
+        self._handshake = None
+        if name != self._listener.first_protocol.name:
+            self.session.lost()
+            self.session = self._begin_session(self._listener.protocols[name])
+        return begun
 
     # -- asyncio.Protocol -----------------------------------------------------------------------
 
@@ -247,7 +267,10 @@ class Client(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.received_bytes += len(data)
-        self.session.receive(data)
+        if self._handshake is not None and not self._closing:
+            data = self._shake_hands(self._handshake, data)
+        if data:
+            self.session.receive(data)
         self._account()
 
     def _account(self) -> None:
@@ -262,12 +285,12 @@ class Client(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._full = True
-        self.session.connection.pause_credit()
+        self.session.writing(False)
         self.wanted()
 
     def resume_writing(self) -> None:
         self._full = False
-        self.session.connection.resume_credit()
+        self.session.writing(True)
         self.wanted()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -294,11 +317,11 @@ class Client(asyncio.Protocol):
             self.sent_bytes += len(output)
             if output:
                 self._write(transport, output)
-            more = self._closing and self.session.connection.has_output
+            more = self._closing and self.session.has_output
         self._account()
         if self._closing:
             self._close(transport)
-        elif self.session.connection.has_output and not self._full:
+        elif self.session.has_output and not self._full:
             self.wanted()
 
     def _write(self, transport: asyncio.Transport, output: bytes) -> None:
@@ -334,12 +357,12 @@ class Client(asyncio.Protocol):
     def pause_reading(self) -> None:
         if self._transport is not None and self._transport.is_reading():
             self._transport.pause_reading()
-            self.session.connection.reading(False, self._listener.clock())
+            self.session.reading(False)
 
     def resume_reading(self) -> None:
         if self._transport is not None and not self._transport.is_reading():
             self._transport.resume_reading()
-            self.session.connection.reading(True, self._listener.clock())
+            self.session.reading(True)
 
     def close_after_flush(self) -> None:
         self._closing = True
@@ -359,7 +382,7 @@ class Client(asyncio.Protocol):
     def session_failed(self, error: Exception) -> None:
         if self._listener.spares_node(error):
             self._listener.log.error("session_failed", error, connection=self.number, remote=self.remote)
-        tell_failed(self._transport, is_open=not self.stranger)
+        tell_failed(self._transport, b"" if self.stranger else self.session.last_words)
 
     def force_close(self, reason: str) -> None:
         """Close the connection by force (320), telling the client why; it has a while to agree."""
@@ -375,8 +398,8 @@ class Client(asyncio.Protocol):
         transport = self._transport
         if transport is None:
             return
-        self.session.close_with(ResourceExhaustedError(f"clients hold more than {limit} octets of memory"))
-        if transport.get_write_buffer_size() or self.session.connection.held > LAST_WORDS:
+        self.session.exhausted(f"clients hold more than {limit} octets of memory")
+        if transport.get_write_buffer_size() or self.session.held_output > LAST_WORDS:
             transport.abort()
         else:
             self.flush()

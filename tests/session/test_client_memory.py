@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from node.session.amqp091.protocol import amqp091
 from node.session.client_memory import ClientMemory
 from node.session.gate import Gate, GateLimits
 from node.session.listener import Client, Listener
@@ -94,8 +95,9 @@ class Port:
         self.log = Logged()
         self.broker = AnsweringBroker()
         port: Any = self.broker
+        protocols = (amqp091(port, limits or ConnectionLimits(), lambda: 1.0),)
         self.listener = Listener(
-            port, limits or ConnectionLimits(), Gate(GateLimits()), ClientMemory(granted), self.log,
+            protocols, 1.0, Gate(GateLimits()), ClientMemory(granted), self.log,
             lambda: 1.0, lambda: None,
         )  # fmt: skip
 

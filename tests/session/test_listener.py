@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from node.session.amqp091.protocol import amqp091
 from node.session.client_memory import ClientMemory
 from node.session.gate import Gate, GateLimits
 from node.session.listener import TICKS_A_ROUND, Client, Listener
@@ -33,10 +34,7 @@ class Ticked:
 
 @pytest.mark.parametrize("clients", [1, 9, 10, 95, 1000])
 def test_every_session_is_looked_at_once_a_round_and_no_tick_has_much_to_do(clients: int) -> None:
-    absent = cast(Any, None)
-    listener = Listener(
-        absent, ConnectionLimits(), absent, ClientMemory(1), absent, lambda: 0.0, lambda: None
-    )
+    listener = listener_of(cast(Any, None), ClientMemory(1))
     counts: Counter[int] = Counter()
     for number in range(clients):
         listener.clients[number] = cast(Client, Ticked(counts, number))
@@ -79,11 +77,17 @@ class Pipe:
         self.closed = self.aborted = True
 
 
+def listener_of(gate: Gate, memory: ClientMemory) -> Listener:
+    absent = cast(Any, None)
+    protocols = (amqp091(absent, ConnectionLimits(), lambda: 0.0),)
+    return Listener(protocols, 1.0, gate, memory, Silent(), lambda: 0.0, lambda: None)
+
+
 def failed_client(*, open_before: bool, spares_node: bool) -> tuple[Pipe, list[BaseException]]:
     """The socket of a client whose session has failed, and what the node was asked about."""
-    absent, asked = cast(Any, None), list[BaseException]()
+    asked = list[BaseException]()
     gate, memory = Gate(GateLimits()), ClientMemory(1 << 20)
-    listener = Listener(absent, ConnectionLimits(), gate, memory, Silent(), lambda: 0.0, lambda: None)
+    listener = listener_of(gate, memory)
 
     def judged(error: BaseException) -> bool:
         asked.append(error)
@@ -101,9 +105,8 @@ def failed_client(*, open_before: bool, spares_node: bool) -> tuple[Pipe, list[B
 
 
 def test_a_socket_that_was_accepted_before_the_ports_closed_is_turned_away() -> None:
-    absent = cast(Any, None)
     gate, memory = Gate(GateLimits()), ClientMemory(1 << 20)
-    listener = Listener(absent, ConnectionLimits(), gate, memory, Silent(), lambda: 0.0, lambda: None)
+    listener = listener_of(gate, memory)
     staying, late = Pipe(), Pipe()
     listener.new_client().connection_made(cast(Any, staying))
     client = listener.new_client()

@@ -52,6 +52,9 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
 }
 
 MAY_NOT_IMPORT: dict[str, frozenset[str]] = {
+    # What sessions of every protocol share knows none of them.
+    "node.session": frozenset({"node.session.amqp091"}),
+    "node.session.amqp091": frozenset(),
     # Commands are no protocol's, and over HTTP there is no other way to ask for anything.
     "cluster.admin": frozenset({"node.wire.amqp091.methods", "node.session.amqp091"}),
 }

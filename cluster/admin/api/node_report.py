@@ -31,6 +31,7 @@ from cluster.admin.api.rates import (
     traffic_counts,
 )
 from cluster.admin.api.sampling import Counts, Sampler
+from cluster.config.client_limits import connection_limits
 from cluster.system import resources
 from node.session.listener import Client
 
@@ -174,7 +175,7 @@ class NodeReport:
             "os_pid": str(os.getpid()),
             "uptime": int((process.clock() - self._started) * 1000),
             "reasons": process.status.readiness(),
-            "mechanisms": list(process.listener.limits.mechanisms),
+            "mechanisms": list(connection_limits(process.config).mechanisms),
             "processors": resources.processors(),
             "python": platform.python_version(),
             "mem_used": resources.memory_used(),

@@ -23,8 +23,9 @@ from node.session.ports import BrokerPort, Got, Outcome
 from node.session.traffic import Traffic
 from node.session.transport import NO_TRANSPORT, Transport
 from node.wire.amqp091 import effects, methods
+from node.wire.amqp091.codec import encode_method
 from node.wire.amqp091.connection import Connection
-from node.wire.amqp091.errors import ConnectionForcedError, Failure
+from node.wire.amqp091.errors import ConnectionForcedError, Failure, ResourceExhaustedError
 from node.wire.amqp091.intake import Pieces
 from node.wire.amqp091.limits import ConnectionLimits
 from node.wire.amqp091.primitives import Method
@@ -32,9 +33,12 @@ from node.wire.amqp091.primitives import Method
 NO_ROUTE: Final = 312
 """0-9-1 reply code of a mandatory message that no queue takes."""
 
+INTERNAL_ERROR: Final = methods.ConnectionClose(541, "INTERNAL_ERROR", 0, 0)
+"""0-9-1: the server could not complete the method because of an internal error."""
+
 
 class Session(Containment):
-    """See the module's docstring; implements `node.session.publishes.PublishingSession`."""
+    """See the module's docstring; implements `ClientSession` and `PublishingSession`."""
 
     def __init__(
         self, port: BrokerPort, transport: Transport, limits: ConnectionLimits, clock: Callable[[], float]
@@ -93,6 +97,16 @@ class Session(Containment):
         return self._core.vhost
 
     @property
+    def channels_opened(self) -> int:
+        """Channels since the connection began."""
+        return self.connection.channels_opened
+
+    @property
+    def last_words(self) -> bytes:
+        """What the client is told when a defect ends the session."""
+        return encode_method(0, INTERNAL_ERROR)
+
+    @property
     def held_back(self) -> bool:
         """Whether the client is not read from because it publishes faster than can be taken."""
         return self._blocked or bool(self._held)
@@ -123,6 +137,27 @@ class Session(Containment):
         """Octets that the client makes the node hold, those that the socket has taken excepted."""
         return self.connection.held + self._held_back.size
 
+    @property
+    def held_output(self) -> int:
+        """The same without the input that was held back: a client that must go is not heard any more."""
+        return self.connection.held
+
+    @property
+    def has_output(self) -> bool:
+        """Whether `take_output` has left something."""
+        return self.connection.has_output
+
+    def reading(self, active: bool) -> None:
+        """The socket is read from, or not: a client cannot be heard meanwhile."""
+        self.connection.reading(active, self._clock())
+
+    def writing(self, active: bool) -> None:
+        """The socket's buffer has drained, or is above its high-water mark."""
+        if active:
+            self.connection.resume_credit()
+        else:
+            self.connection.pause_credit()
+
     def stop_when_full(self) -> None:
         """Read no further where the client has sent more than can be looked at now."""
         if self.connection.paused and not self._blocked:
@@ -137,10 +172,13 @@ class Session(Containment):
 
     def force_close(self, reason: str) -> None:
         """Close the connection from this side (320); without a word where it is not open yet."""
-        self.close_with(ConnectionForcedError(reason))
+        self._close_with(ConnectionForcedError(reason))
 
-    def close_with(self, error: Failure) -> None:
-        """The same, for another reason."""
+    def exhausted(self, reason: str) -> None:
+        """Close the connection from this side (506)."""
+        self._close_with(ResourceExhaustedError(reason))
+
+    def _close_with(self, error: Failure) -> None:
         with self:
             self.connection.close(error)
             self.answered()

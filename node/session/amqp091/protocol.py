@@ -1,0 +1,24 @@
+"""AMQP 0-9-1, as one of the protocols that a listener chooses from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from node.session.amqp091.session import Session
+from node.session.client_session import ClientProtocol, ClientSession
+from node.session.logins import EXTERNAL
+from node.session.ports import BrokerPort
+from node.session.transport import Transport
+from node.wire.amqp091.codec import ACCEPTED_HEADERS
+from node.wire.amqp091.limits import ConnectionLimits
+
+
+def amqp091(port: BrokerPort, limits: ConnectionLimits, clock: Callable[[], float]) -> ClientProtocol:
+    """Sessions within these limits; a client that shows a certificate may log in by it."""
+    certified = replace(limits, mechanisms=(*limits.mechanisms, EXTERNAL))
+
+    def begin(transport: Transport) -> ClientSession:
+        return Session(port, transport, certified if transport.certified_name else limits, clock)
+
+    return ClientProtocol("AMQP 0-9-1", ACCEPTED_HEADERS, begin)

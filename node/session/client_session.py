@@ -1,0 +1,90 @@
+"""The session of a client, as the listener sees it, and the protocols that it is chosen from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from node.session.traffic import Traffic
+from node.session.transport import Transport
+
+
+class ClientSession(Protocol):
+    """A client's session, whatever it speaks. No socket and no clock: see `Transport`."""
+
+    @property
+    def connection(self) -> Any:
+        """The protocol's own machine, for whatever shows the connections of its protocol."""
+
+    @property
+    def user(self) -> str: ...
+
+    @property
+    def vhost(self) -> str: ...
+
+    @property
+    def traffic(self) -> Traffic: ...
+
+    @property
+    def held(self) -> int:
+        """Octets that the client makes the node hold, those that the socket has taken excepted."""
+
+    @property
+    def held_output(self) -> int:
+        """Of these, the octets that closing the connection in good order would still have to write."""
+
+    @property
+    def held_back(self) -> bool:
+        """Whether the client is not read from because it publishes faster than can be taken."""
+
+    @property
+    def has_output(self) -> bool:
+        """Whether `take_output` has left something."""
+
+    @property
+    def channels_opened(self) -> int:
+        """Channels since the connection began."""
+
+    @property
+    def last_words(self) -> bytes:
+        """What an open connection is told when a defect ends its session."""
+
+    def receive(self, data: bytes) -> None:
+        """Octets from the client; the protocol's header comes first."""
+
+    def take_output(self, writes: bool = True) -> bytes:
+        """What to write now; nothing where the socket takes no more."""
+
+    def tick(self) -> None:
+        """Run timers that are due; the handshake's time-out is one."""
+
+    def alarm(self, reason: str | None) -> None:
+        """Hold publishers back, or with None let them go on."""
+
+    def reading(self, active: bool) -> None:
+        """The socket is read from, or not."""
+
+    def writing(self, active: bool) -> None:
+        """The socket's buffer has drained, or is above its high-water mark: no more is to be delivered."""
+
+    def force_close(self, reason: str) -> None:
+        """Close the connection from this side, and tell the client why."""
+
+    def exhausted(self, reason: str) -> None:
+        """Close the connection: the client makes the node hold too much."""
+
+    def failed(self, error: Exception) -> None:
+        """A defect was met: the session ends, and gives back what it had."""
+
+    def lost(self) -> None:
+        """The socket is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientProtocol:
+    """A protocol of clients: the headers of 8 octets that ask for it, and how its sessions begin."""
+
+    name: str
+    headers: tuple[bytes, ...]
+    begin: Callable[[Transport], ClientSession]
