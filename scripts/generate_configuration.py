@@ -33,16 +33,16 @@ key, its value and what to do. Unknown keys are mistakes.
 
 ## By environment variables
 
-`quorate node` takes each key from a variable too, which counts more than the file: `QUORATE_`, then the
-key's path with two underscores between its parts, in capitals. Names of nodes and users are written as they
-are. Text needs no quotation marks; numbers, truth values and lists are written as in the file.
+`quorate node` takes each key from a variable too, which counts more than the file. The variable's name is
+`QUORATE_`, then the key's path in capitals with two underscores between its parts. Names of nodes and users
+keep their case. Text needs no quotation marks; numbers, truth values and lists are written as in the file.
 
 ```shell
 {variables}```
 
-A mistake names the variable and the key. Secrets are in files that configuration names (`secret_key_file`,
-`password_file`), never in variables. Variables that begin with neither `QUORATE_NODE__` nor
-`QUORATE_CLUSTER__` are not looked at.
+An error names the variable and the key. Secrets are in files that the configuration names (`secret_key_file`,
+`password_file`), never in variables. quorate ignores variables that begin with neither `QUORATE_NODE__` nor
+`QUORATE_CLUSTER__`.
 """
 
 VARIABLES = """\
@@ -103,7 +103,7 @@ def _section(path: str, model: type[BaseModel]) -> list[str]:
 
 
 def _table(annotation: Any) -> tuple[type[BaseModel] | None, str]:
-    """The model of a nested table, and what stands in its path for a name that is free to choose."""
+    """The model of a nested table, and the placeholder in its path for a name that is free to choose."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation, ""
     if get_origin(annotation) is dict:

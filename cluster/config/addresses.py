@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, PlainSerializer
 
 
 class Address(NamedTuple):
-    """Where something listens. `host` is a name or an address without brackets."""
+    """Host and port of a listener. `host` is a name or an address without brackets."""
 
     host: str
     port: int
@@ -19,7 +19,7 @@ class Address(NamedTuple):
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can connect. Any name but "localhost" counts as not."""
+        """Whether only this machine can connect. Of names, only "localhost" counts as loopback."""
         if self.host == "localhost":
             return True
         try:

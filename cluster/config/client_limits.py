@@ -1,4 +1,4 @@
-"""What a node's configuration allows its clients, as their connections and the listener take it."""
+"""The configuration's limits for clients, as connections and the listener take them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from node.session.gate import Gate, GateLimits
 from node.wire.amqp091.limits import ConnectionLimits
 
 CLIENTS_PART: Final = 2
-"""What of the memory that a node may take goes to its clients unless the configuration says so: one part of
-so many. The rest is for queues, the journal's cache and the code."""
+"""By default clients may have the node's memory limit divided by this number. The rest is for queues, the
+journal's cache and the code."""
 
 
 def gate(config: NodeConfig) -> Gate:
-    """Who is let in before anybody is known."""
+    """The gate for connections that have not logged in."""
     strangers = config.cluster.strangers
     return Gate(
         GateLimits(
@@ -34,7 +34,7 @@ def gate(config: NodeConfig) -> Gate:
 
 
 def client_memory(config: NodeConfig) -> ClientMemory:
-    """What all clients of the node may make it hold."""
+    """The memory, in octets, that all clients of the node together may make it hold."""
     granted = config.cluster.limits.clients_memory_bytes
     return ClientMemory(granted or memory_watermark(config.cluster.alarms) // CLIENTS_PART)
 

@@ -17,14 +17,14 @@ from pydantic import BaseModel
 from cluster.config.tables import ConfigError
 
 PREFIXES: Final = ("QUORATE_NODE__", "QUORATE_CLUSTER__")
-"""Others that begin with QUORATE_ are not ours: Kubernetes sets some for a service called quorate."""
+"""Variables that begin with QUORATE_ alone are ignored: Kubernetes sets some for a service called quorate."""
 
 
 def overlay(tables: dict[str, Any], environment: Mapping[str, str], model: type[BaseModel]) -> dict[str, str]:
-    """Put what the environment says into `tables`, over what a file says; the variables by key path.
+    """Put the environment's values into `tables`, over those of a file; returns the variables by key path.
 
-    `model` is the configuration's: its fields tell which values are text. Raises `ConfigError` when a
-    variable names a place below a value.
+    The fields of `model`, the configuration's, tell which values are text. Raises `ConfigError` when a
+    variable names a key below a value.
     """
     used: dict[str, str] = {}
     for name in sorted(name for name in environment if name.startswith(PREFIXES)):
@@ -43,7 +43,7 @@ def overlay(tables: dict[str, Any], environment: Mapping[str, str], model: type[
 def _resolve(parts: list[str], model: type[BaseModel]) -> tuple[list[str], bool]:
     """A key's path as it is in a file, and whether its value is text.
 
-    A part that is no key is left as it is: validation says so, with the path.
+    A part that is no key is left as it is: validation reports it, with the path.
     """
     table = parts[0].lower()
     annotation: Any = model if table == "node" else model.model_fields["cluster"].annotation
@@ -66,7 +66,7 @@ def _fields(annotation: Any) -> Mapping[str, Any] | None:
 
 
 def _bare(annotation: Any) -> Any:
-    """Without `Annotated` and `| None`."""
+    """The annotation without `Annotated` and `| None`."""
     while get_origin(annotation) in (Annotated, Union, UnionType):
         annotation = next(part for part in get_args(annotation) if part is not type(None))
     return annotation
@@ -78,7 +78,7 @@ def _is_text(annotation: Any) -> bool:
 
 
 def _plain(text: str) -> Any:
-    """A number, truth value or list, written as in a file; anything else is left to validation."""
+    """The number, truth value or list that `text` is in TOML; other text as it is, for validation."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:

@@ -1,4 +1,4 @@
-"""The table `[node.http]`: what the HTTP port takes from whoever reaches it."""
+"""The table `[node.http]`: limits of the HTTP ports for any client."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from cluster.config.tables import Section
 
 
 class HttpSettings(Section):
-    """What the HTTP ports take. Protects a node from whoever can reach it."""
+    """Limits of the HTTP ports. They protect a node from any client that can reach it."""
 
     hosts: tuple[str, ...] = Field(
         default=(),
         strict=False,
-        description="Names under which browsers and tools ask for this node, beside those in "
-        "`cluster.nodes`, `localhost` and all that are IP addresses. A request for any other is refused "
-        "(421): a page from elsewhere cannot have its own name lead to the node (DNS rebinding).",
+        description="Names under which browsers and tools may ask for this node, beside those in "
+        "`cluster.nodes`, `localhost` and all IP addresses. A request for any other name is refused "
+        "(421), so that a page of another origin cannot have its own name lead to the node (DNS rebinding).",
     )
     connections: int = Field(
         default=1000, ge=1, le=1_000_000, description="Open connections; further ones are closed."
@@ -24,14 +24,14 @@ class HttpSettings(Section):
         default=250,
         ge=1,
         le=1_000_000,
-        description="The same from one address (from one /64 network with IPv6).",
+        description="Open connections from one address (from one /64 network with IPv6).",
     )
     header_s: float = Field(
         default=10.0,
         gt=0,
         le=3600,
         description="Seconds that a client has for a TLS handshake and for the head of a request, and that a "
-        "connection stays without one.",
+        "connection without a request stays open.",
     )
     body_s: float = Field(
         default=60.0, gt=0, le=3600, description="Seconds that a client has for the body of a request."
@@ -40,6 +40,6 @@ class HttpSettings(Section):
         default=64 * 1024 * 1024,
         ge=1024 * 1024,
         le=1 << 40,
-        description="Octets of bodies of requests, those of all clients together, that are kept at any time; "
-        "a request beyond is refused (503). The body of one may have 32 MiB.",
+        description="Octets of request bodies, of all clients together, that the node keeps at any time; "
+        "a request beyond is refused (503). One body may have 32 MiB.",
     )

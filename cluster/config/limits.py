@@ -14,7 +14,7 @@ GIB: Final = 1024 * MIB
 
 
 class Limits(Section):
-    """What clients may use. Protects a node from its clients."""
+    """Limits for clients. They protect a node from its clients."""
 
     connections: int = Field(
         default=10_000, ge=1, le=1_000_000, description="Open connections to one node; more are refused."
@@ -28,28 +28,29 @@ class Limits(Section):
     )
     transaction_bytes: int = Field(
         default=64 * MIB, ge=MIB, le=256 * MIB, description="Octets of messages in the open transactions "
-        "of one connection; beyond it is closed. A transaction of a single message may be of any size."
+        "of one connection; beyond, the connection is closed. A transaction of one message may have any size."
     )  # fmt: skip
     transaction_operations: int = Field(
-        default=250_000, ge=1000, le=10_000_000, description="Publishes and acknowledgements in them; "
-        "beyond the connection is closed. Those in a row that differ only in content count as one."
+        default=250_000, ge=1000, le=10_000_000, description="Publishes and acknowledgements in the open "
+        "transactions of one connection; beyond, the connection is closed. Publishes in a row that differ "
+        "only in content count as one."
     )  # fmt: skip
     connection_memory_bytes: int = Field(
         default=64 * MIB, ge=MIB, le=64 * GIB, description="Octets that one connection may make a node hold: "
         "messages that have not come completely, frames and answers that wait, transactions, channels and "
-        "consumers. Beyond it is closed (506). There always is room for one message."
+        "consumers. Beyond, the connection is closed (506). There always is room for one message."
     )  # fmt: skip
     clients_memory_bytes: int = Field(
-        default=0, ge=0, le=1024 * GIB, description="The same of all connections of a node together, with "
-        "what their sockets have not sent; beyond the one that holds most is closed. 0: half of what a node "
-        "may take before its memory alarm goes off."
+        default=0, ge=0, le=1024 * GIB, description="Octets that all connections together may make a node "
+        "hold, with the output that their sockets have not sent; beyond, the connection that holds most is "
+        "closed. 0: half of the memory that a node may take before its memory alarm goes off."
     )  # fmt: skip
     handshake_timeout_s: float = Field(
         default=10.0,
         gt=0,
         le=600,
-        description="Seconds that a client has from connecting to an opened connection, and for a TLS "
-        "handshake before.",
+        description="Seconds that a client has from connecting to an opened connection, and before that for "
+        "a TLS handshake.",
     )
     heartbeat_s: int = Field(
         default=60,

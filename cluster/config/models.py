@@ -48,8 +48,8 @@ class Replication(Section):
         default=1000,
         ge=50,
         le=60_000,
-        description="Milliseconds without word from a leader after which another node stands for election. "
-        "A leader whose connection breaks is suspected at once; this bounds the case of one that hangs.",
+        description="Milliseconds without a message from the leader after which another node stands for "
+        "election. A leader whose connection breaks is suspected at once; the timeout is for one that hangs.",
     )
     heartbeat_interval_ms: int = Field(
         default=100,
@@ -62,16 +62,16 @@ class Replication(Section):
         ge=0,
         le=25,
         description="How much faster or slower than true time a node's clock (CLOCK_BOOTTIME) may run, in "
-        "percent. Leases rest on it: with a clock that is worse, clients may see what is outdated.",
+        "percent. Leases rest on this limit: with a worse clock, clients may read outdated state.",
     )
     max_append_bytes: int = Field(
-        default=1 * MIB, ge=4 * KIB, le=64 * MIB, description="Entries sent in one append message, in octets."
+        default=1 * MIB, ge=4 * KIB, le=64 * MIB, description="Octets of entries sent in one append message."
     )
     max_inflight_bytes: int = Field(
         default=8 * MIB,
         ge=4 * KIB,
         le=GIB,
-        description="Octets of entries on their way to one follower that it has not acknowledged.",
+        description="Octets of entries sent to one follower that it has not acknowledged.",
     )
 
     @model_validator(mode="after")
@@ -101,12 +101,13 @@ class JournalSettings(Section):
         default=64 * MIB,
         ge=64 * KIB,
         le=64 * GIB,
-        description="Octets of a partition's log, new or dead, after which a snapshot of its state is taken.",
+        description="Octets of a partition's log, new or dead, after which the node takes a snapshot of the "
+        "partition.",
     )
 
 
 class Member(Section):
-    """A node of the cluster, as the others and its clients reach it."""
+    """The addresses of a node for the other nodes and for clients."""
 
     peers: AddressField = Field(description="host:port where the other nodes reach it.")
     amqp: AddressField = Field(description="host:port where AMQP clients reach it.")
@@ -132,38 +133,38 @@ class ClusterConfig(Section):
     )
     nodes: dict[Name, Member] = Field(
         min_length=1,
-        description="The nodes that found the cluster, by name; to a node that joins later, some that it "
-        "asks. Who the members are is in the catalog from then on (`quorate cluster`).",
+        description="The nodes that found the cluster, by name; in the file of a node that joins later, some "
+        "nodes that it asks. Once the cluster is founded, its catalog lists the members (`quorate cluster`).",
     )
     default_queue_type: QueueType = Field(
         default="quorum",
-        description='What a durable queue declared without `x-queue-type` is: "quorum" is replicated on '
+        description='Type of a durable queue declared without `x-queue-type`: "quorum" is replicated on '
         'three nodes, "classic" lives on one.',
     )
     auto_delete_after_s: float = Field(
         default=0.0,
         ge=0.0,
-        description="How long an auto-delete queue waits for another consumer when its last one is gone, in "
-        "seconds. With 0, as on RabbitMQ, it is gone when who took its consumer away is answered.",
+        description="Seconds that an auto-delete queue waits for another consumer when its last one is gone. "
+        "With 0, as on RabbitMQ, the queue is gone when the client that ended its last consumer is answered.",
     )
     server_product: ServerProduct = Field(
         default="RabbitMQ",
-        description="What nodes call themselves to AMQP clients. Some take their reading of the protocol "
-        'from it: Celery, told "quorate", would get no more tasks while some wait for their time.',
+        description="The product name that nodes give AMQP clients. Some clients read the protocol by that "
+        'name: Celery, told "quorate", would get no more tasks while some wait for their time.',
     )
     formats: int = Field(
         default=FORMATS,
         ge=0,
         le=FORMATS,
         description="The newest formats that nodes write to each other and into their logs, once all members "
-        "read them. Held at the number of the last release, an upgrade can be taken back.",
+        "can read them. While it is the number of the last release, an upgrade can be taken back.",
     )
     users: dict[Annotated[str, StringConstraints(min_length=1, max_length=255)], UserSettings] = Field(
         default_factory=dict,
         description="The users that a new cluster begins with, by name, each with every permission in the "
-        "virtual host `/`. Without any there is `guest` with password `guest`, and nodes listen on loopback "
-        "only. They are read when the cluster is founded: from then on users are in its catalog, and are "
-        "changed there (`quorate users`).",
+        "virtual host `/`. If the table names none, the cluster has the user `guest` with password `guest`, "
+        "and nodes listen on loopback only. Nodes read the table when the cluster is founded: from then on "
+        "users are in its catalog, and are changed there (`quorate users`).",
     )
     loopback_users: tuple[str, ...] = Field(
         default=("guest",),
@@ -185,7 +186,7 @@ class ClusterConfig(Section):
 
     @property
     def encrypted(self) -> bool:
-        """Whether nodes prove to each other who they are, and encrypt what they send."""
+        """Whether nodes authenticate each other, and encrypt the messages between them."""
         return all(member.public_key is not None for member in self.nodes.values())
 
     def founders(self) -> dict[str, Founder]:
@@ -199,7 +200,7 @@ class ClusterConfig(Section):
 
 
 class Listen(Section):
-    """Where the node listens."""
+    """The addresses on which the node listens."""
 
     amqp: AddressField = Field(default=Address("127.0.0.1", 5672), description="host:port for AMQP clients.")
     amqps: AddressField = Field(
@@ -212,7 +213,7 @@ class Listen(Section):
     https: AddressField | None = Field(
         default=None,
         description="host:port for the same over TLS, with the certificate of the table `[node.tls]`; "
-        "without it there is none.",
+        "without this key the node has no such port.",
     )
     peers: AddressField = Field(
         default=Address("127.0.0.1", 25672), description="host:port for the other nodes."
@@ -220,11 +221,11 @@ class Listen(Section):
 
 
 class NodeConfig(Section):
-    """What belongs to one process."""
+    """The settings of one process."""
 
     name: Name = Field(
-        description="Name of this node, by which it is known whatever its addresses: a key of "
-        "`cluster.nodes`, unless it joins a cluster that is there (`node.advertised`)."
+        description="Name of this node, which identifies it whatever its addresses: a key of "
+        "`cluster.nodes`, unless the node joins a cluster that exists (`node.advertised`)."
     )
     data_dir: PathField = Field(
         description="Directory of its journal, taken from the current directory when relative. "
@@ -239,14 +240,14 @@ class NodeConfig(Section):
     )
     secret_key_file: PathField | None = Field(
         default=None,
-        description="File with the node's CURVE secret key, written by `quorate keygen`; without one the "
-        "node does not start. `quorate up` writes one for each of its nodes.",
+        description="File with the node's CURVE secret key, written by `quorate keygen`; without a key the "
+        "node does not start. `quorate up` writes a key for each of its nodes.",
     )
     listen: Listen = Listen()
     advertised: Member | None = Field(
         default=None,
-        description="Where others reach this node, if that is not what `cluster.nodes` says. A node that is "
-        "not there needs it: it joins once `quorate cluster add` was said.",
+        description="Addresses at which others reach this node, if they are not those in `cluster.nodes`. A "
+        "node that is not in `cluster.nodes` needs this table: it joins once `quorate cluster add` has run.",
     )
     tls: TlsSettings | None = None
     http: HttpSettings = HttpSettings()
@@ -293,18 +294,19 @@ class NodeConfig(Section):
 
     @property
     def joins(self) -> bool:
-        """Whether this node is none of those that found the cluster."""
+        """Whether this node joins a cluster that other nodes have founded."""
         return self.name not in self.cluster.nodes
 
     @property
     def own(self) -> Member:
-        """Where this node is reached."""
+        """The addresses at which others reach this node."""
         return self.advertised or self.cluster.nodes[self.name]
 
     def curve_keys(self) -> CurveKeys:
         """This node's key pair, read from `secret_key_file`; raises `ConfigError` if it is not usable.
 
-        Without one no node runs: whoever reaches the port for peers could speak in the name of any.
+        A node does not run without keys: any process that reaches the port for peers could speak in the name
+        of any node.
         """
         if self.secret_key_file is None:
             raise ConfigError(
@@ -334,7 +336,7 @@ NO_ENVIRONMENT: Final[Mapping[str, str]] = {}
 def load(path: Path, environment: Mapping[str, str] = NO_ENVIRONMENT) -> NodeConfig:
     """Read a node's configuration file; raises `ConfigError`. Relative paths in it stay as they are.
 
-    What `environment` says (`cluster.config.environment`) counts more than the file.
+    Values in `environment` (`cluster.config.environment`) count more than those in the file.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -369,7 +371,7 @@ def validate(
 ) -> NodeConfig:
     """The node configuration made of `values`; raises `ConfigError` with every mistake in them.
 
-    `origins`: the variables that values come from, by key path; the others come from `source`.
+    `origins` has the variables that values come from, by key path; the other values come from `source`.
     """
     try:
         return NodeConfig.model_validate(values)

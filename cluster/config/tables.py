@@ -1,4 +1,4 @@
-"""Tables of the configuration that concern who may connect: users, and the TLS port."""
+"""Tables of the configuration for users, clients that have not logged in, TLS, traces, logs and alarms."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ class ConfigError(Exception):
 
 
 class Section(BaseModel):
-    """A table of the file. Unknown keys are errors, since a misspelt limit would otherwise be no limit.
+    """A table of the file. Unknown keys are errors: otherwise a misspelt limit would limit nothing.
 
-    Values must have the right TOML type: no text for a number, no boolean for one either.
+    Values must have the right TOML type: neither text nor a boolean stands for a number.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 class UserSettings(Section):
-    """A user whom a new cluster begins with. Exactly one of the first two keys."""
+    """A user that a new cluster begins with. Set exactly one of the first two keys."""
 
     password_hash: str | None = Field(
         default=None, repr=False, description="Hash that `quorate hash-password` printed."
@@ -54,7 +54,7 @@ class UserSettings(Section):
         return self
 
     def hashed(self) -> PasswordHash:
-        """The user's password hash; reads `password_file`. Raises `ConfigError` when it cannot be used."""
+        """The user's password hash; reads `password_file`. Raises `ConfigError` if that cannot be used."""
         if self.password_hash is not None:
             return PasswordHash.parse(self.password_hash)
         assert self.password_file is not None
@@ -62,14 +62,16 @@ class UserSettings(Section):
 
 
 class Founder(NamedTuple):
-    """A user whom a new cluster begins with."""
+    """A user that a new cluster begins with, the password hashed."""
 
     password_hash: PasswordHash
     tags: tuple[str, ...]
 
 
 class Strangers(Section):
-    """Clients that have not logged in, and those that fail to. Protects a node from whoever can reach it."""
+    """Limits for clients that have not logged in, and for those that fail to. They protect a node from any
+    client that can reach it.
+    """
 
     connections: int = Field(
         default=2000,
@@ -81,14 +83,14 @@ class Strangers(Section):
         default=1000,
         ge=1,
         le=1_000_000,
-        description="The same from one address (from one /64 network with IPv6).",
+        description="Connections that are not open yet from one address (from one /64 network with IPv6).",
     )
     failures: int = Field(
         default=30,
         ge=0,
         le=1_000_000,
         description="Failed logins and other failed negotiations within `window_s` after which an address "
-        "is not listened to for `block_s`; 0: never.",
+        "is blocked for `block_s`; 0: never.",
     )
     window_s: float = Field(
         default=60.0, gt=0, le=86_400, description="Seconds over which failures of an address are counted."
@@ -99,8 +101,8 @@ class Strangers(Section):
     never_blocked: tuple[str, ...] = Field(
         default=("127.0.0.0/8", "::1/128"),
         strict=False,
-        description="Networks whose addresses are never blocked, such as that of a proxy, or of all who come "
-        "from behind one address. An address at which a client is logged in is not either.",
+        description="Networks whose addresses are never blocked, such as the network of a proxy, or of "
+        "clients that share one address. An address at which a client is logged in is never blocked either.",
     )
     pause_s: float = Field(
         default=3.0,
@@ -117,80 +119,86 @@ class Strangers(Section):
 
 
 class TlsSettings(Section):
-    """The port for clients that speak TLS; there is none without this table.
+    """The port for clients that speak TLS; without this table the node has no such port.
 
-    The files are read again when they change, and on SIGHUP, for connections made from then on.
+    The node reads the files again when they change, and on SIGHUP, for connections made from then on.
     """
 
     certificate: PathField = Field(
-        description="File with the node's certificate and those between it and the root, in PEM."
+        description="File with the node's certificate and the intermediate certificates, in PEM."
     )
     key: PathField = Field(
-        description="File with the certificate's private key, in PEM, not encrypted; not every account may "
-        "be able to read it."
+        description="File with the certificate's private key, in PEM, not encrypted; the file may not be "
+        "readable by every account."
     )
     ca: PathField | None = Field(
         default=None, description="File with the certificates that sign those of clients, in PEM."
     )
     verify: Literal["none", "optional", "required"] = Field(
         default="none",
-        description="Whether clients are asked for a certificate signed by `ca`, and may or must show one.",
+        description="Whether the node asks clients for a certificate signed by `ca`: never, or clients may "
+        "or must show one.",
     )
     minimum_version: Literal["1.2", "1.3"] = Field(
         default="1.2", description="The oldest version of TLS that is spoken."
     )
     user_from: Literal["common_name", "distinguished_name", "san_dns", "san_email", "san_uri"] = Field(
         default="common_name",
-        description="What in a client's certificate is the name of the user, for clients that log in with "
-        "SASL EXTERNAL. A certificate with several common names names nobody; of alternative names of one "
-        "kind the first counts.",
+        description="The field of a client's certificate that holds the name of the user, for clients that "
+        "log in with SASL EXTERNAL. A certificate with several common names names no user; of alternative "
+        "names of one kind the first counts.",
     )
 
     @model_validator(mode="after")
     def _verifiable(self) -> Self:
         if self.verify != "none" and self.ca is None:
-            raise ValueError(f'ca is missing: verify is "{self.verify}", and nothing says whom to trust')
+            raise ValueError(f'ca is missing: verify is "{self.verify}", which needs certificates to trust')
         return self
 
 
 class TraceSettings(Section):
-    """OpenTelemetry traces of messages that their publishers trace; without this table there are none."""
+    """OpenTelemetry traces of messages that their publishers trace; without this table there are no
+    traces.
+    """
 
     endpoint: str = Field(
         pattern=r"^https?://[^/]+/.+",
-        description="URL to which spans are sent, OTLP over HTTP: of a collector on the same machine "
+        description="URL to which the node sends spans, OTLP over HTTP; for a collector on the same machine "
         "`http://127.0.0.1:4318/v1/traces`.",
     )
     sample_ratio: float = Field(
         default=1.0,
         ge=0,
         le=1,
-        description="Share of the sampled traces of publishers for which this node records spans, by the "
-        "trace's id: the same on every node, or traces have gaps.",
+        description="Share of the publishers' sampled traces for which this node records spans, chosen by "
+        "the trace's id. Set the same share on every node, or traces have gaps.",
     )
 
 
 class LogSettings(Section):
-    """Where the node logs to."""
+    """The file of the node's log."""
 
     file: PathField | None = Field(
         default=None,
-        description="File to which the log goes, with all else that the node writes to standard error; "
-        "without it to standard error.",
+        description="File to which the node writes its log, and everything else that it would write to "
+        "standard error; without it the log goes to standard error.",
     )
     file_bytes: int = Field(
         default=64 * 1024 * 1024,
         ge=4096,
         le=1 << 40,
-        description="Octets from which on the file is set aside as `FILE.1`, and a new one begun.",
+        description="Octets of the file from which on the node renames it to `FILE.1` and begins a new one.",
     )
     files_kept: int = Field(
-        default=4, ge=1, le=1000, description="Files set aside that are kept: `FILE.1`, the newest, and on."
+        default=4, ge=1, le=1000, description="Renamed files that are kept: `FILE.1`, the newest, and on."
     )
 
 
 def read_secret(path: Path, what: str) -> str:
-    """The first line of a file that only its owner may read; raises `ConfigError`."""
+    """The first line of the file at `path`, which only its owner may read; `what` names it in errors.
+
+    Raises `ConfigError` if the file cannot be read, is empty, or other accounts may read it.
+    """
     try:
         mode = path.stat().st_mode
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -204,27 +212,27 @@ def read_secret(path: Path, what: str) -> str:
 
 
 class ResourceAlarms(Section):
-    """When publishers are held back: while any node of the cluster is short of memory or disk, clients that
-    publish are not read from, and are told so (`connection.blocked`; `channel.flow` where a client does not
-    know that). Consumers are not disturbed.
+    """When publishers are held back: while any node of the cluster is short of memory or disk, nodes do not
+    read from clients that publish, and tell them so (`connection.blocked`; `channel.flow` to a client that
+    does not know that method). Consumers go on.
     """
 
     memory_high_watermark: float = Field(
         default=0.6,
         gt=0,
         le=1,
-        description="Share of the machine's memory (in a container, of what that may have) that a node may "
-        "take before its alarm goes off.",
+        description="Share of the machine's memory (in a container, of the container's limit) that a node "
+        "may take before its alarm goes off.",
     )
     memory_high_watermark_bytes: int = Field(
         default=0,
         ge=0,
         le=1 << 50,
-        description="The same in octets, which counts instead of the share if it is not 0.",
+        description="The same limit in octets; unless it is 0, it counts instead of the share.",
     )
     disk_free_limit_bytes: int = Field(
         default=256 * 1024 * 1024,
         ge=0,
         le=1 << 60,
-        description="Octets that must be free where the data directory is.",
+        description="Octets that must be free on the file system of the data directory.",
     )

@@ -1,4 +1,4 @@
-"""Writing TOML, which the standard library only reads."""
+"""A writer of TOML, which the standard library only reads."""
 
 from __future__ import annotations
 
@@ -44,5 +44,5 @@ def _value(value: Scalar | Sequence[str]) -> str:
 
 
 def _string(text: str) -> str:
-    # A JSON string is a TOML basic string, but for DEL, which TOML wants escaped.
+    # A JSON string is a TOML basic string, except that TOML wants DEL escaped.
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -179,7 +179,7 @@ class NodeMetrics:
         )
         yield counter(
             "quorate_connections_blocked_total",
-            "Those closed because of failures at their address.",
+            "Client connections closed because of failures at their address.",
             gate.blocked,
         )
 
@@ -190,7 +190,7 @@ class NodeMetrics:
         yield histogram(
             "quorate_confirm_latency_seconds",
             "From the arrival of messages, by batch, until all their queues of a partition have them safe: "
-            "what a client waits for its confirm.",
+            "the time that a client waits for its confirm.",
             self._process.broker.latencies.confirms,
         )
 
@@ -245,7 +245,7 @@ class NodeMetrics:
         yield counter("quorate_raft_elections_won_total", "Elections that this node won.", host.elections)
         yield histogram(
             "quorate_commit_duration_seconds",
-            "From an owner's proposal of an entry to its commit; an entry is what one turn brought.",
+            "From an owner's proposal of an entry, which has one turn's operations, to its commit.",
             host.commits,
         )
 
@@ -316,7 +316,7 @@ class NodeMetrics:
     def _node(self) -> Iterator[Metric]:
         process = self._process
         status = process.status
-        yield gauge("quorate_ready", "1 while clients should be sent here.", not status.readiness())
+        yield gauge("quorate_ready", "1 while the node is ready for clients.", not status.readiness())
         yield Metric(
             "quorate_resource_alarm",
             "gauge",
@@ -325,7 +325,7 @@ class NodeMetrics:
         )
         yield gauge(
             "quorate_memory_used_bytes",
-            "What is compared with the limit of the memory alarm.",
+            "Memory that counts against the limit of the memory alarm.",
             resources.memory_used(),
         )
         yield gauge("quorate_memory_limit_bytes", "Limit of the memory alarm.", process.watermarks.memory)
