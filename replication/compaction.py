@@ -1,4 +1,4 @@
-"""When a partition's log is cut: a snapshot takes the place of what nobody needs any more."""
+"""When a partition's log is cut: a snapshot takes the place of entries that no replica needs any more."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Compaction:
         self._election_timeout_s = election_timeout_s
 
     def tick(self, group: Group, now: float, *, streaming: bool) -> None:
-        """Take a snapshot that is due, and cut the log once nobody near needs its tail.
+        """Take a snapshot that is due, and cut the log once no follower that is near needs its tail.
 
         `streaming`: a snapshot of the partition is on its way to a follower, with entries of the log.
         """

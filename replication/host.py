@@ -141,7 +141,7 @@ class Host:
         snapshot = log.snapshot()
         if snapshot is not None:
             machine.restore(snapshot)
-        # A group of one has nobody to get anything back from: what its disk had is gone.
+        # A group of one has no other replica to get entries back from: the content of its disk is lost.
         alone = membership.members == {self.node}
         joins = not membership.members and log.last_index() == 0
         # A log that began since the disk was lost says itself whether it has its vote back.
@@ -270,7 +270,7 @@ class Host:
         while self._dirty:
             groups, self._dirty = self._dirty, {}
             for group in groups.values():
-                # What one group applied may have closed another.
+                # An entry that one group applied may have closed another group.
                 if self.groups.get(group.partition) is group:
                     try:
                         self._advance(group, now)

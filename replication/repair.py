@@ -76,7 +76,7 @@ class Damage:
 class Repair:
     """The damaged entries of a node's partitions, until they are mended.
 
-    Whoever catches a DamagedEntryError says so to `found`. What read the entry was broken off in the middle:
+    Code that catches a DamagedEntryError calls `found`. What read the entry was broken off in the middle:
     a leader steps down, and another replica, which has the entry, leads.
     """
 
@@ -218,4 +218,4 @@ def decode(parts: Sequence[bytes]) -> tuple[int, EntryQuestion | EntryAnswer]:
 
 
 def _unheard(*_: object) -> None:
-    """Nobody wants to be told."""
+    """The default: no listener."""

@@ -1,4 +1,5 @@
-"""What a leader says that may lead no longer, whatever state it is in: that another replica is to stand."""
+"""Messages of a leader that may lead no longer, in any state: they ask another replica to stand for
+election."""
 
 from __future__ import annotations
 

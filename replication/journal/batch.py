@@ -33,7 +33,7 @@ SYNC_WEIGHT: Final = 0.1
 
 @dataclass(slots=True)
 class Disk:
-    """What the writing side shares between batches.
+    """State that the writing side shares between batches.
 
     sync_seconds: running mean of what a sync takes; begins high, so that a disk counts as slow until it
     has shown otherwise. failure: the first error, for good.

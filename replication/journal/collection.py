@@ -26,7 +26,7 @@ class Collector:
         self._share = share
         self._probed = 0
         self.damaged: list[DamagedEntryError] = []
-        """Entries that could not be read, for whoever mends them."""
+        """Entries that could not be read, for the repair."""
 
     def candidates(self, segments: Iterable[Segment]) -> list[Segment]:
         """Sealed segments of which no more than the share is worth keeping, the emptiest first.

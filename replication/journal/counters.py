@@ -1,4 +1,4 @@
-"""What the journal counts. Plain attributes that only grow; whoever scrapes reads them."""
+"""The journal's counters: plain attributes that only grow, read by the metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the journal raises."""
+"""The errors that the journal raises."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ class JournalError(Exception):
 
 
 class DamagedJournalError(JournalError):
-    """What was durable cannot be read back. Names the file, the offset in octets and the remedy."""
+    """Durable content of the journal cannot be read back. Names the file, the offset in octets and the
+    remedy.
+    """
 
     def __init__(self, file: str, offset: int, what: str) -> None:
         super().__init__(f"{file} is damaged at offset {offset}: {what}. {REMEDY}")

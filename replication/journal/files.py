@@ -59,10 +59,10 @@ class Files(Protocol):
         """Return once all creations, renames and removals are on stable storage."""
 
     def secret(self, length: int) -> bytes:
-        """So many octets that nobody can foresee."""
+        """This number of octets, unpredictable to any client."""
 
     def close(self) -> None:
-        """Give the directory back to whoever opens it next."""
+        """Unlock the directory, so that it can be opened again."""
 
 
 class DirectoryFile:

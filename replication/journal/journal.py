@@ -229,7 +229,7 @@ class Journal:
         return sum(segment.live_bytes for segment in self._segments.values())
 
     def cached_bytes(self) -> int:
-        """What the entry cache holds."""
+        """Octets that the entry cache holds."""
         return self._cache.size
 
     def _copy_drops(self, segment: Segment) -> int:

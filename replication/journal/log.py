@@ -178,8 +178,8 @@ class PartitionLog:
     def append(self, entries: Sequence[Entry]) -> None:
         """Stage entries; they replace everything from the first one's index on.
 
-        What was received for a snapshot is abandoned: whoever sends entries need not send that.
-        Raises ValueError if they leave a gap, are not consecutive or reach into the snapshot.
+        The octets received for a snapshot are abandoned: a leader that sends entries need not send the
+        snapshot. Raises ValueError if they leave a gap, are not consecutive or reach into the snapshot.
         """
         if not entries:
             return

@@ -18,7 +18,7 @@ batch, from damage to what an earlier sync had made durable (docs/decisions/0022
 | SEAL | 0 | 0 | empty: the last record of a segment that has a successor |
 
 The flags of a HARD_STATE are `VOTED` and `JOINING`. A release that knows no flags takes a replica without a
-vote that is joining for one that voted for a node without a name: in that term it votes for nobody.
+vote that is joining for one that voted for a node without a name: in that term it votes for no candidate.
 
 All integers are little-endian.
 """
@@ -116,7 +116,7 @@ def decode_segment_key(number: int, octets: bytes) -> bytes | None:
 
 
 def tag_of(key: bytes, segment: int, batch_start: int, offset: int) -> tuple[int, int]:
-    """The two halves of the tag of the mark at `offset`, which nobody can make without the segment's key."""
+    """The two halves of the tag of the mark at `offset`, which cannot be made without the segment's key."""
     place = _MARKED.pack(segment, batch_start, offset)
     first, second = _TAG.unpack(blake2b(place, key=key, digest_size=_TAG.size).digest())
     return first, second

@@ -63,7 +63,7 @@ class Election:
             return
         log, in_every_majority = state.log, self._in_every_majority()
         for peer in self._electorate():
-            # The vote for oneself is a vote: it is durable before anybody is asked to join it.
+            # The vote for oneself is a vote: it is durable before any other voter is asked for its vote.
             state.messages_after_sync.append(
                 VoteRequest(
                     state.node, peer, state.term,
@@ -105,7 +105,7 @@ class Election:
         """Whether a vote for the candidate can break nothing that this replica may have forgotten.
 
         A replica that is joining withholds its vote from all but a candidate that is in every majority: the
-        other one of a group of two. Whatever was committed, and whoever was elected in the candidate's term,
+        other one of a group of two. In each commit, and in each election of the candidate's term,
         the candidate took part, and has forgotten neither (docs/decisions/0025). Without that vote a group
         of two would never have a leader again, who alone gives the vote back.
         """

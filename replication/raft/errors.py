@@ -1,4 +1,4 @@
-"""What the Raft core raises."""
+"""The errors that the Raft core raises."""
 
 from __future__ import annotations
 

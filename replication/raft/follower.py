@@ -33,7 +33,7 @@ class Follower:
         prev = request.prev_index
         entries = request.entries
         if prev < log.commit and not entries:
-            # What is committed here is in every leader's log.
+            # An entry that is committed here is in every leader's log.
             self._fits(request)
             self._acknowledge(log.commit)
             return

@@ -61,7 +61,7 @@ class Leadership:
 
     def __init__(self, state: ReplicaState, now: float, term_durable: bool) -> None:
         self._state = state
-        # Alone among the voters nobody else vouches for the term: it must be on disk before it is shown.
+        # No other voter vouches for the term of a single voter: the term must be on disk before it is shown.
         self._term_durable = term_durable
         self._outbox: list[Message] = []
         self._reads = ReadRounds()

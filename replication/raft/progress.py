@@ -127,7 +127,7 @@ class Progress:
 
         The end of what was sent may be lost, with nothing behind it that would show the gap. And a replica
         that is joining gets its vote only with an append (`ReplicaState.regain_vote`): after a snapshot,
-        while nobody proposes anything, this is the first.
+        while there are no proposals, this is the first.
         """
         return bool(self.inflight) or round - self.append_round >= QUIET_ROUNDS
 

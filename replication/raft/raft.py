@@ -293,7 +293,7 @@ class Raft:
         )
 
     def ready(self) -> Ready:
-        """What is to be done now; see `Ready`. Whatever is in it will not come again."""
+        """The work that is to be done now; see `Ready`. Each call returns new work only."""
         state, leadership = self._state, self._leadership()
         log = state.log
         if not state.may_vote:
@@ -330,7 +330,7 @@ class Raft:
         return self._state.role
 
     def leased_until(self, now: float) -> float:
-        """Up to when this node may act as the only leader without asking anybody; -infinity on others.
+        """Up to when this node may act as the only leader without asking other voters; -infinity on others.
 
         It counts from when the heartbeats were sent that a majority answered: none of these had voted for a
         later leader yet. Every later leader waits `RaftConfig.lease_s` from its election, before it does

@@ -32,7 +32,8 @@ LEGAL_TRANSITIONS: Mapping[tuple[Role, Role], str] = MappingProxyType(
         (Role.LEADER, Role.FOLLOWER): "a newer term appeared, no majority answers, or it left the voters",
     }
 )
-"""(from, to) → why. What is not here cannot happen: above all, nobody leads without being a candidate."""
+"""(from, to) → why. Other transitions cannot happen: above all, a replica leads only after being a
+candidate."""
 
 
 def check_transition(old: Role, new: Role) -> None:

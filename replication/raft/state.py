@@ -133,7 +133,7 @@ class ReplicaState:
         self.role = role
 
     def become_follower(self, term: int, leader: str | None, now: float) -> None:
-        """Follow `leader`, or nobody yet, in `term`, which is this node's or a newer one."""
+        """Follow `leader`, or no leader yet, in `term`, which is this node's or a newer one."""
         was = self.role
         self.become(Role.FOLLOWER)
         if term > self.term:

@@ -81,7 +81,7 @@ class Membership:
 
     @property
     def members(self) -> frozenset[str]:
-        """Everybody who gets the log."""
+        """All replicas that get the log."""
         return self.voters | self.outgoing | self.learners
 
     def encode(self) -> bytes:
@@ -191,7 +191,7 @@ class RaftConfig:
     max_append_bytes: entries in one append. max_inflight_bytes: entries sent to a follower and not yet
     acknowledged. max_committed_bytes: entries to apply in one Ready. One entry may exceed each.
     commit_notices: whether followers are told of each commit at once. Without, they learn of it from
-    the next append or heartbeat, which is enough where nobody asks followers for what is committed.
+    the next append or heartbeat, which is enough where no client reads from followers.
     """
 
     node: str

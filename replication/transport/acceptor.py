@@ -102,8 +102,8 @@ class Acceptor:
     def _make_room(self) -> None:
         """Where there are as many strangers as may be, close one.
 
-        Whoever has shown that it knows this node's key gives way to nobody who has not: a member has done so
-        with its first words. Of the others the oldest goes, of the host that has most of them.
+        A connection that has shown that it knows this node's key gives way to none that has not: a member has
+        done so with its first words. Of the others the oldest goes, of the host that has most of them.
         """
         strangers = [stream for stream in self._streams if not stream.connection.ready]
         if len(strangers) < STRANGERS:

@@ -22,7 +22,7 @@ pauses, and a network that is back should be noticed soon.
 
 class Dialer:
     """`on_up(stream)` when messages may flow; `on_down(reason, reached)` when a connection or an attempt has
-    failed, and whether anybody was reached at all.
+    failed, and whether any peer was reached at all.
     """
 
     def __init__(

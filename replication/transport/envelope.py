@@ -29,7 +29,7 @@ class MalformedEnvelopeError(ValueError):
 
 @dataclass(init=False, slots=True)
 class Envelope:
-    """What a batch says about itself.
+    """The header of a batch.
 
     `incarnation` names one run of the sending process and `sequence` counts its batches to this
     peer from 1, so that the receiver sees a loss as a hole. `seen_incarnation` and `seen_sequence`

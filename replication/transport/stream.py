@@ -196,7 +196,7 @@ class Stream:
                 self._loop.call_soon(self._deliver)
 
     def end(self, reason: str) -> None:
-        """Close because of the other side. That is told later: whoever sends is in the middle of a turn."""
+        """Close because of the other side. The owner is told later: the sender is in the middle of a turn."""
         if not self.closed:
             self._shut()
             self._loop.call_soon(self._tell_end, reason)

@@ -254,7 +254,7 @@ class Channel:
     # -- methods --------------------------------------------------------------------------------
 
     def _reply(self, request: Method, answer: Method) -> None:
-        """Answer a request that asks nobody else, behind what was published before: it may be refused."""
+        """Answer a request that the channel decides alone, behind earlier publishes, which may be refused."""
         if self.number in self._parts.outbox.publishing:
             self._await(request)
             self._parts.outbox.emit(Answer(self.number, answer))

@@ -79,7 +79,9 @@ class Connection(FrameReader):
         return min(self._deadline, self._heartbeats.next_deadline(), self._credits.deadline)
 
     def take_output(self) -> bytes:
-        """What is to be written now, of a lot a share for each channel. May give consumers new credit."""
+        """The octets to write now; of much output, a share for each channel. May give consumers new
+        credit.
+        """
         for channel in self._confirmed:
             if channel.state is ChannelState.OPEN:
                 channel.flush_confirms()
@@ -109,7 +111,9 @@ class Connection(FrameReader):
 
     @property
     def paused(self) -> bool:
-        """Whether the shell should stop reading the socket: too much waits for answers, or nobody listens."""
+        """Whether the shell should stop reading the socket: too much waits for answers, or the session no
+        longer handles input.
+        """
         if self.state is ConnectionState.PAUSED or self._unread:
             return True
         waiting = self._parking.octets
@@ -136,7 +140,7 @@ class Connection(FrameReader):
 
     @property
     def client_properties(self) -> Table:
-        """What the client said of itself in Start-Ok."""
+        """The client-properties of Start-Ok."""
         return self._negotiation.client_properties
 
     @property

@@ -6,7 +6,7 @@ is the lowest of
     settled + prefetch                         prefetch per consumer, unless acknowledged by itself
     received + what the channel's prefetch leaves   prefetch shared by the channel's consumers
     received + what fits into the octets left       prefetch in octets (`octets`)
-    taken + window                             what nobody has read yet must not pile up
+    taken + window                             deliveries that the client has not read must not pile up
 
 and it is what was received already while the channel's flow is stopped, deliveries are held back, or
 the socket's buffer is full.
@@ -73,7 +73,7 @@ class ChannelConsumer:
         self.announced = 0
         self.octets = 0
         self.ended = False
-        """Cancelled, or gone with its channel: its limit interests nobody."""
+        """Cancelled, or gone with its channel: its limit is of no use any more."""
         self.octet_limit = deliveries.consumer_octets
         self.octets_in_flight = 0
         self.awaited_octets = 0

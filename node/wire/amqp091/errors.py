@@ -1,4 +1,4 @@
-"""What goes wrong on a 0-9-1 connection. The type of an exception states its reply code and what it ends.
+"""The errors of a 0-9-1 connection. The type of an exception states its reply code and what it ends.
 
 A channel exception closes the channel that it happened on, a connection exception the connection
 (§4.8). Codes are those of the protocol tables (`methods.ReplyCode`); `FramingError` has none because

@@ -12,7 +12,7 @@
     V                               None
 
 The grammar and the clients disagree about two types, and the clients win, as in RabbitMQ's errata:
-`s` is a signed 16-bit integer (the grammar's short string is sent by nobody), `l` a signed 64-bit
+`s` is a signed 16-bit integer (no client sends the grammar's short string), `l` a signed 64-bit
 integer as `L` is. `x`, a byte array, is not in the grammar at all.
 """
 

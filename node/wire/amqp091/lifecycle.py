@@ -56,7 +56,7 @@ class ConnectionState(Enum):
 
 
 DEAF: Final = frozenset((ConnectionState.PAUSED, ConnectionState.PARTED, ConnectionState.CLOSED))
-"""States in which nothing that the client sends interests anybody."""
+"""States in which all input of the client is discarded."""
 
 
 TAKING: Final = frozenset((ConnectionState.NEGOTIATING, ConnectionState.OPEN))

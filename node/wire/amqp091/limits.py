@@ -1,4 +1,4 @@
-"""What a connection is allowed, and how long it is waited for."""
+"""The limits of a connection, and the time-outs of its negotiation."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class NegotiationError(Exception):
 
 
 class Negotiation:
-    """What was agreed. `frame_max`, `channel_max` and `heartbeat` count from Tune-Ok on."""
+    """The agreed limits. `frame_max`, `channel_max` and `heartbeat` count from Tune-Ok on."""
 
     __slots__ = (
         "_limits", "_outbox", "channel_max", "client_properties", "frame_max", "heartbeat", "mechanism",

@@ -84,7 +84,7 @@ class Outbox:
         return b"".join(output)
 
     def clear(self) -> None:
-        """Nobody will take it."""
+        """Drop all output: the socket will take none of it."""
         self._output.clear()
         self.octets = self.unread = 0
 

@@ -124,7 +124,7 @@ class PropertyChecks:
         self.remembered = 0
 
     def _check_user_id(self, properties: bytes, user: str) -> None:
-        """A message may say who published it, but nobody else (extension: validated user-id)."""
+        """The user-id of a message has to be its publisher's name (extension: validated user-id)."""
         claimed = user_id_of(properties)
         if claimed is not None and claimed != user.encode("utf-8", "surrogateescape"):
             raise ForgedUserIdError(

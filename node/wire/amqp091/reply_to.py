@@ -1,8 +1,8 @@
-"""Direct reply-to: replies come to the channel that asked, without a queue that anybody declares.
+"""Direct reply-to: replies come to the channel that asked, without a queue that a client declares.
 
 A client consumes from `amq.rabbitmq.reply-to`, without acknowledgement, and names it in the reply-to
 property of what it publishes on that channel. The broker puts a name there that leads to the consumer and
-that nobody can guess; whoever publishes to it, through the default exchange of any node, reaches the
+that cannot be guessed; a publish to it, through the default exchange of any node, reaches the
 channel. An extension of RabbitMQ's, with its refusals.
 """
 

@@ -1,4 +1,5 @@
-"""What a connection makes of a resource alarm: who publishes meanwhile is held, and told if it can be."""
+"""The effect of a resource alarm on a connection: channels that publish are held, and the client is told if
+possible."""
 
 from __future__ import annotations
 

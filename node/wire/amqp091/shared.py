@@ -1,4 +1,4 @@
-"""What the channels of a connection share, and what may hold one of them."""
+"""The state that the channels of a connection share, and the reasons to hold one of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Hold(IntFlag):
 
 @dataclass(slots=True)
 class ConnectionParts:
-    """What the channels of a connection share."""
+    """The state that the channels of a connection share."""
 
     limits: ConnectionLimits
     frame_max: int

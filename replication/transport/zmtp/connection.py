@@ -66,7 +66,7 @@ class Connection:
         self._parts: list[bytes] = []
         self._began = self._heard = self._pinged = now
         self.output: list[Octets] = [greeting(mechanism.name, mechanism.as_server)]
-        """What is to be sent, in order; whoever sends it empties it."""
+        """Octets to send, in order; the sender empties the list."""
 
     @property
     def ready(self) -> bool:

@@ -165,12 +165,13 @@ class ClientMechanism(_Curve):
 
     @property
     def introduced(self) -> bool:
-        """Whoever is called is the one that has the address: who it is shows in the handshake."""
+        """The address does not prove the identity of the peer: the handshake does."""
         return True
 
     def begin(self) -> bytes | None:
         number = self._next_number()
-        # As long as the longest answer to it, so that nobody is made to send more than he gets.
+        # As long as the longest answer to it, so that an answer never has more octets than the command that
+        # it answers.
         box = crypto_box(bytes(64), b"CurveZMQHELLO---" + number, self._server, self._short_secret)
         return command(b"HELLO", _VERSION + bytes(72) + self._short_public + number + box)
 

@@ -38,7 +38,7 @@ class RefusedError(ProtocolError):
 
 
 class StrangerError(ProtocolError):
-    """The other side is nobody who may come in, and is told so."""
+    """The other side may not connect, and is told so."""
 
 
 def greeting(mechanism: str, as_server: bool) -> bytes:
