@@ -1,4 +1,4 @@
-"""What the bench asks of a broker cluster, and the process and socket handling both sides share."""
+"""The interface of a broker cluster to the bench, and the process and socket handling both sides share."""
 
 from __future__ import annotations
 

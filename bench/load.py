@@ -13,7 +13,7 @@ SOURCE = HERE / "amqpload.c"
 PROGRAM = HERE / "amqpload"
 
 SET_UP_SECONDS = 120
-"""What a run may take beyond its own seconds (connecting, declaring, waiting for what is on its way)."""
+"""Seconds that a run may take beyond its own (connecting, declaring, waiting for what is on its way)."""
 
 
 class LoadError(Exception):
@@ -22,7 +22,7 @@ class LoadError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """What one run reported. Rates are messages a second, latencies milliseconds."""
+    """The figures that one run reported. Rates are messages a second, latencies milliseconds."""
 
     publish_rate: float
     deliver_rate: float
@@ -52,7 +52,7 @@ class LoadResult:
 
     @property
     def broken_promises(self) -> list[str]:
-        """What the run shows to have gone wrong, as `name=count`; empty after a good run."""
+        """The errors that the run counted, as `name=count`; empty after a good run."""
         counted = ("lost", "duplicates", "misordered", "nacked")
         return [f"{name}={getattr(self, name)}" for name in counted if getattr(self, name)]
 

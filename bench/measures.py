@@ -119,7 +119,7 @@ def open_loop(stage: Stage, rate: int) -> Samples:
 
 
 def fill(stage: Stage, address: Address, queue: str, count: int, size: int = 256) -> LoadResult:
-    """Publishes `count` messages that nobody takes."""
+    """Publishes `count` messages that no consumer takes."""
     result = run_load(
         UNLIMITED_SECONDS,
         queue=queue, type="quorum", publish_to=str(address),
@@ -168,7 +168,7 @@ def backlog(stage: Stage) -> Samples:
 
 
 def memory(stage: Stage, size: int) -> Samples:
-    """What a waiting message of `size` bytes costs its owner."""
+    """The owner's memory, in octets, for a waiting message of `size` bytes."""
     with owned_queue(stage, "bench") as owner:
         before = weigh(stage.cluster, owner)
         fill(stage, stage.cluster.address(owner), "bench", stage.waiting, size)

@@ -1,4 +1,4 @@
-"""What it costs a node to be watched: metrics, and traces where they are on.
+"""The cost of metrics to a node, and of traces where they are on.
 
     python -m bench.observing [--seconds 60]
 
@@ -205,7 +205,7 @@ def each_us(step: Callable[[], object], times: int) -> float:
 
 @contextmanager
 def unheard_spans() -> Iterator[OtlpSpans]:
-    """Spans that nobody takes: what is measured is how they are made."""
+    """Spans that no receiver takes: the measure is the time to make them."""
     spans = OtlpSpans(TraceSettings(endpoint="http://127.0.0.1:9/v1/traces"), "n1", "observed")
     try:
         yield spans

@@ -1,4 +1,4 @@
-"""What a client notices of a failure: a publisher that never stops trying, and a first delivery."""
+"""A failure as a client notices it: a publisher that never stops trying, and a first delivery."""
 
 from __future__ import annotations
 

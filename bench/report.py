@@ -120,7 +120,7 @@ def as_json(plan: Plan, found: Sequence[Line], problems: Sequence[str]) -> dict[
 
 
 def machine() -> dict[str, str | int]:
-    """What the figures were taken on."""
+    """The machine and versions of the figures."""
     processors = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     names = [entry.partition(":")[2].strip() for entry in processors if entry.startswith("model name")]
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

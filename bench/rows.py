@@ -23,7 +23,7 @@ from bench.reconnecting import reconnect
 
 
 class Goal(Enum):
-    """What a goal's number is compared with, and which side of it is good."""
+    """The figure that a goal is compared with, and which side of the goal is good."""
 
     TIMES_PEER_OR_MORE = "≥ {} × peer"
     TIMES_PEER_OR_LESS = "≤ {} × peer"

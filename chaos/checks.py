@@ -1,7 +1,7 @@
 """The promises that a history must keep, each checked on its own. Pure.
 
 A consumer *loses its node* when the node is killed or frozen while it is connected there. Only then,
-or when it ends or gives back, may what it has not settled go to somebody else.
+or when it ends or gives back, may its unsettled messages go to another consumer.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def judge(ledger: Ledger, allowances: Allowances | None = None) -> list[Violatio
 
 
 def lost(ledger: Ledger, _: Allowances) -> Iterator[Violation]:
-    """What was confirmed has been settled by a consumer, where the queue must keep it."""
+    """A consumer has settled each confirmed message, where the queue must keep it."""
     for message in ledger.confirmed:
         if ledger.queues[ledger.queue_of(message)]:
             continue
@@ -129,14 +129,16 @@ def _one_after_the_other(
 
 
 def redelivered(ledger: Ledger, allowances: Allowances) -> Iterator[Violation]:
-    """A message comes again, marked so, only when whoever had it unsettled gave it back or lost its node."""
+    """A message comes again, marked so, only when the consumer that had it unsettled gave it back or lost its
+    node.
+    """
     for message, deliveries in ledger.deliveries.items():
         if len(deliveries) < 2:
             continue
         if sum(not delivery.redelivered for delivery in deliveries) > 1:
             names = ", ".join(delivery.consumer.name for delivery in deliveries)
             yield Violation("redelivered unmarked", f"{message} at {names}")
-        # What a frozen node had sent may be read after the same message came from somebody else.
+        # A frozen node's delivery may be read after the same message came from another node.
         ordered = sorted(deliveries, key=lambda one: (one.redelivered, _left(ledger, one, allowances)))
         for had, again in itertools.pairwise(ordered):
             reason = _not_given_up(ledger, had, again.time, allowances)
@@ -162,7 +164,7 @@ def _node_lost(ledger: Ledger, delivery: Delivery, allowances: Allowances) -> fl
 
 
 def _not_given_up(ledger: Ledger, had: Delivery, by: float, allowances: Allowances) -> str | None:
-    """Why the message was not free to go to somebody else at the time `by`; None if it was."""
+    """Why the message was not free to go to another consumer at the time `by`; None if it was."""
     where = f"{had.consumer.name} on {had.consumer.node}"
     if had.returned is not None and had.returned <= by:
         return None

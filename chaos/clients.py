@@ -58,7 +58,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class PublisherTerms:
-    """What a publisher does. `places` are tried in turn, the first one first."""
+    """The settings of a publisher. `places` are tried in turn, the first one first."""
 
     name: str
     queue: str
@@ -69,7 +69,7 @@ class PublisherTerms:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerTerms:
-    """What a consumer does. It gives every `return_every`th message back; 0: none."""
+    """The settings of a consumer. It gives every `return_every`th message back; 0: none."""
 
     name: str
     queue: str

@@ -40,14 +40,16 @@ class Fsync:
 
 @dataclass(frozen=True, slots=True)
 class Skew:
-    """What a node's clocks show: the time of day is off by `offset_s`; all run faster by the share `rate`."""
+    """The error of a node's clocks: the time of day is off by `offset_s` seconds; all run faster by the share
+    `rate`.
+    """
 
     offset_s: float = 0.0
     rate: float = 0.0
 
 
 class Means(Protocol):
-    """What a target can do to its nodes."""
+    """The faults that a target can inject into its nodes."""
 
     @property
     def nodes(self) -> tuple[str, ...]: ...
@@ -188,7 +190,7 @@ class Degraded:
 
 @dataclass(frozen=True, slots=True)
 class SlowDisk:
-    """Each fsync takes longer. Nobody's connection may break for it."""
+    """Each fsync takes longer. No connection may break for it."""
 
     kind: ClassVar[str] = "fsync slow"
     excused: ClassVar[bool] = False
@@ -243,7 +245,7 @@ class FullDisk:
 
 @dataclass(frozen=True, slots=True)
 class WrongClock:
-    """Clocks jump or run at another pace. Nobody may notice."""
+    """Clocks jump or run at another pace. No client may notice."""
 
     kind: ClassVar[str] = "clock wrong"
     excused: ClassVar[bool] = False

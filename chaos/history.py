@@ -16,7 +16,9 @@ from typing import Any, Final
 
 @dataclass(frozen=True, slots=True)
 class RunBegan:
-    """What a history is of: the first event of a run. `seconds` of load, `rate` in messages a second."""
+    """The settings of a run: the first event of its history. `seconds` of load, `rate` in messages a
+    second.
+    """
 
     time: float
     scenario: str
@@ -36,7 +38,7 @@ class LoadEnded:
 
 @dataclass(frozen=True, slots=True)
 class QueueDeclared:
-    """`at_most_once`: the queue gives each message to one consumer, once, or to nobody."""
+    """`at_most_once`: the queue gives each message to one consumer, once, or to none."""
 
     time: float
     queue: str
@@ -152,7 +154,9 @@ class Healed:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A node's process ended and nobody had told it to. `code`: its exit code, negative for a signal."""
+    """A node's process ended although the run had not stopped it. `code`: its exit code, negative for a
+    signal.
+    """
 
     time: float
     node: str

@@ -29,7 +29,7 @@ DRAINED_POLL_S: Final = 0.5
 """How often the history is asked whether all is settled."""
 
 QUIET_S: Final = 15.0
-"""What nobody got for so long, while nothing was wrong, nobody will get."""
+"""Seconds without a fault after which a message that no consumer got counts as lost."""
 
 
 class Load:
@@ -109,7 +109,7 @@ class Load:
             time.sleep(FINISHED_POLL_S)
 
     def _drain(self) -> None:
-        """Until all that was confirmed is settled, or nobody gets anything any more."""
+        """Until all confirmed messages are settled, or no consumer gets any more messages."""
         unsettled, taken = Unsettled(), 0
         seen, quiet_since = -1, time.monotonic()
         while time.monotonic() - quiet_since < QUIET_S:

@@ -1,4 +1,4 @@
-"""What a run leaves behind: its history, its page, a line for people and the figures for programs."""
+"""The files of a run: its history, its page, a line for people and the figures for programs."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from chaos.faults import (
 
 
 class Need(Enum):
-    """What a target has to prepare before its nodes start."""
+    """The means that a target has to prepare before its nodes start."""
 
     NETWORK = "a network of their own for the nodes"
     SHIM = "a library between the nodes and the system's fsync and clocks"
@@ -95,7 +95,7 @@ def _ring(now: Situation) -> Fault:
 
 
 def _one_way(now: Situation) -> Fault:
-    """Nobody hears the owner, or, every other turn, it hears nobody."""
+    """No node receives the owner's packets, or, every other turn, the owner receives no node's."""
     links = [(now.owner, other) for other in now.others]
     if now.turn % 2:
         links = [(there, here) for here, there in links]

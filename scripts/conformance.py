@@ -39,7 +39,9 @@ another way than its letter, or it does not bind a server, that is said behind i
 
 
 class Sentence(NamedTuple):
-    """`binds`: server, both, client or nobody; `remark` says how it is read, or why it binds no server."""
+    """`binds` is "server", "both", "client" or "nobody"; `remark` says how the sentence is read, or why it
+    binds no server.
+    """
 
     binds: str
     text: str

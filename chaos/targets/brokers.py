@@ -1,4 +1,4 @@
-"""What a local target has to know of a broker: its files, its commands, its owners."""
+"""The interface of a broker to a local target: its files, its commands, its owners."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Broker(Protocol):
     def ready(self, spot: Spot) -> bool: ...
 
     def owners(self, spots: Sequence[Spot]) -> dict[str, str]:
-        """The node that owns each queue, of those that somebody owns now."""
+        """The owner of each queue that has one now."""
 
 
 Login = tuple[str, str]

@@ -158,7 +158,7 @@ class ComposeTarget(EquippedTarget):
         return shell(*command, environment=os.environ | published)
 
     def _override(self, node: str, override: dict[str, Any]) -> None:
-        """What the scenario needs of the node's container, added to the compose file."""
+        """The scenario's means in the node's container, added to the compose file."""
         service: dict[str, Any] = {"environment": {}, "volumes": []}
         if self._shim is not None:
             self._shim.environment(node)

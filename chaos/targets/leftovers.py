@@ -1,5 +1,5 @@
-"""What a run makes outside of its process has the process's id in its name, so that what a run that was
-killed left behind can be found and removed."""
+"""Things that a run makes outside of its process have the process's id in their names, so that the things
+that a run that was killed left behind can be found and removed."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ class LocalTarget(EquippedTarget):
         self._signal(node, signal.SIGCONT)
 
     def _signal(self, node: str, number: signal.Signals) -> None:
-        # A node that ended by itself is as good as killed; its process id may be somebody else's by now.
+        # A node that ended by itself is as good as killed; its process id may be another process's by now.
         if self._processes[node].poll() is None:
             os.killpg(self._processes[node].pid, number)
 

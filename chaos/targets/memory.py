@@ -74,7 +74,7 @@ class Groups:
 
 
 def margin_bytes(pid: int) -> int:
-    """What the process has that is in no file, and a little."""
+    """The process's memory that is in no file, and a little more, in octets."""
     lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
     [kib] = (int(line.split()[1]) for line in lines if line.startswith("RssAnon:"))
     return kib * 1024 + MARGIN_BYTES

@@ -10,7 +10,7 @@ _given: set[int] = set()
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now, and that the system gives to no outgoing connection."""
+    """Ports without a listener now, which the system gives to no outgoing connection."""
     found: list[int] = []
     # Where to look first differs from run to run, so that two that start together do not meet.
     port = 10_000 + os.getpid() * 97 % 15_000

@@ -19,7 +19,7 @@ _ENVIRONMENT: Final = {
     if name != "PYTHONDONTWRITEBYTECODE"
 }
 SMALL_DISK_LIMIT_BYTES: Final = 32 << 20
-"""What has to be free on a disk that is small itself (chaos.targets.disks)."""
+"""Octets that have to be free on a disk that is small itself (chaos.targets.disks)."""
 
 
 class Quorate:

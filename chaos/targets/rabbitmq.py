@@ -98,7 +98,7 @@ class RabbitMQ:
 
 
 def _ask(spot: Spot, expression: str) -> str:
-    """What the node makes of the expression, as Erlang prints it."""
+    """The value of the expression on the node, as Erlang prints it."""
     return shell("erl_call", "-c", COOKIE, "-name", _node(spot), "-e", given=expression + "\n")
 
 

@@ -19,7 +19,7 @@ _ORDERS: Final = struct.Struct("=6q")
 
 @dataclass(slots=True)
 class Orders:
-    """What one node's library does, in nanoseconds and billionths; the file has them in this order."""
+    """The settings of one node's library, in nanoseconds and billionths; the file has them in this order."""
 
     fsync_delay: int = 0
     fsync_errno: int = 0

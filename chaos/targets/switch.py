@@ -21,7 +21,7 @@ from chaos.faults import Conditions
 from chaos.targets.packets import Fabric
 
 CLIENTS: Final = "clients"
-"""The port of everybody who is no node."""
+"""The port of all devices that are no node."""
 
 FRAME_BYTES: Final = 65536
 BATCH: Final = 64
@@ -70,7 +70,7 @@ class Switch:
                 self._selector.unregister(descriptor)
                 return
             source, destination = frame[_SOURCE], frame[_DESTINATION]
-            # Neighbours are permanent: what goes to all ports is of no use to anybody.
+            # Neighbours are permanent: packets to all ports are of no use.
             if not 0 < destination < len(self._names) or not 0 < source < len(self._names):
                 continue
             there = self._names[destination]

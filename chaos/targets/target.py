@@ -1,4 +1,4 @@
-"""What a run asks of a target besides the means to hurt its nodes."""
+"""The interface of a target to a run, besides the means to inject faults."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Target(Means, Protocol):
         """Where clients reach the nodes, in the order of `nodes`."""
 
     def owners(self) -> dict[str, str]:
-        """The node that owns each queue, of those that somebody owns now."""
+        """The owner of each queue that has one now."""
 
     def ready(self, node: str) -> bool:
         """Whether the node takes clients."""
@@ -65,7 +65,7 @@ def until(condition: Callable[[], bool], what: str, seconds: float = START_S) ->
 
 
 def shell(*command: str | Path, environment: dict[str, str] | None = None, given: str = "") -> str:
-    """What the command, which gets `given` to read, prints. Raises TargetError with what it complains of."""
+    """The output of the command, which reads `given`. Raises TargetError with the command's complaint."""
     words = [str(word) for word in command]
     try:
         done = subprocess.run(

@@ -26,7 +26,7 @@ ROOT_DIRECTORY: Final = Path(__file__).resolve().parents[2]
 
 
 def tap(place: int) -> tuple[str, int]:
-    """A new device's name and the switch's end of it; the device ends when nobody has that open."""
+    """A new device's name and the switch's end of it; the device ends when no process has that end open."""
     device = f"ch{os.getpid()}p{place}"
     descriptor = os.open(TUN, os.O_RDWR)
     fcntl.ioctl(descriptor, TUNSETIFF, struct.pack("16sH22x", device.encode(), IFF_TAP | IFF_NO_PI))
