@@ -1,4 +1,4 @@
-"""What the catalog holds: immutable definitions of nodes, partitions and queues.
+"""The content of the catalog: immutable definitions of nodes, partitions and queues.
 
 They are plain values with a msgpack form, so that a catalog snapshot is a list of them.
 """
@@ -58,7 +58,7 @@ class NodeDefinition:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """What is to change of a partition's replicas or owner, one of each at most; "" for nobody."""
+    """The planned change of a partition's replicas or owner, one of each at most; "" for no node."""
 
     add: str = ""
     remove: str = ""
@@ -66,7 +66,7 @@ class Move:
 
     @property
     def nodes(self) -> frozenset[str]:
-        """Everybody whom it concerns."""
+        """All nodes that the move concerns."""
         return frozenset((self.add, self.remove, self.owner)) - {""}
 
 
@@ -117,7 +117,7 @@ class QueueDefinition:
 
     @property
     def settings(self) -> QueueSettings:
-        """What the arguments ask for."""
+        """The settings that the arguments ask for."""
         return replace(read_arguments(self.arguments), semantics=self.semantics)
 
 
@@ -154,7 +154,7 @@ def queue_from_plain(plain: dict[str, Any]) -> QueueDefinition:
 LOCAL_QUEUE_PREFIX: Final = "amq.gen-"
 
 REPLY_QUEUE_PREFIX: Final = REPLY_TO + "."
-"""Of queues behind direct reply-to: named like server-named ones, but nobody uses them by their names."""
+"""Of queues behind direct reply-to: named like server-named ones, but no client uses them by their names."""
 
 FIRST_LOCAL_ID: Final = 1 << 63
 """Queue ids from here on are a node's own; the catalog counts from 1."""

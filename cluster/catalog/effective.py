@@ -1,4 +1,4 @@
-"""What the policies of the catalog make of its queues and exchanges. Worked out anew, never stored."""
+"""The settings of queues and exchanges under the catalog's policies. Worked out anew, never stored."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def queue_type(state: CatalogState, queue: QueueDefinition) -> str:
 
 
 def resource_kind(state: CatalogState, queue: QueueDefinition) -> ResourceKind:
-    """What the queue is to policies."""
+    """The kind of the queue for policies."""
     quorum = queue_type(state, queue) == QUORUM
     return ResourceKind.QUORUM_QUEUE if quorum else ResourceKind.CLASSIC_QUEUE
 
@@ -41,7 +41,7 @@ def applied_to_queue(state: CatalogState, queue: QueueDefinition) -> Applied:
 
 
 def settings_of(state: CatalogState, queue: QueueDefinition) -> QueueSettings:
-    """What the queue is asked for by its declaration and its policies."""
+    """The settings of the queue by its declaration and its policies."""
     found = state.policies.settings(queue.vhost, resource_kind(state, queue), queue.name, queue.arguments)
     return replace(found, semantics=queue.semantics)
 

@@ -6,7 +6,7 @@ from cluster.catalog.definitions import NodeDefinition, PartitionDefinition, Que
 
 
 class Observer:
-    """What a node wants to hear of its catalog; every method may be left as it is."""
+    """The changes of the catalog that a node is told; every method may be left as it is."""
 
     def partition_added(self, partition: PartitionDefinition) -> None: ...
     def partition_changed(self, partition: PartitionDefinition) -> None: ...

@@ -83,7 +83,7 @@ def local_or_balanced(
 
 
 def ring(node: str, members: Sequence[str]) -> tuple[str, ...]:
-    """All members from `node`, or whoever follows it, on: the order that spreads second places evenly."""
+    """All members from `node`, or from the next member, on: the order that spreads second places evenly."""
     ordered = sorted(members)
     at = bisect_left(ordered, node)
     return tuple(ordered[at:] + ordered[:at])

@@ -23,7 +23,7 @@ REMEMBERED: Final = 65_536
 
 
 class ResourceKind(StrEnum):
-    """What a policy may be for; `apply-to` names kinds."""
+    """The kinds of objects that a policy is for; `apply-to` names them."""
 
     EXCHANGE = "exchanges"
     CLASSIC_QUEUE = "classic_queues"
@@ -134,7 +134,7 @@ class Policies:
         return found
 
     def settings(self, vhost: str, kind: ResourceKind, name: str, arguments: dict[str, Any]) -> QueueSettings:
-        """What a queue is asked for by its arguments and its policies."""
+        """The settings of a queue by its arguments and its policies."""
         definition = self.applied(vhost, kind, name).definition
         return read_arguments(arguments_with(arguments, definition) if definition else arguments)
 

@@ -54,7 +54,7 @@ APPLY_TO: Final = ("queues", "exchanges", "all", "classic_queues", "quorum_queue
 def mistake_in_policy(
     pattern: str, apply_to: str, definition: Mapping[str, Any], *, operator: bool
 ) -> str | None:
-    """What is wrong with a policy, in RabbitMQ's words; None for one that may be set."""
+    """The defect of a policy, in RabbitMQ's words; None for a policy that may be set."""
     wrong = mistake_in(pattern)
     if wrong is not None:
         return f"{wrong}\n"
@@ -85,7 +85,7 @@ def _reader(key: str, *, operator: bool) -> Callable[[object], Any] | None:
 
 
 def joined_definition(user: Mapping[str, Any], operator: Mapping[str, Any]) -> dict[str, Any]:
-    """What a policy and an operator policy define together: operators have the last word."""
+    """The settings of a policy and an operator policy together: operators have the last word."""
     found = dict(user)
     for key, value in operator.items():
         found[key] = _lower(key, found[key], value) if key in LOWER_COUNTS and key in found else value

@@ -62,7 +62,7 @@ def refuse_reserved(name: str) -> None:
 
 
 def locked(vhost: str, queue: str) -> ResourceLockedError:
-    """What a connection is told that has no access to an exclusive queue."""
+    """The refusal to a connection without access to an exclusive queue."""
     return ResourceLockedError(
         f"cannot obtain exclusive access to locked queue '{queue}' in vhost '{vhost}'. It could be "
         "originally declared on another connection or the exclusive property value does not match that of "

@@ -1,6 +1,6 @@
 """Since when the cluster runs: temporary exchanges last until it was down as a whole (0-9-1 §3.1.3).
 
-Every node's replica has them on disk, as all of the catalog; nobody wants them there. The catalog knows the
+Every node's replica has them on disk, as all of the catalog, where they are of no use. The catalog knows the
 *witnesses*: incarnations of nodes that were there while another witness was. While one of them runs the
 cluster does, and nodes that start become witnesses. When none does, its leader has a new uptime begin.
 """
@@ -64,7 +64,7 @@ class Witnesses:
 
 
 class Uptime:
-    """What the catalog's leader does about newcomers."""
+    """The work of the catalog's leader on nodes that start."""
 
     def __init__(self, broker: Broker) -> None:
         self.incarnations: dict[str, int] = {}

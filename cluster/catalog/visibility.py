@@ -31,7 +31,8 @@ class Barrier:
 
 
 class LeaseGrantor:
-    """What the catalog's leader `node` knows of its term: who may hold a lease, and how far each has applied.
+    """The knowledge of the catalog's leader `node` in its term: which nodes may hold a lease, and how far
+    each has applied.
 
     `visible` is the highest log index that some proposer may have been told of. A node without a
     lease may be behind it; it gets none before it has caught up. Former leaders may have granted leases to

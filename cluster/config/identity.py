@@ -1,4 +1,4 @@
-"""What a node says of itself to AMQP clients (server-properties of connection.start)."""
+"""The names and capabilities that a node gives AMQP clients (server-properties of connection.start)."""
 
 from __future__ import annotations
 

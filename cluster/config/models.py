@@ -126,7 +126,7 @@ class Member(Section):
 
 
 class ClusterConfig(Section):
-    """What must read the same on every node."""
+    """The settings that must read the same on every node."""
 
     name: Name = Field(
         default="quorate", description="Name of the cluster. Nodes drop what a node of another cluster sends."

@@ -1,7 +1,7 @@
 """Structured logs: one JSON object a line, on standard error or in a file.
 
 Every line has `at` (UTC), `level`, `node`, `component`, `event` and its `code`, then the event's own fields.
-What was logged on behalf of an HTTP request has `request`, its id.
+Events of an HTTP request have `request`, its id.
 Nothing logs a message's content, and fields whose name says that they are secret are masked.
 """
 
@@ -43,7 +43,7 @@ class EventLog:
         self._logger.warning(event, extra={"fields": fields})
 
     def error(self, event: str, error: BaseException | None = None, **fields: object) -> None:
-        """An event that somebody should look at; with `error` its traceback is logged too."""
+        """An event that an operator should look at; with `error` its traceback is logged too."""
         self._logger.error(event, exc_info=error, extra={"fields": fields})
 
 

@@ -74,7 +74,7 @@ class FailStop:
             return
         at_socket = any(context.get(key) is not None for key in ("transport", "protocol", "socket"))
         if isinstance(error, OSError) and at_socket:
-            # What a peer does to its connection, or the kernel to sockets, is no state of the node.
+            # Errors of a peer's connection, or of the kernel's sockets, concern no state of the node.
             loop.default_exception_handler(context)
         elif self.spares_node(error, Origin.CONNECTION if at_socket else Origin.NODE):
             self._process.log.error("connection_failed", error, reason=str(context.get("message", "")))

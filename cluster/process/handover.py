@@ -27,7 +27,7 @@ class Handover:
     def step(self, now: float) -> None:
         """Ask a replica of each partition that is led here to take it, and another when it did not.
 
-        The core gives a hand-over up after an election time-out; only then is somebody else asked.
+        The core gives a hand-over up after an election time-out; only then is another replica asked.
         """
         for group in list(self._host.groups.values()):
             if self._to_be_given(group) and not group.raft.handing_over:
@@ -45,7 +45,8 @@ class Handover:
     def _to_be_given(self, group: Group) -> bool:
         """Whether it is led here, and could be led elsewhere.
 
-        What comes back after it was given comes from somebody who leaves as well: it is not given again.
+        A partition that comes back after a hand-over comes from a node that leaves as well: it is not given
+        again.
         """
         if group.raft.role is not Role.LEADER or not self._heirs(group):
             return False
@@ -53,7 +54,7 @@ class Handover:
         return asked is None or asked[1] == group.raft.term
 
     def _heirs(self, group: Group) -> list[str]:
-        """The replicas that there is a connection to; none when they are too few to elect anybody."""
+        """The replicas that there is a connection to; none when they are too few to elect a leader."""
         there, voters = set(self._reachable()), group.raft.membership.voters
         heirs = sorted(voters & there)
         return heirs if 2 * (len(heirs) + 1) > len(voters) else []

@@ -58,6 +58,6 @@ class Joining:
 
 
 def add_command(process: NodeProcess) -> str:
-    """What an administrator says to add the node, as a shell takes it."""
+    """The shell command with which an administrator adds the node."""
     said = f"quorate cluster add {process.config.name} --address {process.config.own.peers}"
     return f"{said} --public-key {shlex.quote(process.transport.config.keys.public.decode())}"

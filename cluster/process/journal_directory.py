@@ -101,7 +101,7 @@ class JournalDirectory:
 
     @property
     def newest_lost(self) -> int | None:
-        """What was noted last; None where nothing was since the disk was lost."""
+        """The number that was noted last; None where none was noted since the disk was lost."""
         noted = self._rebuilding.read_text("ascii") if self.rebuilding else ""
         return int(noted) if noted else None
 

@@ -66,7 +66,7 @@ COLLECT_BYTES: Final = 1024 * 1024
 """Stragglers copied forward in one go, so that collection never holds up a turn for long."""
 
 CERTIFICATES_INTERVAL_S: Final = 5.0
-"""How often the certificate's files are looked at: whoever renews them need not tell the node."""
+"""How often the certificate's files are looked at: an operator who renews them need not tell the node."""
 
 
 class NodeProcess:
@@ -395,4 +395,4 @@ def wall_ms() -> int:
 
 
 def _nothing() -> None:
-    """Nobody waits for a failure yet."""
+    """The default: no listener."""

@@ -1,4 +1,4 @@
-"""What an exception ends: the table by which the node decides, and the exit codes of those that end it.
+"""The table of the scope that an exception ends, and the exit codes of exceptions that end the node.
 
 Wherever an exception is caught that its raiser's own protocol does not explain, `scope_of` is asked, and
 nothing else (docs/decisions/0016-fail-stop.md).

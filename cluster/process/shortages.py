@@ -2,7 +2,7 @@
 
 A message that is published on one node may be stored on any other, so that publishers are held back
 everywhere while any node is short. Nodes tell each other, at once when something changes and again
-every second, since a message may be lost. One that cannot be reached holds nobody up.
+every second, since a message may be lost. A node that cannot be reached delays no other.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Shortages:
         return self.by_node.get(self._node, frozenset())
 
     def plain(self) -> dict[str, list[str]]:
-        """What each node that is short of something is short of."""
+        """The resources that each node is short of."""
         return {node: sorted(resources) for node, resources in sorted(self.by_node.items())}
 
     def noticed(self, resources: frozenset[str], now: float) -> None:

@@ -80,7 +80,7 @@ class Certificates:
                 f"node.tls.key: {settings.key} can be read by every account: chmod 600 {settings.key}"
             )
         try:
-            # An encrypted key must fail here, not ask somebody for its passphrase.
+            # An encrypted key must fail here, not ask a terminal for its passphrase.
             context.load_cert_chain(settings.certificate, settings.key, password=_no_passphrase)
             if settings.ca is not None:
                 context.load_verify_locations(settings.ca)
@@ -100,7 +100,7 @@ def _no_passphrase() -> str:
 def name_in(certificate: Mapping[str, Any], source: str) -> str:
     """The user whom a certificate names, as `ssl.SSLSocket.getpeercert` shows it; empty for none.
 
-    A certificate with several common names does not say which is meant, and so names nobody; of alternative
+    A certificate with several common names does not say which is meant, and so names no user; of alternative
     names of one kind the first counts.
     """
     subject: list[tuple[str, str]] = [pair for rdn in certificate.get("subject", ()) for pair in rdn]

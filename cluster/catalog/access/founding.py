@@ -31,7 +31,9 @@ async def found_users(config: ClusterConfig, state: AccessState, submitted: Subm
 
 
 async def restore_users(config: ClusterConfig, submitted: Submitted, log: EventLog) -> None:
-    """Put the users into the catalog as if it were new, for when nobody else gets in. Raises ConfigError."""
+    """Put the users into the catalog as if it were new, for when no administrator can log in. Raises
+    ConfigError.
+    """
     everything = dict.fromkeys(("configure", "write", "read"), EVERYTHING)
     users = await _hashed(config)
     await submitted("declare_vhost", {"vhost": FIRST_VHOST})

@@ -1,7 +1,7 @@
 """Hashes passwords in threads of their own: the event loop never waits for what is slow on purpose.
 
 Few hashes are made at a time, as each takes 16 MiB. Origins take turns, and so do the names at one origin:
-whoever sends a thousand wrong passwords at once waits for them, and those who have other names do not.
+a client that sends a thousand wrong passwords at once waits for them, and clients with other names do not.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class HashingThreads:
 
 
 def _unheard(error: Exception) -> None:
-    """Nobody wants to hear of failures yet."""
+    """The default: no listener for failures."""
     raise error
 
 

@@ -41,7 +41,7 @@ class Hasher(Protocol):
     def compare(
         self, stored: str | None, password: str, origin: str, user: str, answer: Callable[[bool | None], None]
     ) -> Callable[[], None]:
-        """Whether the hash is the password's; None takes as long as any hash, and is nobody's.
+        """Whether the hash is the password's; None takes as long as any hash, and matches no password.
 
         Those who ask from different origins take turns, and different users at one origin. Returns what takes
         the question back, which is then not answered unless it is just being hashed.
@@ -52,7 +52,7 @@ class Remembered:
     """Passwords that were right before, of at most `largest` users.
 
     A password is kept as a digest under a key of this process, over the user and the stored hash too: once
-    the user has another hash, the digest is nobody's.
+    the user has another hash, the digest matches no password.
     """
 
     def __init__(self, largest: int = LARGEST) -> None:

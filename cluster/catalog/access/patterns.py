@@ -58,7 +58,7 @@ def permits(pattern: Pattern, name: str) -> bool:
 
 
 def mistake_in(pattern: str) -> str | None:
-    """What is wrong with a pattern; None for one that can be used."""
+    """The defect of a pattern, in words; None for a pattern that can be used."""
     if len(pattern) > LONGEST:
         return f"a pattern has more than {LONGEST} characters"
     try:

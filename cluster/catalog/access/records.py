@@ -1,4 +1,4 @@
-"""What the catalog says of users, of what they may do, and of virtual hosts."""
+"""The catalog's records of users, their permissions, and virtual hosts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """What a user may do in a virtual host: patterns that names of resources are searched for."""
+    """A user's permissions in a virtual host: patterns that names of resources are searched for."""
 
     configure: str
     write: str
@@ -37,7 +37,7 @@ class TopicPermission:
 
 @dataclass(frozen=True, slots=True)
 class VhostProperties:
-    """What is said of a virtual host, apart from what is declared in it."""
+    """The properties of a virtual host, apart from its queues and exchanges."""
 
     description: str = ""
     tags: tuple[str, ...] = ()

@@ -112,4 +112,4 @@ class Bootstrap:
 
 
 def _nothing() -> None:
-    """Nobody has asked to be told yet."""
+    """The default: no listener."""

@@ -22,7 +22,7 @@ NEVER: Final = -math.inf
 
 
 class Contacts:
-    """What one node knows of it. All times are of its own monotonic clock, in seconds."""
+    """The contacts that one node knows. All times are of its own monotonic clock, in seconds."""
 
     def __init__(self, node: str) -> None:
         self._node = node
@@ -35,13 +35,13 @@ class Contacts:
         self._heard[peer] = {node: now - age for node, age in ages.items()}
 
     def ages(self, now: float) -> dict[str, float]:
-        """What to tell the others."""
+        """The message for the other nodes."""
         return {peer: now - heard for peer, heard in self._heard[self._node].items()}
 
     def advantage(self, other: str, nodes: Iterable[str], now: float) -> int:
         """How many more of the nodes another one reaches than this one.
 
-        Nodes that fell silent for everybody at the same time count for nobody. 0 as well for a node that is
+        Nodes that fell silent for all nodes at the same time count for none. 0 as well for a node that is
         not in contact itself.
         """
         if self._contact(self._node, other, now) <= now - SILENT_S:
@@ -68,7 +68,7 @@ class Contacts:
     def _contact(self, one: str, other: str, now: float) -> float:
         """When both last heard each other, as far as that is known here."""
         there = self._heard.get(one, {}).get(other, NEVER)
-        # Nobody knows whom a node hears that is not heard here, or that has not said so yet.
+        # The contacts of a node are unknown that is not heard here, or that has not told its contacts yet.
         told = one == self._node or self._heard[self._node].get(other, NEVER) > now - SILENT_S
         back = self._heard.get(other, {}).get(one) if told else None
         return there if back is None else min(there, back)

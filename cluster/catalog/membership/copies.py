@@ -66,4 +66,4 @@ def _enough_voters(nodes: Iterable[NodeDefinition]) -> bool:
 
 
 def _nothing() -> None:
-    """Nobody has asked to be told yet."""
+    """The default: no listener."""

@@ -9,7 +9,7 @@ from before that says nothing, and has number 0.
 - Into a log, a snapshot or the catalog: `everywhere` is the least number of all members, also of those that
   are down. It gates a new command of the catalog, a new operation, a new field in an entry. It falls again
   when a node goes back to the last release: what is gated is decided anew each time something is written,
-  and whoever has a number reads all that lower numbers wrote.
+  and a node with a number reads all formats of lower numbers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAJORITIES_IN_VOTES: Final = 1
 
 
 class Formats:
-    """What the nodes around this one read."""
+    """The formats that the other nodes read."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker

@@ -75,7 +75,7 @@ class Mover:
         return node == self._broker.node or node in self._broker.connected
 
     def view(self, reachable: Callable[[str], bool] | None = None) -> ClusterView:
-        """What the planner looks at; a node that is only away for a moment counts as reachable."""
+        """The input of the planner; a node that is only away for a moment counts as reachable."""
         reachable = reachable or self.reachable
         broker, state = self._broker, self._broker.catalog.state
         nodes = {
@@ -192,7 +192,7 @@ class Mover:
             self._submit("spread", on=False)
 
     def _at_rest(self, view: ClusterView) -> bool:
-        """Whether nothing moves, and nobody is away who could get something."""
+        """Whether nothing moves, and no node is away that could get a replica."""
         return (
             all(one.move is None and one.owner is not None for one in view.partitions.values())
             and all(node in self._broker.connected for node in view.nodes if node != self._broker.node)

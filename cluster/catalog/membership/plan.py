@@ -1,7 +1,7 @@
 """Which replicas and owners to move next, so that every node has its share. Pure.
 
 `next_moves` looks at what is, not at what was planned before: it may be asked again at any time, by
-whoever leads the catalog then. Each move makes the placement better by an order that has no cycles, so
+whichever node leads the catalog then. Each move makes the placement better by an order that has no cycles, so
 that repeating it ends.
 """
 
@@ -29,7 +29,7 @@ class MemberView:
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """A partition on disks. `owner` is None while nobody leads it."""
+    """A partition on disks. `owner` is None while it has no leader."""
 
     replicas: tuple[str, ...]
     owner: str | None
@@ -178,7 +178,7 @@ class _Planner:
         return None
 
     def _away(self, name: str, one: PartitionView) -> Move | None:
-        """From a node to its heir, or to the node with the fewest replicas, or to nobody."""
+        """From a node to its heir, or to the node with the fewest replicas, or to none."""
         node = self._nodes.get(name, MemberView(MemberState.LEAVING, reachable=False))
         if len(one.replicas) == 1 and not node.reachable:
             return None

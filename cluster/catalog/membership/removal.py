@@ -7,7 +7,7 @@ from cluster.catalog.membership.plan import ClusterView
 
 
 def only_on(view: ClusterView, name: str) -> set[int]:
-    """Partitions that a node alone has, while it does not answer: nobody can copy them."""
+    """Partitions that a node alone has, while it does not answer: no other node can copy them."""
     node = view.nodes.get(name)
     if node is None or node.reachable:
         return set()

@@ -1,6 +1,6 @@
-"""What the leader of a group does next for a move of its replicas. Pure.
+"""The next step of a group's leader for a move of its replicas. Pure.
 
-Each step follows from what the group's membership is, not from what was done before, so that whoever leads
+Each step follows from what the group's membership is, not from earlier steps, so that any node that leads
 next goes on where a dead leader stopped: learner, voter, another leader, one replica less, settled. A node
 is counted upon only once it has caught up.
 """
@@ -63,7 +63,7 @@ def next_step(move: Move, view: GroupView) -> Step:
     if move.add and move.add not in voters:
         return _admit(move, view)
     if move.remove == view.node:
-        # The last one stays: whoever was to come instead was given up after it had taken the other's place.
+        # The last voter stays: its successor was given up after it had taken the voter's place.
         return _resign(move, view) if len(voters) > 1 else Settled()
     if move.remove in members.members and move.remove:
         return _dismiss(move.remove, view)
@@ -87,7 +87,7 @@ def _admit(move: Move, view: GroupView) -> Step:
 
 
 def _resign(move: Move, view: GroupView) -> Step:
-    """The leader is to go: somebody else leads first."""
+    """The leader is to be removed: another replica leads first."""
     heirs = [one for one in sorted(view.membership.voters - {view.node}) if _can_lead(one, view)]
     if not heirs:
         return None

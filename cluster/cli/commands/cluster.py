@@ -136,7 +136,7 @@ def _show(client: ManagementClient, as_json: bool) -> None:
 
 
 def _watch(client: ManagementClient, what: str, wait: bool) -> None:
-    """Show what is left until nothing is. The nodes go on whether anybody watches or not."""
+    """Show what is left until nothing is. The nodes go on without the command too."""
     if not wait:
         click.echo(f"{what}: `quorate cluster list` shows how far it is")
         return

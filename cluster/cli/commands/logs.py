@@ -10,7 +10,7 @@ from cluster.log.events import EVENTS, Event, find
 
 @click.group()
 def logs() -> None:
-    """What a node's log says."""
+    """Commands about a node's log."""
 
 
 @logs.command()

@@ -76,7 +76,7 @@ def publish(
 
 
 def _bodies(message: tuple[str, ...], size: int | None, count: int) -> tuple[Iterator[bytes], int | None]:
-    """What to publish, and how many messages that is where it is known."""
+    """The bodies to publish, and their number where it is known."""
     if size is not None:
         return (os.urandom(size) for _ in range(count)), count
     if message:
@@ -202,7 +202,7 @@ def _print(body: bytes) -> None:
 
 
 class _NoBar:
-    """Stands in for a progress bar where there is no length or nobody to look at it."""
+    """Stands in for a progress bar where there is no length or no terminal."""
 
     def update(self, _steps: int) -> None:
         """Nothing to show."""

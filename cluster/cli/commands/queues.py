@@ -76,7 +76,7 @@ def browse_queue(client: ManagementClient, name: str, count: int, vhost: str) ->
 @in_vhost
 @management_options
 def purge_queue(client: ManagementClient, name: str, vhost: str) -> None:
-    """Remove all messages of the queue NAME that nobody has got."""
+    """Remove all ready messages of the queue NAME."""
     client.delete("queues", vhost, name, "contents")
 
 

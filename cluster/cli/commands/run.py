@@ -26,7 +26,7 @@ from replication.journal import JournalError
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """What the core says of configuration, ports and directories, as errors of the command."""
+    """Errors of configuration, ports and directories, as errors of the command."""
     try:
         yield
     except ConfigError as error:
@@ -131,7 +131,7 @@ def node(config_file: Path, restore_users: bool, supervised: bool) -> None:
 
 
 def _remedy(error: JournalError | OSError) -> str:
-    """What to do about it, where the error does not say so itself."""
+    """The remedy, where the error does not name it itself."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return ". Free space there and start the node again: it goes on with what it had."
     return ""

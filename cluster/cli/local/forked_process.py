@@ -47,7 +47,8 @@ def run_node(arguments: list[str]) -> None:
 class ForkedProcess:
     """A process in a session of its own, which keeps a terminal's SIGINT from it: who started it stops it.
 
-    Its standard input ends with the process that started it, to tell it that nobody would stop it any more.
+    Its standard input ends with the process that started it, to tell it that its parent cannot stop it any
+    more.
     """
 
     def __init__(self, program: Program, arguments: Sequence[str], log: Path) -> None:

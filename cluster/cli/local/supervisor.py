@@ -107,7 +107,7 @@ class Supervisor:
     def heed_signals(self, loop: asyncio.AbstractEventLoop) -> None:
         """Have SIGINT and SIGTERM stop the nodes, before `run` if need be.
 
-        Left to `asyncio.run`, SIGINT would cancel the tasks that start nodes, and nobody would await these.
+        Left to `asyncio.run`, SIGINT would cancel the tasks that start nodes, and no code would await these.
         """
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self.stop)
