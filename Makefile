@@ -84,8 +84,9 @@ bench: $(BENCH_READY) $(COMPILED_READY) ## measure ours, compiled, and, where in
 conformance: $(READY) ## write docs/conformance.md from the tests' requirement marks
 	$(BIN)/python -m scripts.conformance
 
-ratchet: $(READY) ## tighten tests/structure/ratchet.json to the sizes reached now
+ratchet: $(READY) ## tighten tests/structure/ratchet.json and prose.json to the figures reached now
 	$(BIN)/python -m tests.structure.sizes
+	$(BIN)/python -m tests.structure.prose
 
 lock: ## resolve the dependencies of pyproject.toml anew into the locked files
 	PYTHON="$(PYTHON)" scripts/lock.sh
