@@ -5,7 +5,7 @@ They are plain values with a msgpack form, so that a catalog snapshot is a list 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 from zlib import crc32
@@ -118,7 +118,7 @@ class QueueDefinition:
     @property
     def settings(self) -> QueueSettings:
         """The settings that the arguments ask for."""
-        return replace(read_arguments(self.arguments), semantics=self.semantics)
+        return read_arguments(self.arguments).by(self.semantics)
 
 
 Definition = NodeDefinition | PartitionDefinition | QueueDefinition

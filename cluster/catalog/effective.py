@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cluster.catalog.definitions import PartitionKind, QueueDefinition
@@ -43,7 +42,7 @@ def applied_to_queue(state: CatalogState, queue: QueueDefinition) -> Applied:
 def settings_of(state: CatalogState, queue: QueueDefinition) -> QueueSettings:
     """The settings of the queue by its declaration and its policies."""
     found = state.policies.settings(queue.vhost, resource_kind(state, queue), queue.name, queue.arguments)
-    return replace(found, semantics=queue.semantics)
+    return found.by(queue.semantics)
 
 
 def set_alternates(state: CatalogState, vhost: str) -> None:

@@ -12,27 +12,27 @@ from typing import Any, Final
 from cluster.catalog.access.patterns import mistake_in
 from node.queue.argument_types import UnacceptableError, read_natural, read_text
 from node.queue.arguments import ARGUMENTS
+from node.queue.features.argument import PolicyUse
 
 ALTERNATE_EXCHANGE: Final = "alternate-exchange"
 
 _ARGUMENT: Final = "x-"
 
-LOWER_COUNTS: Final = frozenset(
-    {"message-ttl", "expires", "max-length", "max-length-bytes", "delivery-limit"}
-)
+_BY_KEY: Final = {
+    name.removeprefix(_ARGUMENT): argument
+    for name, argument in ARGUMENTS.items()
+    if argument.policy is not PolicyUse.NONE
+}
+"""The arguments that policies may say, by their keys."""
+
+LOWER_COUNTS: Final = frozenset(key for key, one in _BY_KEY.items() if one.policy is PolicyUse.LIMIT)
 """Where both a queue and its policies, or two policies, ask for one of these, the lower value counts."""
 
-_OPERATOR_KEYS: Final = LOWER_COUNTS | {
-    "overflow", "max-in-memory-length", "max-in-memory-bytes", "target-group-size", "ha-mode", "ha-params",
+_OPERATOR_KEYS: Final = frozenset({
+    *LOWER_COUNTS, *(key for key, one in _BY_KEY.items() if one.policy is PolicyUse.OPERATOR),
+    "max-in-memory-length", "max-in-memory-bytes", "target-group-size", "ha-mode", "ha-params",
     "ha-sync-mode",
-}  # fmt: skip
-
-_QUEUE_KEYS: Final = frozenset({
-    *LOWER_COUNTS, "overflow", "dead-letter-exchange", "dead-letter-routing-key", "dead-letter-strategy",
-    "queue-mode", "queue-version", "queue-leader-locator", "queue-master-locator", "deduplication-window",
-    "redelivery-backoff",
 })  # fmt: skip
-"""Read as the argument of the name."""
 
 
 def _anything(value: object) -> object:
@@ -81,7 +81,7 @@ def _reader(key: str, *, operator: bool) -> Callable[[object], Any] | None:
         return None
     if key == ALTERNATE_EXCHANGE:
         return read_text
-    return ARGUMENTS[_ARGUMENT + key].read if key in _QUEUE_KEYS else _WITHOUT_EFFECT.get(key)
+    return _BY_KEY[key].read if key in _BY_KEY else _WITHOUT_EFFECT.get(key)
 
 
 def joined_definition(user: Mapping[str, Any], operator: Mapping[str, Any]) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def joined_definition(user: Mapping[str, Any], operator: Mapping[str, Any]) -> d
 def arguments_with(arguments: Mapping[str, Any], definition: Mapping[str, Any]) -> dict[str, Any]:
     """A queue's arguments, and what its policies define besides."""
     found = dict(arguments)
-    for key in _QUEUE_KEYS & definition.keys():
+    for key in _BY_KEY.keys() & definition.keys():
         name, value = _ARGUMENT + key, definition[key]
         if name not in found:
             found[name] = value
@@ -106,7 +106,7 @@ def arguments_with(arguments: Mapping[str, Any], definition: Mapping[str, Any]) 
 
 def _lower(key: str, one: Any, other: Any) -> Any:
     """Both may be anything in old journals: what is no value does not count."""
-    read = ARGUMENTS[_ARGUMENT + key].read
+    read = _BY_KEY[key].read
     values = []
     for value in (one, other):
         try:

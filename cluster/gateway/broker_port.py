@@ -30,6 +30,8 @@ from cluster.peers.ports import (
     Delivery,
 )
 from node.message.run import Run
+from node.queue.features.group import GROUP_BY
+from node.queue.features.single_active import SINGLE_ACTIVE_CONSUMER
 from node.queue.settings import PLAIN, QueueSettings
 from node.ranges.numbers import Range
 from node.refusal import Refusal
@@ -333,7 +335,8 @@ class FrontEnd:
         settings = self._settings_of(queue) or PLAIN
         consumer = LinkConsumer(
             number, queue.id, subscriber, options.limit, options.no_ack, options.exclusive, options.priority,
-            grouped=settings.group_by is not None, single_active=settings.single_active_consumer,
+            grouped=GROUP_BY.of(settings) is not None,
+            single_active=bool(SINGLE_ACTIVE_CONSUMER.of(settings)),
         )  # fmt: skip
 
         def attached(value: Any, _: Delivery | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cluster.peers.ports import Ranges
+from node.queue.features.backoff import REDELIVERY_BACKOFF
 from node.queue.operation_format import encode_annotate
 from node.queue.operations import Aspect
 
@@ -18,7 +19,7 @@ def let_rest(owner: PartitionOwner, number: int, front_end: int, ranges: Ranges)
     Until when they rest stands in the entry behind their return, so that the next owner lets them rest, too.
     """
     queue = owner.queues.get(number)
-    backoff = owner.settings_of(number).redelivery_backoff
+    backoff = REDELIVERY_BACKOFF.of(owner.settings_of(number))
     if queue is None or backoff is None:
         return
     now = owner.wall_ms()

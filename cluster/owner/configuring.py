@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 from cluster.owner.decisions import expiry_of
 from node.message.content import size_spans
 from node.queue.dispatch import QueueOwner
+from node.queue.features.expires import EXPIRES
+from node.queue.features.ttl import MESSAGE_TTL
 from node.queue.operation_format import encode_annotate
 from node.queue.operations import Aspect
 from node.queue.settings import QueueSettings
@@ -32,7 +34,7 @@ def configure(owner: PartitionOwner, number: int, settings: QueueSettings) -> No
     if not owner.active or known is None or known == settings:
         return
     owner.set_settings(number, settings)
-    owner.disuse.watch(number, settings.expires_ms, owner.now)
+    owner.disuse.watch(number, EXPIRES.of(settings), owner.now)
     owner.after_proposed(partial(_reconfigure, owner, number))
 
 
@@ -46,7 +48,7 @@ def _reconfigure(owner: PartitionOwner, number: int) -> None:
 
 def cover(owner: PartitionOwner, number: int, queue: QueueOwner, now: int) -> None:
     """Give the messages an expiry that came in while there was none."""
-    ttl = queue.settings.message_ttl_ms
+    ttl = MESSAGE_TTL.of(queue.settings)
     if ttl is None:
         return
     expiry = expiry_of(ttl, now)

@@ -12,6 +12,7 @@ from node.message.deaths import Death, copied_keys, cycles, dead_properties, dea
 from node.message.reason import Reason
 from node.message.rewriting import joined, with_properties
 from node.message.run import Run
+from node.queue.features.dead_letters import DEAD_LETTER_EXCHANGE, DEAD_LETTER_ROUTING_KEY
 from node.queue.settings import QueueSettings
 
 
@@ -42,8 +43,8 @@ class DeadLetterRouter:
         self._transit = transit
         self._vhost = vhost
         self._queue = queue
-        self._exchange = settings.dead_letter_exchange or ""
-        self._key = settings.dead_letter_routing_key
+        self._exchange = DEAD_LETTER_EXCHANGE.of(settings) or ""
+        self._key = DEAD_LETTER_ROUTING_KEY.of(settings)
 
     def dead_runs(self, first: int, run: Run, reason: Reason, time_ms: int) -> Iterator[DeadRun]:
         """The messages of a run, the first of which has number `first`, as dead letters, in order."""

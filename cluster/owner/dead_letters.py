@@ -17,6 +17,7 @@ from cluster.peers.ports import Ranges
 from node.message.deaths import decode_death
 from node.message.reason import Reason
 from node.message.run import Run
+from node.queue.features.dead_letters import buries
 from node.queue.operation_format import (
     encode_publish,
     encode_remove,
@@ -184,7 +185,7 @@ class DeadLetters:
     def _move_some(self, number: int) -> bool:
         """Whether there is anything to move now."""
         settings = self._owner.known_settings(number)
-        if settings is not None and settings.dead_letter_exchange is None:
+        if settings is not None and not buries(settings):
             # It was not known whether there is one.
             self._forget(number)
             return True

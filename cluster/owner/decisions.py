@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 from node.message.content import properties_in, read_delay, read_expiration, read_priority, size_spans
 from node.message.run import Run
+from node.queue.features.group import GROUP_BY
 from node.queue.features.group_key import ROUTING_KEY, group_named, group_of, named
-from node.queue.features.ttl import AT_ONCE
+from node.queue.features.limits import weighs
+from node.queue.features.priority import MAX_PRIORITY
+from node.queue.features.ttl import AT_ONCE, MESSAGE_TTL
 from node.queue.operations import Aspect
 from node.queue.settings import QueueSettings
 from node.ranges.range_map import Span
@@ -40,18 +43,20 @@ def _notes(settings: QueueSettings, run: Run, first: int, now: int) -> Notes:
     notes: Notes = {}
     last = first + run.count - 1
     if not run.special:
-        if settings.message_ttl_ms is not None:
-            notes[Aspect.EXPIRY] = [(first, last, expiry_of(settings.message_ttl_ms, now))]
-        if settings.max_priority:
+        ttl = MESSAGE_TTL.of(settings)
+        if ttl is not None:
+            notes[Aspect.EXPIRY] = [(first, last, expiry_of(ttl, now))]
+        if MAX_PRIORITY.of(settings):
             notes[Aspect.PRIORITY] = [(first, last, 0)]
     else:
         for index, count, properties in properties_in(run):
             _note_properties(notes, settings, (first + index, first + index + count - 1), properties, now)
-    if settings.group_by is not None:
-        groups = _groups(named(settings.group_by), run, first)
+    key = GROUP_BY.of(settings)
+    if key is not None:
+        groups = _groups(named(key), run, first)
         if groups:
             notes[Aspect.GROUP] = groups
-    if settings.max_length_bytes is not None:
+    if weighs(settings):
         notes[Aspect.SIZE] = [(first + start, first + end, size) for start, end, size in size_spans(run)]
     return notes
 
@@ -60,11 +65,12 @@ def _note_properties(
     notes: Notes, settings: QueueSettings, messages: tuple[int, int], properties: bytes, now: int
 ) -> None:
     """What special properties ask for, in a queue with such settings."""
-    delay, priority, lives = _asked(properties, settings.message_ttl_ms)
+    delay, priority, lives = _asked(properties, MESSAGE_TTL.of(settings))
     if delay:
         notes.setdefault(Aspect.DUE, []).append((*messages, now + delay))
-    if settings.max_priority:
-        level = priority if priority < settings.max_priority else settings.max_priority
+    highest = MAX_PRIORITY.of(settings)
+    if highest:
+        level = min(priority, highest)
         notes.setdefault(Aspect.PRIORITY, []).append((*messages, level))
     if lives is not None:
         notes.setdefault(Aspect.EXPIRY, []).append((*messages, expiry_of(lives, now + delay)))

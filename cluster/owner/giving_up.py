@@ -10,6 +10,7 @@ from node.message.deaths import encode_death
 from node.message.reason import Reason
 from node.message.run import Run
 from node.queue.dispatch import QueueOwner
+from node.queue.features.dead_letters import buries
 from node.queue.operation_format import encode_annotate, encode_discard, encode_remove
 from node.queue.operations import Aspect, Discard
 from node.ranges.range_set import Range
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 def may_die(owner: PartitionOwner, number: int) -> bool:
     """Whether what the queue gives up is to be moved elsewhere. While its settings are not known, it is."""
     settings = owner.known_settings(number)
-    return settings is None or settings.dead_letter_exchange is not None
+    return settings is None or buries(settings)
 
 
 def give_up(

@@ -18,6 +18,7 @@ from cluster.owner.giving_up import die, discard, may_die
 from cluster.owner.refusing import await_arrival, cut, may_leave_out, refusals
 from node.message.reason import Reason
 from node.message.run import Run
+from node.queue.features.delivery_limit import DELIVERY_LIMIT
 from node.queue.features.limits import dead_letters
 from node.queue.operation_format import (
     Buffer,
@@ -243,7 +244,7 @@ def _is_rewritten(owner: PartitionOwner, operation: Operation, data: bytes) -> b
         soft = owner.durable and queue is not None and bool(queue.soft)
         if type(operation) is Return:
             return soft or (
-                operation.failed and owner.settings_of(operation.queue).delivery_limit is not None
+                operation.failed and DELIVERY_LIMIT.of(owner.settings_of(operation.queue)) is not None
             )
         return soft or (type(operation) is Discard and may_die(owner, operation.queue))
     return isinstance(operation, Transactional)

@@ -36,6 +36,7 @@ from node.queue.applied import Applied
 from node.queue.counters import Tally
 from node.queue.dispatch import QueueOwner
 from node.queue.entry import encode_entry
+from node.queue.features.expires import EXPIRES
 from node.queue.features.limits import Weights
 from node.queue.operation_format import encode_create_queue, encode_drop_queue, encode_mark
 from node.queue.operations import OWNER
@@ -209,7 +210,7 @@ class PartitionOwner:
             self.machine.queues[queue], fresh=fresh, settings=settings, now=self.wall_ms(), term=self.term
         )
         # Consumers that a former owner had are about to come back.
-        self.disuse.watch(queue, settings.expires_ms, self.now if fresh else self.now + HOLD_S)
+        self.disuse.watch(queue, EXPIRES.of(settings), self.now if fresh else self.now + HOLD_S)
         if not fresh:
             cover(self, queue, owner, self.wall_ms())
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from cluster.owner.duplicates import repeats
 from node.message.content import properties_in, read_delay, size_spans
 from node.message.run import Run
-from node.queue.features.limits import Weights, refused, refuses
+from node.queue.features.deduplication import DEDUPLICATION_WINDOW
+from node.queue.features.limits import Weights, refused, refuses, weighs
 from node.queue.settings import QueueSettings
 from node.ranges.range_map import Span
 from node.ranges.range_set import Range, RangeSet
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 def may_leave_out(owner: PartitionOwner, queues: Sequence[int]) -> bool:
     """Whether one of the queues may refuse messages rather than to drop others, or have had them before."""
     settings = (owner.settings_of(number) for number in queues)
-    return any(each.deduplication_window_ms is not None or refuses(each) for each in settings)
+    return any(DEDUPLICATION_WINDOW.of(each) is not None or refuses(each) for each in settings)
 
 
 def refusals(owner: PartitionOwner, run: Run, queues: Sequence[int]) -> dict[int, list[Range]]:
@@ -46,9 +47,9 @@ def _refused(
     # What consumers have credit for is as good as gone.
     messages = len(queue.ready) + (len(upcoming) if upcoming is not None else 0) - queue.consumers.credit_left
     octets = 0
-    if messages > 0 and settings.max_length_bytes is not None:
+    if messages > 0 and weighs(settings):
         octets = queue.ready_octets() + (upcoming.octets if upcoming is not None else 0)
-    sizes = size_spans(run) if settings.max_length_bytes is not None else [(0, run.count - 1, 0)]
+    sizes = size_spans(run) if weighs(settings) else [(0, run.count - 1, 0)]
     special = _Special.of(owner, queue, run)
     if special.none:
         return refused(settings, messages, octets, sizes)
@@ -126,6 +127,6 @@ def await_arrival(owner: PartitionOwner, run: Run, first: int, queues: Sequence[
         settings = owner.settings_of(number)
         if refuses(settings):
             upcoming = owner.upcoming.setdefault(number, Weights())
-            sizes = size_spans(run) if settings.max_length_bytes is not None else [(0, run.count - 1, 0)]
+            sizes = size_spans(run) if weighs(settings) else [(0, run.count - 1, 0)]
             for start, end, size in sizes:
                 upcoming.add(first + start, first + end, size)

@@ -16,7 +16,7 @@ from cluster.owner.giving_up import give_up
 from node.message.reason import Reason
 from node.queue.consumers import Consumer
 from node.queue.dispatch import QueueOwner
-from node.queue.features.limits import enough, surplus
+from node.queue.features.limits import MAX_LENGTH, enough, surplus, weighs
 from node.queue.operation_format import encode_seal_queue
 from node.queue.operations import ANY_MESSAGES
 
@@ -63,7 +63,7 @@ def after_serving(owner: PartitionOwner, number: int, queue: QueueOwner) -> None
 def _trim(owner: PartitionOwner, number: int, queue: QueueOwner) -> None:
     """A queue that drops what is too much drops it once consumers have had their chance (x-overflow)."""
     settings = queue.settings
-    if settings.max_length is None and settings.max_length_bytes is None:
+    if MAX_LENGTH.of(settings) is None and not weighs(settings):
         return
     messages, octets = surplus(settings, len(queue.ready), queue.ready_octets())
     while messages or octets:

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from decimal import Decimal
-from math import isfinite
 from typing import Any, Final
 
-from node.queue.settings import RedeliveryBackoff
 from node.type_names import type_name
 
 MAX_TIME_MS: Final = 2**32 - 1
 """The longest time-to-live that RabbitMQ takes."""
-
-MAX_PRIORITY: Final = 255
 
 
 class UnacceptableError(ValueError):
@@ -40,18 +35,15 @@ def read_time(value: object) -> int:
     return number
 
 
-def read_positive_time(value: object) -> int:
-    number = read_time(value)
+def read_positive(value: object) -> int:
+    number = read_natural(value)
     if number == 0:
         raise UnacceptableError("{value_zero,0}")
     return number
 
 
-def read_priority(value: object) -> int:
-    number = read_natural(value)
-    if number > MAX_PRIORITY:
-        raise UnacceptableError(f"{{max_value_exceeded,{number}}}")
-    return number
+def read_positive_time(value: object) -> int:
+    return read_positive(read_time(value))
 
 
 def read_version(value: object) -> int:
@@ -59,12 +51,6 @@ def read_version(value: object) -> int:
     if number not in (1, 2):
         raise UnacceptableError(f"{{unsupported_queue_version,{number}}}")
     return number
-
-
-def read_limit(value: object) -> int | None:
-    # RabbitMQ 4: a negative delivery limit is none.
-    number = read_integer(value)
-    return None if number < 0 else number
 
 
 def read_boolean(value: object) -> bool:
@@ -87,19 +73,3 @@ def one_of(values: Mapping[str, Any], refusal: str) -> Callable[[object], Any]:
             raise UnacceptableError(refusal) from None
 
     return read
-
-
-def read_backoff(value: object) -> RedeliveryBackoff:
-    """A table `{initial: ms, factor: number, maximum: ms}`; without a factor 2, without a maximum a day."""
-    if not isinstance(value, dict):
-        raise UnacceptableError(f"{{unacceptable_type,{type_name(value)}}}")
-    initial = read_positive_time(value.get("initial"))
-    maximum = read_positive_time(value.get("maximum", 86_400_000))
-    return RedeliveryBackoff(initial, _factor(value.get("factor", 2)), maximum)
-
-
-def _factor(value: Any) -> float:
-    number = not isinstance(value, bool) and isinstance(value, int | float | Decimal)
-    if number and isfinite(value) and 1 <= value <= 1_000_000:
-        return float(value)
-    raise UnacceptableError('"the factor must be a number from 1 to 1000000"')

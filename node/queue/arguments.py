@@ -7,25 +7,14 @@ without a look, as RabbitMQ takes them for classic queues.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any, Final
 
-from node.queue.argument_types import (
-    UnacceptableError,
-    one_of,
-    read_backoff,
-    read_boolean,
-    read_limit,
-    read_natural,
-    read_positive_time,
-    read_priority,
-    read_text,
-    read_time,
-    read_version,
-)
+from node.queue.argument_types import UnacceptableError, one_of, read_natural, read_text
+from node.queue.features.argument import Argument, PolicyUse
+from node.queue.features.registry import ARGUMENTS as OF_FEATURES
 from node.queue.operations import Semantics
-from node.queue.settings import Overflow, QueueSettings
+from node.queue.settings import QueueSettings
 from node.refusal import PreconditionFailedError
 
 SEMANTICS_NAMES: Final = {
@@ -34,43 +23,33 @@ SEMANTICS_NAMES: Final = {
 }
 """The values of the queue argument `x-semantics` (seed 002, queue semantics)."""
 
-
-@dataclass(frozen=True, slots=True)
-class Argument:
-    """A known argument: how its value is read, and the field of QueueSettings that it fills, if any."""
-
-    read: Callable[[object], Any]
-    field: str = ""
-
-
-_OVERFLOWS: Final = {policy.value: policy for policy in Overflow}
 _MODES: Final = {mode: mode for mode in ("default", "lazy")}
-_STRATEGIES: Final = {strategy: strategy for strategy in ("at-most-once", "at-least-once")}
 _LOCATORS: Final = {locator: locator for locator in ("client-local", "balanced", "random", "least-leaders")}
 
-ARGUMENTS: Final[dict[str, Argument]] = {
-    "x-semantics": Argument(one_of(SEMANTICS_NAMES, "invalid_semantics"), "semantics"),
-    "x-max-priority": Argument(read_priority, "max_priority"),
-    "x-message-ttl": Argument(read_time, "message_ttl_ms"),
-    "x-expires": Argument(read_positive_time, "expires_ms"),
-    "x-max-length": Argument(read_natural, "max_length"),
-    "x-max-length-bytes": Argument(read_natural, "max_length_bytes"),
-    "x-overflow": Argument(one_of(_OVERFLOWS, "invalid_overflow"), "overflow"),
-    "x-dead-letter-exchange": Argument(read_text, "dead_letter_exchange"),
-    "x-dead-letter-routing-key": Argument(read_text, "dead_letter_routing_key"),
-    "x-delivery-limit": Argument(read_limit, "delivery_limit"),
-    "x-single-active-consumer": Argument(read_boolean, "single_active_consumer"),
-    "x-group-by": Argument(read_text, "group_by"),
-    "x-deduplication-window": Argument(read_positive_time, "deduplication_window_ms"),
-    "x-redelivery-backoff": Argument(read_backoff, "redelivery_backoff"),
-    # Without an effect here: messages are in the journal, and no dead letter is lost on its way.
-    "x-queue-mode": Argument(one_of(_MODES, "invalid_queue_mode")),
-    "x-queue-version": Argument(read_version),
-    "x-dead-letter-strategy": Argument(one_of(_STRATEGIES, "invalid_dlx_strategy")),
+
+def read_version(value: object) -> int:
+    number = read_natural(value)
+    if number not in (1, 2):
+        raise UnacceptableError(f"{{unsupported_queue_version,{number}}}")
+    return number
+
+
+_OF_ALL: Final[tuple[Argument[Any], ...]] = (
+    Argument(
+        "x-semantics", one_of(SEMANTICS_NAMES, "invalid_semantics"), "semantics",
+        default=Semantics.AT_LEAST_ONCE,
+    ),
+    # Without an effect: messages are in the journal.
+    Argument("x-queue-mode", one_of(_MODES, "invalid_queue_mode"), policy=PolicyUse.USER),
+    Argument("x-queue-version", read_version, policy=PolicyUse.USER),
     # What becomes of these is decided when the queue is placed.
-    "x-queue-leader-locator": Argument(one_of(_LOCATORS, "invalid_queue_locator_arg")),
-    "x-queue-master-locator": Argument(read_text),
-}
+    Argument(
+        "x-queue-leader-locator", one_of(_LOCATORS, "invalid_queue_locator_arg"), policy=PolicyUse.USER
+    ),
+    Argument("x-queue-master-locator", read_text, policy=PolicyUse.USER),
+)  # fmt: skip
+
+ARGUMENTS: Final[dict[str, Argument[Any]]] = {one.name: one for one in (*_OF_ALL, *OF_FEATURES)}
 
 
 def check_arguments(arguments: Mapping[str, Any], queue: str, vhost: str) -> QueueSettings:
@@ -83,8 +62,8 @@ def check_arguments(arguments: Mapping[str, Any], queue: str, vhost: str) -> Que
         try:
             if known is not None:
                 known.read(value)
-            if name == "x-dead-letter-routing-key" and "x-dead-letter-exchange" not in arguments:
-                raise UnacceptableError("routing_key_but_no_dlx_defined")
+                if known.needs is not None and known.needs[0] not in arguments:
+                    raise UnacceptableError(known.needs[1])
         except UnacceptableError as reason:
             raise PreconditionFailedError(
                 f"invalid arg '{name}' for queue '{queue}' in vhost '{vhost}': {reason}"
@@ -102,7 +81,9 @@ def read_arguments(arguments: Mapping[str, Any]) -> QueueSettings:
         known = ARGUMENTS.get(name)
         if known is not None and known.field:
             try:
-                found[known.field] = known.read(value)
+                asked = known.read(value)
             except UnacceptableError:
                 continue
+            if asked is not None and asked != known.default:
+                found[known.field] = asked
     return QueueSettings(**found)

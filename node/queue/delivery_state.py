@@ -26,17 +26,19 @@ from typing import Final
 
 from node.message.run import Run
 from node.queue.counters import Tally
-from node.queue.features.deduplication import Window
+from node.queue.features.backoff import RedeliveryBackoff
+from node.queue.features.deduplication import DEDUPLICATION_WINDOW, Window
 from node.queue.features.delay import Schedule
+from node.queue.features.delivery_limit import DELIVERY_LIMIT
 from node.queue.features.group import ReadyByGroup
-from node.queue.features.limits import Weights
+from node.queue.features.limits import Weights, weighs
 from node.queue.features.single_active import SingleActiveConsumers
 from node.queue.features.ttl import Lifetimes
 from node.queue.grants import Settled
 from node.queue.operations import OWNER, Aspect, Semantics
 from node.queue.queue import QueueState
 from node.queue.ready import Annotations, Ready, arrange
-from node.queue.settings import PLAIN, QueueSettings, RedeliveryBackoff
+from node.queue.settings import PLAIN, QueueSettings
 from node.queue.transient import SoftMessages
 from node.ranges.numbers import count_of
 from node.ranges.range_map import ABOVE_ALL, RangeMap, Span
@@ -91,12 +93,12 @@ class DeliveryState:
                 self._note_expiries(*part)
 
     def _window(self) -> Window | None:
-        length = self.settings.deduplication_window_ms
+        length = DEDUPLICATION_WINDOW.of(self.settings)
         return None if length is None else Window(length, self.state.seen)
 
     def _weighed(self) -> Weights | None:
         """What the messages weigh that are there, where that is limited."""
-        if self.settings.max_length_bytes is None:
+        if not weighs(self.settings):
             return None
         every = self.living(0, ABOVE_ALL)
         every.update(self.soft.numbers.ranges())
@@ -235,7 +237,7 @@ class DeliveryState:
 
     def exhausted(self, front_end: int, first: int, last: int) -> list[Range]:
         """Of what the front end has of the range, having failed once more: what has failed too often."""
-        limit = self.settings.delivery_limit
+        limit = DELIVERY_LIMIT.of(self.settings)
         if limit is None:
             return []
         return [

@@ -7,9 +7,10 @@ from typing import Final
 
 from node.queue.consumers import Consumer, Consumers
 from node.queue.delivery_state import DeliveryState
+from node.queue.features.deduplication import DEDUPLICATION_WINDOW
 from node.queue.features.group import ReadyByGroup
 from node.queue.features.priority import ReadyByPriority
-from node.queue.features.single_active import SingleActiveConsumers
+from node.queue.features.single_active import SINGLE_ACTIVE_CONSUMER, SingleActiveConsumers
 from node.queue.grants import Fit, Grant, alike
 from node.queue.operations import OWNER, Semantics
 from node.queue.queue import QueueState
@@ -49,7 +50,7 @@ class QueueOwner(DeliveryState):
         """`now` is wall clock, in milliseconds; `term` that of the owner."""
         super().__init__(state, settings, now)
         self.consumers = Consumers()
-        if settings.single_active_consumer:
+        if SINGLE_ACTIVE_CONSUMER.of(settings):
             self.consumers = self.single_active = SingleActiveConsumers(term, () if fresh else state.attached)
         self.blocked = False
         self.crowded = False
@@ -71,7 +72,7 @@ class QueueOwner(DeliveryState):
     def reconfigure(self, settings: QueueSettings) -> None:
         """Policies have changed what is asked of the queue; never what makes it another kind of queue."""
         self.settings = settings
-        length = settings.deduplication_window_ms
+        length = DEDUPLICATION_WINDOW.of(settings)
         if self.window is None or length is None:
             self.window = self._window()
         else:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from node.queue.features.group import ReadyByGroup
-from node.queue.features.priority import ReadyByPriority
+from node.queue.features.group import GROUP_BY, ReadyByGroup
+from node.queue.features.priority import MAX_PRIORITY, ReadyByPriority
 from node.queue.operations import Aspect
 from node.queue.settings import QueueSettings
 from node.ranges.range_map import RangeMap, Span
@@ -54,9 +54,9 @@ class Annotations:
 
 def arrange(settings: QueueSettings, known: Annotations, ready: RangeSet) -> Ready:
     """The ready messages in the queue's order; takes over `ready`."""
-    if settings.group_by is not None:
+    if GROUP_BY.of(settings) is not None:
         return ReadyByGroup(partial(known.at, Aspect.GROUP), ready)
-    if not settings.max_priority:
+    if not MAX_PRIORITY.of(settings):
         return ready
     arranged = ReadyByPriority(partial(known.cover, Aspect.PRIORITY))
     levels = known.logged(Aspect.PRIORITY)

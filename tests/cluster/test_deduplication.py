@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from node.queue.dispatch import QueueOwner
@@ -119,9 +117,9 @@ def test_what_is_on_its_way_to_the_log_is_known_also_where_a_policy_changes() ->
     owner = QueueOwner(QueueState(Semantics.AT_LEAST_ONCE), fresh=True, settings=asked)
     ids = [digest_of(b"1")]
     assert owner.window is not None and owner.window.fresh(ids, 10) == [True]
-    owner.reconfigure(replace(asked, max_length=9))
+    owner.reconfigure(QueueSettings(deduplication_window_ms=1000, max_length=9))
     assert owner.window.fresh(ids, 11) == [False]
-    owner.reconfigure(replace(asked, deduplication_window_ms=500))
+    owner.reconfigure(QueueSettings(deduplication_window_ms=500))
     assert owner.window.fresh(ids, 12) == [False]
     assert owner.window.fresh(ids, 600) == [True]
 

@@ -46,7 +46,7 @@ def ordered_owner(
 ) -> QueueOwner:
     """An owner of messages with these priorities, or groups; a new owner if front ends are attached."""
     state = state_with(len(values), mark, attached=attached)
-    aspect = Aspect.PRIORITY if settings.max_priority else Aspect.GROUP
+    aspect = Aspect.PRIORITY if "max_priority" in settings.asked else Aspect.GROUP
     noted(QueueOwner(state), aspect, values)
     return QueueOwner(state, fresh=not attached, settings=settings)
 

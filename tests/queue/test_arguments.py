@@ -9,8 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node.queue.arguments import check_arguments, read_arguments
+from node.queue.features.backoff import RedeliveryBackoff
+from node.queue.features.dead_letters import buries
+from node.queue.features.limits import Overflow
 from node.queue.operations import Semantics
-from node.queue.settings import PLAIN, Overflow, QueueSettings, RedeliveryBackoff
+from node.queue.settings import PLAIN, QueueSettings
 from node.refusal import PreconditionFailedError
 
 
@@ -93,7 +96,7 @@ def test_a_value_that_is_none_is_refused_in_the_words_of_rabbitmq(
     with pytest.raises(PreconditionFailedError) as refused:
         checked({name: value})
     assert str(refused.value) == f"invalid arg '{name}' for queue 'q' in vhost '/': {reason}"
-    assert read_arguments({name: value}).dead_letter_exchange is None
+    assert not buries(read_arguments({name: value}))
 
 
 def test_what_an_earlier_release_took_unchecked_does_not_count() -> None:

@@ -95,7 +95,10 @@ class OwnerAgainstModel(RuleBasedStateMachine):
         first = self.next + gap
         self.next = first + count
         values = [values[i % len(values)] for i in range(count)]
-        asked = {Aspect.PRIORITY: self.settings.max_priority, Aspect.GROUP: self.settings.group_by}
+        asked = {
+            Aspect.PRIORITY: self.settings.asked.get("max_priority"),
+            Aspect.GROUP: self.settings.asked.get("group_by"),
+        }
         noted = [(aspect, spans_of(values, first)) for aspect, value in asked.items() if value]
         if soft:
             for aspect, spans in noted:
@@ -110,8 +113,8 @@ class OwnerAgainstModel(RuleBasedStateMachine):
         for number, value in zip(range(first, self.next), values, strict=True):
             self.messages[number] = Message(
                 soft,
-                level=value if self.settings.max_priority else 0,
-                group=value if self.settings.group_by else 0,
+                level=value if self.settings.asked.get("max_priority") else 0,
+                group=value if self.settings.asked.get("group_by") else 0,
             )
 
     def in_order(self, consumer: tuple[int, int]) -> list[int]:

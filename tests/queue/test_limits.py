@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.queue.features.limits import Weights, enough, refused, surplus
-from node.queue.settings import Overflow, QueueSettings
+from node.queue.features.limits import Overflow, Weights, enough, refused, surplus
+from node.queue.settings import QueueSettings
 from node.ranges.range_map import spans_of
 
 LIMITS = st.none() | st.integers(0, 12)

@@ -16,6 +16,8 @@ from cluster.gateway.link import PartitionLink
 from cluster.gateway.state import LinkConsumer
 from cluster.peers.ports import FIRST_CONSUMER, Delivery
 from node.message.run import Run
+from node.queue.features.group import GROUP_BY
+from node.queue.features.single_active import SINGLE_ACTIVE_CONSUMER
 from node.queue.transactions import TransactionTable
 from node.ranges.numbers import Numbers, numbers_of
 from node.refusal import Refusal
@@ -106,7 +108,8 @@ class Stage(Scenery):
         client.consumer = self._consumers
         consumer = LinkConsumer(
             self._consumers, client.definition.id, client, int(limit), False, False, 0,
-            grouped=settings.group_by is not None, single_active=settings.single_active_consumer,
+            grouped=GROUP_BY.of(settings) is not None,
+            single_active=bool(SINGLE_ACTIVE_CONSUMER.of(settings)),
         )  # fmt: skip
         client.link.attach(
             consumer, lambda value, _: self.tell(f"{name} consumes") if value is None else None

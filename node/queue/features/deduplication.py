@@ -13,7 +13,13 @@ from hashlib import blake2b
 from struct import Struct
 from typing import Final
 
+from node.queue.argument_types import read_positive_time
+from node.queue.features.argument import Argument, PolicyUse
 from node.ranges.range_set import decode_array, encode_array
+
+DEDUPLICATION_WINDOW: Final = Argument(
+    "x-deduplication-window", read_positive_time, "deduplication_window_ms", policy=PolicyUse.USER
+)
 
 DIGEST_OCTETS: Final = 16
 _COUNT: Final = Struct("<I")

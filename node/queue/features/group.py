@@ -15,9 +15,13 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Final
 
+from node.queue.argument_types import read_text
 from node.queue.consumers import ConsumerKey
+from node.queue.features.argument import Argument
 from node.ranges.range_map import RangeMap, Span
 from node.ranges.range_set import Range, RangeSet
+
+GROUP_BY: Final = Argument("x-group-by", read_text, "group_by")
 
 NO_GROUP: Final = 0
 """The group of messages without a key: they keep no order."""

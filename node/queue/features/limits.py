@@ -3,21 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import Final
 
-from node.queue.settings import Overflow, QueueSettings
+from node.queue.argument_types import one_of, read_natural
+from node.queue.features.argument import Argument, PolicyUse
+from node.queue.features.dead_letters import buries
+from node.queue.settings import QueueSettings
 from node.ranges.range_map import RangeMap, Span
 from node.ranges.range_set import Range, RangeSet
 
 
+class Overflow(StrEnum):
+    """What becomes of a message for which a queue has no room."""
+
+    DROP_HEAD = "drop-head"
+    REJECT_PUBLISH = "reject-publish"
+    REJECT_PUBLISH_DLX = "reject-publish-dlx"
+
+
+_OVERFLOWS: Final = {policy.value: policy for policy in Overflow}
+
+MAX_LENGTH: Final = Argument("x-max-length", read_natural, "max_length", policy=PolicyUse.LIMIT)
+MAX_LENGTH_BYTES: Final = Argument(
+    "x-max-length-bytes", read_natural, "max_length_bytes", policy=PolicyUse.LIMIT
+)
+OVERFLOW: Final[Argument[Overflow]] = Argument(
+    "x-overflow", one_of(_OVERFLOWS, "invalid_overflow"), "overflow", policy=PolicyUse.OPERATOR,
+    default=Overflow.DROP_HEAD,
+)  # fmt: skip
+
+
 def refuses(settings: QueueSettings) -> bool:
     """Whether the queue refuses what it has no room for, rather than to drop what it has."""
-    limited = settings.max_length is not None or settings.max_length_bytes is not None
-    return limited and settings.overflow is not Overflow.DROP_HEAD
+    limited = MAX_LENGTH.of(settings) is not None or weighs(settings)
+    return limited and OVERFLOW.of(settings) is not Overflow.DROP_HEAD
+
+
+def weighs(settings: QueueSettings) -> bool:
+    """Whether the queue has a limit on the octets of its messages."""
+    return MAX_LENGTH_BYTES.of(settings) is not None
 
 
 def dead_letters(settings: QueueSettings) -> bool:
     """Whether what the queue refuses is a dead letter."""
-    return settings.overflow is Overflow.REJECT_PUBLISH_DLX and settings.dead_letter_exchange is not None
+    return OVERFLOW.of(settings) is Overflow.REJECT_PUBLISH_DLX and buries(settings)
 
 
 def refused(settings: QueueSettings, messages: int, octets: int, sizes: Iterable[Span]) -> list[Range]:
@@ -27,7 +57,7 @@ def refused(settings: QueueSettings, messages: int, octets: int, sizes: Iterable
     `sizes` are spans of equal body size, in the order in which the messages come. As RabbitMQ counts: a
     message is refused if there were too much with it, and a smaller one behind it may be taken.
     """
-    length, limit = settings.max_length, settings.max_length_bytes
+    length, limit = MAX_LENGTH.of(settings), MAX_LENGTH_BYTES.of(settings)
     found = []
     for first, last, size in sizes:
         if length == 0 or (limit is not None and size > limit):
@@ -49,9 +79,9 @@ def refused(settings: QueueSettings, messages: int, octets: int, sizes: Iterable
 
 def surplus(settings: QueueSettings, messages: int, octets: int) -> tuple[int, int]:
     """Messages and octets that a queue which drops its oldest has too many."""
-    if settings.overflow is not Overflow.DROP_HEAD:
+    if OVERFLOW.of(settings) is not Overflow.DROP_HEAD:
         return 0, 0
-    length, size = settings.max_length, settings.max_length_bytes
+    length, size = MAX_LENGTH.of(settings), MAX_LENGTH_BYTES.of(settings)
     return (
         0 if length is None else max(0, messages - length),
         0 if size is None else max(0, octets - size),

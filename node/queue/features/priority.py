@@ -9,9 +9,24 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
+from node.queue.argument_types import UnacceptableError, read_natural
+from node.queue.features.argument import Argument
 from node.ranges.range_map import ABOVE_ALL, Span
 from node.ranges.range_set import Range, RangeSet
+
+HIGHEST_PRIORITY: Final = 255
+
+
+def read_priority(value: object) -> int:
+    number = read_natural(value)
+    if number > HIGHEST_PRIORITY:
+        raise UnacceptableError(f"{{max_value_exceeded,{number}}}")
+    return number
+
+
+MAX_PRIORITY: Final = Argument("x-max-priority", read_priority, "max_priority")
 
 Levels = Callable[[int, int], list[Span]]
 """(first, last) → the whole closed range as spans of one level each."""

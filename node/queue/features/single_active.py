@@ -13,8 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from node.queue.argument_types import read_boolean
 from node.queue.consumers import Consumer, Consumers, ExclusiveConsumerError
+from node.queue.features.argument import Argument
 from node.ranges.range_set import Range, RangeSet
+
+SINGLE_ACTIVE_CONSUMER: Final = Argument(
+    "x-single-active-consumer", read_boolean, "single_active_consumer", default=False
+)
 
 NUMBERS_PER_TERM_BITS: Final = 32
 

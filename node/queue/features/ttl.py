@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
+from node.queue.argument_types import read_time
+from node.queue.features.argument import Argument, PolicyUse
 from node.queue.features.delay import Schedule
 from node.queue.ready import Ready
 from node.ranges.range_map import RangeMap
 from node.ranges.range_set import Range, RangeSet
 
-AT_ONCE = 0
+MESSAGE_TTL: Final = Argument("x-message-ttl", read_time, "message_ttl_ms", policy=PolicyUse.LIMIT)
+
+AT_ONCE: Final = 0
 """The expiry of a message that may go to a consumer who waits for it, but may not wait itself."""
 
 

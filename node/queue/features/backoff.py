@@ -1,0 +1,49 @@
+"""Messages that failed rest before they are delivered again (queue argument x-redelivery-backoff)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from math import isfinite
+from typing import Any, Final
+
+from node.queue.argument_types import UnacceptableError, read_positive_time
+from node.queue.features.argument import Argument, PolicyUse
+from node.wire.amqp091.type_names import type_name
+
+
+@dataclass(frozen=True, slots=True)
+class RedeliveryBackoff:
+    """How long a message that was given back rests: `initial_ms`, then `factor` times as long each time."""
+
+    initial_ms: int
+    factor: float
+    maximum_ms: int
+
+    def delay_ms(self, failures: int) -> int:
+        """The rest after so many failed deliveries, counted from 1."""
+        try:
+            return int(min(self.initial_ms * self.factor ** (failures - 1), self.maximum_ms))
+        except OverflowError:
+            return self.maximum_ms
+
+
+def read_backoff(value: object) -> RedeliveryBackoff:
+    """A table `{initial: ms, factor: number, maximum: ms}`; without a factor 2, without a maximum a day."""
+    if not isinstance(value, dict):
+        raise UnacceptableError(f"{{unacceptable_type,{type_name(value)}}}")
+    initial = read_positive_time(value.get("initial"))
+    maximum = read_positive_time(value.get("maximum", 86_400_000))
+    return RedeliveryBackoff(initial, _factor(value.get("factor", 2)), maximum)
+
+
+def _factor(value: Any) -> float:
+    number = not isinstance(value, bool) and isinstance(value, int | float | Decimal)
+    if number and isfinite(value) and 1 <= value <= 1_000_000:
+        return float(value)
+    raise UnacceptableError('"the factor must be a number from 1 to 1000000"')
+
+
+REDELIVERY_BACKOFF: Final = Argument(
+    "x-redelivery-backoff", read_backoff, "redelivery_backoff", policy=PolicyUse.USER
+)

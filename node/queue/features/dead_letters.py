@@ -1,0 +1,28 @@
+"""Where a queue's dead letters go (queue arguments x-dead-letter-exchange, x-dead-letter-routing-key)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from node.queue.argument_types import one_of, read_text
+from node.queue.features.argument import Argument, PolicyUse
+from node.queue.settings import QueueSettings
+
+DEAD_LETTER_EXCHANGE: Final = Argument(
+    "x-dead-letter-exchange", read_text, "dead_letter_exchange", policy=PolicyUse.USER
+)
+DEAD_LETTER_ROUTING_KEY: Final = Argument(
+    "x-dead-letter-routing-key", read_text, "dead_letter_routing_key", policy=PolicyUse.USER,
+    needs=("x-dead-letter-exchange", "routing_key_but_no_dlx_defined"),
+)  # fmt: skip
+
+_STRATEGIES: Final = {strategy: strategy for strategy in ("at-most-once", "at-least-once")}
+DEAD_LETTER_STRATEGY: Final = Argument(
+    "x-dead-letter-strategy", one_of(_STRATEGIES, "invalid_dlx_strategy"), policy=PolicyUse.USER
+)
+"""Without an effect: no dead letter is lost on its way."""
+
+
+def buries(settings: QueueSettings) -> bool:
+    """Whether messages that the queue gives up go elsewhere."""
+    return DEAD_LETTER_EXCHANGE.of(settings) is not None
