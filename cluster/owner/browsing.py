@@ -5,15 +5,11 @@ A page begins behind a bookmark, and what comes, goes or is delivered meanwhile 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from cluster.owner.failures import told_failures
 from node.message.run import Run
-from node.queue.features.priority import ReadyByPriority
 from node.queue.operation_format import encode_publish
-from node.ranges.range_map import ABOVE_ALL
-from node.ranges.range_set import Range
 
 if TYPE_CHECKING:
     from cluster.owner.partition import PartitionOwner
@@ -35,7 +31,7 @@ def page(owner: PartitionOwner, id: int, queue: QueueOwner, place: tuple[int, in
     rows: list[list[Any]] = []
     octets, left = 0, min(wanted, PAGE_MESSAGES)
     telling = owner.tells_failures(id)
-    for at, (first, last) in _behind(queue, *place, left):
+    for at, (first, last) in queue.ready.behind(*place, left):
         for each in range(first, min(last, first + left - 1) + 1):
             if octets < PAGE_OCTETS:
                 redelivered, run = _shown(owner, queue, each, telling)
@@ -43,15 +39,6 @@ def page(owner: PartitionOwner, id: int, queue: QueueOwner, place: tuple[int, in
                 rows.append([at, each, redelivered, b"".join(encode_publish(run, []))])
                 left -= 1
     return [len(queue.ready), rows]
-
-
-def _behind(queue: QueueOwner, level: int, number: int, limit: int) -> Iterator[tuple[int, Range]]:
-    """What is ready behind a bookmark, in the order in which it would be delivered, with levels."""
-    ready = queue.ready
-    if isinstance(ready, ReadyByPriority):
-        yield from ready.behind(level, number, limit)
-    else:
-        yield from ((0, part) for part in ready.intersection(number + 1, ABOVE_ALL))
 
 
 def _shown(owner: PartitionOwner, queue: QueueOwner, number: int, telling: bool) -> tuple[bool, Run]:

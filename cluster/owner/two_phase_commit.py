@@ -107,8 +107,8 @@ class TwoPhaseCommit:
                 former.remove(first, last)
             for part in queue.find_waiting(first, last):
                 lease.add(*part)
-                if queue.groups is not None:
-                    queue.groups.take((TRANSACTION, 0), *part)
+                if queue.ready.by_consumer:
+                    queue.ready.claim((TRANSACTION, 0), *part)
 
     # -- what front ends ask --------------------------------------------------------------------
 

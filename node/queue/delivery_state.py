@@ -25,19 +25,20 @@ from types import MappingProxyType
 from typing import Final
 
 from node.message.run import Run
+from node.queue.annotations import Annotations
 from node.queue.counters import Tally
 from node.queue.features.backoff import RedeliveryBackoff
 from node.queue.features.deduplication import DEDUPLICATION_WINDOW, Window
 from node.queue.features.delay import Schedule
 from node.queue.features.delivery_limit import DELIVERY_LIMIT
-from node.queue.features.group import ReadyByGroup
 from node.queue.features.limits import Weights, weighs
+from node.queue.features.registry import arrange
 from node.queue.features.single_active import SingleActiveConsumers
 from node.queue.features.ttl import Lifetimes
 from node.queue.grants import Settled
 from node.queue.operations import OWNER, Aspect, Semantics
+from node.queue.order import Order
 from node.queue.queue import QueueState
-from node.queue.ready import Annotations, Ready, arrange
 from node.queue.settings import PLAIN, QueueSettings
 from node.queue.transient import SoftMessages
 from node.ranges.numbers import count_of
@@ -49,12 +50,12 @@ NOTHING: Final[Mapping[Aspect, Sequence[Span]]] = MappingProxyType({})
 
 
 class DeliveryState:
-    """Where messages are. `groups` is `ready` where that keeps order by key, `single_active` the consumers
-    where one at a time gets messages, else None; `awaited` are the front ends that may hold what is held.
+    """Where messages are. `single_active` are the consumers where one at a time gets messages, else None;
+    `awaited` are the front ends that may hold what is held.
     """
 
     __slots__ = (
-        "_inherited", "_rests", "annotations", "awaited", "granted", "groups", "held", "leases", "lifetimes",
+        "_inherited", "_rests", "annotations", "awaited", "granted", "held", "leases", "lifetimes",
         "ready", "redelivered", "scheduled", "settings", "single_active", "soft", "state", "tally", "weights",
         "window",
     )  # fmt: skip
@@ -71,8 +72,7 @@ class DeliveryState:
             later.remove(*part)
         self.scheduled = Schedule(later) if later else None
         ready = self.living(0, ABOVE_ALL).without((first, last) for first, last, _ in later.all())
-        self.ready: Ready = arrange(settings, self.annotations, ready)
-        self.groups = self.ready if isinstance(self.ready, ReadyByGroup) else None
+        self.ready: Order = arrange(settings, self.annotations, ready)
         self.held = RangeSet()
         self.leases: dict[int, RangeSet] = {}
         self.single_active: SingleActiveConsumers | None = None
@@ -112,7 +112,7 @@ class DeliveryState:
     @property
     def passes_on(self) -> bool:
         """Whether what one consumer settles may let another one have more."""
-        return self.groups is not None or self.single_active is not None
+        return self.ready.by_consumer or self.single_active is not None
 
     @property
     def attended(self) -> bool:
@@ -182,10 +182,10 @@ class DeliveryState:
 
     def _rest_again(self, later: RangeMap) -> None:
         """What came back to a former owner, and still rests, holds up its group."""
-        if self.groups is not None and later:
+        if self.ready.by_consumer and later:
             for part in self.redelivered.ranges():
                 for first, last, _ in later.spans(*part):
-                    self.groups.rest(first, last)
+                    self.ready.rest(first, last)
 
     def _schedule(self, first: int, last: int, due: int) -> None:
         if self.scheduled is None:
@@ -198,8 +198,7 @@ class DeliveryState:
             return False
         due = self.scheduled.step(now)
         for first, last in due:
-            if self.groups is not None:
-                self.groups.rested(first, last)
+            self.ready.rested(first, last)
             if self.awaited and first <= self._inherited:
                 # The former owner's clock may have been ahead: it found this due, and handed it out.
                 self.held.add(first, min(last, self._inherited))
@@ -285,9 +284,9 @@ class DeliveryState:
             return Settled(0, [])
         lease = self.leases.get(front_end)
         count = lease.remove_all(ranges) if lease is not None else 0
-        if self.groups is not None:
+        if self.ready.by_consumer:
             for part in ranges:
-                self.groups.done(*part)
+                self.ready.done(*part)
         if self.single_active is not None:
             self.single_active.holding.remove_all(ranges)
         if self.redelivered:
@@ -310,7 +309,7 @@ class DeliveryState:
 
     def given_out(self, last: int) -> None:
         """A former owner has given this message out, and so what is older: a plain queue goes by age."""
-        by_age = isinstance(self.ready, RangeSet) and not self.annotations.logged(Aspect.DUE)
+        by_age = self.ready.by_age and not self.annotations.logged(Aspect.DUE)
         if by_age and last > self.granted:
             self.granted = last
 
@@ -341,8 +340,7 @@ class DeliveryState:
         redelivered = redelivered or (bool(parts) and parts[-1][1] < self.granted)
         for part in parts:
             place.remove(*part)
-            if self.groups is not None:
-                self.groups.done(*part)
+            self.ready.done(*part)
             if self.single_active is not None:
                 self.single_active.holding.remove(*part)
             # Somebody else may have settled it meanwhile.
@@ -362,8 +360,7 @@ class DeliveryState:
             if until:
                 self._rests.remove(start, end)
                 self._schedule(start, end, until)
-                if self.groups is not None:
-                    self.groups.rest(start, end)
+                self.ready.rest(start, end)
             else:
                 self.ready.add(start, end)
         return last - first + 1
@@ -372,8 +369,7 @@ class DeliveryState:
         """Messages wait for no time any more; return how many did."""
         if self.scheduled is None:
             return 0
-        if self.groups is not None:
-            self.groups.rested(first, last)
+        self.ready.rested(first, last)
         return self.scheduled.remove(first, last)
 
     def purge(self, through: int = ABOVE_ALL) -> Settled:

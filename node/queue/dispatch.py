@@ -8,8 +8,6 @@ from typing import Final
 from node.queue.consumers import Consumer, Consumers
 from node.queue.delivery_state import DeliveryState
 from node.queue.features.deduplication import DEDUPLICATION_WINDOW
-from node.queue.features.group import ReadyByGroup
-from node.queue.features.priority import ReadyByPriority
 from node.queue.features.single_active import SINGLE_ACTIVE_CONSUMER, SingleActiveConsumers
 from node.queue.grants import Fit, Grant, alike
 from node.queue.operations import OWNER, Semantics
@@ -96,7 +94,7 @@ class QueueOwner(DeliveryState):
 
     def _may_come(self, consumer: Consumer) -> bool:
         """Whether something of what is ready is for the consumer."""
-        return self._front_for(consumer, 1) is not None or bool(self.awaited) or self.unfinished
+        return bool(self._offered(consumer, 1)) or bool(self.awaited) or self.unfinished
 
     @property
     def served(self) -> bool:
@@ -147,17 +145,13 @@ class QueueOwner(DeliveryState):
     ) -> int:
         """Grant up to `share` messages within the consumer's credit; return how many.
 
-        One group at a time to a consumer who is not `alone` in its line, so that all get some.
+        `alone`: no other consumer stands in the line.
         """
         granted = 0
         share = min(share, consumer.limit - consumer.sent)
         removal = consumer.no_ack or self.state.semantics is Semantics.AT_MOST_ONCE
         while granted < share:
-            if not isinstance(self.ready, ReadyByGroup):
-                offered = self.ready.fronts(share - granted)
-            else:
-                front = self._front_for(consumer, share - granted, alone) if alone or not granted else None
-                offered = [] if front is None else first_of([front], share - granted)
+            offered = self._offered(consumer, share - granted, alone, granted > 0)
             grant = self._grant(consumer, offered, removal, fit) if offered else None
             if grant is None:
                 break
@@ -173,12 +167,8 @@ class QueueOwner(DeliveryState):
     def _give_out(self, consumer: Consumer, grant: Grant) -> int:
         """What is granted is ready no more; return how many messages that is."""
         ranges, count = grant.ranges, grant.messages
-        if not isinstance(self.ready, ReadyByGroup):
-            self.ready.take(count)
-            ranges = ranges if len(ranges) == 1 else merged(ranges)
-        else:
-            for part in ranges:
-                self.ready.take((consumer.front_end, consumer.number), *part)
+        self.ready.hand_over((consumer.front_end, consumer.number), ranges, count)
+        ranges = ranges if len(ranges) == 1 else merged(ranges)
         self.lease_of(OWNER if grant.removal else grant.front_end).update(ranges)
         if self.single_active is not None and not grant.removal:
             self.single_active.given_out(consumer, ranges)
@@ -243,10 +233,7 @@ class QueueOwner(DeliveryState):
                 end = low + fit(front_end, [(low, high if upto is None else min(high, upto))], soft) - 1
                 if end < low:
                     return grants
-                if self.groups is None:
-                    self.ready.remove(low, end)
-                else:
-                    self.groups.take((front_end, number), low, end)
+                self.ready.claim((front_end, number), low, end)
                 self.lease_of(front_end).add(low, end)
                 if self.single_active is not None:
                     self.single_active.given_out(consumer, [(low, end)])
@@ -257,21 +244,17 @@ class QueueOwner(DeliveryState):
                 low = end + 1
         return grants
 
-    def _front_for(self, consumer: Consumer, limit: int, alone: bool = True) -> Range | None:
-        """What comes next for the consumer; of groups, up to `limit` messages."""
-        groups = self.groups
-        if groups is None:
-            return self.ready.front()
-        if self.awaited:
-            # Somebody may hold a message of any group.
-            return None
-        if consumer.counted:
-            front = groups.front_for((consumer.front_end, consumer.number), limit, alone)
-        else:
-            # Those who get messages one by one are not told apart: none has a group.
-            front = groups.front_for(None, 1, True)
-        self.unfinished = self.unfinished or groups.unfinished
-        return front
+    def _offered(
+        self, consumer: Consumer, limit: int, alone: bool = True, begun: bool = False
+    ) -> list[Range]:
+        """What comes next for the consumer, up to `limit` messages; see `Order.offered`."""
+        ready = self.ready
+        if ready.by_consumer and self.awaited:
+            # A front end that has not answered may hold any message that keeps others back.
+            return []
+        offered = ready.offered(consumer, limit, alone=alone, begun=begun)
+        self.unfinished = self.unfinished or ready.unfinished
+        return offered
 
     # -- front ends lost and owners changed -----------------------------------------------------
 
@@ -307,9 +290,9 @@ class QueueOwner(DeliveryState):
             for part in self.find_waiting(first, last):
                 self.lease_of(front_end).add(*part)
                 accepted.append(part)
-                if self.groups is not None:
+                if self.ready.by_consumer:
                     for start, end, consumer in consumers.cover(*part, UNKNOWN):
-                        self.groups.take((front_end, consumer), start, end)
+                        self.ready.claim((front_end, consumer), start, end)
         if accepted:
             self.given_out(max(accepted)[1])
         self._answered(front_end)
@@ -345,8 +328,7 @@ class QueueOwner(DeliveryState):
 
     def victims(self) -> Range | None:
         """What a limit on the queue's length discards next: of the lowest priority (A20), the oldest."""
-        ready = self.ready
-        return ready.lowest() if isinstance(ready, ReadyByPriority) else ready.front()
+        return self.ready.lowest()
 
     # -- the mark -------------------------------------------------------------------------------
 
@@ -359,7 +341,7 @@ class QueueOwner(DeliveryState):
         """
         if not self.consumers.acking or self.state.semantics is Semantics.AT_MOST_ONCE:
             return None
-        upcoming = self.ready.front() if self.groups is None else self.groups.fresh_front()
+        upcoming = self.ready.unseen()
         position = upcoming_last if upcoming is None else max(upcoming[0], self.granted, self._stalled)
         if self._asked_mark >= min(position + MARK_AHEAD // 2, upcoming_last):
             return None

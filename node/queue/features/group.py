@@ -12,12 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from heapq import heappop, heappush
 from typing import Final
 
+from node.queue.annotations import Annotations
 from node.queue.argument_types import read_text
-from node.queue.consumers import ConsumerKey
+from node.queue.consumers import Consumer, ConsumerKey
 from node.queue.features.argument import Argument
+from node.queue.operations import Aspect
+from node.queue.order import Order
+from node.queue.settings import QueueSettings
+from node.ranges.numbers import first_of
 from node.ranges.range_map import RangeMap, Span
 from node.ranges.range_set import Range, RangeSet
 
@@ -45,8 +51,8 @@ class Group:
     """The first parked message and the holder under which it can be found."""
 
 
-class ReadyByGroup:
-    """Has the methods of `RangeSet` that a queue's owner uses, and those that know of consumers.
+class ReadyByGroup(Order):
+    """Of one group a consumer gets messages only while no other consumer has any.
 
     `unfinished` says after `front_for` that it has looked at enough for one turn, not at everything.
     """
@@ -60,12 +66,11 @@ class ReadyByGroup:
         "_heads",
         "_parked",
         "_resting",
-        "unfinished",
     )
 
     def __init__(self, group_at: GroupAt, ready: RangeSet) -> None:
         """Takes over `ready`."""
-        self.unfinished = False
+        super().__init__(by_consumer=True)
         self._group_at = group_at
         self._fresh = ready
         self._parked = 0
@@ -83,8 +88,6 @@ class ReadyByGroup:
 
     def __bool__(self) -> bool:
         return bool(self._fresh) or self._parked > 0
-
-    # -- as a RangeSet --------------------------------------------------------------------------
 
     def add(self, first: int, last: int) -> int:
         """Messages that were not ready are; return how many."""
@@ -124,11 +127,30 @@ class ReadyByGroup:
             found.update(group.parked.ranges())
         return found.ranges()
 
-    def fresh_front(self) -> Range | None:
-        """The first range that nobody has looked at yet, None when there is none."""
+    def unseen(self) -> Range | None:
+        """The first range of messages that are not parked; None when there is none."""
         return self._fresh.front()
 
     # -- giving out -----------------------------------------------------------------------------
+
+    def offered(self, consumer: Consumer, limit: int, *, alone: bool, begun: bool) -> list[Range]:
+        self.unfinished = False
+        if begun and not alone:
+            # One group at a time, so that all consumers get some.
+            return []
+        if consumer.counted:
+            front = self.front_for((consumer.front_end, consumer.number), limit, alone)
+        else:
+            # Those who get messages one by one are not told apart: none has a group.
+            front = self.front_for(None, 1, True)
+        return [] if front is None else first_of([front], limit)
+
+    def hand_over(self, consumer: ConsumerKey, ranges: list[Range], count: int) -> None:
+        for part in ranges:
+            self.take(consumer, *part)
+
+    def claim(self, consumer: ConsumerKey, first: int, last: int) -> None:
+        self.take(consumer, first, last)
 
     def front_for(self, consumer: ConsumerKey | None, limit: int, alone: bool) -> Range | None:
         """The oldest messages that the consumer may have now, up to `limit` of them that follow each
@@ -277,3 +299,10 @@ class ReadyByGroup:
 def _may_go_on(group: Group, consumer: ConsumerKey | None) -> bool:
     """Whether the consumer has the group: then it may have what no parked message comes before."""
     return consumer is not None and group.holder == consumer and not group.resting
+
+
+def by_group(settings: QueueSettings, known: Annotations, ready: RangeSet) -> Order | None:
+    """The order of a queue that keeps order by key."""
+    if GROUP_BY.of(settings) is None:
+        return None
+    return ReadyByGroup(partial(known.at, Aspect.GROUP), ready)

@@ -1,6 +1,6 @@
 """Ready messages of a priority queue (A20): the highest level first, the oldest first within a level.
 
-Has the methods of `RangeSet` that a queue's owner uses. Messages of one level that follow each other
+Messages of one level that follow each other
 stay one range, so that a queue whose messages are all alike works as fast as any.
 """
 
@@ -9,10 +9,16 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Final
 
+from node.queue.annotations import Annotations
 from node.queue.argument_types import UnacceptableError, read_natural
+from node.queue.consumers import Consumer, ConsumerKey
 from node.queue.features.argument import Argument
+from node.queue.operations import Aspect
+from node.queue.order import Order
+from node.queue.settings import QueueSettings
 from node.ranges.range_map import ABOVE_ALL, Span
 from node.ranges.range_set import Range, RangeSet
 
@@ -32,7 +38,7 @@ Levels = Callable[[int, int], list[Span]]
 """(first, last) → the whole closed range as spans of one level each."""
 
 
-class ReadyByPriority:
+class ReadyByPriority(Order):
     """Ready numbers, each in the set of its level; `levels` knows the level of a message that comes.
 
     A message that goes is looked for on all levels that have messages, so that it does not matter
@@ -42,6 +48,7 @@ class ReadyByPriority:
     __slots__ = ("_count", "_filled", "_levels", "_sets")
 
     def __init__(self, levels: Levels) -> None:
+        super().__init__()
         self._levels = levels
         self._sets: dict[int, RangeSet] = {}
         # The levels that have messages, ascending.
@@ -124,6 +131,12 @@ class ReadyByPriority:
         """What is to be delivered first: the first range of the highest level, None when empty."""
         return self._sets[self._filled[-1]].front() if self._filled else None
 
+    def offered(self, consumer: Consumer, limit: int, *, alone: bool, begun: bool) -> list[Range]:
+        return self.fronts(limit)
+
+    def hand_over(self, consumer: ConsumerKey, ranges: list[Range], count: int) -> None:
+        self.take(count)
+
     def fronts(self, limit: int) -> list[Range]:
         """Up to `limit` messages in the order in which they are delivered."""
         found: list[Range] = []
@@ -161,3 +174,17 @@ class ReadyByPriority:
     def counts(self) -> dict[int, int]:
         """How many messages each level has that has any."""
         return {level: len(self._sets[level]) for level in self._filled}
+
+
+def by_priority(settings: QueueSettings, known: Annotations, ready: RangeSet) -> Order | None:
+    """The order of a queue with levels of priority."""
+    if not MAX_PRIORITY.of(settings):
+        return None
+    arranged = ReadyByPriority(partial(known.cover, Aspect.PRIORITY))
+    levels = known.logged(Aspect.PRIORITY)
+    if levels.coverage() == ready:
+        arranged.load(levels.all())
+    else:
+        for part in ready.ranges():
+            arranged.add(*part)
+    return arranged

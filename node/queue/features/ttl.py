@@ -8,7 +8,7 @@ from typing import Final
 from node.queue.argument_types import read_time
 from node.queue.features.argument import Argument, PolicyUse
 from node.queue.features.delay import Schedule
-from node.queue.ready import Ready
+from node.queue.order import Order
 from node.ranges.range_map import RangeMap
 from node.ranges.range_set import Range, RangeSet
 
@@ -81,15 +81,15 @@ class Lifetimes:
                 self._expired.add(*part)
                 self._back.add(*part)
 
-    def expired(self, ready: Ready) -> list[Range]:
+    def expired(self, ready: Order) -> list[Range]:
         """Ready messages that have expired; each is told once, unless it comes back."""
         return self._take(self._expired, ready) if self._back else []
 
-    def passed_by(self, ready: Ready) -> list[Range]:
+    def passed_by(self, ready: Order) -> list[Range]:
         """Ready messages that nobody took at once; each is told once, unless it comes back."""
         return self._take(self._at_once, ready) if self._back else []
 
-    def _take(self, place: RangeSet, ready: Ready) -> list[Range]:
+    def _take(self, place: RangeSet, ready: Order) -> list[Range]:
         looked_at = [part for one in self._back.ranges() for part in place.intersection(*one)]
         self._back.remove_all(looked_at)
         return [part for one in looked_at for part in ready.intersection(*one)]

@@ -1,18 +1,9 @@
-"""What a queue has ready, in the order in which it is handed out: as its settings ask."""
+"""What is known of a queue's messages besides their contents."""
 
 from __future__ import annotations
 
-from functools import partial
-
-from node.queue.features.group import GROUP_BY, ReadyByGroup
-from node.queue.features.priority import MAX_PRIORITY, ReadyByPriority
 from node.queue.operations import Aspect
-from node.queue.settings import QueueSettings
 from node.ranges.range_map import RangeMap, Span
-from node.ranges.range_set import RangeSet
-
-Ready = RangeSet | ReadyByPriority | ReadyByGroup
-"""Which numbers are ready. A plain queue's are a `RangeSet`: the oldest first."""
 
 _NOTHING = RangeMap()
 
@@ -50,19 +41,3 @@ class Annotations:
             return value, upto
         own, until = soft.span(number)
         return value or own, min(upto, until) if upto and until else upto or until
-
-
-def arrange(settings: QueueSettings, known: Annotations, ready: RangeSet) -> Ready:
-    """The ready messages in the queue's order; takes over `ready`."""
-    if GROUP_BY.of(settings) is not None:
-        return ReadyByGroup(partial(known.at, Aspect.GROUP), ready)
-    if not MAX_PRIORITY.of(settings):
-        return ready
-    arranged = ReadyByPriority(partial(known.cover, Aspect.PRIORITY))
-    levels = known.logged(Aspect.PRIORITY)
-    if levels.coverage() == ready:
-        arranged.load(levels.all())
-    else:
-        for part in ready.ranges():
-            arranged.add(*part)
-    return arranged
