@@ -16,7 +16,7 @@ from node.queue.features.group import GROUP_BY
 from node.queue.features.group_key import ROUTING_KEY, group_named, group_of, named
 from node.queue.features.limits import weighs
 from node.queue.features.priority import MAX_PRIORITY
-from node.queue.features.ttl import AT_ONCE, MESSAGE_TTL
+from node.queue.features.ttl import MESSAGE_TTL, expiry_of
 from node.queue.operations import Aspect
 from node.queue.settings import QueueSettings
 from node.ranges.range_map import Span
@@ -95,8 +95,3 @@ def _groups(name: str, run: Run, first: int) -> list[Span]:
         for index, count, properties in properties_in(run)
     )
     return [span for span in stretches if span[2]]
-
-
-def expiry_of(ttl: int, now: int) -> int:
-    """The time at which a message expires that may wait for `ttl` milliseconds from now on."""
-    return now + ttl if ttl else AT_ONCE

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from node.message.content import properties_in, read_short_string
 from node.message.run import Run
 from node.queue.dispatch import QueueOwner
-from node.queue.features.deduplication import digest_of
-from node.queue.operation_format import encode_forget_ids, encode_remember_ids
+from node.queue.features.deduplication import FEATURE, Deduplication, Window
+from node.queue.operation_format import encode_remember_ids
+from node.queue.seen_ids import digest_of
 from node.ranges.range_set import Range, RangeSet
 
 if TYPE_CHECKING:
     from cluster.owner.partition import PartitionOwner
-
-FORGET_INTERVAL_MS: Final = 1000
-"""How long ids that are out of the window may stay, so that they are forgotten many at a time."""
 
 
 def duplicates(owner: PartitionOwner, run: Run, queues: Sequence[int]) -> dict[int, list[Range]]:
@@ -29,12 +27,13 @@ def duplicates(owner: PartitionOwner, run: Run, queues: Sequence[int]) -> dict[i
     ids: list[tuple[int, bytes]] | None = None
     for number in queues:
         queue = owner.queues.get(number)
-        if queue is None or queue.window is None:
+        window = window_of(queue)
+        if queue is None or window is None:
             continue
         if ids is None:
             ids = _ids(run)
-        seen_at = queue.window.now(owner.wall_ms())
-        fresh = queue.window.fresh([digest for _, digest in ids], seen_at)
+        seen_at = window.now(owner.wall_ms())
+        fresh = window.fresh([digest for _, digest in ids], seen_at)
         remembered = [digest for (_, digest), new in zip(ids, fresh, strict=True) if new]
         if remembered:
             owner.proposal.add_decision(encode_remember_ids(number, seen_at, remembered))
@@ -45,15 +44,22 @@ def duplicates(owner: PartitionOwner, run: Run, queues: Sequence[int]) -> dict[i
     return found
 
 
+def window_of(queue: QueueOwner | None) -> Window | None:
+    """Which ids a queue has seen; None where it is not asked for that."""
+    share = None if queue is None else queue.shares.get(FEATURE)
+    return share.window if isinstance(share, Deduplication) else None
+
+
 def repeats(owner: PartitionOwner, queue: QueueOwner, run: Run) -> tuple[list[int], dict[int, int]]:
     """Which messages of the run, counted from 0, the queue has had; and of the others which have the id of an
     earlier one of the run, with that one. Nothing is remembered.
     """
-    if queue.window is None:
+    window = window_of(queue)
+    if window is None:
         return [], {}
     ids = _ids(run)
     digests = [digest for _, digest in ids]
-    known = queue.window.seen(digests, queue.window.now(owner.wall_ms()))
+    known = window.seen(digests, window.now(owner.wall_ms()))
     had = [at for (at, _), seen in zip(ids, known, strict=True) if seen]
     again: dict[int, int] = {}
     firsts: dict[bytes, int] = {}
@@ -72,17 +78,3 @@ def _ids(run: Run) -> list[tuple[int, bytes]]:
             digest = digest_of(name)
             found += [(at, digest) for at in range(index, index + count)]
     return found
-
-
-def forget_ids(owner: PartitionOwner, number: int, queue: QueueOwner, now: int) -> None:
-    """Let replicas forget what is out of the window, now and then."""
-    window, seen = queue.window, queue.state.seen
-    if window is None or seen is None:
-        return
-    before = window.slide(now)
-    due = max(seen.first, window.forgotten) + FORGET_INTERVAL_MS
-    if before > due:
-        window.forgotten = before
-        owner.operation(encode_forget_ids(number, before))
-    else:
-        owner.alarms.set(number, due + window.length)

@@ -12,7 +12,7 @@ from functools import partial
 
 from cluster.owner.alarms import Alarms
 from cluster.owner.arrivals import Arrivals
-from cluster.owner.configuring import cover
+from cluster.owner.configuring import take_over
 from cluster.owner.contents import Contents, EntrySource
 from cluster.owner.context import Disused, OwnerContext
 from cluster.owner.dead_letters import DeadLetters
@@ -37,11 +37,11 @@ from node.queue.counters import Tally
 from node.queue.dispatch import QueueOwner
 from node.queue.entry import encode_entry
 from node.queue.features.expires import EXPIRES
-from node.queue.features.limits import Weights
 from node.queue.operation_format import encode_create_queue, encode_drop_queue, encode_mark
 from node.queue.operations import OWNER
 from node.queue.partition import PartitionMachine
 from node.queue.settings import PLAIN, QueueSettings
+from node.queue.weights import Weights
 
 
 class PartitionOwner:
@@ -212,7 +212,7 @@ class PartitionOwner:
         # Consumers that a former owner had are about to come back.
         self.disuse.watch(queue, EXPIRES.of(settings), self.now if fresh else self.now + HOLD_S)
         if not fresh:
-            cover(self, queue, owner, self.wall_ms())
+            take_over(self, queue, owner)
 
     def settings_of(self, queue: int) -> QueueSettings:
         """PLAIN for a queue that the catalog does not know any more."""

@@ -11,8 +11,9 @@ from cluster.owner.duplicates import repeats
 from node.message.content import properties_in, read_delay, size_spans
 from node.message.run import Run
 from node.queue.features.deduplication import DEDUPLICATION_WINDOW
-from node.queue.features.limits import Weights, refused, refuses, weighs
+from node.queue.features.limits import FEATURE, Limits, refused, refuses, weighs
 from node.queue.settings import QueueSettings
+from node.queue.weights import Weights
 from node.ranges.range_map import Span
 from node.ranges.range_set import Range, RangeSet
 
@@ -48,12 +49,17 @@ def _refused(
     messages = len(queue.ready) + (len(upcoming) if upcoming is not None else 0) - queue.consumers.credit_left
     octets = 0
     if messages > 0 and weighs(settings):
-        octets = queue.ready_octets() + (upcoming.octets if upcoming is not None else 0)
+        octets = _ready_octets(queue) + (upcoming.octets if upcoming is not None else 0)
     sizes = size_spans(run) if weighs(settings) else [(0, run.count - 1, 0)]
     special = _Special.of(owner, queue, run)
     if special.none:
         return refused(settings, messages, octets, sizes)
     return special.refused(settings, messages, octets, sizes)
+
+
+def _ready_octets(queue: QueueOwner) -> int:
+    share = queue.shares.get(FEATURE)
+    return share.ready_octets() if isinstance(share, Limits) else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,8 +171,7 @@ class FrontEndSessions:
         """The consumers of a front end that has greeted are here again, those of them that there are."""
         if self._state(front_end, epoch) is not None:
             for queue, owner in self._owner.queues.items():
-                if owner.single_active is not None:
-                    owner.single_active.resume(front_end)
+                if owner.consumers.resume(front_end):
                     self._serving.mark(queue)
             self.expect_no_more((front_end,))
             self._context.owner_dirty(self._owner)
@@ -346,9 +345,8 @@ class FrontEndSessions:
         if owner is None:
             return
         owner.consumers.detach(front_end, consumer)
-        if owner.single_active is not None:
-            # What its channel gives back with it comes before anything that its successor gets.
-            owner.single_active.suspend(front_end)
+        # What its channel gives back with it comes before anything that its successor gets.
+        if owner.consumers.suspend(front_end):
             self._owner.after_proposed(partial(self._all_back, front_end, epoch))
         if not owner.consumers.count:
             left_behind(self._owner, self._context, queue)

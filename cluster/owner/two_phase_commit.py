@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from cluster.owner.duplicates import duplicates
+from cluster.owner.duplicates import duplicates, window_of
 from cluster.owner.intake import TAKERS, Taking, take_return
 from cluster.owner.refusing import await_arrival, may_leave_out, refusals
 from cluster.owner.removals import remove
@@ -223,7 +223,7 @@ class TwoPhaseCommit:
         owner, found = self._owner, []
         for number, first, last in prepared.published:
             queue = owner.queues.get(number)
-            if queue is None or queue.window is None:
+            if queue is None or window_of(queue) is None:
                 continue
             for start, run in owner.contents(first, last):
                 again = duplicates(owner, run, (number,)).get(number, [])

@@ -135,11 +135,13 @@ class Consumers:
         for key in [key for key in self._by_key if key[0] == front_end]:
             self.detach(*key)
 
-    def suspend(self, front_end: int) -> None:
-        """The front end's consumers may be about to come back, or what they had."""
+    def suspend(self, front_end: int) -> bool:
+        """The front end's consumers may be about to come back, or what they had; whether others wait."""
+        return False
 
-    def resume(self, front_end: int) -> None:
-        """They are back, or gone."""
+    def resume(self, front_end: int) -> bool:
+        """They are back, or gone; whether others may have waited for that."""
+        return False
 
     def resume_all(self) -> None:
         """It was waited long enough for all."""

@@ -20,27 +20,21 @@ held, when they are due.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
 from node.message.run import Run
-from node.queue.annotations import Annotations
-from node.queue.counters import Tally
 from node.queue.features.backoff import RedeliveryBackoff
-from node.queue.features.deduplication import DEDUPLICATION_WINDOW, Window
-from node.queue.features.delay import Schedule
 from node.queue.features.delivery_limit import DELIVERY_LIMIT
-from node.queue.features.limits import Weights, weighs
-from node.queue.features.registry import arrange
-from node.queue.features.single_active import SingleActiveConsumers
-from node.queue.features.ttl import Lifetimes
+from node.queue.features.hooks import Hooks
+from node.queue.features.registry import BY_MESSAGE, Shares, arrange, hooks_of, shares_of
 from node.queue.grants import Settled
 from node.queue.operations import OWNER, Aspect, Semantics
-from node.queue.order import Order
+from node.queue.places import Places
 from node.queue.queue import QueueState
+from node.queue.schedule import Schedule
 from node.queue.settings import PLAIN, QueueSettings
-from node.queue.transient import SoftMessages
 from node.ranges.numbers import count_of
 from node.ranges.range_map import ABOVE_ALL, RangeMap, Span
 from node.ranges.range_set import Range, RangeSet
@@ -49,75 +43,50 @@ NOTHING: Final[Mapping[Aspect, Sequence[Span]]] = MappingProxyType({})
 """What is decided about most messages."""
 
 
-class DeliveryState:
-    """Where messages are. `single_active` are the consumers where one at a time gets messages, else None;
-    `awaited` are the front ends that may hold what is held.
-    """
+class DeliveryState(Places):
+    """Moves messages from place to place, and has the queue's features hear of that."""
 
-    __slots__ = (
-        "_inherited", "_rests", "annotations", "awaited", "granted", "held", "leases", "lifetimes",
-        "ready", "redelivered", "scheduled", "settings", "single_active", "soft", "state", "tally", "weights",
-        "window",
-    )  # fmt: skip
+    __slots__ = ("_inherited", "_rests", "hooks", "shares")
 
-    def __init__(self, state: QueueState, settings: QueueSettings, now: int) -> None:
+    def __init__(
+        self, state: QueueState, settings: QueueSettings, now: int, term: int = 0, fresh: bool = False
+    ) -> None:
         """`now` is wall clock, in milliseconds."""
-        self.state, self.settings = state, settings
-        self.window = self._window()
-        self.soft = SoftMessages()
-        self.annotations = Annotations(state.annotations, self.soft.values)
+        super().__init__(state, settings, term, fresh)
         # Messages that wait for their time are ready in no order.
         later = self.annotations.logged(Aspect.DUE).where(now + 1, ABOVE_ALL)
         for part in state.withheld.ranges():
             later.remove(*part)
         self.scheduled = Schedule(later) if later else None
         ready = self.living(0, ABOVE_ALL).without((first, last) for first, last, _ in later.all())
-        self.ready: Order = arrange(settings, self.annotations, ready)
-        self.held = RangeSet()
-        self.leases: dict[int, RangeSet] = {}
-        self.single_active: SingleActiveConsumers | None = None
-        self.redelivered = state.returned.copy()
-        self.lifetimes: Lifetimes | None = None
-        self.weights = self._weighed()
-        self.tally = Tally()
-        # The newest message that was ever given out.
-        self.granted = 0
+        self.ready = arrange(settings, self.annotations, ready)
         # Until when messages rest that are about to come back.
         self._rests = RangeMap()
-        self.awaited: set[int] = set()
         # What is above was leased to nobody before this owner.
         self._inherited = state.mark
+        self.shares: Shares = {} if settings is PLAIN else shares_of(self, {})
+        self.hooks: Hooks = hooks_of(self.shares)
         if state.annotations:
             self._rest_again(later)
             for part in self.living(0, ABOVE_ALL).ranges():
-                self._note_expiries(*part)
+                for aspect in BY_MESSAGE.keys() & state.annotations.keys():
+                    self._note(aspect, self.annotations.logged(aspect).spans(*part))
 
-    def _window(self) -> Window | None:
-        length = DEDUPLICATION_WINDOW.of(self.settings)
-        return None if length is None else Window(length, self.state.seen)
-
-    def _weighed(self) -> Weights | None:
-        """What the messages weigh that are there, where that is limited."""
-        if not weighs(self.settings):
-            return None
-        every = self.living(0, ABOVE_ALL)
-        every.update(self.soft.numbers.ranges())
-        soft = self.soft.values.get(Aspect.SIZE, RangeMap())
-        return Weights.of(every, (*self.annotations.logged(Aspect.SIZE).all(), *soft.all()))
-
-    @property
-    def scheduled_count(self) -> int:
-        return 0 if self.scheduled is None else len(self.scheduled)
-
-    @property
-    def passes_on(self) -> bool:
-        """Whether what one consumer settles may let another one have more."""
-        return self.ready.by_consumer or self.single_active is not None
+    def reconfigure(self, settings: QueueSettings) -> None:
+        """Policies have changed what is asked of the queue; never what makes it another kind of queue."""
+        self.settings = settings
+        self.shares = shares_of(self, self.shares)
+        self.hooks = hooks_of(self.shares)
 
     @property
     def attended(self) -> bool:
         """Whether anything in the queue asks for more than to be stored and delivered."""
-        return self.settings is not PLAIN or self.lifetimes is not None or self.scheduled is not None
+        return self.settings is not PLAIN or bool(self.shares) or self.scheduled is not None
+
+    @property
+    def passes_on(self) -> bool:
+        """Whether what one consumer settles may let another one have more."""
+        return self.ready.by_consumer or self.hooks.passes_on
 
     # -- messages come --------------------------------------------------------------------------
 
@@ -129,14 +98,9 @@ class DeliveryState:
             return
         for part in self.living(first, last).ranges():
             self._place(*part)
-            self._note_expiries(*part)
-            for span in self.annotations.logged(Aspect.SIZE).spans(*part):
-                self.note_size(*span)
-
-    def living(self, first: int, last: int) -> RangeSet:
-        """Messages that are alive and not about to go elsewhere."""
-        dead = self.annotations.logged(Aspect.DEATH).spans(first, last)
-        return self.state.shown(first, last).without((start, end) for start, end, _ in dead)
+            for aspect, values in self.state.annotations.items():
+                if aspect in self.hooks.note or aspect in BY_MESSAGE:
+                    self._note(aspect, values.spans(*part))
 
     def _place(self, first: int, last: int) -> None:
         """New messages are ready, or scheduled."""
@@ -146,21 +110,17 @@ class DeliveryState:
             else:
                 self.ready.add(start, end)
 
-    def _note_expiries(self, first: int, last: int) -> None:
-        """Take notice of when messages expire that are new here."""
-        for span in self.annotations.logged(Aspect.EXPIRY).spans(first, last):
-            self.note_expiry(*span)
-
-    def note_expiry(self, first: int, last: int, expiry: int) -> None:
-        """The messages are to go at a time: milliseconds since the epoch, or `lifetimes.AT_ONCE`."""
-        if self.lifetimes is None:
-            self.lifetimes = Lifetimes()
-        self.lifetimes.add(first, last, expiry)
-
-    def note_size(self, first: int, last: int, octets: int) -> None:
-        """The messages' bodies have so many octets each."""
-        if self.weights is not None:
-            self.weights.add(first, last, octets)
+    def _note(self, aspect: Aspect, spans: Iterable[Span]) -> None:
+        """Messages are new here, with these values of an aspect."""
+        for span in spans:
+            share = self.hooks.note.get(aspect)
+            if share is None:
+                declared = BY_MESSAGE.get(aspect)
+                if declared is None or declared.by_message is None:
+                    return
+                share = self.shares[declared] = declared.by_message(self)
+                self.hooks = hooks_of(self.shares)
+            share.note(*span)
 
     def add_soft(self, first: int, run: Run, notes: Mapping[Aspect, Sequence[Span]] = NOTHING) -> None:
         """Messages that are in no log are ready. Their numbers come from the partition's sequence.
@@ -173,10 +133,8 @@ class DeliveryState:
         for aspect, spans in notes.items():
             self.soft.annotate(aspect, spans)
         self._place(first, first + run.count - 1)
-        for span in notes.get(Aspect.EXPIRY, ()):
-            self.note_expiry(*span)
-        for span in notes.get(Aspect.SIZE, ()):
-            self.note_size(*span)
+        for aspect, spans in notes.items():
+            self._note(aspect, spans)
 
     # -- delays ---------------------------------------------------------------------------------
 
@@ -205,8 +163,8 @@ class DeliveryState:
                 first = self._inherited + 1
             if first <= last:
                 self.ready.add(first, last)
-            if self.lifetimes is not None:
-                self.lifetimes.came_back(first, last, self.redelivered.intersection(first, last))
+            for feature in self.hooks.ready:
+                feature.ready(first, last, self.redelivered.intersection(first, last))
         return bool(due)
 
     def rest(self, front_end: int, first: int, last: int, backoff: RedeliveryBackoff, now: int) -> list[Span]:
@@ -214,25 +172,14 @@ class DeliveryState:
         before a time, which stands in the spans that are returned.
         """
         spans = []
-        for start, end in self._leased(front_end, first, last):
+        for start, end in self.leased(front_end, first, last):
             for low, high, failures in self.failures(start, end):
                 span = low, high, now + backoff.delay_ms(failures + 1)
                 self._rests.set(*span)
                 spans.append(span)
         return spans
 
-    def _leased(self, front_end: int, first: int, last: int) -> list[Range]:
-        """What the front end has of the range, as far as is known."""
-        lease = self.leases.get(front_end)
-        return (lease.intersection(first, last) if lease else []) + self.held.intersection(first, last)
-
     # -- failed deliveries ----------------------------------------------------------------------
-
-    def failures(self, first: int, last: int) -> list[Span]:
-        """How often delivery of the messages has failed; of a range that is soft throughout, or nowhere."""
-        if self.soft.numbers.intersection(first, last):
-            return self.soft.failures.cover(first, last)
-        return self.state.failure_spans(first, last)
 
     def exhausted(self, front_end: int, first: int, last: int) -> list[Range]:
         """Of what the front end has of the range, having failed once more: what has failed too often."""
@@ -241,17 +188,12 @@ class DeliveryState:
             return []
         return [
             (low, high)
-            for start, end in self._leased(front_end, first, last)
+            for start, end in self.leased(front_end, first, last)
             for low, high, failures in self.failures(start, end)
             if failures >= limit
         ]
 
     # -- leases ---------------------------------------------------------------------------------
-
-    @property
-    def leased_count(self) -> int:
-        """Messages given to consumers and not settled."""
-        return sum(map(len, self.leases.values()))
 
     def find_waiting(self, first: int, last: int) -> list[Range]:
         """Take out what is leased to nobody, as far as this owner knows, but turns out to be somebody's.
@@ -287,14 +229,10 @@ class DeliveryState:
         if self.ready.by_consumer:
             for part in ranges:
                 self.ready.done(*part)
-        if self.single_active is not None:
-            self.single_active.holding.remove_all(ranges)
+        for feature in self.hooks.settle:
+            feature.settle(ranges)
         if self.redelivered:
             self.redelivered.remove_all(ranges)
-        if self.lifetimes is not None:
-            self.lifetimes.remove_all(ranges)
-        if self.weights is not None:
-            self.weights.remove_all(ranges)
         leased = count == count_of(ranges)
         if leased and not self.soft:
             return Settled(count, ranges)
@@ -341,15 +279,15 @@ class DeliveryState:
         for part in parts:
             place.remove(*part)
             self.ready.done(*part)
-            if self.single_active is not None:
-                self.single_active.holding.remove(*part)
+            for feature in self.hooks.return_:
+                feature.return_(*part)
             # Somebody else may have settled it meanwhile.
             for first, last in self.state.alive.intersection(*part) + self.soft.numbers.intersection(*part):
                 count += self._come_back(first, last)
                 if redelivered:
                     self.redelivered.add(first, last)
-                if self.lifetimes is not None:
-                    self.lifetimes.came_back(first, last, [(first, last)] if redelivered else ())
+                for feature in self.hooks.ready:
+                    feature.ready(first, last, [(first, last)] if redelivered else [])
         return count
 
     def _come_back(self, first: int, last: int) -> int:
@@ -387,12 +325,6 @@ class DeliveryState:
         self._unschedule(first, last)
         self.redelivered.remove(first, last)
         self.soft.remove(first, last)
-        if self.lifetimes is not None:
-            self.lifetimes.remove(first, last)
-        if self.weights is not None:
-            self.weights.remove(first, last)
+        for feature in self.hooks.settle:
+            feature.settle([(first, last)])
         return self.state.alive.intersection(first, last)
-
-    def sizes(self, first: int, last: int) -> list[Span]:
-        """The range as spans of bodies of equal size; of size 0 unless the queue has a limit on them."""
-        return [(first, last, 0)] if self.weights is None else self.weights.cover(first, last)

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from node.queue.consumers import Consumer, Consumers
+from node.queue.consumers import Consumer
 from node.queue.delivery_state import DeliveryState
-from node.queue.features.deduplication import DEDUPLICATION_WINDOW
-from node.queue.features.single_active import SINGLE_ACTIVE_CONSUMER, SingleActiveConsumers
 from node.queue.grants import Fit, Grant, alike
 from node.queue.operations import OWNER, Semantics
 from node.queue.queue import QueueState
 from node.queue.settings import PLAIN, QueueSettings
 from node.ranges.numbers import count_of, first_of, merged
-from node.ranges.range_map import ABOVE_ALL, RangeMap, Span
+from node.ranges.range_map import RangeMap, Span
 from node.ranges.range_set import Range
 
 MARK_AHEAD: Final = 20_000
@@ -34,7 +32,7 @@ class QueueOwner(DeliveryState):
     """
 
     __slots__ = (
-        "_asked_mark", "_lost", "_stalled", "blocked", "consumers", "crowded", "unfinished",
+        "_asked_mark", "_lost", "_stalled", "blocked", "crowded", "unfinished",
     )  # fmt: skip
 
     def __init__(
@@ -46,10 +44,7 @@ class QueueOwner(DeliveryState):
         term: int = 0,
     ) -> None:
         """`now` is wall clock, in milliseconds; `term` that of the owner."""
-        super().__init__(state, settings, now)
-        self.consumers = Consumers()
-        if SINGLE_ACTIVE_CONSUMER.of(settings):
-            self.consumers = self.single_active = SingleActiveConsumers(term, () if fresh else state.attached)
+        super().__init__(state, settings, now, term, fresh)
         self.blocked = False
         self.crowded = False
         self.unfinished = False
@@ -66,17 +61,6 @@ class QueueOwner(DeliveryState):
         if self.held or self.scheduled:
             self.awaited = set(self.state.attached)
         self.given_out(self.state.settled)
-
-    def reconfigure(self, settings: QueueSettings) -> None:
-        """Policies have changed what is asked of the queue; never what makes it another kind of queue."""
-        self.settings = settings
-        length = DEDUPLICATION_WINDOW.of(settings)
-        if self.window is None or length is None:
-            self.window = self._window()
-        else:
-            # It knows more ids than the log does: those on their way there.
-            self.window.length = length
-        self.weights = self._weighed()
 
     # -- consumers ------------------------------------------------------------------------------
 
@@ -150,6 +134,8 @@ class QueueOwner(DeliveryState):
         granted = 0
         share = min(share, consumer.limit - consumer.sent)
         removal = consumer.no_ack or self.state.semantics is Semantics.AT_MOST_ONCE
+        for feature in () if removal else self.hooks.room:
+            share = feature.room(consumer, share)
         while granted < share:
             offered = self._offered(consumer, share - granted, alone, granted > 0)
             grant = self._grant(consumer, offered, removal, fit) if offered else None
@@ -170,8 +156,8 @@ class QueueOwner(DeliveryState):
         self.ready.hand_over((consumer.front_end, consumer.number), ranges, count)
         ranges = ranges if len(ranges) == 1 else merged(ranges)
         self.lease_of(OWNER if grant.removal else grant.front_end).update(ranges)
-        if self.single_active is not None and not grant.removal:
-            self.single_active.given_out(consumer, ranges)
+        for feature in () if grant.removal else self.hooks.given:
+            feature.given(consumer, ranges)
         newest = ranges[-1][1]
         if newest > self.granted:
             self.granted = newest
@@ -235,8 +221,8 @@ class QueueOwner(DeliveryState):
                     return grants
                 self.ready.claim((front_end, number), low, end)
                 self.lease_of(front_end).add(low, end)
-                if self.single_active is not None:
-                    self.single_active.given_out(consumer, [(low, end)])
+                for feature in self.hooks.given:
+                    feature.given(consumer, [(low, end)])
                 grants.append(
                     Grant(front_end, number, [(low, end)], redelivered=True, removal=False, soft=soft)
                 )
@@ -314,21 +300,6 @@ class QueueOwner(DeliveryState):
         older = self.held.intersection(0, self.granted)
         count = self.give_back(self.held, older, redelivered=True)
         return count + self.give_back(self.held, list(self.held.ranges()), redelivered)
-
-    # -- limits ---------------------------------------------------------------------------------
-
-    def ready_octets(self) -> int:
-        """Octets of the bodies of ready messages; 0 unless the queue has a limit on them."""
-        if self.weights is None:
-            return 0
-        others = [part for place in (self.held, *self.leases.values()) for part in place.ranges()]
-        if self.scheduled:
-            others += self.scheduled.intersection(0, ABOVE_ALL)
-        return self.weights.octets - sum(self.weights.weigh(*part) for part in others)
-
-    def victims(self) -> Range | None:
-        """What a limit on the queue's length discards next: of the lowest priority (A20), the oldest."""
-        return self.ready.lowest()
 
     # -- the mark -------------------------------------------------------------------------------
 

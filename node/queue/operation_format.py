@@ -28,7 +28,6 @@ from typing import Final
 
 from node.message.reason import Reason
 from node.message.run import Run
-from node.queue.features.deduplication import DIGEST_OCTETS
 from node.queue.operations import (
     Annotate,
     Aspect,
@@ -54,6 +53,7 @@ from node.queue.operations import (
     Settle,
     Transferred,
 )
+from node.queue.seen_ids import DIGEST_OCTETS
 from node.queue.transaction_format import READERS as TRANSACTION_READERS
 from node.queue.transfers import Transfer, decode_transfer_body, encode_transfer_body
 from node.ranges.columns import Buffer as Buffer

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
-from node.queue.features.deduplication import SeenIds
 from node.queue.operations import OWNER, Annotate, Aspect, ForgetIds, RememberIds, Semantics
+from node.queue.seen_ids import SeenIds
 from node.ranges.range_map import RangeMap, Span
 from node.ranges.range_set import Range, RangeSet
 

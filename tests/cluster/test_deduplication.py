@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from cluster.owner.duplicates import window_of
 from node.queue.dispatch import QueueOwner
-from node.queue.features.deduplication import digest_of
 from node.queue.operations import Semantics
 from node.queue.queue import QueueState
+from node.queue.seen_ids import digest_of
 from node.queue.settings import QueueSettings
 from tests.cluster.kinds import KINDS, declare
 from tests.site import Client, Site
@@ -116,12 +117,13 @@ def test_what_is_on_its_way_to_the_log_is_known_also_where_a_policy_changes() ->
     asked = QueueSettings(deduplication_window_ms=1000)
     owner = QueueOwner(QueueState(Semantics.AT_LEAST_ONCE), fresh=True, settings=asked)
     ids = [digest_of(b"1")]
-    assert owner.window is not None and owner.window.fresh(ids, 10) == [True]
+    window = window_of(owner)
+    assert window is not None and window.fresh(ids, 10) == [True]
     owner.reconfigure(QueueSettings(deduplication_window_ms=1000, max_length=9))
-    assert owner.window.fresh(ids, 11) == [False]
+    assert window_of(owner).fresh(ids, 11) == [False]
     owner.reconfigure(QueueSettings(deduplication_window_ms=500))
-    assert owner.window.fresh(ids, 12) == [False]
-    assert owner.window.fresh(ids, 600) == [True]
+    assert window_of(owner).fresh(ids, 12) == [False]
+    assert window_of(owner).fresh(ids, 600) == [True]
 
 
 @pytest.mark.requirement("A24.6", "A24.7", "X2.1")

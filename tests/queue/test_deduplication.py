@@ -7,7 +7,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from node.queue.features.deduplication import DIGEST_OCTETS, SeenIds, Window, digest_of
+from node.queue.features.deduplication import Window
+from node.queue.seen_ids import DIGEST_OCTETS, SeenIds, digest_of
 
 NAMES = st.lists(st.sampled_from("abcdefgh"), max_size=6)
 LENGTH = 100

@@ -7,8 +7,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from node.queue.features.delay import SLOT_MS
 from node.queue.features.ttl import AT_ONCE, Lifetimes
+from node.queue.schedule import SLOT_MS
 from node.ranges.range_set import RangeSet
 
 START = 1_800_000_000_000

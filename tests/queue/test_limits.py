@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.queue.features.limits import Overflow, Weights, enough, refused, surplus
+from node.queue.features.limits import Overflow, enough, refused, surplus
 from node.queue.settings import QueueSettings
+from node.queue.weights import Weights
 from node.ranges.range_map import spans_of
 
 LIMITS = st.none() | st.integers(0, 12)

@@ -80,14 +80,14 @@ def test_transient_messages_have_priorities_too() -> None:
 @pytest.mark.requirement("A20.2")
 def test_the_lowest_priority_is_discarded_first() -> None:
     owner = ordered_owner(PRIORITY, [4, 2, 2, 9])
-    assert owner.victims() == (2, 3)
+    assert owner.ready.lowest() == (2, 3)
     owner.ready.remove(2, 3)
-    assert owner.victims() == (1, 1)
+    assert owner.ready.lowest() == (1, 1)
 
 
 def test_the_oldest_are_discarded_first_where_there_is_no_priority() -> None:
     owner = QueueOwner(state_with(5), fresh=True)
-    assert owner.victims() == (1, 5)
+    assert owner.ready.lowest() == (1, 5)
 
 
 @pytest.mark.requirement("A20.1")

@@ -15,7 +15,6 @@ from node.message.run import Run
 from node.queue import partition
 from node.queue.applied import Applied
 from node.queue.entry import encode_batch, encode_entry
-from node.queue.features.deduplication import SeenIds
 from node.queue.operation_format import (
     EntryFormatError,
     encode_annotate,
@@ -42,6 +41,7 @@ from node.queue.partition import (
     PartitionMachine,
     SequenceOrderError,
 )
+from node.queue.seen_ids import SeenIds
 from node.queue.transfers import Transfer
 from tests.queue.building import RUNS, contents, one_batch, published, uniform_run, varied_run
 

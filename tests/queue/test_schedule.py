@@ -7,10 +7,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from node.queue import schedule
 from node.queue.dispatch import QueueOwner
-from node.queue.features import delay as schedule
-from node.queue.features.delay import HORIZON_MS, NEVER, SLOT_MS, Schedule
 from node.queue.operations import Aspect
+from node.queue.schedule import HORIZON_MS, NEVER, SLOT_MS, Schedule
 from node.ranges import range_map
 from node.ranges.range_map import RangeMap
 from tests.queue.owners import noted, state_with

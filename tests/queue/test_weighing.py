@@ -7,6 +7,7 @@ import pytest
 from node.message.deaths import encode_death
 from node.message.reason import Reason
 from node.queue.dispatch import QueueOwner
+from node.queue.features.limits import FEATURE, Limits
 from node.queue.operations import Aspect
 from node.queue.queue import QueueState
 from node.queue.settings import PLAIN, QueueSettings
@@ -14,6 +15,12 @@ from tests.queue.owners import A, attach, noted, state_with
 
 LIMITED = QueueSettings(max_length_bytes=1000)
 SIZE = 60
+
+
+def limits_of(owner: QueueOwner) -> Limits:
+    found = owner.shares[FEATURE]
+    assert isinstance(found, Limits)
+    return found
 
 
 def state(*, sized: bool) -> QueueState:
@@ -29,27 +36,28 @@ def state(*, sized: bool) -> QueueState:
 
 def test_a_new_owner_counts_neither_dead_letters_nor_what_nobody_may_see_yet() -> None:
     owner = QueueOwner(state(sized=True), settings=LIMITED)
-    assert owner.ready_octets() == SIZE
+    assert limits_of(owner).ready_octets() == SIZE
 
 
 def test_a_limit_that_comes_later_counts_the_same() -> None:
     owner = QueueOwner(state(sized=True), settings=PLAIN)
     owner.reconfigure(LIMITED)
-    assert owner.ready_octets() == SIZE
+    assert limits_of(owner).ready_octets() == SIZE
 
 
 def test_only_what_counts_is_weighed_later() -> None:
     owner = QueueOwner(state(sized=False), settings=PLAIN)
     owner.reconfigure(LIMITED)
-    assert owner.weights is not None
-    assert list(owner.weights.unknown.ranges()) == [(3, 3)]
+    weights = limits_of(owner).weights
+    assert weights is not None
+    assert list(weights.unknown.ranges()) == [(3, 3)]
 
 
 def test_what_is_shown_by_a_commit_counts_once() -> None:
     owner = QueueOwner(state(sized=True), settings=LIMITED)
     for first, last in owner.state.release(2, 2):
         owner.append(first, last)
-    assert owner.ready_octets() == 2 * SIZE
+    assert limits_of(owner).ready_octets() == 2 * SIZE
 
 
 @pytest.mark.parametrize("purged", [True, False])
@@ -57,11 +65,12 @@ def test_what_has_left_is_not_weighed_any_more(purged: bool) -> None:
     """The log may not know yet that it has."""
     owner = QueueOwner(state_with(2), fresh=True)
     owner.reconfigure(LIMITED)
-    assert owner.weights is not None and len(owner.weights.unknown) == 2
+    weights = limits_of(owner).weights
+    assert weights is not None and len(weights.unknown) == 2
     if purged:
         owner.purge()
     else:
         attach(owner, A)
         owner.dispatch(9)
         owner.settle(A, [(1, 2)])
-    assert not owner.weights.unknown
+    assert not weights.unknown

@@ -10,10 +10,10 @@ from unittest import mock
 from cluster.catalog.replica import Catalog
 from cluster.gateway import gets
 from cluster.gateway.routes import Routes, Targets
-from cluster.owner import upkeep
 from cluster.owner.linearizable_reads import LinearizableReads
 from cluster.owner.sessions import FrontEndSessions
 from cluster.peers.ports import Holders, Ranges
+from node.queue.features import limits
 from node.queue.features.limits import surplus
 from node.queue.features.ttl import Lifetimes
 from node.queue.settings import QueueSettings
@@ -90,7 +90,7 @@ def doubled_limit() -> AbstractContextManager[object]:
     def twice(settings: QueueSettings, messages: int, octets: int) -> tuple[int, int]:
         return surplus(settings, 2 * messages, octets)
 
-    return mock.patch.object(upkeep, "surplus", twice)
+    return mock.patch.object(limits, "surplus", twice)
 
 
 def late_expiry() -> AbstractContextManager[object]:

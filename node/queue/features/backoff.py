@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from node.queue.argument_types import UnacceptableError, read_positive_time
 from node.queue.features.argument import Argument, PolicyUse
+from node.queue.features.feature import Declaration
 from node.wire.amqp091.type_names import type_name
 
 
@@ -47,3 +48,6 @@ def _factor(value: Any) -> float:
 REDELIVERY_BACKOFF: Final = Argument(
     "x-redelivery-backoff", read_backoff, "redelivery_backoff", policy=PolicyUse.USER
 )
+
+
+FEATURE: Final = Declaration(REDELIVERY_BACKOFF)

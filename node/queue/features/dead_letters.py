@@ -6,6 +6,7 @@ from typing import Final
 
 from node.queue.argument_types import one_of, read_text
 from node.queue.features.argument import Argument, PolicyUse
+from node.queue.features.feature import Declaration
 from node.queue.settings import QueueSettings
 
 DEAD_LETTER_EXCHANGE: Final = Argument(
@@ -26,3 +27,6 @@ DEAD_LETTER_STRATEGY: Final = Argument(
 def buries(settings: QueueSettings) -> bool:
     """Whether messages that the queue gives up go elsewhere."""
     return DEAD_LETTER_EXCHANGE.of(settings) is not None
+
+
+FEATURE: Final = Declaration(DEAD_LETTER_EXCHANGE, DEAD_LETTER_ROUTING_KEY, DEAD_LETTER_STRATEGY)

@@ -9,77 +9,21 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable
-from hashlib import blake2b
-from struct import Struct
 from typing import Final
 
 from node.queue.argument_types import read_positive_time
 from node.queue.features.argument import Argument, PolicyUse
-from node.ranges.range_set import decode_array, encode_array
+from node.queue.features.feature import Declaration, Feature, FeatureContext
+from node.queue.operation_format import encode_forget_ids
+from node.queue.places import Places
+from node.queue.seen_ids import SeenIds
 
 DEDUPLICATION_WINDOW: Final = Argument(
     "x-deduplication-window", read_positive_time, "deduplication_window_ms", policy=PolicyUse.USER
 )
 
-DIGEST_OCTETS: Final = 16
-_COUNT: Final = Struct("<I")
-
-
-def digest_of(message_id: bytes) -> bytes:
-    """What is kept of an id: nobody finds two ids that share it."""
-    return blake2b(message_id, digest_size=DIGEST_OCTETS).digest()
-
-
-class SeenIds:
-    """Ids in the order in which they came, 24 octets each. Times never go back."""
-
-    __slots__ = ("_digests", "_times")
-
-    def __init__(self) -> None:
-        self._times = array("Q")
-        self._digests = bytearray()
-
-    def __len__(self) -> int:
-        return len(self._times)
-
-    @property
-    def first(self) -> int:
-        """When the oldest of the ids came; there is one."""
-        return self._times[0]
-
-    def remember(self, time: int, digests: bytes) -> None:
-        """Ids that came at a time: whole digests, one behind the other."""
-        self._digests += digests
-        self._times.extend([time] * (len(digests) // DIGEST_OCTETS))
-
-    def forget(self, before: int) -> None:
-        """Forget what came before a time."""
-        count = bisect_left(self._times, before)
-        del self._times[:count], self._digests[: count * DIGEST_OCTETS]
-
-    def all(self) -> tuple[array[int], list[bytes]]:
-        """Times and digests, oldest first."""
-        step = DIGEST_OCTETS
-        digests = bytes(self._digests)
-        return self._times[:], [digests[at : at + step] for at in range(0, len(digests), step)]
-
-    def encode(self) -> bytes:
-        """Number of ids (u32), times (u64 each, little-endian), digests."""
-        return b"".join((_COUNT.pack(len(self._times)), encode_array(self._times), self._digests))
-
-    @classmethod
-    def decode(cls, data: bytes, offset: int) -> tuple[SeenIds, int]:
-        """The ids encoded at `offset`, and the offset behind. Raises ValueError when malformed."""
-        if len(data) < offset + _COUNT.size:
-            raise ValueError("seen ids cut short")
-        (count,) = _COUNT.unpack_from(data, offset)
-        made = cls()
-        made._times, offset = decode_array("Q", data, offset + _COUNT.size, count)
-        end = offset + count * DIGEST_OCTETS
-        if end > len(data):
-            raise ValueError("seen ids cut short")
-        made._digests += data[offset:end]
-        return made, end
+FORGET_INTERVAL_MS: Final = 1000
+"""How long ids that are out of the window may stay, so that they are forgotten many at a time."""
 
 
 class Window:
@@ -143,3 +87,39 @@ def _latest(times: array[int], digests: list[bytes]) -> tuple[array[int], list[b
         return times, digests
     ordered = sorted(latest.items(), key=lambda one: one[1])
     return array("Q", (time for _, time in ordered)), [digest for digest, _ in ordered]
+
+
+class Deduplication(Feature):
+    """Knows the queue's window, and has replicas forget what is out of it."""
+
+    def __init__(self, places: Places, length: int) -> None:
+        super().__init__()
+        self._places = places
+        self.window = Window(length, places.state.seen)
+
+    def serve(self, context: FeatureContext, now: int) -> None:
+        """Let replicas forget what is out of the window, now and then."""
+        window, seen = self.window, self._places.state.seen
+        if seen is None:
+            return
+        before = window.slide(now)
+        due = max(seen.first, window.forgotten) + FORGET_INTERVAL_MS
+        if before > due:
+            window.forgotten = before
+            context.log(encode_forget_ids(context.number, before))
+        else:
+            context.wake(due + window.length)
+
+
+def _share(places: Places, former: Feature | None) -> Feature | None:
+    length = DEDUPLICATION_WINDOW.of(places.settings)
+    if length is None:
+        return None
+    if isinstance(former, Deduplication):
+        # It knows more ids than the log does: those on their way there.
+        former.window.length = length
+        return former
+    return Deduplication(places, length)
+
+
+FEATURE: Final = Declaration(DEDUPLICATION_WINDOW, make=_share)

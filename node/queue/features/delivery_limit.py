@@ -6,6 +6,7 @@ from typing import Final
 
 from node.queue.argument_types import read_integer
 from node.queue.features.argument import Argument, PolicyUse
+from node.queue.features.feature import Declaration
 
 
 def read_limit(value: object) -> int | None:
@@ -15,3 +16,6 @@ def read_limit(value: object) -> int | None:
 
 
 DELIVERY_LIMIT: Final = Argument("x-delivery-limit", read_limit, "delivery_limit", policy=PolicyUse.LIMIT)
+
+
+FEATURE: Final = Declaration(DELIVERY_LIMIT)

@@ -20,6 +20,7 @@ from node.queue.annotations import Annotations
 from node.queue.argument_types import read_text
 from node.queue.consumers import Consumer, ConsumerKey
 from node.queue.features.argument import Argument
+from node.queue.features.feature import Declaration
 from node.queue.operations import Aspect
 from node.queue.order import Order
 from node.queue.settings import QueueSettings
@@ -306,3 +307,6 @@ def by_group(settings: QueueSettings, known: Annotations, ready: RangeSet) -> Or
     if GROUP_BY.of(settings) is None:
         return None
     return ReadyByGroup(partial(known.at, Aspect.GROUP), ready)
+
+
+FEATURE: Final = Declaration(GROUP_BY)

@@ -6,12 +6,22 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Final
 
+from node.message.content import size_spans
+from node.message.reason import Reason
 from node.queue.argument_types import one_of, read_natural
 from node.queue.features.argument import Argument, PolicyUse
 from node.queue.features.dead_letters import buries
+from node.queue.features.feature import Declaration, Feature, FeatureContext
+from node.queue.operation_format import encode_annotate
+from node.queue.operations import Aspect
+from node.queue.places import Places
 from node.queue.settings import QueueSettings
-from node.ranges.range_map import RangeMap, Span
-from node.ranges.range_set import Range, RangeSet
+from node.queue.weights import Weights
+from node.ranges.range_map import ABOVE_ALL, RangeMap, Span
+from node.ranges.range_set import Range
+
+WEIGHED_AT_ONCE: Final = 4096
+"""Messages whose size is looked up in one turn."""
 
 
 class Overflow(StrEnum):
@@ -106,53 +116,92 @@ def enough(sizes: Sequence[Span], messages: int, octets: int) -> Range | None:
     return taken
 
 
-class Weights:
-    """Messages and the octets of their bodies; `len()` counts messages, `octets` adds up.
+class Limits(Feature):
+    """Knows what the queue's messages weigh, and drops what is too much.
 
-    `unknown` are messages that are to be among them, once their size has been looked up.
+    `weights` is None unless the queue has a limit on octets.
     """
 
-    __slots__ = ("_sizes", "octets", "unknown")
+    def __init__(self, places: Places) -> None:
+        super().__init__()
+        self._places = places
+        self.weights = _weighed(places) if weighs(places.settings) else None
 
-    def __init__(self, unknown: RangeSet | None = None) -> None:
-        """Takes over `unknown`."""
-        self._sizes = RangeMap()
-        self.octets = 0
-        self.unknown = RangeSet() if unknown is None else unknown
+    def note(self, first: int, last: int, value: int) -> None:
+        """The messages' bodies have so many octets each."""
+        if self.weights is not None:
+            self.weights.add(first, last, value)
 
-    @classmethod
-    def of(cls, messages: RangeSet, sizes: Iterable[Span]) -> Weights:
-        """The weights of these messages, which it takes over, as far as their sizes are known."""
-        made = cls(messages)
-        for first, last, size in sizes:
-            for part in messages.intersection(first, last):
-                made.add(*part, size)
-        return made
+    def settle(self, ranges: list[Range]) -> None:
+        if self.weights is not None:
+            self.weights.remove_all(ranges)
 
-    def __len__(self) -> int:
-        return len(self._sizes)
+    def serve(self, context: FeatureContext, now: int) -> None:
+        if self.weights is not None and self.weights.unknown:
+            self._weigh_some(context, self.weights)
 
-    def add(self, first: int, last: int, size: int) -> None:
-        """Messages, of so many octets each, that are not there yet."""
-        self._sizes.set(first, last, size)
-        self.octets += (last - first + 1) * size
-        self.unknown.remove(first, last)
+    def served(self, context: FeatureContext, *, complete: bool) -> None:
+        """A queue that drops what is too much drops it once consumers have had their chance (x-overflow)."""
+        ready, settings = self._places.ready, self._places.settings
+        messages, octets = surplus(settings, len(ready), self.ready_octets()) if complete else (0, 0)
+        while messages or octets:
+            victims = ready.lowest()
+            gone = None if victims is None else enough(self._sizes(*victims), messages, octets)
+            if gone is None:
+                break
+            context.give_up([gone], Reason.MAXLEN)
+            messages, octets = surplus(settings, len(ready), self.ready_octets())
 
-    def remove(self, first: int, last: int) -> None:
-        """Those of the range that are there, or were to be, are so no more."""
-        self.octets -= self.weigh(first, last)
-        self._sizes.remove(first, last)
-        self.unknown.remove(first, last)
+    def ready_octets(self) -> int:
+        """Octets of the bodies of ready messages; 0 unless the queue has a limit on them."""
+        places, weights = self._places, self.weights
+        if weights is None:
+            return 0
+        others = [part for place in (places.held, *places.leases.values()) for part in place.ranges()]
+        if places.scheduled:
+            others += places.scheduled.intersection(0, ABOVE_ALL)
+        return weights.octets - sum(weights.weigh(*part) for part in others)
 
-    def remove_all(self, ranges: Iterable[Range]) -> None:
-        """As `remove` for each of the ranges."""
-        for part in ranges:
-            self.remove(*part)
+    def _sizes(self, first: int, last: int) -> list[Span]:
+        """The range as spans of bodies of equal size; of size 0 unless the queue has a limit on them."""
+        return [(first, last, 0)] if self.weights is None else self.weights.cover(first, last)
 
-    def weigh(self, first: int, last: int) -> int:
-        """The octets of those of the range that are there."""
-        return sum((end - start + 1) * size for start, end, size in self._sizes.spans(first, last))
+    def _weigh_some(self, context: FeatureContext, weights: Weights) -> None:
+        """Look up the sizes of some of the messages that came in while their octets did not count."""
+        places, unknown = self._places, weights.unknown
+        first, last = unknown.front() or (0, 0)
+        last = min(last, first + WEIGHED_AT_ONCE - 1)
+        unknown.remove(first, last)
+        durable: list[Span] = []
+        for part in places.state.alive.intersection(first, last):
+            for position, run in context.contents(*part):
+                durable += [(position + low, position + high, size) for low, high, size in size_spans(run)]
+        if durable:
+            context.log(encode_annotate(context.number, Aspect.SIZE, durable))
+        soft = [
+            (position + low, position + high, size)
+            for position, run in places.soft.runs(first, last)
+            for low, high, size in size_spans(run)
+        ]
+        places.soft.annotate(Aspect.SIZE, soft)
+        for span in (*durable, *soft):
+            weights.add(*span)
+        if unknown:
+            context.serve_again()
 
-    def cover(self, first: int, last: int) -> list[Span]:
-        """The whole range as spans of equal size, 0 for what is not there."""
-        return self._sizes.cover(first, last)
+
+def _weighed(places: Places) -> Weights:
+    """What the messages weigh that are there, as far as it was noted."""
+    every = places.living(0, ABOVE_ALL)
+    every.update(places.soft.numbers.ranges())
+    soft = places.soft.values.get(Aspect.SIZE, RangeMap())
+    return Weights.of(every, (*places.annotations.logged(Aspect.SIZE).all(), *soft.all()))
+
+
+def _share(places: Places, former: Feature | None) -> Feature | None:
+    """Weighed anew whenever the settings change: what came in meanwhile was not noted, or no limit asks."""
+    limited = MAX_LENGTH.of(places.settings) is not None or weighs(places.settings)
+    return Limits(places) if limited else None
+
+
+FEATURE: Final = Declaration(MAX_LENGTH, MAX_LENGTH_BYTES, OVERFLOW, make=_share, aspect=Aspect.SIZE)

@@ -16,6 +16,7 @@ from node.queue.annotations import Annotations
 from node.queue.argument_types import UnacceptableError, read_natural
 from node.queue.consumers import Consumer, ConsumerKey
 from node.queue.features.argument import Argument
+from node.queue.features.feature import Declaration
 from node.queue.operations import Aspect
 from node.queue.order import Order
 from node.queue.settings import QueueSettings
@@ -188,3 +189,6 @@ def by_priority(settings: QueueSettings, known: Annotations, ready: RangeSet) ->
         for part in ready.ranges():
             arranged.add(*part)
     return arranged
+
+
+FEATURE: Final = Declaration(MAX_PRIORITY)

@@ -5,33 +5,57 @@ from __future__ import annotations
 from typing import Any, Final
 
 from node.queue.annotations import Annotations
-from node.queue.features.argument import Argument
-from node.queue.features.backoff import REDELIVERY_BACKOFF
-from node.queue.features.dead_letters import (
-    DEAD_LETTER_EXCHANGE,
-    DEAD_LETTER_ROUTING_KEY,
-    DEAD_LETTER_STRATEGY,
+from node.queue.features import (
+    backoff,
+    dead_letters,
+    deduplication,
+    delivery_limit,
+    expires,
+    group,
+    limits,
+    priority,
+    single_active,
+    ttl,
 )
-from node.queue.features.deduplication import DEDUPLICATION_WINDOW
-from node.queue.features.delivery_limit import DELIVERY_LIMIT
-from node.queue.features.expires import EXPIRES
+from node.queue.features.argument import Argument
+from node.queue.features.feature import Declaration, Feature
 from node.queue.features.fifo import ReadyByAge
-from node.queue.features.group import GROUP_BY, by_group
-from node.queue.features.limits import MAX_LENGTH, MAX_LENGTH_BYTES, OVERFLOW
-from node.queue.features.priority import MAX_PRIORITY, by_priority
-from node.queue.features.single_active import SINGLE_ACTIVE_CONSUMER
-from node.queue.features.ttl import MESSAGE_TTL
+from node.queue.features.hooks import NO_HOOKS, Hooks
+from node.queue.operations import Aspect
 from node.queue.order import Arranging, Order
+from node.queue.places import Places
 from node.queue.settings import QueueSettings
 from node.ranges.range_set import RangeSet
 
-ARGUMENTS: Final[tuple[Argument[Any], ...]] = (
-    MAX_PRIORITY, GROUP_BY, MESSAGE_TTL, EXPIRES, MAX_LENGTH, MAX_LENGTH_BYTES, OVERFLOW,
-    DEAD_LETTER_EXCHANGE, DEAD_LETTER_ROUTING_KEY, DEAD_LETTER_STRATEGY, DELIVERY_LIMIT,
-    SINGLE_ACTIVE_CONSUMER, DEDUPLICATION_WINDOW, REDELIVERY_BACKOFF,
-)  # fmt: skip
+FEATURES: Final[tuple[Declaration, ...]] = (
+    priority.FEATURE,
+    group.FEATURE,
+    single_active.FEATURE,
+    deduplication.FEATURE,
+    limits.FEATURE,
+    ttl.FEATURE,
+    expires.FEATURE,
+    delivery_limit.FEATURE,
+    backoff.FEATURE,
+    dead_letters.FEATURE,
+)
+"""In the order in which they have their say."""
 
-ORDERS: Final[tuple[Arranging, ...]] = (by_group, by_priority)
+ARGUMENTS: Final[tuple[Argument[Any], ...]] = tuple(
+    argument for feature in FEATURES for argument in feature.arguments
+)
+
+BY_MESSAGE: Final[dict[Aspect, Declaration]] = {
+    feature.aspect: feature
+    for feature in FEATURES
+    if feature.aspect is not None and feature.by_message is not None
+}
+"""The features that a message can ask for, where its queue does not."""
+
+Shares = dict[Declaration, Feature]
+"""One queue's shares of the features that it asks for, or its messages do."""
+
+ORDERS: Final[tuple[Arranging, ...]] = (group.by_group, priority.by_priority)
 """The first that the settings ask for is the queue's."""
 
 
@@ -42,3 +66,20 @@ def arrange(settings: QueueSettings, known: Annotations, ready: RangeSet) -> Ord
         if order is not None:
             return order
     return ReadyByAge(ready)
+
+
+def shares_of(places: Places, former: Shares) -> Shares:
+    """A queue's shares as its settings ask for them; `former` are those that it had."""
+    found: Shares = {}
+    for feature in FEATURES:
+        share = None if feature.make is None else feature.make(places, former.get(feature))
+        if share is not None:
+            found[feature] = share
+    return found
+
+
+def hooks_of(shares: Shares) -> Hooks:
+    """The shares by the moments at which they have a say, in the order of the registry."""
+    if not shares:
+        return NO_HOOKS
+    return Hooks([(feature.aspect, shares[feature]) for feature in FEATURES if feature in shares])

@@ -16,6 +16,8 @@ from typing import Final
 from node.queue.argument_types import read_boolean
 from node.queue.consumers import Consumer, Consumers, ExclusiveConsumerError
 from node.queue.features.argument import Argument
+from node.queue.features.feature import Declaration, Feature, FeatureContext
+from node.queue.places import Places
 from node.ranges.range_set import Range, RangeSet
 
 SINGLE_ACTIVE_CONSUMER: Final = Argument(
@@ -66,11 +68,13 @@ class SingleActiveConsumers(Consumers):
             self._active = None
             self.holding.clear()
 
-    def suspend(self, front_end: int) -> None:
+    def suspend(self, front_end: int) -> bool:
         self.awaited.add(front_end)
+        return True
 
-    def resume(self, front_end: int) -> None:
+    def resume(self, front_end: int) -> bool:
         self.awaited.discard(front_end)
+        return True
 
     def resume_all(self) -> None:
         self.awaited.clear()
@@ -154,3 +158,36 @@ def _activated(consumer: Consumer) -> int:
 def _turn(consumer: Consumer) -> tuple[int, int]:
     """The lowest comes first."""
     return -consumer.priority, consumer.joined
+
+
+class SingleActive(Feature):
+    """Lets the queue's consumers elect the active one, and tells them of what that has."""
+
+    def __init__(self, places: Places) -> None:
+        super().__init__(passes_on=True)
+        self._places = places
+        awaited = () if places.fresh else places.state.attached
+        self._consumers = SingleActiveConsumers(places.term, awaited)
+        places.consumers = self._consumers
+
+    def serve(self, context: FeatureContext, now: int) -> None:
+        for one in self._consumers.elect(self._places.leases):
+            context.tell_activity(one)
+
+    def given(self, consumer: Consumer, ranges: list[Range]) -> None:
+        self._consumers.given_out(consumer, ranges)
+
+    def settle(self, ranges: list[Range]) -> None:
+        self._consumers.holding.remove_all(ranges)
+
+    def return_(self, first: int, last: int) -> None:
+        self._consumers.holding.remove(first, last)
+
+
+def _share(places: Places, former: Feature | None) -> Feature | None:
+    if former is None and SINGLE_ACTIVE_CONSUMER.of(places.settings):
+        return SingleActive(places)
+    return former
+
+
+FEATURE: Final = Declaration(SINGLE_ACTIVE_CONSUMER, make=_share)

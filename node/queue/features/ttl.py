@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from node.message.reason import Reason
 from node.queue.argument_types import read_time
 from node.queue.features.argument import Argument, PolicyUse
-from node.queue.features.delay import Schedule
+from node.queue.features.feature import Declaration, Feature, FeatureContext
+from node.queue.operation_format import encode_annotate
+from node.queue.operations import Aspect
 from node.queue.order import Order
-from node.ranges.range_map import RangeMap
+from node.queue.places import Places
+from node.queue.schedule import Schedule
+from node.ranges.range_map import RangeMap, Span
 from node.ranges.range_set import Range, RangeSet
 
 MESSAGE_TTL: Final = Argument("x-message-ttl", read_time, "message_ttl_ms", policy=PolicyUse.LIMIT)
@@ -93,3 +98,71 @@ class Lifetimes:
         looked_at = [part for one in self._back.ranges() for part in place.intersection(*one)]
         self._back.remove_all(looked_at)
         return [part for one in looked_at for part in ready.intersection(*one)]
+
+
+NOTHING: Final = RangeMap()
+
+
+def expiry_of(ttl: int, now: int) -> int:
+    """The time at which a message expires that may wait for `ttl` milliseconds from now on."""
+    return now + ttl if ttl else AT_ONCE
+
+
+class TimeToLive(Feature):
+    """Gives up the queue's messages that have waited for too long."""
+
+    def __init__(self, places: Places) -> None:
+        super().__init__()
+        self._places = places
+        self._lifetimes = Lifetimes()
+
+    def take_over(self, context: FeatureContext) -> None:
+        """Messages that came in while there was no time to live have one from now on."""
+        places = self._places
+        ttl = MESSAGE_TTL.of(places.settings)
+        if ttl is None:
+            return
+        expiry = expiry_of(ttl, context.wall_ms())
+        durable = _without(places.state.alive, places.annotations.logged(Aspect.EXPIRY), expiry)
+        if durable:
+            context.log(encode_annotate(context.number, Aspect.EXPIRY, durable))
+        soft = _without(places.soft.numbers, places.soft.values.get(Aspect.EXPIRY, NOTHING), expiry)
+        places.soft.annotate(Aspect.EXPIRY, soft)
+        for span in (*durable, *soft):
+            self.note(*span)
+
+    def note(self, first: int, last: int, value: int) -> None:
+        self._lifetimes.add(first, last, value)
+
+    def serve(self, context: FeatureContext, now: int) -> None:
+        if self._lifetimes:
+            self._lifetimes.step(now)
+            context.give_up(self._lifetimes.expired(self._places.ready), Reason.EXPIRED)
+
+    def served(self, context: FeatureContext, *, complete: bool) -> None:
+        if self._lifetimes:
+            if complete:
+                context.give_up(self._lifetimes.passed_by(self._places.ready), Reason.EXPIRED)
+            context.wake(self._lifetimes.wake)
+
+    def settle(self, ranges: list[Range]) -> None:
+        self._lifetimes.remove_all(ranges)
+
+    def ready(self, first: int, last: int, had: list[Range]) -> None:
+        self._lifetimes.came_back(first, last, had)
+
+
+def _without(messages: RangeSet, known: RangeMap, value: int) -> list[Span]:
+    """The value for those of the messages that have none."""
+    left = messages.without((first, last) for first, last, _ in known.all())
+    return [(first, last, value) for first, last in left.ranges()]
+
+
+def _share(places: Places, former: Feature | None) -> Feature | None:
+    """What messages were given a time to live counts also when the queue is asked for none any more."""
+    if former is None and MESSAGE_TTL.of(places.settings) is not None:
+        return TimeToLive(places)
+    return former
+
+
+FEATURE: Final = Declaration(MESSAGE_TTL, make=_share, aspect=Aspect.EXPIRY, by_message=TimeToLive)

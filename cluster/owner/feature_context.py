@@ -1,0 +1,50 @@
+"""What features of one queue may ask of its owner. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cluster.owner.giving_up import give_up
+from node.message.reason import Reason
+from node.message.run import Run
+from node.queue.consumers import Consumer
+from node.ranges.range_set import Range
+
+if TYPE_CHECKING:
+    from cluster.owner.partition import PartitionOwner
+
+
+class QueueContext:
+    """Implements `node.queue.features.feature.FeatureContext` for a queue that the owner has."""
+
+    def __init__(self, owner: PartitionOwner, number: int) -> None:
+        self._owner = owner
+        self._number = number
+
+    @property
+    def number(self) -> int:
+        return self._number
+
+    def wall_ms(self) -> int:
+        return self._owner.wall_ms()
+
+    def log(self, operation: bytes) -> None:
+        self._owner.operation(operation)
+
+    def wake(self, at_ms: int) -> None:
+        self._owner.alarms.set(self._number, at_ms)
+
+    def serve_again(self) -> None:
+        self._owner.serve_again(self._number)
+
+    def give_up(self, ranges: list[Range], reason: Reason) -> None:
+        give_up(self._owner, self._number, self._owner.queues[self._number], ranges, reason)
+
+    def contents(self, first: int, last: int) -> list[tuple[int, Run]]:
+        return self._owner.contents(first, last)
+
+    def tell_activity(self, consumer: Consumer) -> None:
+        sessions = self._owner.sessions
+        state = sessions.current(consumer.front_end)
+        if state is not None:
+            state.port.activity(state.epoch, consumer.number, consumer.joined, consumer.activated)

@@ -1,0 +1,41 @@
+"""The features of one queue, by the moments at which they have a say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from node.queue.features.feature import Feature
+from node.queue.operations import Aspect
+
+
+class Hooks:
+    """For each hook the features that implement it, in the order of the registry. See `Feature`."""
+
+    __slots__ = (
+        "given", "note", "passes_on", "ready", "return_", "room", "serve", "served", "settle", "take_over",
+    )  # fmt: skip
+
+    def __init__(self, features: Sequence[tuple[Aspect | None, Feature]] = ()) -> None:
+        """`features` are a queue's, with the aspects that they hear of."""
+        found = [feature for _, feature in features]
+        self.passes_on = any(feature.passes_on for feature in found)
+        self.note = {aspect: feature for aspect, feature in features if aspect is not None}
+        self.take_over = _implementing(found, "take_over")
+        self.serve = _implementing(found, "serve")
+        self.room = _implementing(found, "room")
+        self.given = _implementing(found, "given")
+        self.served = _implementing(found, "served")
+        self.settle = _implementing(found, "settle")
+        self.return_ = _implementing(found, "return_")
+        self.ready = _implementing(found, "ready")
+
+
+def _implementing(features: list[Feature], hook: str) -> tuple[Feature, ...]:
+    """Those of the features whose class has the hook of its own."""
+    inherited = getattr(Feature, hook)
+    return tuple(feature for feature in features if getattr(type(feature), hook) is not inherited)
+
+
+NO_HOOKS: Final = Hooks()
+"""Those of a queue without features."""

@@ -1,0 +1,70 @@
+"""Where each message of a queue is, as its owner knows it, as plain data: what features look at."""
+
+from __future__ import annotations
+
+from node.queue.annotations import Annotations
+from node.queue.consumers import Consumers
+from node.queue.counters import Tally
+from node.queue.features.fifo import ReadyByAge
+from node.queue.operations import Aspect
+from node.queue.order import Order
+from node.queue.queue import QueueState
+from node.queue.schedule import Schedule
+from node.queue.settings import QueueSettings
+from node.queue.transient import SoftMessages
+from node.ranges.range_map import Span
+from node.ranges.range_set import Range, RangeSet
+
+
+class Places:
+    """One queue's messages by place, and its consumers. `node.queue.life` has the transitions.
+
+    `leases` by front end; `awaited` are the front ends that may hold what is `held`; `granted` is the newest
+    message that was ever given out. `term` is the owner's; `fresh`: nothing of the queue can have been leased
+    before this owner.
+    """
+
+    __slots__ = (
+        "annotations", "awaited", "consumers", "fresh", "granted", "held", "leases", "ready", "redelivered",
+        "scheduled", "settings", "soft", "state", "tally", "term",
+    )  # fmt: skip
+
+    def __init__(self, state: QueueState, settings: QueueSettings, term: int, fresh: bool) -> None:
+        self.state, self.settings = state, settings
+        self.term, self.fresh = term, fresh
+        self.soft = SoftMessages()
+        self.annotations = Annotations(state.annotations, self.soft.values)
+        self.consumers = Consumers()
+        self.ready: Order = ReadyByAge(RangeSet())
+        self.scheduled: Schedule | None = None
+        self.held = RangeSet()
+        self.leases: dict[int, RangeSet] = {}
+        self.awaited: set[int] = set()
+        self.redelivered = state.returned.copy()
+        self.granted = 0
+        self.tally = Tally()
+
+    def living(self, first: int, last: int) -> RangeSet:
+        """Messages that are alive and not about to go elsewhere."""
+        dead = self.annotations.logged(Aspect.DEATH).spans(first, last)
+        return self.state.shown(first, last).without((start, end) for start, end, _ in dead)
+
+    @property
+    def scheduled_count(self) -> int:
+        return 0 if self.scheduled is None else len(self.scheduled)
+
+    @property
+    def leased_count(self) -> int:
+        """Messages given to consumers and not settled."""
+        return sum(map(len, self.leases.values()))
+
+    def leased(self, front_end: int, first: int, last: int) -> list[Range]:
+        """What the front end has of the range, as far as is known."""
+        lease = self.leases.get(front_end)
+        return (lease.intersection(first, last) if lease else []) + self.held.intersection(first, last)
+
+    def failures(self, first: int, last: int) -> list[Span]:
+        """How often delivery of the messages has failed; of a range that is soft throughout, or nowhere."""
+        if self.soft.numbers.intersection(first, last):
+            return self.soft.failures.cover(first, last)
+        return self.state.failure_spans(first, last)
