@@ -78,7 +78,9 @@ class QueueOwner(DeliveryState):
 
     def _may_come(self, consumer: Consumer) -> bool:
         """Whether something of what is ready is for the consumer."""
-        return bool(self._offered(consumer, 1)) or bool(self.awaited) or self.unfinished
+        removal = consumer.no_ack or self.state.semantics is Semantics.AT_MOST_ONCE
+        offered = bool(self._offered(consumer, 1)) and (removal or self._room(consumer, 1) > 0)
+        return offered or bool(self.awaited) or self.unfinished
 
     @property
     def served(self) -> bool:
@@ -134,8 +136,8 @@ class QueueOwner(DeliveryState):
         granted = 0
         share = min(share, consumer.limit - consumer.sent)
         removal = consumer.no_ack or self.state.semantics is Semantics.AT_MOST_ONCE
-        for feature in () if removal else self.hooks.room:
-            share = feature.room(consumer, share)
+        if self.hooks.room and not removal:
+            share = self._room(consumer, share)
         while granted < share:
             offered = self._offered(consumer, share - granted, alone, granted > 0)
             grant = self._grant(consumer, offered, removal, fit) if offered else None
@@ -149,6 +151,12 @@ class QueueOwner(DeliveryState):
             granted += count
         consumer.sent += granted
         return granted
+
+    def _room(self, consumer: Consumer, wanted: int) -> int:
+        """How many messages the queue's features let the consumer lease now, up to `wanted`."""
+        for feature in self.hooks.room:
+            wanted = feature.room(consumer, wanted)
+        return wanted
 
     def _give_out(self, consumer: Consumer, grant: Grant) -> int:
         """What is granted is ready no more; return how many messages that is."""
@@ -216,7 +224,8 @@ class QueueOwner(DeliveryState):
                 soft, upto = self.soft.numbers.span(low)
                 if not soft and low > self.state.mark:
                     break
-                end = low + fit(front_end, [(low, high if upto is None else min(high, upto))], soft) - 1
+                fitting = fit(front_end, [(low, high if upto is None else min(high, upto))], soft)
+                end = low + self._room(consumer, fitting) - 1
                 if end < low:
                     return grants
                 self.ready.claim((front_end, number), low, end)
