@@ -77,12 +77,14 @@ class Host:
         send: Callable[[str, Sequence[bytes | memoryview]], object],
         random: Callable[[], float],
         snapshot_bytes: int,
+        of_last_release: Callable[[str], bool] = _no_peer,
     ) -> None:
+        """`of_last_release` says whether a peer reads only what the last release wrote."""
         self.node = config.node
         self.groups: dict[int, Group] = {}
         self.failed: BaseException | None = None
         self.on_damaged: Callable[[DamagedEntryError, float], None]
-        self.of_last_release: Callable[[str], bool] = _no_peer
+        self.of_last_release = of_last_release
         self._config = config
         self._withheld = False
         self.newest_lost = _EVERY

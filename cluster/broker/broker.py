@@ -10,17 +10,23 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from cluster.broker.config import BrokerConfig
+from cluster.broker.events import NodeEvents
 from cluster.broker.known_front_ends import KnownFrontEnds
 from cluster.broker.partitions import Partitions
 from cluster.catalog.effective import queue_type, settings_of
-from cluster.catalog.membership.bootstrap import Bootstrap
+from cluster.catalog.membership.bootstrap import Bootstrap, StartEvents
+from cluster.catalog.membership.cluster_member import ClusterMember, Send
 from cluster.catalog.membership.copies import Copies
-from cluster.catalog.membership.formats import SEALED_QUEUES, Formats
+from cluster.catalog.membership.formats import Formats, PeerFormats
 from cluster.catalog.membership.mover import Mover
+from cluster.catalog.membership.peer_status import PeerStatus
+from cluster.catalog.node_time import NodeTime
+from cluster.catalog.observer import Observers
 from cluster.catalog.placement import QUORUM
 from cluster.catalog.replica import CATALOG, Catalog
 from cluster.catalog.uptime import Uptime
+from cluster.config.formats import SEALED_QUEUES
+from cluster.config.node import BrokerConfig
 from cluster.gateway.latencies import Latencies
 from cluster.gateway.link import PartitionLink
 from cluster.gateway.lost_memory import LostMemory
@@ -55,8 +61,7 @@ LIGHT_OCTETS: Final = 8192
 TURN_PASSES: Final = 4
 """Rounds of work in one turn, before sockets get theirs."""
 
-Send = Callable[[str, Sequence[bytes | memoryview]], object]
-"""Queues one message, as parts, for a peer."""
+UNHEARD: Final = NodeEvents()
 
 
 class Broker:
@@ -65,41 +70,54 @@ class Broker:
     def __init__(
         self, config: BrokerConfig, journal: Journal, send: Send,
         random: Callable[[], float], wall_ms: Callable[[], int], clock: Callable[[], float],
+        events: NodeEvents = UNHEARD,
     ) -> None:  # fmt: skip
         self.config, self.node, self.front_end = config, config.node, config.front_end
-        self.clock, self.now = clock, clock()
-        self.latencies = Latencies(lambda: self.now)
-        self.host = Host(config.raft, journal, send, random, config.snapshot_bytes)
+        self.clock, self.time, self.events = clock, NodeTime(clock), events
+        self.peers = PeerStatus((one for one in config.members if one != config.node), self.now)
+        self.connected, self.down_since = self.peers.connected, self.peers.down_since
+        self.peer_formats = PeerFormats(config.formats)
+        self.latencies = Latencies(lambda: self.time.now)
+        self.host = Host(
+            config.raft, journal, send, random, config.snapshot_bytes, self.peer_formats.of_last_release
+        )
+        followers = Observers()
+        self.catalog = Catalog(config.raft, self.front_end, self.host, send, followers)
+        self.copies = Copies(config.node, self.catalog, self.time, events.needed)
+        self.uptime = Uptime(config.node, config.front_end, self.catalog, self.peers)
+        self.formats = Formats(config.node, config.front_end, self.peer_formats, self.catalog)
+        member = ClusterMember(
+            config.node, self.host, self.catalog, self.peers, self.time, send, events.wanted
+        )
+        told = StartEvents(events.rebuilding, events.newest_lost, events.removed)
+        self.bootstrap = Bootstrap(config, member, self.open_group, told)
+        self.mover = Mover(
+            member, config.raft.election_timeout_s, self.announced, self.bootstrap.tell_removed
+        )
         self.partitions = Partitions(self, journal)
+        followers.add(self.partitions)
         self.owners, self.replicas = self.partitions.owners, self.partitions.replicas
         self.repair = Repair(self.host, journal, send)
         self.lost_entries = LostEntries(self.owners, self.propose, self.repair)
         self.links: dict[int, PartitionLink] = {}
         self.make_link: Callable[..., PartitionLink] = PartitionLink
-        self.transit, self.front_ends, self.copies = Transit(self), KnownFrontEnds(self), Copies(self)
-        self.connected: dict[str, None] = {}
+        self.transit, self.front_ends = Transit(self), KnownFrontEnds(self)
         self.local_queues: dict[int, QueueSettings] = {}
         self.local_names: dict[int, tuple[str, str]] = {}
         self.backlog: Callable[[str], int] = _none
-        self.on_wanted: Callable[[], None] = _nothing
-        self.on_decided: Callable[[], None] = _nothing
         self.on_unused: Callable[[int, Disused], None] = _nothing
         self.on_access_removed: Callable[[], None] = _nothing
         self.on_policies_changed: Callable[[str], None] = _nothing
-        self.on_members_changed: Callable[[], None] = _nothing
         self.send, self._wall_ms, self.auto_delete_after_s = send, wall_ms, config.auto_delete_after_s
         self._transient = self.partitions.transient
         self._transient_entries: list[tuple[PartitionOwner, int, bytes]] = []
         self._announced: dict[int, tuple[str, int]] = {}
-        self.link_turns = LinkTurns(self.wanted)
+        self.link_turns = LinkTurns(events.wanted, events.waiting)
         self._dirty_owners: dict[int, PartitionOwner] = {}
         self._grown_owners: dict[int, PartitionOwner] = {}
-        self.down_since = {member: self.now for member in config.members if member != config.node}
         self._nudge_at: dict[int, float] = {}
         self._next_announcement = self.now
-        self.formats, self.bootstrap, self.mover = Formats(self), Bootstrap(self), Mover(self)
-        self.catalog = Catalog(config.raft, self.front_end, self.host, send, self.partitions)
-        self.lost_memory, self.sole_replicas, self.uptime = LostMemory(self), SoleReplicas(self), Uptime(self)
+        self.lost_memory, self.sole_replicas = LostMemory(self), SoleReplicas(self)
         self.receivers: Final[dict[bytes, tags.Receiver]] = self._receivers()
 
     def start(self, writer: Writer) -> None:
@@ -109,7 +127,12 @@ class Broker:
 
     def wanted(self) -> None:
         """Something is to be done in a turn."""
-        self.on_wanted()
+        self.events.wanted()
+
+    @property
+    def now(self) -> float:
+        """The time of the present input, in seconds of the node's clock."""
+        return self.time.now
 
     # -- messages of other nodes ----------------------------------------------------------------
 
@@ -128,7 +151,7 @@ class Broker:
 
     def receive(self, peer: str, parts: Sequence[bytes], now: float) -> None:
         """One message of another node; what has another tag than the receivers' is ignored."""
-        self.now = now
+        self.time.now = now
         receiver = self.receivers.get(bytes(parts[0][:1]))
         if receiver is not None:
             receiver(peer, parts, now)
@@ -148,8 +171,8 @@ class Broker:
 
     def _receive_announcement(self, peer: str, parts: Sequence[bytes], _now: float) -> None:
         announced = Announcement.decode(parts)
-        self.uptime.incarnations[peer] = announced.process
-        self.formats.heard(peer, announced.formats)
+        self.peers.incarnations[peer] = announced.process
+        self.peer_formats.heard(peer, announced.formats)
         for partition, term in announced.owned:
             self._owner_announced(partition, peer, term)
 
@@ -157,9 +180,8 @@ class Broker:
 
     def peer_up(self, peer: str, now: float) -> None:
         """There is a connection to the peer."""
-        self.now = now
-        self.connected[peer] = None
-        self.down_since.pop(peer, None)
+        self.time.now = now
+        self.peers.up(peer)
         self._announce([peer])
         self.host.peer_up(peer, now)
         self._resync(peer)
@@ -167,11 +189,9 @@ class Broker:
 
     def peer_down(self, peer: str, now: float) -> None:
         """The connection to the peer broke; whatever was on its way may be lost."""
-        self.now = now
-        self.connected.pop(peer, None)
-        self.uptime.incarnations.pop(peer, None)
-        self.formats.peer_down(peer)
-        self.down_since.setdefault(peer, now)
+        self.time.now = now
+        self.peers.down(peer, now)
+        self.peer_formats.peer_down(peer)
         self.host.peer_lost(peer, now)
         self.transit.peer_down(peer)
         self.mover.peer_down(peer)
@@ -184,7 +204,7 @@ class Broker:
 
     def peer_gap(self, peer: str, now: float) -> None:
         """Messages of the peer were lost: greet its owners, and have it greet ours."""
-        self.now = now
+        self.time.now = now
         self._resync(peer)
         self._announce([peer])
         definition = self.catalog.state.nodes.get(peer)
@@ -196,13 +216,13 @@ class Broker:
 
     def durable(self, results: Sequence[tuple[int, int, int]], now: float) -> None:
         """The journal's writer finished a batch."""
-        self.now = now
+        self.time.now = now
         self.host.durable(results, now)
         self.wanted()
 
     def tick(self, now: float) -> None:
         """Timers; call it every few milliseconds."""
-        self.now = now
+        self.time.now = now
         self.bootstrap.tick(now)
         self.host.tick(now)
         self.catalog.tick(now)
@@ -226,7 +246,7 @@ class Broker:
 
     def turn(self, now: float) -> bool:
         """Carry out what is to be done; whether something is left for another turn."""
-        self.now = now
+        self.time.now = now
         for _ in range(TURN_PASSES):
             self.link_turns.flush()
             self._propose()
@@ -237,7 +257,7 @@ class Broker:
                 if light and not self._transient.keys() >= self._dirty_owners.keys():
                     # Confirms need not wait for its deliveries, but they do where publishers would come back
                     # in small pieces, and where all is transient: a broken connection loses both or neither.
-                    self.on_decided()
+                    self.events.decided()
                 self._serve()
             if not (self.link_turns or self._dirty_owners or self._transient_entries):
                 break
@@ -335,7 +355,7 @@ class Broker:
             # A node that is not met in time is treated like one that went.
             self.down_since.setdefault(name, self.now)
         self.bootstrap.met = set(nodes)
-        self.on_members_changed()
+        self.events.members_changed()
 
     def _resync(self, peer: str) -> None:
         for link in self.links.values():

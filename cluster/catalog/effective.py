@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from cluster.catalog.definitions import PartitionKind, QueueDefinition
 from cluster.catalog.placement import CLASSIC, QUORUM
 from cluster.catalog.policies import Applied, ResourceKind
 from cluster.catalog.redeclaration import TYPE_ARGUMENT
+from cluster.catalog.state import CatalogState
 from node.queue.settings import QueueSettings
-
-if TYPE_CHECKING:
-    from cluster.catalog.state import CatalogState
 
 
 def queue_type(state: CatalogState, queue: QueueDefinition) -> str:
@@ -43,10 +39,3 @@ def settings_of(state: CatalogState, queue: QueueDefinition) -> QueueSettings:
     """The settings of the queue by its declaration and its policies."""
     found = state.policies.settings(queue.vhost, resource_kind(state, queue), queue.name, queue.arguments)
     return found.by(queue.semantics)
-
-
-def set_alternates(state: CatalogState, vhost: str) -> None:
-    """Have the virtual host's exchanges route by the policies that there are now."""
-    exchanges = state.vhosts[vhost].exchanges
-    found = ((one.name, state.policies.alternate(vhost, one.name)) for one in exchanges)
-    exchanges.set_policy_alternates({name: alternate for name, alternate in found if alternate is not None})

@@ -19,3 +19,58 @@ class Observer:
     def user_removed(self, user: str) -> None: ...
     def policies_changed(self, vhost: str) -> None: ...
     def replaced(self) -> None: ...
+
+
+class Observers(Observer):
+    """Tells all who follow a node's catalog, in the order in which they were added."""
+
+    def __init__(self) -> None:
+        self._all: list[Observer] = []
+
+    def add(self, observer: Observer) -> None:
+        """Have an observer told from now on."""
+        self._all.append(observer)
+
+    def partition_added(self, partition: PartitionDefinition) -> None:
+        for each in self._all:
+            each.partition_added(partition)
+
+    def partition_changed(self, partition: PartitionDefinition) -> None:
+        for each in self._all:
+            each.partition_changed(partition)
+
+    def partition_removed(self, partition: PartitionDefinition) -> None:
+        for each in self._all:
+            each.partition_removed(partition)
+
+    def members_changed(self) -> None:
+        for each in self._all:
+            each.members_changed()
+
+    def queue_added(self, queue: QueueDefinition) -> None:
+        for each in self._all:
+            each.queue_added(queue)
+
+    def queue_removed(self, queue: QueueDefinition) -> None:
+        for each in self._all:
+            each.queue_removed(queue)
+
+    def node_started(self, node: NodeDefinition, previous: int) -> None:
+        for each in self._all:
+            each.node_started(node, previous)
+
+    def vhost_removed(self, vhost: str) -> None:
+        for each in self._all:
+            each.vhost_removed(vhost)
+
+    def user_removed(self, user: str) -> None:
+        for each in self._all:
+            each.user_removed(user)
+
+    def policies_changed(self, vhost: str) -> None:
+        for each in self._all:
+            each.policies_changed(vhost)
+
+    def replaced(self) -> None:
+        for each in self._all:
+            each.replaced()

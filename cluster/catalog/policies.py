@@ -17,6 +17,7 @@ from cluster.catalog.policy_settings import ALTERNATE_EXCHANGE, arguments_with, 
 from node.queue.arguments import read_arguments
 from node.queue.settings import QueueSettings
 from node.refusal import NotFoundError
+from node.routing.exchange import Exchanges
 
 REMEMBERED: Final = 65_536
 """Names for which it is remembered what applies to them."""
@@ -142,6 +143,11 @@ class Policies:
         """The alternate exchange that an exchange without one of its own has."""
         found = self.applied(vhost, ResourceKind.EXCHANGE, exchange).definition.get(ALTERNATE_EXCHANGE)
         return found if isinstance(found, str) else None
+
+    def set_alternates(self, vhost: str, exchanges: Exchanges) -> None:
+        """Have the virtual host's exchanges route by the policies that there are now."""
+        found = ((one.name, self.alternate(vhost, one.name)) for one in exchanges)
+        exchanges.set_policy_alternates({name: other for name, other in found if other is not None})
 
     # -- snapshots ------------------------------------------------------------------------------
 

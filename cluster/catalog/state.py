@@ -22,15 +22,14 @@ from cluster.catalog.definitions import (
     queue_from_plain,
     to_plain,
 )
-from cluster.catalog.effective import set_alternates
 from cluster.catalog.members import Members
 from cluster.catalog.observer import Observer
 from cluster.catalog.partition_table import PartitionTable
 from cluster.catalog.placement import QUORUM, RestartedError
 from cluster.catalog.policies import Policies
 from cluster.catalog.redeclaration import check_redeclared
-from cluster.catalog.uptime import Witnesses
 from cluster.catalog.virtual_host import VirtualHost, exchange_from_plain, vhost_to_plain
+from cluster.catalog.witnesses import Witnesses
 from cluster.peers.packing import pack, unpack
 from node.queue.operations import Semantics
 from node.refusal import NotFoundError, PreconditionFailedError, Refusal
@@ -234,7 +233,7 @@ class CatalogState:
             exchanges.set_policy_alternate(made.name, alternate)
 
     def _policies_changed(self, vhost: str) -> None:
-        set_alternates(self, vhost)
+        self.policies.set_alternates(vhost, self.vhosts[vhost].exchanges)
         self._observer.policies_changed(vhost)
 
     def _delete_exchange(self, vhost: str, name: str, if_unused: bool) -> None:
@@ -386,7 +385,7 @@ class CatalogState:
                 self._declare_exchange(name, exchange)
             for binding in host["bindings"]:
                 self._bind(name, **binding)
-            set_alternates(self, name)
+            self.policies.set_alternates(name, self.vhosts[name].exchanges)
         self._recent = {origin: list(requests) for origin, requests in plain["recent"]}
         self._retired = plain["retired"]
         self.last_queue = plain["last_queue"]

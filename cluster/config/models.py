@@ -14,12 +14,12 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, Field, StringConstraints, ValidationError, model_validator
 
-from cluster.catalog.access.passwords import PasswordHash
-from cluster.catalog.membership.formats import FORMATS
 from cluster.config.addresses import Address, AddressField
 from cluster.config.environment import overlay
+from cluster.config.formats import FORMATS
 from cluster.config.http_settings import HttpSettings
 from cluster.config.limits import GIB, KIB, MIB, Limits
+from cluster.config.passwords import PasswordHash
 from cluster.config.tables import (
     ConfigError,
     Founder,

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
 
-from cluster.catalog.access.passwords import PasswordHash
+from cluster.config.passwords import PasswordHash
 
 PathField = Annotated[Path, Strict(False)]
 

@@ -7,13 +7,13 @@ from functools import partial
 from typing import Any
 
 from cluster.broker.broker import Broker
-from cluster.catalog.access.connections import ClientConnections
 from cluster.catalog.access.control import Access
 from cluster.catalog.definitions import parse_local_queue_name
 from cluster.catalog.redeclaration import locked
 from cluster.catalog.virtual_host import exchange_to_plain
 from cluster.gateway.browsing import Bookmark, Shown, browse
 from cluster.gateway.cancellations import Cancellations
+from cluster.gateway.client_connections import ClientConnections
 from cluster.gateway.commits import Attached, Commits, shares_of
 from cluster.gateway.confirmation import Confirmation
 from cluster.gateway.gets import Gets

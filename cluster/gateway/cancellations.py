@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from cluster.catalog.membership.formats import SEALED_QUEUES
+from cluster.config.formats import SEALED_QUEUES
 from cluster.gateway.link import PartitionLink
 from cluster.gateway.local_queues import LocalQueues
 from cluster.peers.ports import NOTHING_TO_GET, UNREACHABLE

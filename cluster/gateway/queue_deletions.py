@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from cluster.broker.broker import Broker
-from cluster.catalog.membership.formats import SEALED_QUEUES
+from cluster.config.formats import SEALED_QUEUES
 from cluster.gateway.local_queues import LocalQueues
 from cluster.gateway.queue_declarations import QueueChurn
 from cluster.peers.ports import Delivery

@@ -10,12 +10,12 @@ from cluster.gateway.link import PartitionLink
 class LinkTurns:
     """The links of a node that have something for their owners."""
 
-    def __init__(self, wanted: Callable[[], None]) -> None:
-        """`wanted` is called when `flush` should be called in this turn, `on_waiting` when something
-        begins to wait for `flush_waiting`.
+    def __init__(self, wanted: Callable[[], None], waiting: Callable[[], None]) -> None:
+        """`wanted` is called when `flush` should be called in this turn, `waiting` when something begins to
+        wait for `flush_waiting`.
         """
-        self.on_waiting: Callable[[], None] = _nothing
         self._wanted = wanted
+        self._begins_to_wait = waiting
         self._dirty: dict[int, PartitionLink] = {}
         self._waiting: dict[int, PartitionLink] = {}
 
@@ -29,7 +29,7 @@ class LinkTurns:
 
     def mark_waiting(self, link: PartitionLink) -> None:
         if not self._waiting:
-            self.on_waiting()
+            self._begins_to_wait()
         self._waiting[link.partition] = link
 
     def flush(self) -> None:
@@ -43,7 +43,3 @@ class LinkTurns:
         links, self._waiting = self._waiting, {}
         for link in links.values():
             link.flush_waiting()
-
-
-def _nothing() -> None:
-    """Whoever drives this without a timer calls `flush_waiting` with every tick."""

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from cluster.catalog.access.founding import found_users, restore_users
 from cluster.catalog.awaiting import answered
 from cluster.catalog.membership.directory import addresses
+from cluster.process.founding import found_users, restore_users
 
 if TYPE_CHECKING:
     from cluster.process.node import NodeProcess

@@ -22,19 +22,20 @@ from cluster.admin.metrics.metrics import NodeMetrics
 from cluster.admin.status import NodeStatus
 from cluster.admin.traces.start import trace
 from cluster.broker.broker import Broker
-from cluster.broker.config import BrokerConfig
+from cluster.broker.events import NodeEvents
 from cluster.catalog.access.certificates import Certificates
-from cluster.catalog.access.connections import ClientConnections
 from cluster.catalog.access.control import Access
 from cluster.catalog.access.hashing import HashingThreads
 from cluster.catalog.access.usage import Usage
 from cluster.catalog.membership.directory import http_hosts
 from cluster.catalog.replica import Answer
-from cluster.config.client_limits import client_memory, connection_limits, gate
 from cluster.config.identity import version
 from cluster.config.models import NodeConfig
+from cluster.config.node import BrokerConfig
 from cluster.config.tables import ConfigError
 from cluster.gateway.broker_port import FrontEnd
+from cluster.gateway.client_connections import ClientConnections
+from cluster.gateway.client_limits import client_memory, connection_limits, gate
 from cluster.gateway.local_queues import LocalQueues
 from cluster.log.event_log import EventLog
 from cluster.peers import tags
@@ -198,17 +199,19 @@ class NodeProcess:
             formats=self.config.cluster.formats,
             auto_delete_after_s=self.config.cluster.auto_delete_after_s,
         )
-        broker = Broker(config, self.journal, self.transport.send, random.random, wall_ms, self.clock)
+        events = NodeEvents(
+            wanted=self.wanted,
+            decided=self._flush,
+            waiting=self._settle_soon,
+            members_changed=self.peers.follow,
+            needed=self.directory.note_needed,
+            rebuilding=partial(self.directory.begin_rebuilding, self.config.joins),
+            newest_lost=self.directory.note_newest_lost,
+            removed=self._leave,
+        )
+        broker = Broker(config, self.journal, self.transport.send, random.random, wall_ms, self.clock, events)
         broker.latencies.clock = self.clock
-        broker.on_wanted = self.wanted
-        broker.on_decided = self._flush
-        broker.link_turns.on_waiting = self._settle_soon
         broker.backlog = self.transport.backlog
-        broker.bootstrap.on_rebuilding = partial(self.directory.begin_rebuilding, self.config.joins)
-        broker.bootstrap.on_newest_lost = self.directory.note_newest_lost
-        broker.copies.on_needed = self.directory.note_needed
-        broker.on_members_changed = self.peers.follow
-        broker.bootstrap.on_removed = self._leave
         DamageLog(broker, self.log)
         self.spans = trace(broker, self.config.traces, self.config.cluster.name)
         return broker

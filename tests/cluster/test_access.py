@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from cluster.catalog.access.control import Access, is_loopback
-from cluster.catalog.access.passwords import PasswordHash, parse_hash
 from cluster.catalog.access.records import Permission, User
 from cluster.catalog.access.state import AccessState
 from cluster.catalog.observer import Observer
 from cluster.catalog.state import CatalogState, encode_command
+from cluster.config.passwords import PasswordHash, parse_hash
 from cluster.peers.packing import pack, unpack
 from node.refusal import (
     AccessRefusedError,

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from cluster.catalog.access.connections import ClientConnections
 from cluster.catalog.access.control import Access
 from cluster.catalog.access.usage import Usage
 from cluster.catalog.observer import Observer
 from cluster.catalog.state import CatalogState, encode_command
+from cluster.gateway.client_connections import ClientConnections
 from node.refusal import EntryRefusedError
 from node.session.ports import Entry
 

@@ -134,7 +134,7 @@ def test_no_queue_is_sealed_while_a_member_does_not_read_it(monkeypatch: pytest.
     client.declare("q")
     monkeypatch.setattr(Requests, "_close", None)
     for node in site.nodes.values():
-        node.broker.formats.own = 0
+        node.broker.peer_formats.own = 0
     client.confirms(client.publish("q", b"x"))
     with pytest.raises(ChannelClosedError, match="not empty"):
         client.delete("q", if_empty=True)

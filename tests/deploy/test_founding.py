@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cluster.catalog.access.passwords import PasswordHash
 from cluster.config.models import parse
+from cluster.config.passwords import PasswordHash
 from replication.transport import CurveKeys
 from tests.structure.tree import ROOT
 

@@ -42,7 +42,11 @@ def test_a_node_is_told_before_it_opens_a_replica_that_is_needed() -> None:
     client.declare("replicated")
     site.until(lambda: broker.copies.complete)
     opened: list[set[int]] = []
-    broker.copies.on_needed = lambda: opened.append(set(broker.host.groups))
+
+    def needed() -> None:
+        opened.append(set(broker.host.groups))
+
+    site.nodes["n1"].needed = needed  # type: ignore[method-assign]
     client.declare("local", queue_type="classic")
     assert not broker.copies.complete
     assert opened and broker.catalog.state.queues["/", "local"].partition not in opened[0]

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from cluster.catalog.access.passwords import PasswordHash
 from cluster.cli.commands.broker import parameters
 from cluster.cli.commands.errors import WrongUsageError
 from cluster.cli.local.layout import plan
 from cluster.cli.main import main
+from cluster.config.passwords import PasswordHash
 from cluster.config.tables import ConfigError, read_secret
 from replication.transport import CurveKeys
 from tests.operations.test_http import free_address

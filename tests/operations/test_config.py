@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.catalog.access.passwords import PasswordHash
 from cluster.config.addresses import Address
 from cluster.config.models import load, parse
+from cluster.config.passwords import PasswordHash
 from cluster.config.tables import ConfigError
 from replication.transport import CurveKeys
 

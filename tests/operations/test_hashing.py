@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cluster.catalog.access import hashing
 from cluster.catalog.access.hashing import HashingThreads, Turns
 from cluster.catalog.access.password_checks import PasswordChecks
-from cluster.catalog.access.passwords import PasswordHash
+from cluster.config.passwords import PasswordHash
 
 HASH = str(PasswordHash.of("wonder"))
 

@@ -136,7 +136,7 @@ KINDS: Final[dict[str, tuple[list[Parts], Callable[[Parts], object]]]] = {
     "contacts": (
         [[b"c", msgpack.packb({"n1": 5})]],
         lambda parts: LeaderBalance.receive(
-            cast(Any, SimpleNamespace(_contacts=Anything(), _broker=SimpleNamespace(now=0.0))),
+            cast(Any, SimpleNamespace(_contacts=Anything(), _member=SimpleNamespace(time=Anything()))),
             "b",
             parts,
             0.0,

@@ -5,7 +5,7 @@ import hashlib
 
 import pytest
 
-from cluster.catalog.access.passwords import (
+from cluster.config.passwords import (
     SCRYPT,
     PasswordHash,
     exported_hash,

@@ -9,7 +9,7 @@ from typing import Any
 import pika
 import pytest
 
-from cluster.catalog.access.passwords import PasswordHash
+from cluster.config.passwords import PasswordHash
 from tests.processes.management_client import Management, path_of
 from tests.processes.nodes import Cluster
 from tests.processes.shell import Shell

@@ -9,7 +9,7 @@ from pathlib import Path
 import pika
 import pytest
 
-from cluster.catalog.membership.formats import FORMATS
+from cluster.config.formats import FORMATS
 from tests.processes.nodes import Cluster, Node, until
 from tests.processes.releases import install, last_release
 from tests.processes.storm import Storm

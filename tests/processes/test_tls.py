@@ -16,10 +16,10 @@ import pika
 import pytest
 from pika.exceptions import AMQPConnectionError, AuthenticationError
 
-from cluster.catalog.access.passwords import PasswordHash
 from cluster.cli.local.layout import is_free
 from cluster.config.addresses import Address
 from cluster.config.models import parse
+from cluster.config.passwords import PasswordHash
 from tests.processes.certificates import Authority, KeyPair
 from tests.processes.management_client import Management, basic
 from tests.processes.nodes import Cluster, Node, until

@@ -6,10 +6,10 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from cluster.catalog.access.connections import ClientConnections
 from cluster.catalog.access.control import Access
 from cluster.catalog.access.usage import Usage
 from cluster.gateway.broker_port import FrontEnd
+from cluster.gateway.client_connections import ClientConnections
 from cluster.gateway.local_queues import LocalQueues
 from tests.simulation.node import TICK_S, SimulatedNode
 

@@ -14,8 +14,9 @@ from functools import partial
 from typing import Any
 
 from cluster.broker.broker import Broker
-from cluster.broker.config import BrokerConfig
-from cluster.catalog.membership.formats import FORMATS
+from cluster.broker.events import NodeEvents
+from cluster.config.formats import FORMATS
+from cluster.config.node import BrokerConfig
 from cluster.gateway.commits import Commits
 from node.refusal import Refusal
 from replication.journal import DamagedEntryError, Journal, JournalConfig
@@ -158,10 +159,10 @@ class SimulatedNode:
             self._random.random,
             self.wall_ms,
             self.clock,
+            self._events(),
         )
-        self._observe(self.broker)
-        self.commits = Commits(self.broker)
-        self.writer = self.writer_type(self, self.journal)
+        self.broker.repair.on_found = self._damage_found
+        self.commits, self.writer = Commits(self.broker), self.writer_type(self, self.journal)
         self._network.join(self.transport)
         self.broker.start(self.writer)
         started = {"name": self.name, "front_end": self.front_end, "formats": self.broker.formats.own}
@@ -169,14 +170,15 @@ class SimulatedNode:
         self.after(self._random.uniform(0.0, TICK_S), self._tick)
         self.after(COLLECT_S, self._collect)
 
-    def _observe(self, broker: Broker) -> None:
-        broker.on_wanted = self.wanted
-        broker.bootstrap.on_removed = self._removed
-        broker.bootstrap.on_newest_lost = partial(setattr, self, "newest_lost")
-        broker.repair.on_found = self._damage_found
-        broker.copies.on_needed = self._needed
+    def _events(self) -> NodeEvents:
+        return NodeEvents(
+            wanted=self.wanted,
+            removed=self._removed,
+            newest_lost=partial(setattr, self, "newest_lost"),
+            needed=lambda: self.needed(),
+        )
 
-    def _needed(self) -> None:
+    def needed(self) -> None:
         """A group may come to this node whose only replica is here."""
         self.copied = False
 

@@ -13,7 +13,7 @@ BEGINNING = {"create_task", "ensure_future", "run_in_executor", "run_coroutine_t
 HANDLER = "set_exception_handler"
 
 AWAITED = {
-    ("cluster/catalog/access/founding.py", "_hashed"),
+    ("cluster/process/founding.py", "_hashed"),
     ("cluster/cli/local/supervisor.py", "run"),
     ("cluster/cli/local/supervisor.py", "_keep_running"),
     ("cluster/admin/api/writing.py", "_list"),

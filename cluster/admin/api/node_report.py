@@ -31,7 +31,7 @@ from cluster.admin.api.rates import (
     traffic_counts,
 )
 from cluster.admin.api.sampling import Counts, Sampler
-from cluster.config.client_limits import connection_limits
+from cluster.gateway.client_limits import connection_limits
 from cluster.system import resources
 from node.session.listener import Client
 

@@ -15,8 +15,8 @@ from cluster.admin.api.responses import CREATED, DONE, Rows, Status
 from cluster.admin.api.routing import Audience, Endpoints
 from cluster.admin.api.services import Services
 from cluster.admin.api.vhost_views import tags_in
-from cluster.catalog.access.passwords import exported_hash, imported_hash
 from cluster.catalog.access.records import User
+from cluster.config.passwords import exported_hash, imported_hash
 from node.refusal import NotFoundError
 
 endpoints = Endpoints()

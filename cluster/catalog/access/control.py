@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from cluster.catalog.access.password_checks import Hasher, PasswordChecks
-from cluster.catalog.access.passwords import parse_hash
 from cluster.catalog.access.patterns import Pattern, compiled, expanded, mistake_in, permits
 from cluster.catalog.access.records import ADMINISTRATOR
 from cluster.catalog.access.state import AccessState
+from cluster.config.passwords import parse_hash
 from node.refusal import AccessRefusedError, PreconditionFailedError, Refusal, ResourceError
 from node.session.gate import origin_of
 from node.session.permissions import Right

@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from cluster.catalog.access.passwords import PasswordHash, parse_hash
+from cluster.config.passwords import PasswordHash, parse_hash
 
 THREADS: Final = 2
 """scrypt lets other threads run."""

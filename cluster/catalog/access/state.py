@@ -2,7 +2,7 @@
 
 Pure and deterministic, like the rest of the catalog: `cluster.catalog.state` owns one `AccessState`,
 whose `commands` it carries out, and puts `to_plain` into its snapshot. Passwords are here as hashes
-only (`cluster.catalog.access.passwords`); a new one is hashed before it becomes a command.
+only (`cluster.config.passwords`); a new one is hashed before it becomes a command.
 """
 
 from __future__ import annotations

@@ -3,28 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from cluster.catalog.admission import Admission, AdmissionDesk
+from cluster.catalog.membership.cluster_member import ClusterMember
 from cluster.catalog.replica import CATALOG
+from cluster.config.node import BrokerConfig
 from cluster.peers.admission_messages import (
     AdmissionAnswer,
     AdmissionQuestion,
     NodeRemoved,
     decode_admission,
 )
+from replication.group import Machine
 from replication.raft import Membership
 
-if TYPE_CHECKING:
-    from cluster.broker.broker import Broker
+
+@dataclass(frozen=True, slots=True)
+class StartEvents:
+    """Who is told of what becomes known of this node."""
+
+    rebuilding: Callable[[], None]
+    """Its disk was lost."""
+
+    newest_lost: Callable[[int], None]
+    """What `BrokerConfig.newest_lost` is to be when this node starts again before it is whole."""
+
+    removed: Callable[[], None]
+    """It is no member any more."""
+
+
+OpenGroup = Callable[[int, Membership, Sequence[str], Machine], None]
+"""Starts this node's replica of a partition; the names say who campaigns first."""
 
 
 class Bootstrap:
     """Opens the catalog once it is known how, and knows who the members are."""
 
-    def __init__(self, broker: Broker) -> None:
-        config = broker.config
-        self._broker = broker
+    def __init__(
+        self, config: BrokerConfig, member: ClusterMember, open_group: OpenGroup, told: StartEvents
+    ) -> None:
+        self._config = config
+        self._member = member
+        self._open_group = open_group
+        self._told = told
         # A newcomer has forgotten nothing, but cannot be told from one that lost its disk: neither votes
         # before it has caught up.
         rebuilding = config.rebuilding or (config.joins and config.empty)
@@ -32,10 +54,6 @@ class Bootstrap:
         self.removed = False
         self.met = set(config.members)
         """The nodes that this one has heard of."""
-        self.on_rebuilding: Callable[[], None] = _nothing
-        self.on_newest_lost: Callable[[int], None] = lambda partition: None
-        """What `BrokerConfig.newest_lost` is to be when this node starts again before it is whole."""
-        self.on_removed: Callable[[], None] = _nothing
 
     @property
     def state(self) -> Admission:
@@ -50,66 +68,62 @@ class Bootstrap:
     @property
     def members(self) -> list[str]:
         """All nodes of the cluster, as far as this one knows."""
-        state = self._broker.catalog.state
-        founders = () if state.members.founded else self._broker.config.members
+        state = self._member.catalog.state
+        founders = () if state.members.founded else self._config.members
         return sorted({*founders, *state.nodes})
 
     @property
     def waiting(self) -> bool:
         """Whether this node is to be added to the cluster yet: no catalog that it has names it."""
-        members = self._broker.catalog.state.members
-        known = self._broker.node in members.nodes
-        return self.removed or (not known and (self._broker.config.joins or members.founded))
+        members = self._member.catalog.state.members
+        known = self._member.node in members.nodes
+        return self.removed or (not known and (self._config.joins or members.founded))
 
     def admit(self) -> None:
         """Open the catalog, unless it is not clear yet what this node may do in it."""
-        broker = self._broker
-        if self._desk.state is Admission.UNKNOWN or CATALOG in broker.host.groups:
+        member = self._member
+        if self._desk.state is Admission.UNKNOWN or CATALOG in member.host.groups:
             return
         if self._desk.state is Admission.REBUILDING:
-            self.on_rebuilding()
-            broker.host.withhold_votes(broker.config.newest_lost)
-        voters = frozenset[str]() if broker.config.joins else frozenset(broker.config.members)
-        broker.open_group(CATALOG, Membership(voters), broker.config.members, broker.catalog)
-        broker.wanted()
+            self._told.rebuilding()
+            member.host.withhold_votes(self._config.newest_lost)
+        voters = frozenset[str]() if self._config.joins else frozenset(self._config.members)
+        self._open_group(CATALOG, Membership(voters), self._config.members, member.catalog)
+        member.wanted()
 
     def told_of_process(self, newest: int) -> None:
         """The catalog tells of this process when `newest` is the newest partition: later ones lack nothing.
 
         Founders of a new group would otherwise wait for one another's votes for ever.
         """
-        host = self._broker.host
+        host = self._member.host
         if host.rebuilding and newest < host.newest_lost:
             host.newest_lost = newest
-            self.on_newest_lost(newest)
+            self._told.newest_lost(newest)
 
     def tick(self, now: float) -> None:
         """Ask the others what they have, and go on when that is clear."""
         if self._desk.ask_due(now):
-            for peer in self._broker.connected:
-                self._broker.send(peer, AdmissionQuestion().encode())
+            for peer in self._member.peers.connected:
+                self._member.send(peer, AdmissionQuestion().encode())
         self.admit()
 
     def receive(self, peer: str, parts: Sequence[bytes], _now: float) -> None:
         """A question of a node that starts, an answer to this one's, or that this one is removed."""
-        broker = self._broker
-        process = broker.uptime.incarnations.get(peer, 0)
+        member = self._member
+        process = member.peers.incarnations.get(peer, 0)
         match decode_admission(parts):
             case AdmissionQuestion():
-                empty = broker.config.empty and not broker.catalog.applied_index
+                empty = self._config.empty and not member.catalog.applied_index
                 empty = empty or self._desk.counted(peer, process)
-                broker.send(peer, AdmissionAnswer(empty).encode())
+                member.send(peer, AdmissionAnswer(empty).encode())
             case AdmissionAnswer(empty):
                 self._desk.told(peer, empty, process)
                 self.admit()
             case NodeRemoved() if not self.removed and not self.waiting:
                 self.removed = True
-                self.on_removed()
+                self._told.removed()
 
     def tell_removed(self, node: str) -> None:
         """A node is no member any more: it hears nothing of the catalog that could tell it."""
-        self._broker.send(node, NodeRemoved().encode())
-
-
-def _nothing() -> None:
-    """The default: no listener."""
+        self._member.send(node, NodeRemoved().encode())

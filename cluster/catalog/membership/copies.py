@@ -9,12 +9,11 @@ every membership between the two.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cluster.catalog.definitions import MemberState, NodeDefinition, PartitionDefinition, PartitionKind
-
-if TYPE_CHECKING:
-    from cluster.broker.broker import Broker
+from cluster.catalog.node_time import NodeTime
+from cluster.catalog.replica import Catalog
 
 ENOUGH_REPLICAS: Final = 3
 
@@ -23,32 +22,34 @@ VOTERS: Final = (MemberState.MEMBER, MemberState.DRAINING)
 
 
 class Copies:
-    """Knows which groups need this node's replica. `on_needed`: told before such a group is opened."""
+    """Knows which groups need this node's replica."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self.on_needed: Callable[[], None] = _nothing
+    def __init__(self, node: str, catalog: Catalog, time: NodeTime, needed: Callable[[], None]) -> None:
+        """`needed` is called before such a group is opened."""
+        self._node = node
+        self._catalog = catalog
+        self._time = time
+        self._needed = needed
 
     @property
     def complete(self) -> bool:
         """Whether the other nodes have all that is in this node's journal, and are majorities without it."""
-        broker = self._broker
-        state = broker.catalog.state
+        state = self._catalog.state
         return (
-            broker.catalog_fresh()
+            self._catalog.fresh(self._time.clock())
             and _enough_voters(state.members.nodes.values())
-            and not any(needed(partition, broker.node) for partition in state.partitions.values())
+            and not any(needed(partition, self._node) for partition in state.partitions.values())
         )
 
     def placed(self, partition: PartitionDefinition) -> None:
         """The catalog has a partition that this node may be a replica of, and that is not opened yet."""
-        if needed(partition, self._broker.node):
-            self.on_needed()
+        if needed(partition, self._node):
+            self._needed()
 
     def members_changed(self) -> None:
         """The catalog's own group may be about to shrink."""
-        if not _enough_voters(self._broker.catalog.state.members.nodes.values()):
-            self.on_needed()
+        if not _enough_voters(self._catalog.state.members.nodes.values()):
+            self._needed()
 
 
 def needed(partition: PartitionDefinition, node: str) -> bool:
@@ -63,7 +64,3 @@ def needed(partition: PartitionDefinition, node: str) -> bool:
 
 def _enough_voters(nodes: Iterable[NodeDefinition]) -> bool:
     return sum(node.state in VOTERS for node in nodes) >= ENOUGH_REPLICAS
-
-
-def _nothing() -> None:
-    """The default: no listener."""

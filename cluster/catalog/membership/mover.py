@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from cluster.catalog.definitions import MemberState, Move, PartitionDefinition
 from cluster.catalog.membership.catching_up import CatchingUp
+from cluster.catalog.membership.cluster_member import ClusterMember
 from cluster.catalog.membership.leader_balance import TRANSFER_INTERVAL_S, LeaderBalance
 from cluster.catalog.membership.plan import (
     ClusterView,
@@ -26,9 +27,6 @@ from cluster.catalog.replica import CATALOG
 from cluster.peers.membership_messages import VoteOffer
 from replication.group import Group
 
-if TYPE_CHECKING:
-    from cluster.broker.broker import Broker
-
 STEP_INTERVAL_S: Final = 0.05
 TELL_INTERVAL_S: Final = 0.2
 ABSENT_S: Final = 10.0
@@ -40,16 +38,27 @@ GOING: Final = (MemberState.DRAINING, MemberState.LEAVING)
 class Mover:
     """See the module's docstring; `tick` it every few milliseconds."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        member: ClusterMember,
+        round_s: float,
+        announced: Callable[[int], str | None],
+        tell_removed: Callable[[str], None],
+    ) -> None:
+        """`round_s` bounds a round of catching up, in seconds; `announced` names the owner of a partition,
+        `tell_removed` tells a node that it is no member any more.
+        """
+        self._member = member
+        self._announced = announced
+        self._tell_removed = tell_removed
         self._next = 0.0
         self._tell_at = 0.0
         self._electors: set[tuple[int, str]] = set()
-        self._caught_up = CatchingUp(broker.config.raft.election_timeout_s)
+        self._caught_up = CatchingUp(round_s)
         self._transferred: dict[int, float] = {}
         self._asked: set[str] = set()
         self._seen: dict[str, float] = {}
-        self.leader_balance = LeaderBalance(broker, self._could_lead)
+        self.leader_balance = LeaderBalance(member, self._could_lead)
 
     def tick(self, now: float) -> None:
         if now < self._next:
@@ -58,31 +67,31 @@ class Mover:
         self.leader_balance.tick(now)
         self._forget_electors()
         self._tell_leaders(now)
-        broker = self._broker
-        for partition in broker.catalog.state.partitions.values():
-            if partition.move is not None and broker.host.leads(partition.id, now):
+        member = self._member
+        for partition in member.catalog.state.partitions.values():
+            if partition.move is not None and member.host.leads(partition.id, now):
                 self._move(partition, partition.move, now)
         self._notice(now)
-        if broker.catalog.leads and broker.host.leads(CATALOG, now) and broker.catalog.state.members.founded:
+        if member.catalog.leads and member.host.leads(CATALOG, now) and member.catalog.state.members.founded:
             self._lead(now)
 
     def reachable(self, node: str) -> bool:
         """Whether there is a connection to a node, or was until lately."""
-        return node == self._broker.node or self._broker.now - self._seen.get(node, 0.0) < ABSENT_S
+        return node == self._member.node or self._member.time.now - self._seen.get(node, 0.0) < ABSENT_S
 
     def answering(self, node: str) -> bool:
         """Whether there is a connection to a node now."""
-        return node == self._broker.node or node in self._broker.connected
+        return node == self._member.node or node in self._member.peers.connected
 
     def view(self, reachable: Callable[[str], bool] | None = None) -> ClusterView:
         """The input of the planner; a node that is only away for a moment counts as reachable."""
         reachable = reachable or self.reachable
-        broker, state = self._broker, self._broker.catalog.state
+        state = self._member.catalog.state
         nodes = {
             name: MemberView(node.state, reachable(name), node.heir) for name, node in state.nodes.items()
         }
         partitions = {
-            one.id: PartitionView(one.replicas, broker.announced(one.id), one.size, one.move)
+            one.id: PartitionView(one.replicas, self._announced(one.id), one.size, one.move)
             for one in state.table.replicated()
         }
         return ClusterView(nodes, partitions, state.members.spreading)
@@ -97,14 +106,14 @@ class Mover:
         if now < self._tell_at:
             return
         self._tell_at = now + TELL_INTERVAL_S
-        broker = self._broker
+        member = self._member
         told: dict[str, list[int]] = {}
-        for group in broker.host.groups.values():
+        for group in member.host.groups.values():
             raft = group.raft
-            if raft.leader and raft.may_vote and broker.node in raft.membership.learners:
+            if raft.leader and raft.may_vote and member.node in raft.membership.learners:
                 told.setdefault(raft.leader, []).append(group.partition)
         for leader, partitions in told.items():
-            broker.send(leader, VoteOffer(partitions).encode())
+            member.send(leader, VoteOffer(partitions).encode())
 
     def receive(self, peer: str, parts: Sequence[bytes], _now: float) -> None:
         """A learner could vote in some groups. Raises MessageError."""
@@ -112,7 +121,7 @@ class Mover:
 
     def _forget_electors(self) -> None:
         """A replica that went, and is a learner again, has forgotten the votes that it could give."""
-        groups = self._broker.host.groups
+        groups = self._member.host.groups
         self._electors = {
             (partition, node)
             for partition, node in self._electors
@@ -133,8 +142,8 @@ class Mover:
 
     def _move(self, partition: PartitionDefinition, move: Move, now: float) -> None:
         if self._step(partition.id, move, now):
-            group = self._broker.host.groups[partition.id]
-            owner = move.owner if move.owner == self._broker.node else ""
+            group = self._member.host.groups[partition.id]
+            owner = move.owner if move.owner == self._member.node else ""
             replicas = sorted(group.raft.membership.voters)
             self._caught_up.forget(partition.id)
             self._submit(
@@ -143,41 +152,41 @@ class Mover:
 
     def _step(self, partition: int, move: Move, now: float) -> bool:
         """Do what is next for a group that is led here; whether nothing is left to do."""
-        broker = self._broker
-        group = broker.host.groups[partition]
+        member = self._member
+        group = member.host.groups[partition]
         step: Step = next_step(
             move,
             GroupView(
-                broker.node,
+                member.node,
                 group.raft.membership,
                 group.raft.membership_settled,
                 lambda node: self._could_lead(group, node, now),
-                frozenset(broker.connected),
+                frozenset(member.peers.connected),
             ),
         )
         if isinstance(step, Change):
-            if broker.host.change_membership(partition, step.change, now):
-                broker.wanted()
+            if member.host.change_membership(partition, step.change, now):
+                member.wanted()
         elif isinstance(step, Transfer) and self._may_transfer(partition, move, step.to, now):
             self._transferred[partition] = now + TRANSFER_INTERVAL_S
-            broker.host.hand_over(partition, step.to, now)
-            broker.wanted()
+            member.host.hand_over(partition, step.to, now)
+            member.wanted()
         return isinstance(step, Settled)
 
     def _may_transfer(self, partition: int, move: Move, to: str, now: float) -> bool:
         """One try in a while; and to a node that fewer reach only if this one goes anyway."""
-        broker = self._broker
+        member = self._member
         if now < self._transferred.get(partition, 0.0):
             return False
-        goes = move.remove == broker.node or broker.catalog.state.nodes[broker.node].state in GOING
+        goes = move.remove == member.node or member.catalog.state.nodes[member.node].state in GOING
         return goes or not self.leader_balance.reaches_less(to)
 
     # -- the cluster ----------------------------------------------------------------------------
 
     def _notice(self, now: float) -> None:
         """Who is there, or may be back soon: a leader that has just been elected has not met all."""
-        for name in self._broker.catalog.state.nodes:
-            if name in self._broker.connected or name not in self._seen:
+        for name in self._member.catalog.state.nodes:
+            if name in self._member.peers.connected or name not in self._seen:
                 self._seen[name] = now
 
     def _lead(self, now: float) -> None:
@@ -195,43 +204,43 @@ class Mover:
         """Whether nothing moves, and no node is away that could get a replica."""
         return (
             all(one.move is None and one.owner is not None for one in view.partitions.values())
-            and all(node in self._broker.connected for node in view.nodes if node != self._broker.node)
+            and all(node in self._member.peers.connected for node in view.nodes if node != self._member.node)
             and all(node.state is not MemberState.JOINING for node in view.nodes.values())
         )
 
     def _keep_catalog(self, now: float) -> None:
         """Have the catalog's group follow the members, one change at a time."""
-        broker, nodes = self._broker, self._broker.catalog.state.nodes
-        membership = broker.host.groups[CATALOG].raft.membership
-        settled = broker.host.groups[CATALOG].raft.membership_settled
+        member, nodes = self._member, self._member.catalog.state.nodes
+        membership = member.host.groups[CATALOG].raft.membership
+        settled = member.host.groups[CATALOG].raft.membership_settled
         for name, node in nodes.items():
             if node.state is not MemberState.LEAVING and name not in membership.voters:
-                if name in broker.connected:
+                if name in member.peers.connected:
                     self._step(CATALOG, Move(add=name), now)
                     return
             elif node.state is MemberState.JOINING and settled:
                 self._submit("member_joined", name=name)
-            elif node.state is MemberState.LEAVING and name != broker.node and self._is_empty(name):
+            elif node.state is MemberState.LEAVING and name != member.node and self._is_empty(name):
                 if name in membership.members:
                     # Later leaders count only members among those who may hold leases of former ones.
-                    if broker.catalog.expel(name, now):
+                    if member.catalog.expel(name, now):
                         self._step(CATALOG, Move(remove=name), now)
                 elif settled:
-                    broker.bootstrap.tell_removed(name)
+                    self._tell_removed(name)
                     self._submit("forget_member", name=name)
                 return
-        if broker.node in nodes and nodes[broker.node].state in GOING:
+        if member.node in nodes and nodes[member.node].state in GOING:
             self._give_catalog_away(now)
 
     def _give_catalog_away(self, now: float) -> None:
-        for name, node in sorted(self._broker.catalog.state.nodes.items()):
-            if node.state is MemberState.MEMBER and name in self._broker.connected:
+        for name, node in sorted(self._member.catalog.state.nodes.items()):
+            if node.state is MemberState.MEMBER and name in self._member.peers.connected:
                 self._step(CATALOG, Move(owner=name), now)
                 return
 
     def _is_empty(self, name: str) -> bool:
         """Whether nothing is on a leaving node but what is given up with it."""
-        state = self._broker.catalog.state
+        state = self._member.catalog.state
         given_up = state.nodes[name].forced and not self.reachable(name)
         return not any(
             name in one.hosts and not (given_up and one.replicas == (name,))
@@ -243,7 +252,7 @@ class Mover:
         key = f"{command} {sorted(arguments.items())}"
         if key not in self._asked:
             self._asked.add(key)
-            self._broker.catalog.submit(
-                command, arguments, lambda value, refusal: self._asked.discard(key), self._broker.now
+            self._member.catalog.submit(
+                command, arguments, lambda value, refusal: self._asked.discard(key), self._member.time.now
             )
-            self._broker.wanted()
+            self._member.wanted()

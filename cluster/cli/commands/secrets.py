@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from cluster.catalog.access.passwords import PasswordHash
 from cluster.cli.commands.errors import CommandError
+from cluster.config.passwords import PasswordHash
 from cluster.system.data_directory import write_private
 from replication.transport import CurveKeys
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from cluster.catalog.access.passwords import SCRYPT, PasswordHash
 from cluster.cli.commands.errors import WrongUsageError
 from cluster.cli.commands.http import ManagementClient, management_options
 from cluster.cli.commands.tables import show
+from cluster.config.passwords import SCRYPT, PasswordHash
 
 TAGS = ("administrator", "monitoring", "policymaker", "management", "impersonator")
 

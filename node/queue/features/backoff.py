@@ -10,7 +10,7 @@ from typing import Any, Final
 from node.queue.argument_types import UnacceptableError, read_positive_time
 from node.queue.features.argument import Argument, PolicyUse
 from node.queue.features.feature import Declaration
-from node.wire.amqp091.type_names import type_name
+from node.type_names import type_name
 
 
 @dataclass(frozen=True, slots=True)

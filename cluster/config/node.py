@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cluster.catalog.membership.formats import FORMATS
+from cluster.config.formats import FORMATS
 from replication.raft import RaftConfig
 
 

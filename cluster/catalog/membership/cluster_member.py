@@ -1,0 +1,27 @@
+"""This node as a member of the cluster: its groups, its catalog, its peers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from cluster.catalog.membership.peer_status import PeerStatus
+from cluster.catalog.node_time import NodeTime
+from cluster.catalog.replica import Catalog
+from replication.host import Host
+
+Send = Callable[[str, Sequence[bytes | memoryview]], object]
+"""Queues one message, as parts, for a peer."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterMember:
+    """What a node takes part in the cluster's plans with. `wanted` asks for a turn."""
+
+    node: str
+    host: Host
+    catalog: Catalog
+    peers: PeerStatus
+    time: NodeTime
+    send: Send
+    wanted: Callable[[], None]

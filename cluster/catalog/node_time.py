@@ -1,0 +1,13 @@
+"""The time of one node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class NodeTime:
+    """Seconds of a monotonic clock. `now` is when the present input came; `clock` is read anew."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.clock = clock
+        self.now = clock()
