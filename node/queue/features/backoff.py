@@ -50,4 +50,4 @@ REDELIVERY_BACKOFF: Final = Argument(
 )
 
 
-FEATURE: Final = Declaration(REDELIVERY_BACKOFF)
+FEATURE: Final[Declaration] = Declaration(REDELIVERY_BACKOFF)

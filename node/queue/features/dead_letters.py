@@ -29,4 +29,4 @@ def buries(settings: QueueSettings) -> bool:
     return DEAD_LETTER_EXCHANGE.of(settings) is not None
 
 
-FEATURE: Final = Declaration(DEAD_LETTER_EXCHANGE, DEAD_LETTER_ROUTING_KEY, DEAD_LETTER_STRATEGY)
+FEATURE: Final[Declaration] = Declaration(DEAD_LETTER_EXCHANGE, DEAD_LETTER_ROUTING_KEY, DEAD_LETTER_STRATEGY)

@@ -122,4 +122,4 @@ def _share(places: Places, former: Feature | None) -> Feature | None:
     return Deduplication(places, length)
 
 
-FEATURE: Final = Declaration(DEDUPLICATION_WINDOW, make=_share)
+FEATURE: Final[Declaration] = Declaration(DEDUPLICATION_WINDOW, make=_share)

@@ -18,4 +18,4 @@ def read_limit(value: object) -> int | None:
 DELIVERY_LIMIT: Final = Argument("x-delivery-limit", read_limit, "delivery_limit", policy=PolicyUse.LIMIT)
 
 
-FEATURE: Final = Declaration(DELIVERY_LIMIT)
+FEATURE: Final[Declaration] = Declaration(DELIVERY_LIMIT)

@@ -11,4 +11,4 @@ from node.queue.features.feature import Declaration
 EXPIRES: Final = Argument("x-expires", read_positive_time, "expires_ms", policy=PolicyUse.LIMIT)
 
 
-FEATURE: Final = Declaration(EXPIRES)
+FEATURE: Final[Declaration] = Declaration(EXPIRES)

@@ -309,4 +309,4 @@ def by_group(settings: QueueSettings, known: Annotations, ready: RangeSet) -> Or
     return ReadyByGroup(partial(known.at, Aspect.GROUP), ready)
 
 
-FEATURE: Final = Declaration(GROUP_BY)
+FEATURE: Final[Declaration] = Declaration(GROUP_BY)

@@ -38,4 +38,4 @@ def _share(places: Places, former: Feature | None) -> Feature | None:
     return None if limit is None else MaxUnsettled(places, limit)
 
 
-FEATURE: Final = Declaration(MAX_UNSETTLED, make=_share)
+FEATURE: Final[Declaration] = Declaration(MAX_UNSETTLED, make=_share)

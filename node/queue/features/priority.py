@@ -191,4 +191,4 @@ def by_priority(settings: QueueSettings, known: Annotations, ready: RangeSet) ->
     return arranged
 
 
-FEATURE: Final = Declaration(MAX_PRIORITY)
+FEATURE: Final[Declaration] = Declaration(MAX_PRIORITY)

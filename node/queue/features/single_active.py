@@ -190,4 +190,4 @@ def _share(places: Places, former: Feature | None) -> Feature | None:
     return former
 
 
-FEATURE: Final = Declaration(SINGLE_ACTIVE_CONSUMER, make=_share)
+FEATURE: Final[Declaration] = Declaration(SINGLE_ACTIVE_CONSUMER, make=_share)
