@@ -35,6 +35,7 @@ from replication.raft import (
 from replication.raft.messages import AppendRequest
 from replication.repair import REPAIR_TAG, Repair
 from replication.snapshots import ACKNOWLEDGED, CHUNK, Part
+from tests.operations.peer_messages import spoilt
 from tests.replication.hosts import PARTITION, HostedNode
 
 ABSENT: Final = cast(Any, None)
@@ -134,7 +135,7 @@ KINDS: Final[dict[str, tuple[list[Parts], Callable[[Parts], object]]]] = {
         lambda parts: Mover.receive(cast(Any, SimpleNamespace(_electors=set())), "b", parts, 0.0),
     ),
     "contacts": (
-        [[b"c", msgpack.packb({"n1": 5})]],
+        [[b"H", msgpack.packb({"n1": 5})]],
         lambda parts: LeaderBalance.receive(
             cast(Any, SimpleNamespace(_contacts=Anything(), _member=SimpleNamespace(time=Anything()))),
             "b",
@@ -143,37 +144,6 @@ KINDS: Final[dict[str, tuple[list[Parts], Callable[[Parts], object]]]] = {
         ),
     ),
 }
-
-PLAIN = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text(max_size=3)
-    | st.binary(max_size=3),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=2), inner, max_size=2),
-    max_leaves=8,
-)  # fmt: skip
-
-
-@st.composite
-def spoilt(draw: st.DrawFn, good: list[Parts]) -> Parts:
-    """A message that had the right form, and may have it no more."""
-    parts = list(draw(st.sampled_from(good)))
-    place = draw(st.integers(0, len(parts) - 1))
-    octets = parts[place]
-    match draw(st.sampled_from(["cut", "flip", "longer", "other", "fewer", "more"])):
-        case "cut":
-            parts[place] = octets[: draw(st.integers(0, max(0, len(octets) - 1)))]
-        case "flip" if octets:
-            at = draw(st.integers(0, len(octets) - 1))
-            changed = octets[at] ^ 1 << draw(st.integers(0, 7))
-            parts[place] = octets[:at] + bytes([changed]) + octets[at + 1 :]
-        case "longer":
-            parts[place] = octets + draw(st.binary(min_size=1, max_size=9))
-        case "other" if place:
-            parts[place] = msgpack.packb(draw(PLAIN))
-        case "fewer":
-            del parts[max(1, place) :]
-        case _:
-            parts.append(draw(st.binary(max_size=9)))
-    return parts
 
 
 @pytest.mark.interpreted

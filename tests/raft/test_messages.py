@@ -38,9 +38,8 @@ def _plain(hint: Any) -> Any:
 
 
 @st.composite
-def messages(draw: st.DrawFn) -> Message:
-    """Any message."""
-    kind = draw(st.sampled_from(get_args(Message)))
+def messages_of(draw: st.DrawFn, kind: Any) -> Message:
+    """Any message of a kind."""
     head = (draw(NAMES), draw(NAMES), draw(NUMBERS))
     if kind is AppendRequest:
         prev = draw(st.integers(0, 2**32))
@@ -62,6 +61,11 @@ def messages(draw: st.DrawFn) -> Message:
     rest = [draw(types[_plain(hints[field.name])]) for field in dataclasses.fields(kind)[3:]]
     message: Message = kind(*head, *rest)
     return message
+
+
+def messages() -> st.SearchStrategy[Message]:
+    """Any message."""
+    return st.sampled_from(get_args(Message)).flatmap(messages_of)
 
 
 @given(messages())

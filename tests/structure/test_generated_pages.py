@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from scripts import generate_configuration, generate_logs_page
+from scripts import generate_configuration, generate_logs_page, generate_peers_page
 
 PAGES = {
     "scripts/generate_configuration.py": (generate_configuration.OUTPUT, generate_configuration.document),
     "scripts/generate_logs_page.py": (generate_logs_page.OUTPUT, generate_logs_page.document),
+    "scripts/generate_peers_page.py": (generate_peers_page.OUTPUT, generate_peers_page.document),
 }
 
 
