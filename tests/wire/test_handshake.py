@@ -19,7 +19,7 @@ def told(*pieces: bytes) -> list[str | None]:
     return [handshake.receive(piece) for piece in pieces]
 
 
-@pytest.mark.requirement("A1")
+@pytest.mark.requirement("A1.4")
 @pytest.mark.parametrize(("header", "protocol"), HEADERS.items())
 def test_every_header_has_its_protocol_wherever_it_is_cut(header: bytes, protocol: str) -> None:
     assert told(header) == [protocol]
@@ -30,12 +30,12 @@ def test_every_header_has_its_protocol_wherever_it_is_cut(header: bytes, protoco
         assert after == protocol
 
 
-@pytest.mark.requirement("A1")
+@pytest.mark.requirement("A1.4")
 @pytest.mark.parametrize("beginning", [b"GET / HT", b"AMQP\x00\x09", b"LINES002", b"X"])
 def test_any_other_beginning_is_for_the_first_protocol(beginning: bytes) -> None:
     assert told(beginning) == ["first"]
 
 
-@pytest.mark.requirement("A1")
+@pytest.mark.requirement("A1.4")
 def test_nothing_is_told_while_there_are_several_that_it_may_be() -> None:
     assert told(b"AM", b"QP\x00", b"\x01\x00", b"\x00") == [None, None, "second", "second"]

@@ -1,0 +1,138 @@
+"""A second protocol over the same listener and session core: it publishes, consumes and settles."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from node.session.amqp091.protocol import amqp091
+from node.session.client_memory import ClientMemory
+from node.session.gate import Gate, GateLimits
+from node.session.listener import Client, Listener
+from node.wire.amqp091.codec import PROTOCOL_HEADER
+from node.wire.amqp091.limits import ConnectionLimits
+from node.wire.amqp091.methods import ConnectionStart
+from tests.session.line_protocol import HEADER, LOG_IN_S, lines
+from tests.session.test_listener import Pipe, Silent
+from tests.site import Site
+from tests.wire.client import frames
+
+HANDSHAKE_S = 3.0
+
+
+class Node:
+    """A simulated node with a listener for both protocols."""
+
+    def __init__(self) -> None:
+        self.site = Site("n1")
+        self.node, front_end = self.site.nodes["n1"], self.site.front_end("n1")
+        self.gate = Gate(GateLimits())
+        limits = ConnectionLimits(handshake_timeout=HANDSHAKE_S)
+        protocols = (amqp091(front_end, limits, self.node.clock), lines(front_end, self.node.clock))
+        self.listener = Listener(
+            protocols, HANDSHAKE_S, self.gate, ClientMemory(1 << 20), Silent(), self.node.clock, lambda: None
+        )
+
+    def run(self, seconds: float = 0.05) -> None:
+        self.site.run(seconds)
+        for _ in range(10):
+            self.node.input(self.listener.tick)
+        self.listener.flush()
+
+
+class Liner:
+    """A client that has connected, and said nothing yet."""
+
+    def __init__(self, node: Node) -> None:
+        self.node, self.pipe = node, Pipe()
+        self.client: Client = node.listener.new_client()
+        self.client.connection_made(cast(Any, self.pipe))
+
+    def send(self, data: bytes) -> None:
+        self.node.node.input(lambda: self.client.data_received(data))
+        self.node.run()
+
+    def read(self) -> list[str]:
+        self.node.run()
+        heard, self.pipe.written = self.pipe.written.decode().splitlines(), b""
+        return heard
+
+    def say(self, *said: str) -> list[str]:
+        self.send("".join(line + "\n" for line in said).encode())
+        return self.read()
+
+    def open(self) -> Liner:
+        for octet in HEADER:
+            self.send(bytes((octet,)))
+        assert self.say("log-in guest guest /") == ["ok"]
+        return self
+
+
+@pytest.mark.requirement("A1.4")
+def test_two_protocols_share_a_port_and_are_told_apart_by_the_header() -> None:
+    node = Node()
+    other = Liner(node)
+    Liner(node).open()
+    other.send(PROTOCOL_HEADER)
+    ((_, _, start),) = frames(other.pipe.written)
+    assert isinstance(start, ConnectionStart)
+    neither = Liner(node)
+    neither.send(b"LINES002")
+    assert (neither.pipe.written, neither.pipe.closed) == (PROTOCOL_HEADER, True)
+
+
+def test_a_client_declares_publishes_consumes_with_credit_and_settles() -> None:
+    client = Liner(Node()).open()
+    assert client.say("declare q") == ["ok q 0 0"]
+    assert client.say("bind q amq.direct k", "publish amq.direct k one") == ["ok", "ok"]
+    assert client.say("publish  q two", "publish  q three") == ["ok", "ok"]
+    assert client.say("publish  nowhere x", "publish  q four") == ["unroutable", "ok"]
+    began, *messages = client.say("consume q 2")
+    consumer = began.split(" ")[1]
+    numbers = [one.split(" ")[2] for one in messages]
+    assert [one.split(" ")[3] for one in messages] == ["one", "two"]
+    assert client.say(f"accept {consumer} {numbers[0]}", f"release {consumer} {numbers[1]}") == ["ok", "ok"]
+    assert client.read() == []
+    answer, *messages = client.say(f"credit {consumer} 4")
+    assert (answer, [one.split(" ")[3] for one in messages]) == ("ok", ["two", "three"])
+    assert client.say(f"reject {consumer} {messages[0].split(' ')[2]}", f"cancel {consumer}") == ["ok", "ok"]
+    assert client.say(f"accept {consumer} {numbers[0]}", "get q", "nonsense")[0].startswith("refused")
+
+
+def test_what_is_got_and_not_settled_goes_back_when_the_client_leaves() -> None:
+    node = Node()
+    leaving, staying = Liner(node).open(), Liner(node).open()
+    assert leaving.say("declare q", "publish  q one") == ["ok q 0 0", "ok"]
+    assert leaving.say("get q")[0].endswith(" one")
+    assert staying.say("get q") == ["nothing"]
+    node.node.input(lambda: leaving.client.connection_lost(None))
+    assert staying.say("get q")[0].endswith(" one")
+    assert staying.say("purge q", "delete q", "get q") == [
+        "ok 0", "ok 0", "refused no queue 'q' in vhost '/'",
+    ]  # fmt: skip
+    assert staying.say("publish nowhere k x")[0].startswith("refused no exchange")
+
+
+def test_a_client_of_another_protocol_gets_what_was_published_by_lines() -> None:
+    node = Node()
+    assert Liner(node).open().say("declare q", "publish  q one") == ["ok q 0 0", "ok"]
+    got = node.site.client("n1").get("q")
+    assert got is not None
+    assert got.body == b"one"
+
+
+@pytest.mark.parametrize(("said", "seconds"), [(b"", HANDSHAKE_S), (b"LINE", LOG_IN_S), (HEADER, LOG_IN_S)])
+def test_who_does_not_log_in_must_go_before_the_protocol_is_known_and_after(
+    said: bytes, seconds: float
+) -> None:
+    node = Node()
+    client = Liner(node)
+    if said:
+        client.send(said)
+    node.run(seconds / 2)
+    assert (client.pipe.closed, node.gate.strangers) == (False, 1)
+    node.run(seconds)
+    assert client.pipe.closed
+    node.node.input(lambda: client.client.connection_lost(None))
+    assert (node.gate.sockets, node.gate.strangers) == (0, 0)
