@@ -235,7 +235,7 @@ class Channel:
         if isinstance(method, m.QueueDeclareOk):
             self._last_queue = method.queue
         elif isinstance(method, m.TxCommitOk) and self.deliveries.transaction is not None:
-            self.deliveries.transaction.committed()
+            self.deliveries.settled(self.deliveries.transaction.committed())
         return pending
 
     def start_consumer(self, tag: str, number: int, returnable: bool, reply_to: str) -> None:
@@ -342,7 +342,9 @@ class Channel:
         if self.confirming:
             raise ChannelModeError("cannot switch from confirm to tx mode", method_ids(method))
         if deliveries.transaction is None:
-            deliveries.transaction = ChannelTransaction(self.number, parts.outbox, deliveries, parts.load)
+            deliveries.transaction = ChannelTransaction(
+                self.number, parts.outbox, deliveries.unsettled, parts.load
+            )
         self._reply(method, m.TxSelectOk())
 
     def _tx_commit(self, method: m.TxCommit) -> None:

@@ -299,7 +299,7 @@ class Connection(FrameReader):
         if found is None:
             self._outbox.settle(Disposition.UNSENT, 0, consumer, numbers)
             return
-        found.deliveries.deliver(found, run, numbers, redelivered)
+        self._channels[found.channel].deliveries.deliver(found, run, numbers, redelivered)
         self._delivered.add(found)
         self._credits.look_at_output(self._parts.consumers.values())
 

@@ -14,22 +14,58 @@ the socket's buffer is full.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable
 from math import inf
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from node.wire.amqp091.effects import Credit
-
-if TYPE_CHECKING:
-    from node.wire.amqp091.deliveries import ChannelDeliveries
-    from node.wire.amqp091.limits import ConnectionLimits
-    from node.wire.amqp091.outbox import Outbox
+from node.wire.amqp091.limits import ConnectionLimits
+from node.wire.amqp091.outbox import Outbox
 
 REFILL: Final = 8
 """A window is refilled when this fraction of it is used up: no need to tell every turn."""
 
 HOLD_S: Final = 0.2
 """How long a delivery may wait for a prefetch that consumers share, before it goes back to its queue."""
+
+
+class ChannelPrefetch:
+    """What a channel's client bounds its consumers by, as far as their credit depends on it.
+
+    `prefetch` is shared by the consumers that acknowledge, 0 for no limit; `consumer_prefetch` and
+    `consumer_octets` go to the consumers that are started from now on.
+    """
+
+    __slots__ = ("channel", "consumer_octets", "consumer_prefetch", "prefetch")
+
+    def __init__(self, channel: int) -> None:
+        self.channel = channel
+        self.prefetch = 0
+        self.consumer_prefetch = 0
+        self.consumer_octets = 0
+
+    @property
+    @abstractmethod
+    def stopped(self) -> bool:
+        """Whether nothing more may come for now."""
+
+    @property
+    @abstractmethod
+    def limited(self) -> bool:
+        """Whether the client bounds what it is sent by more than the prefetch of a consumer."""
+
+    @abstractmethod
+    def room(self) -> int:
+        """Deliveries that the shared prefetch leaves; of no meaning without one."""
+
+    @abstractmethod
+    def octet_room(self, consumer: ChannelConsumer) -> int | None:
+        """Messages that fit into the octets that are left; None without a limit in octets."""
+
+    @abstractmethod
+    def give_back_held(self) -> None:
+        """What could not be sent for a while goes back: another client may have a use for it."""
 
 
 class ChannelConsumer:
@@ -55,7 +91,7 @@ class ChannelConsumer:
     )
 
     def __init__(
-        self, number: int, tag: str, deliveries: ChannelDeliveries, *, no_ack: bool, returnable: bool
+        self, number: int, tag: str, deliveries: ChannelPrefetch, *, no_ack: bool, returnable: bool
     ) -> None:
         self.number = number
         self.tag = tag
@@ -106,7 +142,7 @@ class Credits:
         """Of the records of deliveries that the client has not settled."""
         self.deadline = inf
         """When `tick` has something to do."""
-        self._holding: set[ChannelDeliveries] = set()
+        self._holding: set[ChannelPrefetch] = set()
         self._limits = limits
         self._pending_bytes = limits.pending_bytes
         self._outbox = outbox
@@ -126,7 +162,7 @@ class Credits:
             self.swamped = swamped
             self.touch_all(consumers)
 
-    def holds(self, deliveries: ChannelDeliveries) -> None:
+    def holds(self, deliveries: ChannelPrefetch) -> None:
         """The channel holds deliveries that it may not send now. The time runs from the next tick on."""
         self._holding.add(deliveries)
         if self.deadline == inf:
@@ -179,8 +215,9 @@ class Credits:
             allowed = consumer.settled + consumer.prefetch if consumer.prefetch else limit
             if deliveries.prefetch:
                 allowed = min(allowed, consumer.received + deliveries.room())
-            if deliveries.octets is not None:
-                allowed = min(allowed, consumer.received + deliveries.octets.messages(consumer))
+            octet_room = deliveries.octet_room(consumer)
+            if octet_room is not None:
+                allowed = min(allowed, consumer.received + octet_room)
             if allowed <= limit:
                 limit, refill = allowed, (0 if consumer.prefetch or deliveries.limited else refill)
         return limit, refill

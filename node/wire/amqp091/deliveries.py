@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from node.message.run import Run
 from node.ranges.numbers import Numbers, merged, ranges_of
-from node.wire.amqp091.credit import ChannelConsumer, Credits
+from node.wire.amqp091.credit import ChannelConsumer, ChannelPrefetch, Credits
 from node.wire.amqp091.deliver_path import encode_contents, encode_deliveries
 from node.wire.amqp091.effects import Unsettled
 from node.wire.amqp091.methods import BasicGetOk
@@ -54,33 +54,29 @@ class HeldDeliveries:
         return taken
 
 
-class ChannelDeliveries:
+class ChannelDeliveries(ChannelPrefetch):
     """What one channel sends, and what the client has not settled of it.
 
-    `prefetch` is shared by the consumers that acknowledge, 0 for no limit; `consumer_prefetch` and
-    `consumer_octets` go to the consumers that are started from now on; `octets` is None unless some limit is
-    in octets. Consumers have no credit while anything is held, so what is held is at most what was in flight
+    `octets` is None unless some limit is in octets. Consumers have no credit while anything is held, so what
+    is held is at most what was in flight
     between owner and front end. It does not stay long: see `give_back_held`.
     """
 
     __slots__ = (
-        "_credits", "_flowing", "_frame_max", "_held", "_in_flight", "_next_tag", "_outbox", "channel",
-        "consumer_octets", "consumer_prefetch", "consumers", "got", "octets", "prefetch", "redelivered",
+        "_credits", "_flowing", "_frame_max", "_held", "_in_flight", "_next_tag", "_outbox",
+        "consumers", "got", "octets", "redelivered",
         "returned", "sent_no_ack", "transaction", "unsettled",
     )  # fmt: skip
 
     def __init__(self, channel: int, frame_max: int, outbox: Outbox, credits: Credits):
+        super().__init__(channel)
         self.consumers: dict[str, ChannelConsumer] = {}
-        self.prefetch = 0
-        self.consumer_prefetch = 0
-        self.consumer_octets = 0
         self.octets: OctetWindows | None = None
         self.unsettled = UnsettledDeliveries(credits)
         self.transaction: ChannelTransaction | None = None
         # Counted for whoever looks. What needs no acknowledgement is not in `got`; what was acknowledged is
         # what was sent and neither that, nor unsettled, nor returned.
         self.got = self.redelivered = self.returned = self.sent_no_ack = 0
-        self.channel = channel
         self._frame_max = frame_max
         self._outbox = outbox
         self._credits = credits
@@ -144,6 +140,10 @@ class ChannelDeliveries:
     def limited(self) -> bool:
         """Whether the client bounds what it is sent by more than the prefetch of a consumer."""
         return bool(self.prefetch) or self.octets is not None
+
+    def octet_room(self, consumer: ChannelConsumer) -> int | None:
+        """Messages that fit into the octets that are left; None without a limit in octets."""
+        return None if self.octets is None else self.octets.messages(consumer)
 
     def room(self) -> int:
         """Deliveries that the shared prefetch leaves; of no meaning without one."""

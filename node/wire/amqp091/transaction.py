@@ -13,18 +13,14 @@ Messages are routed when they are published, as in RabbitMQ, so what is wrong wi
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from node.message.run import Run
 from node.ranges.numbers import Range, merged, ranges_of
 from node.wire.amqp091.effects import Commit, HoldPublish, Rollback, Settlement
 from node.wire.amqp091.errors import ResourceExhaustedError
+from node.wire.amqp091.limits import ConnectionLimits
 from node.wire.amqp091.outbox import Disposition, Outbox, settlement
-from node.wire.amqp091.unsettled import Taken
-
-if TYPE_CHECKING:
-    from node.wire.amqp091.deliveries import ChannelDeliveries
-    from node.wire.amqp091.limits import ConnectionLimits
+from node.wire.amqp091.unsettled import Taken, UnsettledDeliveries
 
 
 class TransactionLoad:
@@ -58,18 +54,18 @@ class ChannelTransaction:
     __slots__ = (
         "_channel",
         "_committing",
-        "_deliveries",
         "_load",
         "_octets",
         "_operations",
         "_outbox",
         "_settled",
+        "_unsettled",
     )
 
-    def __init__(self, channel: int, outbox: Outbox, deliveries: ChannelDeliveries, load: TransactionLoad):
+    def __init__(self, channel: int, outbox: Outbox, unsettled: UnsettledDeliveries, load: TransactionLoad):
         self._channel = channel
         self._outbox = outbox
-        self._deliveries = deliveries
+        self._unsettled = unsettled
         self._load = load
         self._octets = 0
         self._operations = 0
@@ -120,15 +116,15 @@ class ChannelTransaction:
         """Under which of the shell's numbers something is settled in it."""
         return {taken.link for _, taken in (*self._settled, *self._committing)}
 
-    def committed(self) -> None:
-        """The shell has done it: only now is there room for further deliveries."""
+    def committed(self) -> list[tuple[Disposition, Taken]]:
+        """The shell has done it; what it has settled: only now is there room for further deliveries."""
         self._shrink()
         committing, self._committing = self._committing, []
-        self._deliveries.settled(committing)
+        return committing
 
     def roll_back(self) -> None:
         """Nothing of it happens; what is being committed is the shell's, and stays so."""
         self._shrink()
         settled, self._settled = self._settled, []
-        self._deliveries.unsettled.restore([taken for _, taken in settled])
+        self._unsettled.restore([taken for _, taken in settled])
         self._outbox.emit(Rollback(self._channel))
