@@ -58,8 +58,8 @@ class ChannelDeliveries(ChannelPrefetch):
     """What one channel sends, and what the client has not settled of it.
 
     `octets` is None unless some limit is in octets. Consumers have no credit while anything is held, so what
-    is held is at most what was in flight
-    between owner and front end. It does not stay long: see `give_back_held`.
+    is held is at most what was in flight between owner and front end. It does not stay long: see
+    `give_back_held`.
     """
 
     __slots__ = (
