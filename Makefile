@@ -36,7 +36,7 @@ up: $(READY) ## three nodes on loopback, data in ./data (ARGS="--nodes 1 …" ad
 test: $(READY) ## every test but those of `make check`, the long simulations and proofs (ARGS="-k word …" adds options)
 	$(BIN)/python -m pytest -q $(NO_HANG) --ignore=tests/structure $(ARGS)
 
-compiled: $(COMPILED_READY) ## quorate as it is shipped, what meets messages compiled to C, in build/compiled (needs a C compiler; minutes)
+compiled: $(COMPILED_READY) ## quorate as it is shipped, the modules that handle messages compiled to C, in build/compiled (needs a C compiler; minutes)
 
 wheel: $(READY) ## the same as a wheel, in build/wheel
 	QUORATE_COMPILE=1 $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel .

@@ -1,8 +1,8 @@
-"""What clients did and saw, as a list of events, and its form as lines of JSON.
+"""The history of a run: the clients' actions and observations as events, and their form as lines of JSON.
 
 Times are seconds of the machine's monotonic clock, which all processes of the machine share. A
-*publisher* is one channel that publishes, a *consumer* is one subscription of one channel: whoever
-connects again is another one. A message is named by its publisher and its number there, from 1 on.
+*publisher* is one channel that publishes, a *consumer* is one subscription of one channel: a client that
+connects again is another. A message is named by its publisher and its number there, from 1 on.
 """
 
 from __future__ import annotations

@@ -59,7 +59,8 @@ class Ending:
 
 
 ALWAYS_THE_NODE: Final = (InvariantError, SequenceOrderError, JournalError, JournalFailedError)
-"""Exceptions that say that what is replicated, or the journal, is not what it must be, whoever met them."""
+"""Exceptions that say that what is replicated, or the journal, is not what it must be, wherever they are
+caught."""
 
 PRODUCT: Final = ("cluster.", "node.", "replication.")
 

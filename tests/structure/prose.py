@@ -21,7 +21,7 @@ LIMITS: Final = ROOT / "tests" / "structure" / "prose.json"
 
 RIDDLES: Final = {
     "pronoun": re.compile(r"\b(?:nobody|somebody|anybody|everybody|whoever)\b", re.IGNORECASE),
-    "clause": re.compile(r"(?:\A|[.:;] |\n\n|\n[-*] |\| )What [a-z][^.?!]*(?:[.!]|\Z|\n\n)"),
+    "clause": re.compile(r"(?:\A|[.:;] |\n\n|\n[-*] |\| )What (?!to do:)[a-z][^.?!]*(?:[.!]|\Z|\n\n)"),
 }
 """`pronoun`: a word that names no actor: name the node, the client, the consumer. `clause`: a sentence whose
 subject is a clause ("What is settled waits"): use the noun."""

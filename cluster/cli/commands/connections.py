@@ -1,4 +1,4 @@
-"""`quorate connections`: who is connected, and showing somebody the door."""
+"""`quorate connections`: list client connections, and close one."""
 
 from __future__ import annotations
 

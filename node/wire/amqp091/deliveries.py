@@ -74,8 +74,8 @@ class ChannelDeliveries(ChannelPrefetch):
         self.octets: OctetWindows | None = None
         self.unsettled = UnsettledDeliveries(credits)
         self.transaction: ChannelTransaction | None = None
-        # Counted for whoever looks. What needs no acknowledgement is not in `got`; what was acknowledged is
-        # what was sent and neither that, nor unsettled, nor returned.
+        # Counters for the management API. Deliveries without acknowledgement are not in `got`. Acknowledged
+        # are the sent deliveries that are neither without acknowledgement, nor unsettled, nor returned.
         self.got = self.redelivered = self.returned = self.sent_no_ack = 0
         self._frame_max = frame_max
         self._outbox = outbox
