@@ -1,4 +1,4 @@
-"""What being scraped costs publishers: python -m bench.scraping [--queues 10000] [--rounds 3].
+"""The cost of scrapes to publishers: python -m bench.scraping [--queues 10000] [--rounds 3].
 
 One cluster with so many queues; publishers at full speed on one node, in turn without scrapes, with a
 Prometheus that asks that node as deploy/prometheus/prometheus.yml has it do, and with clients that ask for

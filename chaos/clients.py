@@ -142,7 +142,7 @@ class ClientLoop:
 
 
 class Client:
-    """One connection after the other. What happens on one of them is a *life*, with a name of its own."""
+    """One connection after the other. The events on one of them are a *life*, with a name of its own."""
 
     def __init__(self, owner: ClientLoop, name: str, places: tuple[Place, ...]) -> None:
         self.loop = owner.loop

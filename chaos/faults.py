@@ -32,7 +32,7 @@ class Conditions:
 
 @dataclass(frozen=True, slots=True)
 class Fsync:
-    """What becomes of each fsync and fdatasync: it takes longer, or fails with this errno (0: none)."""
+    """The fault of each fsync and fdatasync: it takes longer, or fails with this errno (0: none)."""
 
     delay_s: float = 0.0
     errno: int = 0

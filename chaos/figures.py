@@ -145,7 +145,7 @@ def _blows(ledger: Ledger) -> Iterable[Blow]:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """What happened in each second since `start`; latencies in seconds, by when the message was sent."""
+    """The figures of each second since `start`; latencies in seconds, by when the message was sent."""
 
     start: float
     published: tuple[int, ...]

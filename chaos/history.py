@@ -146,7 +146,7 @@ class Faulted:
 
 @dataclass(frozen=True, slots=True)
 class Healed:
-    """What hurt the nodes is taken away; they may take a while to recover."""
+    """The fault is taken away; the nodes may take a while to recover."""
 
     time: float
     kind: str

@@ -39,7 +39,7 @@ class Need(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What a scenario chooses by. `owner`: of one of the load's queues, another one each turn."""
+    """The choice of a scenario's nodes. `owner`: of one of the load's queues, another one each turn."""
 
     nodes: tuple[str, ...]
     owner: str

@@ -151,7 +151,8 @@ class Repair:
         damage.asked_at = now
         damage.lacking.clear()
         error = damage.error
-        # What a snapshot covers may have been cut down to the messages that wait; other entries go whole.
+        # Entries that a snapshot covers may have been cut down to the messages that wait; other entries go
+        # whole.
         whole = error.index >= group.log.first_index()
         question = EntryQuestion(error.index, error.term, whole).encode(error.partition)
         for peer in sorted(group.raft.membership.members - {group.raft.node}):

@@ -111,7 +111,7 @@ class SnapshotSender:
         self.delivered = self._complete and not self._unacknowledged
 
     def parts(self) -> list[Part]:
-        """What may be sent now: as much as the window has room for, the snapshot at the end."""
+        """The messages to send now: as many as the window has room for, the snapshot at the end."""
         parts = []
         room = WINDOW_BYTES - sum(self._unacknowledged)
         while room > 0 and not self._complete:

@@ -45,6 +45,8 @@ class EquippedTarget:
 
 
 def needed(part: T | None) -> T:
-    """What a fault asks for; its scenario has said so before the run (chaos.scenarios.Scenario.needs)."""
+    """The means that a fault asks for; its scenario has said so before the run
+    (chaos.scenarios.Scenario.needs).
+    """
     assert part is not None, "the scenario does not say that it needs this"
     return part

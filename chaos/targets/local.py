@@ -26,7 +26,7 @@ AMQP, HTTP, PEERS = 5672, 15672, 25672
 
 
 class LocalTarget(EquippedTarget):
-    """See chaos.targets.target.Target. What it makes carries this process's id in its name."""
+    """See chaos.targets.target.Target. All that it makes carries this process's id in its name."""
 
     def __init__(self, broker: Broker, needs: Iterable[Need], nodes: int = 3, seed: int = 0) -> None:
         needs = frozenset(needs)

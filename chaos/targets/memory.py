@@ -13,7 +13,7 @@ from chaos.targets.leftovers import GROUPS
 from chaos.targets.target import TargetError, until
 
 MARGIN_BYTES: Final = 4 << 20
-"""What a squeezed node gets beyond what it has, apart from files that the kernel keeps for it."""
+"""Octets that a squeezed node gets beyond its own, apart from files that the kernel keeps for it."""
 
 RECLAIMED_S: Final = 10.0
 """How long the kernel may take to get back what a node has above a limit: files that are being written."""

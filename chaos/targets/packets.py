@@ -1,4 +1,4 @@
-"""What becomes of each packet between nodes. Pure."""
+"""The fate of each packet between nodes. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Fabric:
     _number: int = 0
 
     def send(self, source: str, destination: str, packet: bytes, now: float) -> Iterable[bytes]:
-        """What the destination gets at once; what is late is in `due`."""
+        """The packets for the destination now; late packets are in `due`."""
         link = (source, destination)
         if source not in self.nodes or destination not in self.nodes:
             return (packet,)

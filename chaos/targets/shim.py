@@ -33,7 +33,9 @@ class Orders:
         self.fsync_errno = how.errno
 
     def skew(self, by: Skew, now: int) -> None:
-        """From `now` (CLOCK_MONOTONIC) on. What clocks have gained they keep: none goes back for it."""
+        """From `now` (CLOCK_MONOTONIC) on. Clocks keep the time that they have gained: none goes back for
+        it.
+        """
         self.all_offset += (now - self.since) * self.rate // SECOND
         self.day_offset = round(by.offset_s * SECOND)
         self.since = now

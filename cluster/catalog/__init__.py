@@ -1,1 +1,2 @@
-"""What all nodes agree on: members, virtual hosts, exchanges, bindings, queues, and where each lives."""
+"""The catalog, on which all nodes agree: members, virtual hosts, exchanges, bindings, queues, and where each
+lives."""

@@ -7,7 +7,7 @@ never ran.
 
 A majority of the founders would not do. The cluster may have grown since, so that founders who lost their
 disks are a minority of its members; cut off from the others they would found it anew. One founder with
-its disk is enough to tell them. What no founder can tell is that all of them lost their disks at once.
+its disk is enough to tell them. No founder can tell that all of them lost their disks at once.
 
 A process that the founders have heard of is as empty for them later, when they have begun: what it had
 when they counted on it, it has still.
@@ -23,7 +23,7 @@ ASK_INTERVAL_S: Final = 0.1
 
 
 class Admission(Enum):
-    """What a node is when it starts; UNKNOWN becomes either of the others, which stay."""
+    """The state of a node when it starts; UNKNOWN becomes either of the others, which stay."""
 
     UNKNOWN = auto()
     """Nothing is on its disk; the other members have not said enough."""

@@ -182,7 +182,7 @@ class LocalName(NamedTuple):
 
 
 def parse_local_queue_name(name: str) -> LocalName | None:
-    """What a server-given name tells; None for any other name."""
+    """The parts of a server-given name; None for any other name."""
     prefix = LOCAL_QUEUE_PREFIX if name.startswith(LOCAL_QUEUE_PREFIX) else REPLY_QUEUE_PREFIX
     if not name.startswith(prefix):
         return None

@@ -46,7 +46,9 @@ class Members:
 
     @property
     def formats_of_all(self) -> int:
-        """What every node reads: newcomers count from their first start, nodes that are down as they ran."""
+        """The formats that every node reads: newcomers count from their first start, nodes that are down as
+        they ran.
+        """
         counted = [
             name
             for name, node in self.nodes.items()

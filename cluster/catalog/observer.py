@@ -1,4 +1,4 @@
-"""What follows the catalog on a node."""
+"""The observers of a node's catalog."""
 
 from __future__ import annotations
 

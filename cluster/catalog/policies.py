@@ -54,7 +54,7 @@ class Policy:
 
 
 class Applied(NamedTuple):
-    """What applies to a queue or exchange, and what it defines."""
+    """The policy that applies to a queue or exchange, and its definition."""
 
     policy: str | None
     operator_policy: str | None
@@ -122,7 +122,7 @@ class Policies:
         return self._vhosts.get(vhost, VhostPolicies()).of(operator=operator)
 
     def applied(self, vhost: str, kind: ResourceKind, name: str) -> Applied:
-        """What applies to a queue or exchange of this name."""
+        """The policy that applies to a queue or exchange of this name."""
         policies = self._vhosts.get(vhost)
         if policies is None:
             return NOTHING

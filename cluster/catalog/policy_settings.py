@@ -1,4 +1,5 @@
-"""What policies may define, and what a queue gets of its arguments and its policies together. Pure.
+"""The keys that policies may define, and the settings of a queue from its arguments and policies together.
+Pure.
 
 The names are those of queue arguments without `x-` (RabbitMQ's rabbit_policies.erl), for queues; and
 `alternate-exchange` for exchanges.

@@ -116,7 +116,7 @@ class Catalog:
     def when_visible(self, done: Callable[[], None], now: float) -> None:
         """Call `done` once every node shows what this replica shows now, or something later.
 
-        What another client is just declaring may be here, and not everywhere yet.
+        A queue or exchange that another client is just declaring may be here, and not everywhere yet.
         """
         index = self.applied_index
         if index <= self._visible_index:

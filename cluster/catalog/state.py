@@ -50,7 +50,7 @@ RETIRED_FRONT_ENDS: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a command: `error` or `value`."""
+    """The outcome of a command: `error` or `value`."""
 
     origin: int
     request: int
@@ -178,7 +178,7 @@ class CatalogState:
         return True
 
     def _forget_incarnation(self, front_end: int) -> None:
-        """What lived in a node's memory, or belonged to its connections, is gone with the process."""
+        """Queues in a node's memory, or of its connections, are gone with the process."""
         self._retired.append(front_end)
         del self._retired[:-RETIRED_FRONT_ENDS]
         for queue in list(self.queues.values()):

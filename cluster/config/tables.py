@@ -41,7 +41,7 @@ class UserSettings(Section):
         Field(
             default=("administrator",),
             strict=False,
-            description="What the user may do over HTTP; an administrator may do everything.",
+            description="Permissions of the user over HTTP; an administrator may do everything.",
         )
     )
 

@@ -89,7 +89,7 @@ def _plain(name: str, value: object) -> object:
 
 
 class Stream(Protocol):
-    """What lines are written to."""
+    """The stream that lines are written to."""
 
     def write(self, text: str, /) -> int: ...
 

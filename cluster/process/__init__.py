@@ -1,1 +1,1 @@
-"""What makes a node a process: sockets, timers, signals, directories."""
+"""The process of a node: sockets, timers, signals, directories."""

@@ -104,7 +104,7 @@ class Departure:
             client.force_close("the node is shutting down")
 
     def _returned(self, now: float) -> bool:
-        """What clients had, and were not done with, is in the logs of its queues."""
+        """Messages that clients had and did not settle are in the logs of their queues."""
         self._broker.link_turns.flush_waiting()
         links = self._broker.links.values()
         return not any(link.unacknowledged for link in links if link.owner is not None)

@@ -1,7 +1,7 @@
 """Ends the node when an exception has left what it shares in a state that nothing may rest on.
 
 From that moment nothing that was decided leaves: no answer to a client, no vote, acknowledgement or confirm
-to another node, no octet to the journal. What the node leads it hands over, by asking others to stand for
+to another node, no octet to the journal. The node hands its partitions over, by asking others to stand for
 election: that is safe from any state, since an election rests on those who vote (Raft thesis §3.10).
 """
 

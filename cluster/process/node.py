@@ -375,7 +375,7 @@ class NodeProcess:
         self.on_fatal()
 
     def _question_failed(self, error: Exception, question: str) -> None:
-        """What another node asked could not be answered: that is nothing but a request."""
+        """A question of another node could not be answered: only that request fails."""
         if self.fail_stop.spares_node(error, Origin.REQUEST):
             self.log.error("question_failed", error, question=question)
 

@@ -21,7 +21,9 @@ Send = Callable[[str, Sequence[bytes]], object]
 
 
 class Shortages:
-    """What this node and the others are short of; `changed(reason)` is told of every other outcome."""
+    """The resources that this node and the others are short of; `changed(reason)` is told of every other
+    outcome.
+    """
 
     def __init__(
         self,
@@ -48,7 +50,7 @@ class Shortages:
         return {node: sorted(resources) for node, resources in sorted(self.by_node.items())}
 
     def noticed(self, resources: frozenset[str], now: float) -> None:
-        """What this node is short of now. To be called every second or more often."""
+        """The resources that this node is short of now. To be called every second or more often."""
         reachable = set(self._reachable())
         for peer in self.by_node.keys() - reachable - {self._node}:
             self._note(peer, frozenset())

@@ -23,7 +23,7 @@ class Watermarks:
         self._reclaim = reclaim
 
     def crossed(self) -> frozenset[str]:
-        """What this node is short of now."""
+        """The resources that this node is short of now."""
         short = set()
         if resources.memory_used() > self.memory:
             self._reclaim()

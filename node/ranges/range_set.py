@@ -197,7 +197,7 @@ class RangeSet:
         if len(ranges) < MANY_RANGES:
             return sum([one(first, last) for first, last in ranges])
         waiting, before = sorted(ranges), self._count
-        # What becomes of a chunk moves no chunk before it: the last one goes first.
+        # A change of a chunk moves no chunk before it: the last one goes first.
         while waiting and self._lasts:
             first, last = waiting[-1]
             chunk = min(bisect_left(self._lasts, first), len(self._lasts) - 1)

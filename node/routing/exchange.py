@@ -52,7 +52,7 @@ class ExchangeKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What declares an exchange. Two declarations of one name must be equal.
+    """The arguments of an exchange's declaration. Two declarations of one name must be equal.
 
     `auto_delete`: goes with its last binding. `internal`: clients may not publish to it.
     `alternate` names the exchange that takes what no binding matches. `delayed`: declared with the type

@@ -18,7 +18,7 @@ NormalTable = tuple[tuple[str, NormalValue], ...]
 
 
 class DestinationKind(Enum):
-    """What a binding leads to."""
+    """The target of a binding."""
 
     QUEUE = "queue"
     EXCHANGE = "exchange"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 
 ENTRY_COST = 200
-"""What keeping one entry costs beside its data."""
+"""Octets that one entry takes beside its data."""
 
 
 class EntryCache:

@@ -6,7 +6,8 @@ import errno
 from typing import Final
 
 LOST_BY_DISK: Final = (errno.EIO, errno.EBADMSG)
-"""What read(2) fails with where a sector is bad, or its checksum is: damage like octets that have changed."""
+"""Error numbers of read(2) where a sector is bad, or its checksum is: damage like octets that have
+changed."""
 
 REMEDY = (
     "Stop the node, remove its data directory and start it again: it rebuilds its replicas from its peers. "

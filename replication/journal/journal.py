@@ -225,7 +225,7 @@ class Journal:
         return sum(segment.capacity for segment in self._segments.values())
 
     def live_bytes(self) -> int:
-        """What of it recovery would still need."""
+        """Octets of the journal that recovery would still need."""
         return sum(segment.live_bytes for segment in self._segments.values())
 
     def cached_bytes(self) -> int:

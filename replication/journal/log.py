@@ -19,7 +19,7 @@ class PartitionLog:
     """Entries, hard state and snapshot of one partition in the shared journal.
 
     Staging methods take effect for every reader at once; they are durable when the batch that takes
-    them is. What they supersede stays on disk until then. Made by `Journal.log`.
+    them is. Superseded entries stay on disk until then. Made by `Journal.log`.
     """
 
     def __init__(self, partition: int, generation: int, stage: Stage, reader: EntryReader) -> None:

@@ -57,7 +57,7 @@ RECORD_MARK = b"\xd1J"
 U64 = struct.Struct("<Q")
 U32 = struct.Struct("<I")
 MARK_BYTES = U64.size
-"""What precedes the entry data in KEPT and RECEIVED."""
+"""The fields before the entry data in KEPT and RECEIVED."""
 
 
 NO_PARTITION = 0xFFFF_FFFF
@@ -71,7 +71,7 @@ _TAG = struct.Struct("<QQ")
 
 
 class RecordKind(IntEnum):
-    """What a record says."""
+    """The content of a record."""
 
     ENTRY = 1
     HARD_STATE = 2
@@ -87,7 +87,7 @@ MARKED_KINDS = frozenset((int(RecordKind.KEPT), int(RecordKind.RECEIVED)))
 
 
 def seed_of(segment: int) -> int:
-    """What the CRC of every record in segment `segment` starts from."""
+    """The start value of the CRC of every record in segment `segment`."""
     return crc32(U32.pack(segment))
 
 
@@ -103,7 +103,7 @@ def encode_segment_header(number: int) -> bytes:
 
 
 def encode_segment_key(number: int, key: bytes) -> bytes:
-    """What follows the header of segment `number`."""
+    """The octets behind the header of segment `number`."""
     return SEGMENT_KEY.pack(key, crc32(key, seed_of(number)))
 
 

@@ -28,7 +28,7 @@ class Dropped:
 
 @dataclass(slots=True)
 class Recovered:
-    """What the directory held. `active` may be written on; if it is None a new segment must begin."""
+    """The content of the directory. `active` may be written on; if it is None a new segment must begin."""
 
     segments: dict[int, Segment] = field(default_factory=dict)
     active: Segment | None = None

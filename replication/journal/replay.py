@@ -27,7 +27,7 @@ Row = tuple[int, int, int, int, int]
 
 @dataclass(slots=True)
 class PartitionReplay:
-    """What is known of a partition's log after the records taken so far."""
+    """The state of a partition's log after the records taken so far."""
 
     partition: int
     generation: int

@@ -90,7 +90,7 @@ class StagedRecord:
 
 @dataclass(init=False, slots=True)
 class Staged:
-    """What one batch takes.
+    """The records that one batch takes from the stage.
 
     deaths: records and octets, per segment, that nothing needs once this batch is durable.
     ends: last index and term that this batch makes durable, per partition.
@@ -166,7 +166,7 @@ class Stage:
             stage_hard_state()
         taken, self.staged = self.staged, Staged()
         if taken.records:
-            # What goes on in a new segment has a SEAL at the end of the old one, which needs no mark.
+            # A batch that goes on in a new segment has a SEAL at the end of the old one, which needs no mark.
             taken.records.append(self._mark())
         return taken
 

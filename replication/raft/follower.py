@@ -1,4 +1,4 @@
-"""What a replica does with the messages of the leader it follows."""
+"""The follower's side of Raft: how a replica handles the messages of its leader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a replica does while it leads: append, replicate, commit, answer reads, hand over.
+"""The leader's side of Raft: append, replicate, commit, answer reads, hand over.
 
 A `Leadership` lives from the won election to the step-down; whatever is only meant for one term of
 leadership is in it and goes with it.
@@ -260,7 +260,9 @@ class Leadership:
             self._outbox = []
 
     def _commit_to_tell(self) -> int:
-        """What followers must hear of at once. Who leaves may hear nothing afterwards (thesis §4.2.2)."""
+        """Changes that followers must hear of at once. Who leaves may hear nothing afterwards (thesis
+        §4.2.2).
+        """
         state = self._state
         return state.log.commit if state.config.commit_notices else min(state.log.commit, state.members.index)
 

@@ -1,4 +1,4 @@
-"""What a leader knows about one follower, and how much it may send to it."""
+"""A leader's knowledge of one follower, and the limits of what it may send to that follower."""
 
 from __future__ import annotations
 

@@ -326,7 +326,7 @@ class Raft:
 
     @property
     def role(self) -> Role:
-        """What this replica does at the moment."""
+        """The role of this replica."""
         return self._state.role
 
     def leased_until(self, now: float) -> float:
@@ -403,6 +403,6 @@ class Raft:
 
     @property
     def progress(self) -> dict[str, Progress]:
-        """What the leader knows of each other member; empty on others. To read only."""
+        """The leader's progress of each other member; empty on other roles. To read only."""
         leadership = self._leadership()
         return leadership.progress if leadership is not None else {}

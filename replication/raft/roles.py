@@ -10,7 +10,7 @@ from replication.raft.errors import InvariantError
 
 
 class Role(Enum):
-    """What a replica does at the moment. A learner is a FOLLOWER that never campaigns."""
+    """The role of a replica. A learner is a FOLLOWER that never campaigns."""
 
     FOLLOWER = "follower"
     PRE_CANDIDATE = "pre-candidate"

@@ -1,4 +1,4 @@
-"""What the Raft core, its driver and its storage hand to each other."""
+"""The values that the Raft core, its driver and its storage exchange."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ class Entry:
 
 @dataclass(init=False, slots=True)
 class HardState:
-    """What must survive a crash (figure 2, "persistent state"). `commit` is a hint that shortens recovery.
+    """The state that must survive a crash (figure 2, "persistent state"). `commit` is a hint that shortens
+    recovery.
 
     joining: this replica may have forgotten a vote, or an entry that it acknowledged, since its disk was lost
     or its log was dropped. It gives no vote, but to a candidate that is in every majority
@@ -110,7 +111,7 @@ def _names(names: Iterable[str]) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class MembershipChange:
-    """What is to change: who becomes a voter, who becomes a learner, who leaves. All else stays."""
+    """The change: the nodes that become voters, that become learners, that leave. All other nodes stay."""
 
     voters: frozenset[str] = frozenset()
     learners: frozenset[str] = frozenset()

@@ -1,8 +1,8 @@
-"""What is queued for and in flight to one peer, and what has arrived from it. Pure.
+"""The queue and the batches in flight to one peer, and the numbers received from it. Pure.
 
 Both directions are bounded in octets: `Outbox` holds at most `queue_bytes` that have not been given
 to the network and lets at most `window_bytes` be between here and the peer's acknowledgement, which its
-own batches carry. What the kernel holds for a connection does not count: it takes more than a window.
+own batches carry. Octets that the kernel holds for a connection do not count: it takes more than a window.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class Outbox:
 
 
 class Arrival(Enum):
-    """What a received batch is, seen from its number."""
+    """The kind of a received batch by its number."""
 
     NEXT = auto()
     AFTER_GAP = auto()

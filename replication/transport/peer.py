@@ -1,4 +1,4 @@
-"""What is known of one peer: what waits to leave for it, what has come from it, and the counters."""
+"""The state of one peer: its queue, its received batches, and its counters."""
 
 from __future__ import annotations
 

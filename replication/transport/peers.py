@@ -43,9 +43,11 @@ class TransportConfig:
     keys: CurveKeys
     """Every connection is encrypted, and both ends prove who they are."""
     queue_bytes: int = 32 << 20
-    """What may wait here for a peer. Beyond it messages are dropped, and the peer is told of the gap."""
+    """Octets that may wait here for a peer. Beyond it messages are dropped, and the peer is told of the
+    gap.
+    """
     window_bytes: int = 16 << 20
-    """What may be on its way to a peer that has not acknowledged it."""
+    """Octets that may be on their way to a peer that has not acknowledged them."""
     batch_bytes: int = 1 << 20
     """Messages are sent together up to this size; a larger one goes alone."""
     max_frame_bytes: int = 512 << 20

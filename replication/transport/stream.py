@@ -1,6 +1,6 @@
 """One TCP connection between two nodes, on the event loop's own thread.
 
-What is sent goes to the kernel at once, so that a peer works on it while this turn goes on; only what the
+Messages go to the kernel at once, so that a peer works on it while this turn goes on; only what the
 kernel does not take waits here.
 """
 
@@ -17,7 +17,7 @@ from replication.transport.zmtp.connection import Connection, Octets
 from replication.transport.zmtp.frames import ProtocolError
 
 BUFFER: Final = memoryview(bytearray(256 * 1024))
-"""What is received passes through here: what is kept of it is copied out before the next read."""
+"""Received octets pass through here: octets to keep are copied out before the next read."""
 DIRECT_BYTES: Final = 32 * 1024
 """So many octets that are missing of a frame are received into its own place."""
 TURN_BYTES: Final = 4 << 20
@@ -27,7 +27,8 @@ PIECES: Final = 512
 
 
 LONGEST_RETRANSMISSION_MS: Final = 1000
-"""What a broken network lost is sent again this often; the kernel's own pauses would double without end."""
+"""Packets that a broken network lost are sent again this often; the kernel's own pauses would double without
+end."""
 _TCP_RTO_MAX_MS: Final = 44
 """Of Linux since 6.15; Python's socket module does not name it."""
 
@@ -121,7 +122,7 @@ class Stream:
             self._loop.add_writer(self._socket.fileno(), self._writable)
 
     def _send(self, pieces: Sequence[Octets]) -> list[memoryview]:
-        """What the kernel does not take of the pieces now."""
+        """The pieces that the kernel does not take now."""
         place = 0
         while place < len(pieces):
             some = pieces[place : place + PIECES]

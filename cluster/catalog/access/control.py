@@ -23,7 +23,7 @@ REMEMBERED_DECISIONS: Final = 16_384
 """Names are the clients' choice, so it must be bounded what is remembered of them."""
 
 DEFAULT_EXCHANGE_ALIAS: Final = "amq.default"
-"""What patterns call the default exchange, whose name is empty."""
+"""The name of the default exchange in patterns, whose name is empty."""
 
 Answer = Callable[[Any, Refusal | None], None]
 Submit = Callable[[str, dict[str, Any], Answer], None]

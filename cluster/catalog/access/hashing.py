@@ -26,8 +26,8 @@ NICENESS: Final = 10
 
 
 class Turns:
-    """What waits, by origin and name: each origin is served once before any is served again, and each name
-    at an origin."""
+    """The passwords that wait, by origin and name: each origin is served once before any is served again, and
+    each name at an origin."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, dict[str, deque[Any]]] = {}

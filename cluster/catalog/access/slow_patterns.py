@@ -14,7 +14,7 @@ REMEMBERED: Final = 1000
 class SlowPatterns:
     """For each pattern the length of the shortest name that took too long, and until when that counts.
 
-    What takes exponential time takes more for each further character: of a pattern that was too slow on one
+    A match in exponential time takes more for each further character: of a pattern that was too slow on one
     name all longer ones are refused untried. Times are seconds of any clock that never goes back.
     """
 

@@ -81,7 +81,7 @@ class Usage:
         return len(connections), sum(connection.channel_count for connection in connections)
 
     def _others(self) -> list[ClientCounts]:
-        """What nodes that are there have told; the connections of one that is not cannot do anything."""
+        """The counts that living nodes have told; the connections of a dead node cannot do anything."""
         reachable = set(self._reachable())
         return [told for node, told in self._told.items() if node in reachable]
 

@@ -1,4 +1,5 @@
-"""What this node is to the cluster when it starts: a founder, one that was there before, or a newcomer."""
+"""The role of this node in the cluster when it starts: a founder, one that was there before, or a
+newcomer."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class PeerFormats:
         self._peers: dict[str, int] = {}
 
     def of(self, peer: str) -> int:
-        """What may be sent to a peer; 0 before it has said something on this connection."""
+        """The formats that may be sent to a peer; 0 before it has said something on this connection."""
         return min(self.own, self._peers.get(peer, 0))
 
     def of_last_release(self, peer: str) -> bool:

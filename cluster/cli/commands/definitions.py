@@ -38,7 +38,7 @@ def export_definitions(client: ManagementClient, file: TextIO, vhost: str | None
 def import_definitions(client: ManagementClient, file: TextIO, vhost: str | None) -> None:
     """Declare what FILE, or standard input, defines: a `definitions.json` of RabbitMQ, or an export.
 
-    What is there already stays as it is. What is not supported is left out and named.
+    Existing objects stay as they are. Entries that quorate does not support are left out and named.
     """
     try:
         found = json.load(file)

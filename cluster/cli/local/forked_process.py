@@ -17,7 +17,7 @@ from pathlib import Path
 from cluster.system.data_directory import PRIVATE_FILE
 
 Program = Callable[[list[str]], object]
-"""What a process runs, with its arguments; a function of a module. SystemExit gives the exit code."""
+"""The function of a module that a process runs, with its arguments. SystemExit gives the exit code."""
 
 _context = get_context("forkserver")
 _context.set_forkserver_preload(

@@ -204,4 +204,6 @@ def _share(places: Places, former: Feature | None) -> Feature | None:
     return Limits(places) if limited else None
 
 
-FEATURE: Final[Declaration] = Declaration(MAX_LENGTH, MAX_LENGTH_BYTES, OVERFLOW, make=_share, aspect=Aspect.SIZE)
+FEATURE: Final[Declaration] = Declaration(
+    MAX_LENGTH, MAX_LENGTH_BYTES, OVERFLOW, make=_share, aspect=Aspect.SIZE
+)

@@ -165,4 +165,6 @@ def _share(places: Places, former: Feature | None) -> Feature | None:
     return former
 
 
-FEATURE: Final[Declaration] = Declaration(MESSAGE_TTL, make=_share, aspect=Aspect.EXPIRY, by_message=TimeToLive)
+FEATURE: Final[Declaration] = Declaration(
+    MESSAGE_TTL, make=_share, aspect=Aspect.EXPIRY, by_message=TimeToLive
+)

@@ -151,7 +151,7 @@ class Channel:
         return self._next_tag - 1
 
     def confirm(self, first: int, last: int, *, positive: bool) -> None:
-        """What became of publishes, by the shell's tags."""
+        """The outcomes of publishes, by the shell's tags."""
         if first > self.tags_before and self.state is ChannelState.OPEN:
             self.confirms.add(first - self.tags_before, last - self.tags_before, positive)
 

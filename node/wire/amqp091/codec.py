@@ -25,7 +25,7 @@ ACCEPTED_HEADERS: Final = (
     b"AMQP\x01\x01\x09\x01",
 )
 """Clients of 0-9-1 are about that still say the numbers of 0-9 and 0-8, or their own; RabbitMQ takes them."""
-"""What a client sends first, and what it is answered when it sent anything else (§4.2.2)."""
+"""The protocol header that a client sends first, and the answer to any other octets (§4.2.2)."""
 
 FRAME: Final = Struct(">BHI")
 """Type, channel and size of the payload; the payload and the end octet follow."""

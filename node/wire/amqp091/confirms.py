@@ -1,6 +1,6 @@
 """Publisher confirms of one channel: few frames for many messages.
 
-What one turn confirms goes out at its end. A range that begins right behind everything settled so far
+The confirms of one turn go out at its end. A range that begins right behind everything settled so far
 is one basic.ack or basic.nack with `multiple`; one that leaves a gap before it takes a frame for each
 of its messages, because `multiple` would speak for the gap, too.
 """

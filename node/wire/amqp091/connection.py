@@ -291,7 +291,7 @@ class Connection(FrameReader):
     def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool) -> None:
         """Messages for a consumer, and their sequence numbers.
 
-        What comes for a consumer that has gone is returned, as not delivered, on channel 0.
+        A delivery for a consumer that has gone is returned, as not delivered, on channel 0.
         """
         if self.state is not ConnectionState.OPEN:
             return

@@ -99,7 +99,7 @@ class ChannelConsumer:
         self.deliveries = deliveries
         self.no_ack = no_ack
         self.returnable = returnable
-        """What it cannot be sent may go back to its queue, which has not removed it yet."""
+        """Messages that it cannot be sent may go back to their queue, which has not removed them yet."""
         self.prefetch = deliveries.consumer_prefetch
         self.received = 0
         """Given by the shell, whether sent or held."""

@@ -28,7 +28,9 @@ class HeldDelivery(NamedTuple):
 
 
 class HeldDeliveries:
-    """What a channel may not send yet, in its order; its octets are counted with the connection's."""
+    """Deliveries that a channel may not send yet, in order; their octets are counted with the
+    connection's.
+    """
 
     __slots__ = ("_credits", "_waiting")
 
@@ -55,7 +57,7 @@ class HeldDeliveries:
 
 
 class ChannelDeliveries(ChannelPrefetch):
-    """What one channel sends, and what the client has not settled of it.
+    """The deliveries of one channel, and those that the client has not settled.
 
     `octets` is None unless some limit is in octets. Consumers have no credit while anything is held, so what
     is held is at most what was in flight between owner and front end. It does not stay long: see
@@ -251,7 +253,7 @@ class ChannelDeliveries(ChannelPrefetch):
         self._credits.touch_all(self.consumers.values())
 
     def give_back_held(self) -> None:
-        """What could not be sent for a while goes back: another client may have a use for it."""
+        """Deliveries that could not be sent for a while go back: another client may have a use for it."""
         for one in self._held.take_all():
             if one.consumer.returnable:
                 self._give_back(one)

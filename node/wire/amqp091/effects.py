@@ -1,4 +1,4 @@
-"""What a connection asks of the shell around it, in the order in which it has to happen.
+"""The effects that a connection asks of the shell around it, in the order in which they have to happen.
 
 `consumer` is the number that the shell gave with `consume_ok`, or, for messages that were got, with
 `deliver_get`. Ranges are closed ones of sequence numbers as given with the deliveries.
@@ -160,7 +160,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the channel answers by itself, in its turn: call `reply` with it.
+    """An answer that the channel gives by itself, in its turn: call `reply` with it.
 
     Something that was published before it may be refused, which closes the channel instead.
     """

@@ -11,7 +11,7 @@ from typing import ClassVar, Protocol
 
 
 class Failure(Protocol):
-    """What a channel or connection may be closed with: these exceptions, and the engine's refusals.
+    """The causes that close a channel or connection: these exceptions, and the engine's refusals.
 
     `str(failure)` is the reply text; the client gets at most 255 octets of it.
     """

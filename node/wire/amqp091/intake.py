@@ -1,6 +1,6 @@
 """Octets that came in and are not consumed yet: the connection's own, and frames parked for a channel.
 
-What is kept takes as many octets as it has: small pieces are put into one buffer, or each would cost
+Kept input takes no more memory than its octets: small pieces are put into one buffer, or each would cost
 several times its length.
 """
 
@@ -140,7 +140,7 @@ class Parking:
         self.octets += len(frame)
 
     def of(self, number: int) -> ParkedFrames | None:
-        """What waits for the channel, if anything does."""
+        """The input that waits for the channel, if there is any."""
         return self._by_channel.get(number)
 
     def consumed(self, number: int, parked: ParkedFrames, start: int, end: int) -> None:

@@ -36,13 +36,13 @@ from node.wire.amqp091.shared import ConnectionParts
 from node.wire.amqp091.work import WorkShare
 
 CHANNEL_OCTETS: Final = 6 * 1024
-"""What an open channel takes, its part in sessions and in what is shown of it included."""
+"""Octets of an open channel, its part in sessions and in the management API included."""
 
 CONSUMER_OCTETS: Final = 3 * 1024
 """The same of a consumer, the part of its queue's owner included."""
 
 USED_NUMBER_OCTETS: Final = 128
-"""What is remembered of a channel number that was used before."""
+"""Octets that are kept for a channel number that was used before."""
 
 
 class ConnectionState(Enum):
@@ -96,7 +96,7 @@ class Lifecycle:
         self._deadline = now + limits.handshake_timeout
 
     def _agreed_parts(self) -> ConnectionParts:
-        """What channels share, for the frame size that was agreed."""
+        """The state that channels share, for the agreed frame size."""
         limits, frame_max = self._limits, self._negotiation.frame_max
         checks = PropertyChecks(self._claims)
         publishes = PublishPath(frame_max, limits.message_size, checks)

@@ -17,7 +17,7 @@ The tables' 8192 is RabbitMQ's; it is what may come before Tune, so that tokens 
 MAX_CHANNEL: Final = 65_535
 
 FRAMES_ALLOWANCE: Final = 4 * 1024 * 1024
-"""What a message of the largest size takes besides its body, and what else a connection holds meanwhile."""
+"""Octets that a message of the largest size takes besides its body, and that a connection holds meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class ConnectionLimits:
     message_size: int = 128 * 1024 * 1024
     """Largest body of a message."""
     memory_bytes: int = 64 * 1024 * 1024
-    """What a connection may make the node hold (`memory`); a single message is always taken."""
+    """Octets that a connection may make the node hold (`memory`); a single message is always taken."""
     stranger_bytes: int = 64 * 1024
     """Octets of a client that may wait before its connection is open."""
     unread_bytes: int = 4 * 1024 * 1024

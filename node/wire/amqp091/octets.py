@@ -19,7 +19,7 @@ from node.wire.amqp091.codec import FRAME
 from node.wire.amqp091.credit import ChannelConsumer, Credits
 
 SIZE_OCTETS: Final = 192
-"""What is kept of the size of one delivery."""
+"""Octets of memory for the record of one delivery's size."""
 
 _BODY_SIZE = Struct(f">{FRAME.size + 4}xQ")
 """A content header frame up to its body size: frame header, class and weight come before."""
@@ -28,7 +28,7 @@ _BODY_SIZE = Struct(f">{FRAME.size + 4}xQ")
 class OctetWindows:
     """The windows of a channel's consumers and, shared by all of them, of the channel; 0 for no limit.
 
-    What was delivered before the first limit was set is in no window.
+    Messages delivered before the first limit was set are in no window.
     """
 
     __slots__ = ("_credits", "_sizes", "channel_limit", "in_flight")

@@ -16,14 +16,14 @@ OUTPUT_BYTES: Final = 512 * 1024
 """More than this does not go out at once while channels could take turns."""
 
 QUANTUM_BYTES: Final = 64 * 1024
-"""What a channel may write in its turn, at least one piece."""
+"""Octets that a channel may write in its turn, at least one piece."""
 
 
 _DELIVER: Final = SHORT.pack(BasicDeliver.CLASS_ID) + SHORT.pack(BasicDeliver.METHOD_ID)
 
 
 class Disposition(Enum):
-    """What becomes of a delivery."""
+    """The outcome of a delivery."""
 
     ACCEPTED = 1
     REJECTED = 2
@@ -72,7 +72,7 @@ class Outbox:
         return bool(self._output)
 
     def take_output(self) -> bytes:
-        """What has been written; of a lot, a share for each channel (§4.3)."""
+        """The output to send now; of much output, a share for each channel (§4.3)."""
         output, self._output = self._output, []
         if len(output) > 1 and self.octets > OUTPUT_BYTES:
             output, self._output = share_out(output)
@@ -122,7 +122,7 @@ class Outbox:
 
 
 def share_out(pieces: list[bytes | bytearray]) -> tuple[list[bytes | bytearray], list[bytes | bytearray]]:
-    """What of the pieces goes first, and what waits: channels take turns, each in its own order.
+    """The pieces that go first, and those that wait: channels take turns, each in its own order.
 
     Each piece is frames of one channel. Nothing overtakes frames of channel 0, which may end everything.
     """
@@ -147,7 +147,7 @@ def share_out(pieces: list[bytes | bytearray]) -> tuple[list[bytes | bytearray],
 
 
 def settlement(disposition: Disposition, channel: int, consumer: int, ranges: list[Range]) -> Settlement:
-    """What the shell is to do with ranges of sequence numbers."""
+    """The effects for the shell on ranges of sequence numbers."""
     match disposition:
         case Disposition.ACCEPTED:
             return Settle(channel, consumer, ranges)

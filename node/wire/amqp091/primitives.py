@@ -38,7 +38,7 @@ class Method:
         return f"{type(self).__name__}({arguments})"
 
     def encode_arguments(self) -> bytes:
-        """What follows class id and method id in the frame's payload."""
+        """The arguments behind class id and method id in the frame's payload."""
         raise TypeError(f"{type(self).__name__} is not a method of the protocol")
 
     @classmethod

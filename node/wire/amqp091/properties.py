@@ -39,10 +39,10 @@ PROPERTY_FLAGS: Final = {name: 1 << (15 - n) for n, (name, _) in enumerate(BASIC
 _KNOWN_FLAGS: Final = sum(PROPERTY_FLAGS.values())
 _SIZES: Final = {"octet": 1, "timestamp": 8}
 _REMEMBERED_OCTETS: Final = 256 * 1024
-"""What the property lists of a connection that were found good may take."""
+"""Octets that the remembered valid property lists of a connection may take."""
 
 TRAITS_OCTETS: Final = 200
-"""What is remembered of one besides its octets."""
+"""Octets of memory for one property list besides its own."""
 
 _CACHED_SIZE: Final = 256
 _REPLY_HERE: Final = encode_shortstr(REPLY_TO)
@@ -57,7 +57,7 @@ MAX_EXPIRATION_MS: Final = 2**32 - 1
 
 
 class Traits(NamedTuple):
-    """What of a property list concerns the broker. `special`: something asks for more than to be
+    """The properties that concern the broker. `special`: something asks for more than to be
     stored and passed on, which is an expiration, a priority, or one of SPECIAL_HEADERS.
     """
 
@@ -68,7 +68,7 @@ class Traits(NamedTuple):
 
 
 class ContentHeader(NamedTuple):
-    """What the broker has to know of a content before its body comes."""
+    """The facts that the broker has to know of a content before its body comes."""
 
     body_size: int
     traits: Traits
@@ -92,7 +92,7 @@ class PropertyChecks:
         """Octets of the lists that were not, and were looked at; who counts the work sets it to 0."""
 
     def traits(self, properties: bytes) -> Traits:
-        """What these flags and values ask for.
+        """The settings in these flags and values.
 
         Raises FieldSyntaxError when they are not a property list, ExpirationError, ForgedUserIdError.
         """

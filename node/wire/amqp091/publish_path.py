@@ -43,14 +43,14 @@ FEW: Final = 16
 """Identical messages that are compared one by one: the columns of fewer take longer."""
 
 _REMEMBERED_OCTETS: Final = 256 * 1024
-"""What the targets of a connection may take."""
+"""Octets that the remembered targets of a connection may take."""
 
 TARGET_OCTETS: Final = 256
-"""What one takes besides its two names, which are kept twice: in the frame, and as text."""
+"""Octets of one target besides its two names, which are kept twice: in the frame, and as text."""
 
 
 class Target(NamedTuple):
-    """What a basic.publish says."""
+    """The fields of a basic.publish."""
 
     exchange: str
     routing_key: str

@@ -39,7 +39,7 @@ _CONNECTION_CLASS: Final = SHORT.pack(m.ConnectionStart.CLASS_ID)
 
 
 class FrameReader(Lifecycle):
-    """What every incoming frame does to a connection."""
+    """The handling of each incoming frame of a connection."""
 
     # -- octets to frames -----------------------------------------------------------------------
 
@@ -223,7 +223,7 @@ class FrameReader(Lifecycle):
         elif not self._must_read():
             self._share.renew()
             waited, self._unread = self._unread, {}
-            # What a channel sent before goes before what comes in.
+            # A channel's parked frames go before new input.
             for number in waited:
                 if number:
                     self._resume(number)

@@ -20,7 +20,7 @@ class Hold(IntFlag):
     REQUEST = 1
     """A request has not been answered."""
     LINK = 2
-    """What it published waits for commits; other channels may go on (§4.3)."""
+    """Its publishes wait for commits; other channels may go on (§4.3)."""
     ALARM = 4
     """It published while the cluster is short of memory or disk."""
 

@@ -24,7 +24,7 @@ from node.wire.amqp091.unsettled import Taken, UnsettledDeliveries
 
 
 class TransactionLoad:
-    """What the open transactions of a connection hold back, in octets of content and in operations.
+    """The load of a connection's open transactions, in octets of content and in operations.
 
     Publishes that are alike and follow each other count as one operation, and so do settlements.
     """
@@ -103,7 +103,7 @@ class ChannelTransaction:
         self._outbox.emit(Commit(self._channel, self._settlements()))
 
     def _settlements(self) -> list[Settlement]:
-        """What the shell is to do: one effect for each consumer and disposition."""
+        """The effects for the shell: one for each consumer and disposition."""
         gathered: dict[tuple[Disposition, int], list[Range]] = {}
         for disposition, taken in self._committing:
             gathered.setdefault((disposition, taken.link), []).extend(ranges_of(taken.numbers))

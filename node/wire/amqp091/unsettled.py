@@ -20,10 +20,10 @@ COMPACT_AFTER = 256
 """Settled runs at the front of the list that are dropped at once."""
 
 RUN_OCTETS: Final = 256
-"""What a run takes, and its range in the leases of its front end and of its queue's owner."""
+"""Octets of a run, and of its range in the leases of its front end and of its queue's owner."""
 
 NUMBER_OCTETS: Final = 80
-"""What each delivery of a run takes besides if their sequence numbers are not consecutive."""
+"""Octets of each delivery of a run besides, if their sequence numbers are not consecutive."""
 
 _TAG = attrgetter("tag")
 
@@ -59,7 +59,7 @@ class Taken(NamedTuple):
 class UnsettledDeliveries:
     """Tag runs in the order of their tags; `count` deliveries in all.
 
-    What they take is counted with the connection's: by run, as nothing is paid for a delivery within one.
+    Their octets are counted with the connection's: by run, as nothing is paid for a delivery within one.
     """
 
     __slots__ = ("_credits", "_head", "_runs", "count")
@@ -192,5 +192,5 @@ class UnsettledDeliveries:
 
 
 def octets_of(numbers: Numbers) -> int:
-    """What a run of deliveries with these sequence numbers takes."""
+    """Octets of memory of a run of deliveries with these sequence numbers."""
     return RUN_OCTETS if type(numbers) is range else RUN_OCTETS + NUMBER_OCTETS * len(numbers)

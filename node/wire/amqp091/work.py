@@ -22,7 +22,7 @@ WORK_A_SECOND: Final = 128 * 1024 * 1024
 
 
 class WorkShare:
-    """What a connection may still ask in this turn."""
+    """The work that a connection may still ask in this turn."""
 
     __slots__ = ("_granted", "done")
 

@@ -33,7 +33,7 @@ SILENCE_S: Final = 5.0
 _PING: Final = command(b"PING", b"\0\0")
 """Without a time to live: each side has a limit of its own."""
 _STRANGER: Final = b"\x03400"
-"""What libzmq tells whom it does not let in (https://rfc.zeromq.org/spec/27/, "status code")."""
+"""libzmq's answer to a peer that it does not let in (https://rfc.zeromq.org/spec/27/, "status code")."""
 _HANDSHAKE_FRAME_BYTES: Final = 4096
 """No command of a handshake is longer."""
 

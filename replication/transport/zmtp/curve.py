@@ -106,7 +106,9 @@ def _checked(text: str, what: str) -> bytes:
 
 
 class _Curve:
-    """What both sides have in common: short keys that end with the connection, and numbered messages."""
+    """The state that both sides have in common: short keys that end with the connection, and numbered
+    messages.
+    """
 
     name = "CURVE"
 

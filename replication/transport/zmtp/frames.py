@@ -56,7 +56,7 @@ def check_greeting(octets: bytes, mechanism: str) -> None:
 
 
 def header(size: int, flags: int = 0) -> bytes:
-    """What stands before the octets of a frame."""
+    """The head before the octets of a frame."""
     return _SHORT_HEADER.pack(flags, size) if size < 256 else _LONG_HEADER.pack(flags | _LONG, size)
 
 

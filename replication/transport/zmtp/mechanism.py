@@ -48,7 +48,7 @@ class Mechanism(Protocol):
 
 
 def refusal_of(name: bytes, data: bytes) -> ProtocolError:
-    """What the other side means by a command that is not the next one of the handshake."""
+    """The meaning of a command that is not the next one of the handshake."""
     if name == b"ERROR":
         return RefusedError("the other side does not know this node's key")
     return ProtocolError(f"{name.decode('ascii', 'replace')} is not the next command of the handshake")

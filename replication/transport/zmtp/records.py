@@ -30,7 +30,7 @@ class Records(Protocol):
     """Encrypts and decrypts the numbered frames of one connection, each with an octet of flags."""
 
     def seal(self, number: bytes, flags: int, octets: bytes | memoryview) -> tuple[bytes, bytes]:
-        """What travels behind the number, in two pieces: a frame is not copied to join it to its head."""
+        """The octets behind the number, in two pieces: a frame is not copied to join it to its head."""
 
     def open(self, number: bytes, octets: bytes | memoryview) -> tuple[int, bytes]:
         """Flags and octets of a frame; raises ProtocolError for what the other side has not sealed under
@@ -83,7 +83,7 @@ class GcmRecords:
 
 
 def agreed(told: Mapping[bytes, bytes], shared: bytes, as_server: bool) -> Records:
-    """What both sides can do; `told` is the other side's metadata, by names in lower case."""
+    """The records that both sides support; `told` is the other side's metadata, by names in lower case."""
     (name, cipher), *_ = OFFER.items()
     kind = GcmRecords if told.get(name.lower()) == cipher else BoxRecords
     return kind(shared, as_server)
