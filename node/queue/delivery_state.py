@@ -1,21 +1,8 @@
-"""Where each message of a queue is, as its owner knows it. Soft state, rebuilt by every new owner.
+"""Moves a queue's messages from place to place, for its owner. Soft state, rebuilt by every new owner.
 
-DeliveryState of a message that the queue still needs:
-
-    place      leaves by                  to
-    ready      dispatch                   leased, or removing (lease of OWNER)
-    leased     settle                     gone
-               release, lost_front_end    ready
-    removing   settle(OWNER, ...)         gone
-    held       reattached                 leased
-               release, release_held      ready
-    ready      purge                      gone
-    scheduled  let_go                     ready
-               purge                      gone
-
-`held` is what may be leased to somebody whom a new owner has not heard of yet (design rule 5). `scheduled`
-is what comes with a delay, and what comes back to a queue that has failed messages rest: both are ready, or
-held, when they are due.
+`node.queue.life` has the places, and the ways between them. `held` is what may be leased to a front end that
+a new owner has not heard of yet (design rule 5). `scheduled` is what comes with a delay, and what comes back
+to a queue that has failed messages rest: both are ready, or held, when they are due.
 """
 
 from __future__ import annotations

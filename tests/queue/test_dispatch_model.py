@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from node.queue.dispatch import QueueOwner
 from node.queue.grants import Grant
+from node.queue.life import LEGAL, Place
 from node.queue.operations import OWNER, Annotate, Aspect, Semantics
 from node.queue.queue import QueueState
 from node.queue.settings import PLAIN, QueueSettings
@@ -27,9 +28,19 @@ VALUES = st.lists(st.integers(0, 2), min_size=1, max_size=9)
 READY, HELD, GONE = "ready", "held", "gone"
 
 
+def life_of(place: str | int) -> Place:
+    """The place in the table of a message's life."""
+    if isinstance(place, int):
+        return Place.REMOVING if place == OWNER else Place.LEASED
+    return Place(place)
+
+
 @dataclass
 class Message:
-    """Where a message is: a place, or the front end that leases it (OWNER: it is being removed)."""
+    """Where a message is: a place, or the front end that leases it (OWNER: it is being removed).
+
+    A message goes no way that the table lacks, and the owner's places are the same after each rule.
+    """
 
     soft: bool
     place: str | int = READY
@@ -39,6 +50,13 @@ class Message:
     group: int = 0
     consumer: tuple[int, int] | None = None
     """Who has it, as far as the owner knows."""
+
+    def goes(self, place: str | int) -> None:
+        """The message is somewhere else."""
+        way = life_of(self.place), life_of(place)
+        # What is in no log is gone with its owner, wherever it was.
+        assert way[0] == way[1] or way in LEGAL or (self.soft and place == GONE), way
+        self.place = place
 
 
 @dataclass
@@ -203,7 +221,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
             message = self.messages[number]
             assert (message.redelivered, message.soft) == (grant.redelivered, grant.soft)
             assert grant.removal or grant.soft or number <= self.state.mark
-            message.place = OWNER if grant.removal else grant.front_end
+            message.goes(OWNER if grant.removal else grant.front_end)
             message.consumer = key
         consumer.sent += len(numbers)
         assert consumer.sent <= consumer.limit
@@ -249,7 +267,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
         if settled.durable:
             self.state.settle(front_end, settled.durable)
         for number in numbers:
-            self.messages[number].place = GONE
+            self.messages[number].goes(GONE)
 
     @rule()
     def removals_are_committed(self) -> None:
@@ -257,7 +275,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
         self.settle_in_log(ranges_of(removed))
         assert self.owner.settle(OWNER, ranges_of(removed)).count == len(removed)
         for number in removed:
-            self.messages[number].place = GONE
+            self.messages[number].goes(GONE)
 
     @rule(front_end=FRONT_ENDS, part=PARTS, busy=st.booleans(), flags=st.tuples(st.booleans(), st.booleans()))
     def release(self, front_end: int, part: tuple[int, int], busy: bool, flags: tuple[bool, bool]) -> None:
@@ -273,7 +291,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
         redelivered = redelivered or (bool(given) and given[-1] < self.granted)
         for number in given:
             message = self.messages[number]
-            message.place = READY
+            message.goes(READY)
             message.redelivered |= redelivered
             message.logged_return |= logged
 
@@ -288,7 +306,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
         )
         self.settle_in_log(purged.durable)
         for number in ready:
-            self.messages[number].place = GONE
+            self.messages[number].goes(GONE)
 
     @rule(front_end=FRONT_ENDS)
     def lose_front_end(self, front_end: int) -> None:
@@ -297,7 +315,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
         self.state.attached.discard(front_end)
         self.consumers = {key: each for key, each in self.consumers.items() if key[0] != front_end}
         for number in given:
-            self.messages[number].place = READY
+            self.messages[number].goes(READY)
             self.messages[number].redelivered = True
 
     # -- owners change --------------------------------------------------------------------------
@@ -315,11 +333,11 @@ class OwnerAgainstModel(RuleBasedStateMachine):
             if message.place == GONE:
                 continue
             if message.soft:
-                message.place = GONE
+                message.goes(GONE)
                 continue
             message.redelivered = message.logged_return
             held = attached and not self.at_most_once and number <= self.state.mark
-            message.place = HELD if held else READY
+            message.goes(HELD if held else READY)
         self.check_places()
         for front_end in sorted(attached):
             if front_end in lost:
@@ -329,12 +347,12 @@ class OwnerAgainstModel(RuleBasedStateMachine):
                 mine = [number for number in leased[front_end] if not self.messages[number].soft]
                 assert self.owner.reattached(front_end, ranges_of(mine)) == ranges_of(mine)
                 for number in mine:
-                    self.messages[number].place = front_end
+                    self.messages[number].goes(front_end)
                     self.messages[number].consumer = front_end, 0
                     self.granted = max(self.granted, number if self.settings is PLAIN else 0)
         self.owner.release_held(redelivered=bool(lost))
         for number in self.at(HELD):
-            self.messages[number].place = READY
+            self.messages[number].goes(READY)
             self.messages[number].redelivered |= bool(lost & attached) or (bool(lost) and forgets)
             # Something newer was given out: so was this, and did not arrive.
             self.messages[number].redelivered |= number < self.granted
@@ -365,6 +383,12 @@ class PriorityOwnerAgainstModel(OwnerAgainstModel):
 
 class GroupOwnerAgainstModel(OwnerAgainstModel):
     settings = QueueSettings(group_by="key")
+
+
+def test_a_way_that_the_table_lacks_fails() -> None:
+    settled = Message(soft=False, place=GONE)
+    with pytest.raises(AssertionError):
+        settled.goes(READY)
 
 
 RUNS_OF_MODEL = settings(max_examples=60, stateful_step_count=40)

@@ -1,0 +1,88 @@
+"""The life of a message in a queue: every place that it can be in, and every way from one to another.
+
+`docs/queues.md` shows the table, and the model test of dispatching takes no transition that the table lacks.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+
+class Place(StrEnum):
+    """Where a message is, as the queue's owner knows."""
+
+    NEW = "new"
+    """On its way to the queue."""
+
+    WITHHELD = "withheld"
+    """Published by a transaction whose outcome is not known."""
+
+    SCHEDULED = "scheduled"
+    """It waits for a time: its delay is not over, or it rests after a failed delivery."""
+
+    READY = "ready"
+    HELD = "held"
+    """A front end that a new owner has not heard of yet may have it."""
+
+    LEASED = "leased"
+    """A consumer has it, or a transaction has settled it whose outcome is not known."""
+
+    REMOVING = "removing"
+    """It is removed before it is delivered, and the removal is not committed yet."""
+
+    DEAD = "dead"
+    """Given up, and not yet where dead letters of the queue go."""
+
+    GONE = "gone"
+
+
+class Transition(NamedTuple):
+    """`durable` are the operations of the log that make it so; none where only the owner knows."""
+
+    place: Place
+    event: str
+    to: Place
+    durable: tuple[str, ...] = ()
+
+
+N, W, S, R, H, L, X, D, G = Place
+
+LIFE: Final[tuple[Transition, ...]] = (
+    Transition(N, "published", R, ("PUBLISH",)),
+    Transition(N, "published with a delay", S, ("PUBLISH", "ANNOTATE")),
+    Transition(N, "refused by a full queue, as a dead letter", D, ("PUBLISH", "ANNOTATE")),
+    Transition(N, "published in a transaction of several partitions", W, ("PREPARED",)),
+    Transition(W, "transaction committed", R, ("CONCLUDE",)),
+    Transition(W, "transaction committed, with a delay", S, ("CONCLUDE", "ANNOTATE")),
+    Transition(W, "transaction rolled back, or a duplicate", G, ("CONCLUDE", "SETTLE")),
+    Transition(S, "due", R),
+    Transition(S, "due, and a former owner may have given it out", H),
+    Transition(S, "a front end says that it has the message", L),
+    Transition(S, "purged", G, ("PURGE",)),
+    Transition(S, "settled by a consumer that had lost it", G, ("SETTLE",)),
+    Transition(R, "given to a consumer", L),
+    Transition(R, "given to a consumer that does not acknowledge", X),
+    Transition(R, "a front end says that it has the message", L),
+    Transition(R, "purged, expired or too much", G, ("PURGE", "REMOVE")),
+    Transition(R, "expired or too much, with a dead-letter exchange", D, ("ANNOTATE",)),
+    Transition(R, "settled by a consumer that had lost it", G, ("SETTLE",)),
+    Transition(R, "new owner", H),
+    Transition(H, "a front end says that it has the message", L),
+    Transition(H, "no front end has the message, or the one that may have is lost", R, ("RETURN",)),
+    Transition(H, "given back, and rests", S, ("RETURN_FAILED", "ANNOTATE")),
+    Transition(H, "settled", G, ("SETTLE", "DISCARD", "REMOVE")),
+    Transition(H, "rejected or failed too often, with a dead-letter exchange", D, ("ANNOTATE",)),
+    Transition(L, "settled, rejected or failed too often", G, ("SETTLE", "DISCARD", "REMOVE")),
+    Transition(L, "rejected or failed too often, with a dead-letter exchange", D, ("ANNOTATE",)),
+    Transition(L, "given back, or the front end is lost", R, ("RETURN", "RETURN_FAILED")),
+    Transition(L, "given back, and rests", S, ("RETURN_FAILED", "ANNOTATE")),
+    Transition(L, "new owner", H),
+    Transition(X, "removed", G, ("SETTLE",)),
+    Transition(X, "new owner, the removal was not committed", R),
+    Transition(X, "new owner, other messages may be with consumers", H),
+    Transition(D, "moved, or there is nowhere to go", G, ("REMOVE", "TRANSFERRED")),
+)
+"""What is in no log (transient messages of a replicated queue) moves alike, and is gone with its owner."""
+
+LEGAL: Final = frozenset((one.place, one.to) for one in LIFE)
