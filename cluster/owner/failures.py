@@ -1,4 +1,4 @@
-"""Deliveries that have failed: consumers are told how many, and queues have a limit (x-delivery-limit).
+"""Deliveries that have failed: consumers are told how many, and queues may have a limit.
 
 A delivery fails when a message that a consumer was given comes back: it was rejected with requeue, or its
 channel, connection or node is gone. What comes back because no client ever had it counts nothing. As on
@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from cluster.owner.backoff import let_rest
 from cluster.owner.giving_up import give_up_leased
+from cluster.owner.resting import let_rest
 from cluster.peers.ports import Ranges
 from node.message.reason import Reason
 from node.message.rewriting import Headers, edit_properties, with_properties
@@ -36,7 +36,7 @@ def give_up_exhausted(
     up. Returns what the log must hear of them, and the others.
     """
     queue = owner.queues.get(number)
-    spent = [] if queue is None else [part for one in ranges for part in queue.exhausted(front_end, *one)]
+    spent = [] if queue is None else queue.exhausted(front_end, ranges)
     if not spent:
         return b"", ranges
     left = RangeSet(ranges)

@@ -10,15 +10,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from cluster.owner.backoff import let_rest
 from cluster.owner.decisions import Annotations, decide
 from cluster.owner.duplicates import duplicates
 from cluster.owner.failures import give_up_exhausted
 from cluster.owner.giving_up import die, discard, may_die
 from cluster.owner.refusing import await_arrival, cut, may_leave_out, refusals
+from cluster.owner.resting import let_rest
 from node.message.reason import Reason
 from node.message.run import Run
-from node.queue.features.delivery_limit import DELIVERY_LIMIT
 from node.queue.features.limits import dead_letters
 from node.queue.operation_format import (
     Buffer,
@@ -243,9 +242,7 @@ def _is_rewritten(owner: PartitionOwner, operation: Operation, data: bytes) -> b
         queue = owner.queues.get(operation.queue)
         soft = owner.durable and queue is not None and bool(queue.soft)
         if type(operation) is Return:
-            return soft or (
-                operation.failed and DELIVERY_LIMIT.of(owner.settings_of(operation.queue)) is not None
-            )
+            return soft or (operation.failed and queue is not None and bool(queue.hooks.exhausted))
         return soft or (type(operation) is Discard and may_die(owner, operation.queue))
     return isinstance(operation, Transactional)
 

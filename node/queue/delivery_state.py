@@ -12,8 +12,6 @@ from types import MappingProxyType
 from typing import Final
 
 from node.message.run import Run
-from node.queue.features.backoff import RedeliveryBackoff
-from node.queue.features.delivery_limit import DELIVERY_LIMIT
 from node.queue.features.hooks import Hooks
 from node.queue.features.registry import BY_MESSAGE, Shares, arrange, hooks_of, shares_of
 from node.queue.grants import Settled
@@ -154,31 +152,20 @@ class DeliveryState(Places):
                 feature.ready(first, last, self.redelivered.intersection(first, last))
         return bool(due)
 
-    def rest(self, front_end: int, first: int, last: int, backoff: RedeliveryBackoff, now: int) -> list[Span]:
-        """What the front end has of the range is about to come back, having failed: it is not ready
-        before a time, which stands in the spans that are returned.
-        """
-        spans = []
-        for start, end in self.leased(front_end, first, last):
-            for low, high, failures in self.failures(start, end):
-                span = low, high, now + backoff.delay_ms(failures + 1)
-                self._rests.set(*span)
-                spans.append(span)
-        return spans
-
     # -- failed deliveries ----------------------------------------------------------------------
 
-    def exhausted(self, front_end: int, first: int, last: int) -> list[Range]:
-        """Of what the front end has of the range, having failed once more: what has failed too often."""
-        limit = DELIVERY_LIMIT.of(self.settings)
-        if limit is None:
-            return []
-        return [
-            (low, high)
-            for start, end in self.leased(front_end, first, last)
-            for low, high, failures in self.failures(start, end)
-            if failures >= limit
-        ]
+    def rest(self, front_end: int, ranges: Sequence[Range], now: int) -> list[Span]:
+        """What the front end has of the ranges is about to come back, having failed: it is not ready before
+        a time, which stands in the spans that are returned.
+        """
+        spans = [span for feature in self.hooks.rest for span in feature.rest(front_end, ranges, now)]
+        for span in spans:
+            self._rests.set(*span)
+        return spans
+
+    def exhausted(self, front_end: int, ranges: Sequence[Range]) -> list[Range]:
+        """Of what the front end has of the ranges, having failed once more: what has failed too often."""
+        return [part for feature in self.hooks.exhausted for part in feature.exhausted(front_end, ranges)]
 
     # -- leases ---------------------------------------------------------------------------------
 

@@ -18,14 +18,12 @@ PACKAGE = "node.queue.features"
 MECHANISM = {f"{PACKAGE}.{name}" for name in ("argument", "feature", "fifo", "hooks", "registry")}
 
 SPREAD: dict[str, set[str]] = {
-    "backoff": {"cluster/owner/backoff.py", "node/queue/delivery_state.py"},
     "dead_letters": {
         "cluster/owner/dead_letter_routing.py",
         "cluster/owner/dead_letters.py",
         "cluster/owner/giving_up.py",
     },
     "deduplication": {"cluster/owner/duplicates.py", "cluster/owner/refusing.py"},
-    "delivery_limit": {"cluster/owner/intake.py", "node/queue/delivery_state.py"},
     "expires": {"cluster/owner/configuring.py", "cluster/owner/partition.py"},
     "group": {"cluster/gateway/broker_port.py", "cluster/owner/decisions.py"},
     "group_key": {"cluster/owner/decisions.py"},
@@ -42,7 +40,8 @@ SPREAD: dict[str, set[str]] = {
 """By feature: the modules outside of its own that import it."""
 
 NAMELESS = {
-    "node/queue/dispatch.py", "node/queue/life.py", "node/queue/order.py", "node/queue/partition.py",
+    "node/queue/delivery_state.py", "node/queue/dispatch.py", "node/queue/life.py", "node/queue/order.py",
+    "node/queue/partition.py",
     "node/queue/places.py", "node/queue/queue.py", "node/queue/settings.py", "cluster/owner/serving.py",
     "cluster/owner/upkeep.py", "cluster/owner/sessions.py", "node/queue/arguments.py",
     "node/queue/annotations.py", "cluster/catalog/policy_settings.py", "cluster/owner/browsing.py",

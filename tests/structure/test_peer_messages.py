@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from cluster.catalog.membership.formats import FORMATS
+from cluster.config.formats import FORMATS
 from cluster.peers.registry import FAMILIES
 from tests.structure.tree import Module, modules
 

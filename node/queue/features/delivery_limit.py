@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from node.queue.argument_types import read_integer
 from node.queue.features.argument import Argument, PolicyUse
-from node.queue.features.feature import Declaration
+from node.queue.features.feature import Declaration, Feature
+from node.queue.places import Places
+from node.ranges.range_set import Range
 
 
 def read_limit(value: object) -> int | None:
@@ -18,4 +21,28 @@ def read_limit(value: object) -> int | None:
 DELIVERY_LIMIT: Final = Argument("x-delivery-limit", read_limit, "delivery_limit", policy=PolicyUse.LIMIT)
 
 
-FEATURE: Final[Declaration] = Declaration(DELIVERY_LIMIT)
+class DeliveryLimit(Feature):
+    """Gives up messages of the queue when more deliveries than the limit have failed."""
+
+    def __init__(self, places: Places, limit: int) -> None:
+        super().__init__()
+        self._places = places
+        self._limit = limit
+
+    def exhausted(self, front_end: int, ranges: Sequence[Range]) -> list[Range]:
+        places = self._places
+        return [
+            (low, high)
+            for one in ranges
+            for start, end in places.leased(front_end, *one)
+            for low, high, failures in places.failures(start, end)
+            if failures >= self._limit
+        ]
+
+
+def _share(places: Places, former: Feature | None) -> Feature | None:
+    limit = DELIVERY_LIMIT.of(places.settings)
+    return None if limit is None else DeliveryLimit(places, limit)
+
+
+FEATURE: Final[Declaration] = Declaration(DELIVERY_LIMIT, make=_share)

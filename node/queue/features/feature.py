@@ -9,7 +9,7 @@ hook.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from node.message.reason import Reason
@@ -18,6 +18,7 @@ from node.queue.consumers import Consumer
 from node.queue.features.argument import Argument
 from node.queue.operations import Aspect
 from node.queue.places import Places
+from node.ranges.range_map import Span
 from node.ranges.range_set import Range
 
 
@@ -89,6 +90,19 @@ class Feature:
         """A consumer has the messages no more, and has not settled them. They are about to be ready, or to
         rest; their RETURN is committed, or need not be.
         """
+
+    def exhausted(self, front_end: int, ranges: Sequence[Range]) -> list[Range]:
+        """The front end gives messages back whose delivery has failed once more: those that are given up. The
+        failure is not counted yet.
+        """
+        return []
+
+    def rest(self, front_end: int, ranges: Sequence[Range], now: int) -> list[Span]:
+        """The front end gives messages back whose delivery has failed once more: until when those rest that
+        do, in milliseconds since the epoch. The times go into the log with the RETURN; the failure is not
+        counted yet.
+        """
+        return []
 
     def ready(self, first: int, last: int, had: list[Range]) -> None:
         """Messages are ready that have been elsewhere; `had` are those that a consumer may have had."""

@@ -13,7 +13,8 @@ class Hooks:
     """For each hook the features that implement it, in the order of the registry. See `Feature`."""
 
     __slots__ = (
-        "given", "note", "passes_on", "ready", "return_", "room", "serve", "served", "settle", "take_over",
+        "exhausted", "given", "note", "passes_on", "ready", "rest", "return_", "room", "serve", "served", "settle",
+        "take_over",
     )  # fmt: skip
 
     def __init__(self, features: Sequence[tuple[Aspect | None, Feature]] = ()) -> None:
@@ -28,6 +29,8 @@ class Hooks:
         self.served = _implementing(found, "served")
         self.settle = _implementing(found, "settle")
         self.return_ = _implementing(found, "return_")
+        self.exhausted = _implementing(found, "exhausted")
+        self.rest = _implementing(found, "rest")
         self.ready = _implementing(found, "ready")
 
 

@@ -1,11 +1,10 @@
-"""Messages that failed rest before they are delivered again (queue argument x-redelivery-backoff)."""
+"""Messages that failed rest before they are delivered again, where their queue asks for that."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from cluster.peers.ports import Ranges
-from node.queue.features.backoff import REDELIVERY_BACKOFF
 from node.queue.operation_format import encode_annotate
 from node.queue.operations import Aspect
 
@@ -19,11 +18,9 @@ def let_rest(owner: PartitionOwner, number: int, front_end: int, ranges: Ranges)
     Until when they rest stands in the entry behind their return, so that the next owner lets them rest, too.
     """
     queue = owner.queues.get(number)
-    backoff = REDELIVERY_BACKOFF.of(owner.settings_of(number))
-    if queue is None or backoff is None:
+    if queue is None or not queue.hooks.rest:
         return
-    now = owner.wall_ms()
-    rests = sorted(span for one in ranges for span in queue.rest(front_end, *one, backoff, now))
+    rests = sorted(queue.rest(front_end, ranges, owner.wall_ms()))
     durable = [
         (start, end, until)
         for first, last, until in rests
