@@ -13,8 +13,8 @@ class Hooks:
     """For each hook the features that implement it, in the order of the registry. See `Feature`."""
 
     __slots__ = (
-        "exhausted", "given", "note", "passes_on", "ready", "rest", "return_", "room", "serve", "served", "settle",
-        "take_over",
+        "exhausted", "given", "note", "passes_on", "ready", "rest", "return_", "room", "serve", "served",
+        "settle", "take_over",
     )  # fmt: skip
 
     def __init__(self, features: Sequence[tuple[Aspect | None, Feature]] = ()) -> None:
