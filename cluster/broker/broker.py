@@ -11,8 +11,11 @@ from functools import partial
 from typing import Any, Final
 
 from cluster.broker.events import NodeEvents
+from cluster.broker.groups import Groups
 from cluster.broker.known_front_ends import KnownFrontEnds
+from cluster.broker.lost_nodes import LostNodes
 from cluster.broker.partitions import Partitions
+from cluster.broker.transit import Transit
 from cluster.catalog.effective import queue_type, settings_of
 from cluster.catalog.membership.bootstrap import Bootstrap, StartEvents
 from cluster.catalog.membership.cluster_member import ClusterMember, Send
@@ -23,38 +26,35 @@ from cluster.catalog.membership.peer_status import PeerStatus
 from cluster.catalog.node_time import NodeTime
 from cluster.catalog.observer import Observers
 from cluster.catalog.placement import QUORUM
-from cluster.catalog.replica import CATALOG, Catalog
+from cluster.catalog.replica import Catalog
 from cluster.catalog.uptime import Uptime
 from cluster.config.formats import SEALED_QUEUES
 from cluster.config.node import BrokerConfig
-from cluster.gateway.latencies import Latencies
 from cluster.gateway.link import PartitionLink
+from cluster.gateway.local_names import LocalNames
 from cluster.gateway.lost_memory import LostMemory
 from cluster.gateway.sole_replicas import SoleReplicas
-from cluster.gateway.transfers import FIRST_TRANSIT_ID
-from cluster.gateway.transit import Transit
 from cluster.gateway.turns import LinkTurns
 from cluster.owner.context import Disused
 from cluster.owner.lost_entries import LostEntries
 from cluster.owner.partition import PartitionOwner
-from cluster.owner.upkeep import seal_unused
+from cluster.owner.transfers import FIRST_TRANSIT_ID
 from cluster.peers import tags
-from cluster.peers.link_messages import RemoteOwner, address, receive_for_front_end, receive_for_owner
+from cluster.peers.latencies import Latencies
+from cluster.peers.link_messages import (
+    RemoteOwner,
+    address,
+    receive_for_front_end,
+    receive_for_owner,
+)
 from cluster.peers.ownership_messages import Announcement
 from node.queue.settings import QueueSettings
-from replication.group import Machine
 from replication.host import RAFT_TAG, SNAPSHOT_TAG, Host, Writer
 from replication.journal import DamagedEntryError, Journal
-from replication.raft import Entry, EntryKind, Membership, NotLeaderError
+from replication.raft import Entry, EntryKind, NotLeaderError
 from replication.repair import REPAIR_TAG, Repair
 
 ANNOUNCE_INTERVAL_S: Final = 1.0
-FRONT_END_GRACE_S: Final = 1.0
-"""How long a broken connection to a node may take to come back before its leases are given up."""
-
-NUDGE_S: Final = 0.15
-"""A group without a leader is not left to its time-out: its replicas campaign in this distance."""
-
 LIGHT_OCTETS: Final = 8192
 """Entries applied in a turn, up to which their confirms leave before their deliveries are worked on."""
 
@@ -83,17 +83,8 @@ class Broker:
         )
         followers = Observers()
         self.catalog = Catalog(config.raft, self.front_end, self.host, send, followers)
-        self.copies = Copies(config.node, self.catalog, self.time, events.needed)
-        self.uptime = Uptime(config.node, config.front_end, self.catalog, self.peers)
-        self.formats = Formats(config.node, config.front_end, self.peer_formats, self.catalog)
-        member = ClusterMember(
-            config.node, self.host, self.catalog, self.peers, self.time, send, events.wanted
-        )
-        told = StartEvents(events.rebuilding, events.newest_lost, events.removed)
-        self.bootstrap = Bootstrap(config, member, self.open_group, told)
-        self.mover = Mover(
-            member, config.raft.election_timeout_s, self.announced, self.bootstrap.tell_removed
-        )
+        self.groups = Groups(config.node, self.host, self.time)
+        self._join(send)
         self.partitions = Partitions(self, journal)
         followers.add(self.partitions)
         self.owners, self.replicas = self.partitions.owners, self.partitions.replicas
@@ -101,9 +92,8 @@ class Broker:
         self.lost_entries = LostEntries(self.owners, self.propose, self.repair)
         self.links: dict[int, PartitionLink] = {}
         self.make_link: Callable[..., PartitionLink] = PartitionLink
-        self.transit, self.front_ends = Transit(self), KnownFrontEnds(self)
-        self.local_queues: dict[int, QueueSettings] = {}
-        self.local_names: dict[int, tuple[str, str]] = {}
+        self.local = LocalNames(self.front_end, self.catalog.state)
+        self.local_queues, self.local_names = self.local.queues, self.local.names
         self.backlog: Callable[[str], int] = _none
         self.on_unused: Callable[[int, Disused], None] = _nothing
         self.on_access_removed: Callable[[], None] = _nothing
@@ -115,10 +105,37 @@ class Broker:
         self.link_turns = LinkTurns(events.wanted, events.waiting)
         self._dirty_owners: dict[int, PartitionOwner] = {}
         self._grown_owners: dict[int, PartitionOwner] = {}
-        self._nudge_at: dict[int, float] = {}
         self._next_announcement = self.now
-        self.lost_memory, self.sole_replicas = LostMemory(self), SoleReplicas(self)
+        self._connect(send)
         self.receivers: Final[dict[bytes, tags.Receiver]] = self._receivers()
+
+    def _join(self, send: Send) -> None:
+        """Make what takes part in the cluster."""
+        config, events = self.config, self.events
+        self.copies = Copies(config.node, self.catalog, self.time, events.needed)
+        self.uptime = Uptime(config.node, config.front_end, self.catalog, self.peers)
+        self.formats = Formats(config.node, config.front_end, self.peer_formats, self.catalog)
+        member = ClusterMember(
+            config.node, self.host, self.catalog, self.peers, self.time, send, events.wanted
+        )
+        told = StartEvents(events.rebuilding, events.newest_lost, events.removed)
+        self.bootstrap = Bootstrap(config, member, self.groups.open, told)
+        self.mover = Mover(
+            member, config.raft.election_timeout_s, self.announced, self.bootstrap.tell_removed
+        )
+
+    def _connect(self, send: Send) -> None:
+        """Make what reaches other nodes' owners and front ends, or gives them up."""
+        self.sole_replicas = SoleReplicas(self.node, self.catalog, self.bootstrap, self.peers, self.link)
+        self.lost_memory = LostMemory(self.node, self.catalog, self.bootstrap, self.peers, self.link)
+        self.lost_nodes = LostNodes(self.catalog, self.peers, self.owners, self.links, self.sole_replicas)
+        self.transit = Transit(
+            self.node, self.local, self.catalog, self.time, self.owners, self.link, self.announced, send
+        )
+        self.front_ends = KnownFrontEnds(
+            self.front_end, self.links, self.catalog, self.peers, self.time, self.transit, send,
+            lambda peer: self.backlog(peer),
+        )  # fmt: skip
 
     def start(self, writer: Writer) -> None:
         """Open the catalog; the partitions follow as the catalog tells of them."""
@@ -232,11 +249,11 @@ class Broker:
         for owner in self.owners.values():
             self.repair.broken_off(partial(owner.tick, now), now)
         self.repair.tick(now)
-        self._give_up_lost_nodes(now)
+        self.lost_nodes.tick(now)
         self.lost_memory.tick(now)
         self.uptime.tick(now)
         self.formats.tick(now)
-        self._nudge(now)
+        self.groups.tick(now)
         if now >= self._next_announcement:
             self._next_announcement = now + ANNOUNCE_INTERVAL_S
             self._announce(list(self.connected))
@@ -281,7 +298,7 @@ class Broker:
                 owner.serve()
             except DamagedEntryError as error:
                 self.repair.found(error, self.now)
-            if owner.proposal and owner.active and owner.partition not in self._grown_owners:
+            if owner.pending and owner.active and owner.partition not in self._grown_owners:
                 # Collected after `_propose`, by what was applied since: no later turn would know of it.
                 self._dirty_owners[owner.partition] = owner
 
@@ -292,24 +309,6 @@ class Broker:
             log = self._transient[owner.partition]
             if log.collection_due:
                 log.collect(owner.machine.live_indexes(), owner.machine.applied_index)
-
-    # -- groups ---------------------------------------------------------------------------------
-
-    def open_group(self, partition: int, members: Membership, order: Sequence[str], machine: Machine) -> None:
-        """Start this node's replica; `order` says who campaigns first where there is no leader."""
-        # Of the catalog every node serves its own copy; of a queue only the owner.
-        self.host.open(partition, members, machine, self.now, notices=partition == CATALOG)
-        if self.node in order:
-            self._nudge_at[partition] = self.now + NUDGE_S * order.index(self.node)
-
-    def _nudge(self, now: float) -> None:
-        for partition, at in list(self._nudge_at.items()):
-            group = self.host.groups.get(partition)
-            if group is None or group.raft.leader is not None:
-                del self._nudge_at[partition]
-            elif now >= at:
-                self._nudge_at[partition] = now + NUDGE_S * len(group.raft.membership.voters)
-                self.host.campaign(partition, now)
 
     # -- links and owners -----------------------------------------------------------------------
 
@@ -368,24 +367,6 @@ class Broker:
         message = Announcement(owned, self.front_end, self.formats.own).encode()
         for peer in peers:
             self.send(peer, message)
-
-    def _give_up_lost_nodes(self, now: float) -> None:
-        for peer, since in list(self.down_since.items()):
-            if now - since < FRONT_END_GRACE_S:
-                continue
-            del self.down_since[peer]
-            self.sole_replicas.node_given_up(peer)
-            definition = self.catalog.state.nodes.get(peer)
-            if definition is not None and definition.front_end:
-                for owner in self.owners.values():
-                    owner.lost_front_ends.lost(definition.front_end)
-                self._abandon_transient(definition.front_end)
-
-    def _abandon_transient(self, front_end: int) -> None:
-        partition = self.catalog.state.table.transient(front_end)
-        link = None if partition is None else self.links.get(partition.id)
-        if link is not None:
-            link.abandon()
 
     def rewrite(self, partition: int, entry: Entry) -> bytes | None:
         """What is still needed of an entry that the journal copies forward; None: all of it."""
@@ -454,14 +435,16 @@ class Broker:
             self.catalog.submit("delete_queue", {"id": queue}, _ignore, self.now)
         elif why is Disused.EXPIRED or (why is Disused.ABANDONED and definition.auto_delete):
             if self.formats.everywhere >= SEALED_QUEUES:
-                seal_unused(self.owners[definition.partition], self, queue)
+                self.owners[definition.partition].seal_unused(queue)
             else:
                 self.catalog.submit("delete_queue", {"id": queue}, _ignore, self.now)
 
-    def owner_dirty(self, owner: PartitionOwner) -> None:
+    def owner_dirty(self, partition: int) -> None:
         if not self._dirty_owners:
             self.wanted()
-        self._dirty_owners[owner.partition] = owner
+        owner = self.owners.get(partition)
+        if owner is not None:
+            self._dirty_owners[partition] = owner
 
 
 def _none(_peer: str) -> int:

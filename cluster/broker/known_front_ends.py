@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from cluster.gateway.transfers import FIRST_TRANSIT_ID
+from cluster.broker.transit import Transit
+from cluster.catalog.membership.cluster_member import Send
+from cluster.catalog.membership.peer_status import PeerStatus
+from cluster.catalog.node_time import NodeTime
+from cluster.catalog.replica import Catalog
+from cluster.gateway.link import PartitionLink
+from cluster.owner.transfers import FIRST_TRANSIT_ID
 from cluster.peers.link_messages import RemoteFrontEnd
 from cluster.peers.ports import FrontEndPort
-
-if TYPE_CHECKING:
-    from cluster.broker.broker import Broker
 
 DELIVERY_BACKLOG_BYTES: Final = 12 * 1024 * 1024
 """Octets that may wait for a peer before its consumers are given more: what overflows its queue in the
@@ -20,44 +24,48 @@ transport is dropped."""
 class KnownFrontEnds:
     """As the catalog knows them, by number; those of partitions that send dead letters as `Transit` does."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self, front_end: int, links: Mapping[int, PartitionLink], catalog: Catalog, peers: PeerStatus,
+        time: NodeTime, transit: Transit, send: Send, backlog: Callable[[str], int],
+    ) -> None:  # fmt: skip
+        """`backlog` tells how many octets wait for a peer in the transport."""
+        self._front_end, self._links, self._catalog, self._peers = front_end, links, catalog, peers
+        self._time, self._transit, self._send, self._backlog = time, transit, send, backlog
 
     def port(self, partition: int, front_end: int, node: str = "") -> FrontEndPort | None:
         """Where to reach a front end that greets from a node, None when that is unknown."""
-        broker = self._broker
         if front_end >= FIRST_TRANSIT_ID:
-            return broker.transit.port(partition, front_end, node)
-        if front_end == broker.front_end:
-            return broker.links.get(partition)
+            return self._transit.port(partition, front_end, node)
+        if front_end == self._front_end:
+            return self._links.get(partition)
         found = self._node_of(front_end)
-        return None if found is None else RemoteFrontEnd(partition, front_end, partial(broker.send, found))
+        return None if found is None else RemoteFrontEnd(partition, front_end, partial(self._send, found))
 
     def _node_of(self, front_end: int) -> str | None:
-        nodes = self._broker.catalog.state.nodes.values()
+        nodes = self._catalog.state.nodes.values()
         return next((node.name for node in nodes if node.front_end == front_end), None)
 
     def alive(self, front_end: int) -> bool:
         """Whether the front end's process can be reached, or could be until just now."""
-        if front_end == self._broker.front_end:
+        if front_end == self._front_end:
             return True
         node = self._node_of(front_end)
         return node is not None and self.node_alive(node)
 
     def node_alive(self, node: str) -> bool:
         """Whether there is a connection to another node, or was until just now."""
-        return node in self._broker.connected or node in self._broker.down_since
+        return self._peers.alive(node)
 
     def dead(self, front_end: int) -> bool:
         """Whether the front end's process is gone for good, and will never send anything again."""
         if front_end >= FIRST_TRANSIT_ID:
-            return self._broker.transit.gone(front_end - FIRST_TRANSIT_ID)
+            return self._transit.gone(front_end - FIRST_TRANSIT_ID)
         # Only a catalog that shows all that any client was told of knows every front end there is.
-        return self._broker.catalog_fresh() and self._node_of(front_end) is None
+        return self._catalog.fresh(self._time.clock()) and self._node_of(front_end) is None
 
     def room(self, front_end: int) -> int | None:
         """Octets that may be queued for a front end's node now; None for one in this process."""
-        if front_end == self._broker.front_end:
+        if front_end == self._front_end:
             return None
         node = self._node_of(front_end)
-        return 0 if node is None else DELIVERY_BACKLOG_BYTES - self._broker.backlog(node)
+        return 0 if node is None else DELIVERY_BACKLOG_BYTES - self._backlog(node)

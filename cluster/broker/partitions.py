@@ -3,27 +3,69 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from cluster.broker.groups import Groups
 from cluster.catalog.definitions import NodeDefinition, PartitionDefinition, PartitionKind, QueueDefinition
 from cluster.catalog.effective import settings_of
+from cluster.catalog.membership.bootstrap import Bootstrap
+from cluster.catalog.membership.copies import Copies
 from cluster.catalog.observer import Observer
-from cluster.catalog.replica import CATALOG
-from cluster.owner.configuring import configure
+from cluster.catalog.replica import CATALOG, Catalog
+from cluster.gateway.link import PartitionLink
+from cluster.gateway.sole_replicas import SoleReplicas
+from cluster.owner.context import OwnerContext
 from cluster.owner.partition import PartitionOwner
 from cluster.owner.replica import JournalEntries, Replica
 from cluster.owner.transient_log import TransientLog
+from replication.host import Host
 from replication.journal import Journal
 from replication.raft import Membership
 
-if TYPE_CHECKING:
-    from cluster.broker.broker import Broker
+
+class PartitionsNode(OwnerContext, Protocol):
+    """What the partitions of a node need of it, besides what their owners do."""
+
+    @property
+    def node(self) -> str: ...
+    @property
+    def front_end(self) -> int: ...
+    @property
+    def host(self) -> Host: ...
+    @property
+    def groups(self) -> Groups: ...
+    @property
+    def catalog(self) -> Catalog: ...
+    @property
+    def bootstrap(self) -> Bootstrap: ...
+    @property
+    def copies(self) -> Copies: ...
+    @property
+    def sole_replicas(self) -> SoleReplicas: ...
+    @property
+    def links(self) -> dict[int, PartitionLink]: ...
+    @property
+    def on_access_removed(self) -> Callable[[], None]: ...
+    @property
+    def on_policies_changed(self) -> Callable[[str], None]: ...
+
+    def link(self, partition: int) -> PartitionLink:
+        """This front end's link to a partition."""
+
+    def wanted(self) -> None:
+        """Something is to be done in a turn."""
+
+    def owner_gone(self, partition: int) -> None:
+        """This node's replica, which may have been the owner, is closed."""
+
+    def members_changed(self) -> None:
+        """The catalog has other nodes, or the same ones elsewhere."""
 
 
 class Partitions(Observer):
     """The partitions that this node has a replica of, by id."""
 
-    def __init__(self, broker: Broker, journal: Journal) -> None:
+    def __init__(self, broker: PartitionsNode, journal: Journal) -> None:
         self.owners: dict[int, PartitionOwner] = {}
         self.replicas: dict[int, Replica] = {}
         self.transient: dict[int, TransientLog] = {}
@@ -70,7 +112,7 @@ class Partitions(Observer):
             partition.id, self._broker, JournalEntries(log), durable=True
         )
         replica = self.replicas[partition.id] = Replica(owner)
-        self._broker.open_group(partition.id, self._founders(partition, blank), partition.replicas, replica)
+        self._broker.groups.open(partition.id, self._founders(partition, blank), partition.replicas, replica)
 
     def _founders(self, partition: PartitionDefinition, blank: bool) -> Membership:
         """What the group's log begins with; nothing for a replica that joins a group."""
@@ -175,7 +217,7 @@ class Partitions(Observer):
         for queue in state.queues.values():
             owner = self.owners.get(queue.partition) if queue.vhost == vhost else None
             if owner is not None:
-                configure(owner, queue.id, settings_of(state, queue))
+                owner.configure(queue.id, settings_of(state, queue))
         self._broker.on_policies_changed(vhost)
 
     def node_started(self, node: NodeDefinition, previous: int) -> None:
@@ -190,7 +232,7 @@ class Partitions(Observer):
         if node.front_end == self._broker.front_end:
             self._broker.bootstrap.told_of_process(self._broker.catalog.state.table.last)
         for owner in self.owners.values():
-            if owner.active and node.front_end and owner.sessions.epoch(node.front_end) is None:
+            if owner.active and node.front_end and owner.front_ends.epoch(node.front_end) is None:
                 # It may have greeted this owner before the owner could know of it.
                 self.ask_greeting(owner, node.front_end)
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from cluster.gateway.confirmation import Awaiting, Confirmation
-from cluster.gateway.latencies import Latencies
 from cluster.gateway.state import LinkConsumer, OperationBatch, PendingRequest
+from cluster.peers.latencies import Latencies
 from cluster.peers.ports import GET_LINK, NOT_FOUND, UNREACHABLE, Delivery, OwnerPort, Ranges
 from node.message.run import Run
 from node.queue.operation_format import encode_discard, encode_publish, encode_return, encode_settle

@@ -16,7 +16,6 @@ from cluster.catalog.definitions import FIRST_LOCAL_ID, LOCAL_QUEUE_PREFIX, REPL
 from cluster.catalog.placement import RestartedError
 from cluster.catalog.policies import ResourceKind
 from cluster.catalog.redeclaration import locked, refuse_reserved
-from cluster.owner.configuring import configure
 from cluster.owner.context import Disused
 from node.queue.arguments import check_arguments
 from node.queue.settings import PLAIN, QueueSettings
@@ -86,7 +85,7 @@ class LocalQueues:
             if queue.vhost == vhost:
                 settings = self._settings(vhost, queue.ref.name, queue.arguments)
                 self._broker.local_queues[queue.ref.id] = settings
-                configure(self._broker.owners[queue.ref.partition], queue.ref.id, settings)
+                self._broker.owners[queue.ref.partition].configure(queue.ref.id, settings)
 
     def _create(self, vhost: str, prefix: str, arguments: dict[str, Any] | None) -> QueueRef:
         """Without arguments policies count no more than they do."""

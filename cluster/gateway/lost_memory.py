@@ -8,12 +8,13 @@ until then declarations of such a name wait.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cluster.catalog.definitions import PartitionKind, QueueDefinition
-
-if TYPE_CHECKING:
-    from cluster.broker.broker import Broker
+from cluster.catalog.membership.bootstrap import Bootstrap
+from cluster.catalog.membership.peer_status import PeerStatus
+from cluster.catalog.replica import Catalog
+from cluster.gateway.link import PartitionLink
 
 FORGET_S: Final = 1.0
 """How long a node may be out of reach before what was in its memory is given up. One that comes back
@@ -23,16 +24,28 @@ tells the consumers of these queues that they are cancelled."""
 class LostMemory:
     """What this node does about the queues in others' memory."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        node: str,
+        catalog: Catalog,
+        bootstrap: Bootstrap,
+        peers: PeerStatus,
+        link: Callable[[int], PartitionLink],
+    ) -> None:
+        """`link` gives this front end's link to a partition."""
+        self._node = node
+        self._catalog = catalog
+        self._bootstrap = bootstrap
+        self._peers = peers
+        self._link = link
         self._absent: dict[str, float] = {}
         self._forgotten: set[str] = set()
         self._waiting: list[tuple[int, int, Callable[[], None]]] = []
 
     def holds(self, queue: QueueDefinition) -> bool:
         """Whether the queue was in the memory of a node that is out of reach."""
-        partition = self._broker.catalog.state.partitions[queue.partition]
-        return partition.kind is PartitionKind.TRANSIENT and self._broker.link(partition.id).unreachable
+        partition = self._catalog.state.partitions[queue.partition]
+        return partition.kind is PartitionKind.TRANSIENT and self._link(partition.id).unreachable
 
     def wait(self, queue: int, holder: int, callback: Callable[[], None]) -> None:
         """Call back, for this connection, when the queue is removed or its node is there again."""
@@ -44,12 +57,11 @@ class LostMemory:
 
     def tick(self, now: float) -> None:
         """Have lost queues removed in time, and let those go on who wait for it."""
-        broker = self._broker
-        for member in broker.bootstrap.members:
-            if member == broker.node or member in broker.connected:
+        for member in self._bootstrap.members:
+            if member == self._node or member in self._peers.connected:
                 self._absent.pop(member, None)
                 self._forgotten.discard(member)
-            elif now - self._absent.setdefault(member, now) >= FORGET_S and broker.catalog.leads:
+            elif now - self._absent.setdefault(member, now) >= FORGET_S and self._catalog.leads:
                 self._forget(member, now)
         if self._waiting:
             self._resume()
@@ -58,7 +70,7 @@ class LostMemory:
         if member in self._forgotten:
             return
         self._forgotten.add(member)
-        state = self._broker.catalog.state
+        state = self._catalog.state
         lost = [
             queue.id
             for queue in state.queues.values()
@@ -67,10 +79,10 @@ class LostMemory:
         ]
         if lost:
             # By their numbers: the node may be back, with new queues, before this is carried out.
-            self._broker.catalog.submit("delete_queues", {"ids": lost}, _ignore, now)
+            self._catalog.submit("delete_queues", {"ids": lost}, _ignore, now)
 
     def _resume(self) -> None:
-        queues = self._broker.catalog.state.queues_by_id
+        queues = self._catalog.state.queues_by_id
         waiting, self._waiting = self._waiting, []
         for queue, holder, callback in waiting:
             if queue in queues and self.holds(queues[queue]):

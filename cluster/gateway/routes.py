@@ -10,7 +10,6 @@ from cluster.broker.broker import Broker
 from cluster.catalog.access.control import Access
 from cluster.catalog.definitions import FIRST_LOCAL_ID, parse_local_queue_name
 from cluster.gateway.link import PartitionLink
-from cluster.gateway.local_names import may_be_there
 from node.refusal import AccessRefusedError, NotFoundError
 from node.routing.exchange import DEFAULT_EXCHANGE, RESERVED_PREFIX, Exchange, ExchangeKind
 from node.session.permissions import Right, Scope
@@ -106,7 +105,7 @@ class Routes:
         for name in names:
             local = parse_local_queue_name(name)
             if local is not None:
-                if may_be_there(self._broker, local, vhost):
+                if self._broker.local.may_be_there(local, vhost):
                     by_partition.setdefault(local.partition, []).append(local.queue)
             elif (vhost, name) in state.queues:
                 queue = state.queues[vhost, name]
@@ -121,7 +120,7 @@ class Routes:
     def find_local(self, vhost: str, name: str) -> QueueRef:
         """Where the queue of a name that tells it is, if it is still there. Raises NotFoundError."""
         local = parse_local_queue_name(name)
-        there = local is not None and may_be_there(self._broker, local, vhost)
+        there = local is not None and self._broker.local.may_be_there(local, vhost)
         if local is None or not there or self._broker.link(local.partition).unreachable:
             # What was in the memory of a node that is down is lost.
             raise NotFoundError(f"no queue '{name}' in vhost '{vhost}'")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Final
 
-from cluster.gateway.latencies import Latencies
+from cluster.peers.latencies import Latencies
 from node.ranges.numbers import Range
 from replication.journal import BOUNDS_S
 

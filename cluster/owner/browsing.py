@@ -5,15 +5,13 @@ A page begins behind a bookmark, and what comes, goes or is delivered meanwhile 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from cluster.owner.failures import told_failures
+from cluster.owner.state import OwnerState
 from node.message.run import Run
+from node.queue.dispatch import QueueOwner
 from node.queue.operation_format import encode_publish
-
-if TYPE_CHECKING:
-    from cluster.owner.partition import PartitionOwner
-    from node.queue.dispatch import QueueOwner
 
 PAGE_OCTETS: Final = 1024 * 1024
 """No more messages are put into a page once it has so many octets."""
@@ -21,7 +19,7 @@ PAGE_OCTETS: Final = 1024 * 1024
 PAGE_MESSAGES: Final = 256
 
 
-def page(owner: PartitionOwner, id: int, queue: QueueOwner, place: tuple[int, int], wanted: int) -> list[Any]:
+def page(owner: OwnerState, id: int, queue: QueueOwner, place: tuple[int, int], wanted: int) -> list[Any]:
     """Up to `wanted` messages behind a place: a priority, which does not count where there are none, and a
     message's number.
 
@@ -41,7 +39,7 @@ def page(owner: PartitionOwner, id: int, queue: QueueOwner, place: tuple[int, in
     return [len(queue.ready), rows]
 
 
-def _shown(owner: PartitionOwner, queue: QueueOwner, number: int, telling: bool) -> tuple[bool, Run]:
+def _shown(owner: OwnerState, queue: QueueOwner, number: int, telling: bool) -> tuple[bool, Run]:
     """A message as a consumer would get it."""
     redelivered = number in queue.redelivered
     found = (

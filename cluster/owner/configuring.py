@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from cluster.owner.feature_context import QueueContext
+from cluster.owner.state import OwnerState
 from node.queue.dispatch import QueueOwner
 from node.queue.features.expires import EXPIRES
 from node.queue.settings import QueueSettings
 
-if TYPE_CHECKING:
-    from cluster.owner.partition import PartitionOwner
 
-
-def configure(owner: PartitionOwner, number: int, settings: QueueSettings) -> None:
+def configure(owner: OwnerState, number: int, settings: QueueSettings) -> None:
     """Policies have changed what is asked of a queue, or may have.
 
     Messages that were taken before, and are not in the queue yet, are treated like those that are.
@@ -27,7 +24,7 @@ def configure(owner: PartitionOwner, number: int, settings: QueueSettings) -> No
     owner.after_proposed(partial(_reconfigure, owner, number))
 
 
-def _reconfigure(owner: PartitionOwner, number: int) -> None:
+def _reconfigure(owner: OwnerState, number: int) -> None:
     queue = owner.queues.get(number)
     if queue is not None and owner.known_settings(number) is not None:
         queue.reconfigure(owner.settings_of(number))
@@ -35,7 +32,7 @@ def _reconfigure(owner: PartitionOwner, number: int) -> None:
         owner.serve_again(number)
 
 
-def take_over(owner: PartitionOwner, number: int, queue: QueueOwner) -> None:
+def take_over(owner: OwnerState, number: int, queue: QueueOwner) -> None:
     """Messages are there that came in when the queue was asked for something else."""
     for feature in queue.hooks.take_over:
         feature.take_over(QueueContext(owner, number))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
-from cluster.gateway.transit import DeadLetterQueue, Transit
+from cluster.owner.context import DeadLetterQueue, DeadLetterRoutes
 from node.message.content import properties_in, read_headers_property
 from node.message.deaths import Death, copied_keys, cycles, dead_properties, deaths_in
 from node.message.reason import Reason
@@ -39,7 +39,7 @@ class DeadRun:
 class DeadLetterRouter:
     """For one queue with a dead-letter exchange."""
 
-    def __init__(self, transit: Transit, vhost: str, queue: str, settings: QueueSettings) -> None:
+    def __init__(self, transit: DeadLetterRoutes, vhost: str, queue: str, settings: QueueSettings) -> None:
         self._transit = transit
         self._vhost = vhost
         self._queue = queue

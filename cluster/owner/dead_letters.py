@@ -7,15 +7,16 @@ neither lost nor doubled, whoever dies when: see `node.queue.transfers`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final
 
-from cluster.gateway.transfers import TransferLink
+from cluster.owner.context import DeadLetterRoutes
 from cluster.owner.dead_letter_routing import DeadLetterRouter, DeadRun
-from cluster.peers.ports import Ranges
+from cluster.owner.intake import publish_own
+from cluster.owner.state import OwnerState
+from cluster.owner.transfers import TransferLink
 from node.message.deaths import decode_death
-from node.message.reason import Reason
 from node.message.run import Run
 from node.queue.features.dead_letters import buries
 from node.queue.operation_format import (
@@ -28,10 +29,6 @@ from node.queue.operations import Aspect
 from node.queue.transfers import Transfer
 from node.ranges.range_set import Range, RangeSet
 
-if TYPE_CHECKING:
-    from cluster.gateway.transit import Transit
-    from cluster.owner.partition import PartitionOwner
-
 MESSAGES_AT_ONCE: Final = 1024
 OCTETS_AT_ONCE: Final = 512 * 1024
 """Dead letters moved with one entry, about, so that the living need not wait for them."""
@@ -43,41 +40,23 @@ TRANSFERS_UNDER_WAY: Final = 64
 """Operation batches on their way to one partition, from which on queues wait that have sent some there."""
 
 
-NONE: Final = RangeSet()
-
-
-class SoftDeath(NamedTuple):
-    """Messages of a queue, from number `first` on, that are in no log."""
-
-    queue: int
-    first: int
-    run: Run
-    reason: Reason
-    time_ms: int
-
-
 class DeadLetters:
     """The dead letters of one partition, while this node owns it."""
 
-    def __init__(self, owner: PartitionOwner, transit: Transit) -> None:
+    def __init__(self, owner: OwnerState, transit: DeadLetterRoutes) -> None:
         self._owner = owner
         self._transit = transit
-        # What is dead, as the log knows, and neither moved nor on its way.
-        self._waiting: dict[int, RangeSet] = {}
-        # What is on its way, or about to be as far as this owner has proposed.
-        self._leaving: dict[int, RangeSet] = {}
+        self._deaths = owner.deaths
         self._links: dict[int, TransferLink] = {}
         self._numbers: dict[int, int] = {}
         # The partitions that a queue's dead letters have set out for.
         self._toward: dict[int, set[int]] = {}
-        self._soft: list[SoftDeath] = []
         self._moving = False
 
     def clear(self) -> None:
         """This node owns the partition no more."""
         self._transit.close(self._owner.partition)
-        self._waiting, self._leaving, self._links, self._numbers = {}, {}, {}, {}
-        self._toward, self._soft, self._moving = {}, [], False
+        self._links, self._numbers, self._toward, self._moving = {}, {}, {}, False
 
     def take_over(self) -> None:
         """A new owner: what is dead waits, and what former owners have sent is sent again."""
@@ -85,29 +64,11 @@ class DeadLetters:
         for number, state in machine.queues.items():
             dead = state.annotations.get(Aspect.DEATH)
             if dead is not None:
-                self._leaving[number] = machine.transfers.of(number)
-                self._wait(number, list(dead.coverage().ranges()))
+                self._deaths.leaving[number] = machine.transfers.of(number)
+                self._deaths.wait(number, list(dead.coverage().ranges()))
         for partition in machine.transfers.partitions():
             self.link(partition).resume(machine.transfers.to(partition))
         self.move()
-
-    def died(self, number: int, ranges: Ranges) -> None:
-        """Messages of a queue are dead, and the log knows, perhaps not for the first time: who had lost a
-        lease may settle nevertheless, while the next one's settlement is not committed.
-        """
-        state = self._owner.machine.queues.get(number)
-        deaths = None if state is None else state.annotations.get(Aspect.DEATH)
-        if deaths is not None:
-            self._wait(number, [span[:2] for part in ranges for span in deaths.spans(*part)])
-        self.move()
-
-    def _wait(self, number: int, dead: list[Range]) -> None:
-        """Let dead messages of a queue wait, those of them that are not on their way."""
-        waiting, leaving = RangeSet(dead), self._leaving.get(number, NONE)
-        for part in dead if leaving else ():
-            waiting.remove_all(leaving.intersection(*part))
-        if waiting:
-            self._waiting.setdefault(number, RangeSet()).update(waiting.ranges())
 
     def retry(self) -> None:
         """The catalog may show what was not known, and partitions may be gone."""
@@ -117,7 +78,7 @@ class DeadLetters:
                 self._end(partition, transfers.last_number(partition))
                 self._links.pop(partition, None)
                 self._transit.close(self._owner.partition, partition)
-        for kept in (self._toward, self._leaving):
+        for kept in (self._toward, self._deaths.leaving):
             for number in kept.keys() - self._owner.machine.queues.keys():
                 del kept[number]
         for link in self._links.values():
@@ -141,40 +102,38 @@ class DeadLetters:
             for position, run in self._owner.contents(start, end):
                 yield from router.dead_runs(position, run, *decode_death(value))
 
-    def bury_soft(self, number: int, runs: Iterable[tuple[int, Run]], reason: Reason) -> None:
-        """Messages that no log knows go in this turn: at most once, as transient messages do anyway."""
-        now = self._owner.wall_ms()
-        soft = [SoftDeath(number, first, run, reason, now) for first, run in runs]
-        if soft:
-            self._soft += soft
-            self._owner.wake()
-
     def bury(self) -> None:
         """Publish what died since the last entry and is in no log."""
-        soft, self._soft = self._soft, []
+        soft, self._deaths.soft = self._deaths.soft, []
         for number, first, run, reason, time_ms in soft:
             router = self._router(number)
             for dead in () if router is None else router.dead_runs(first, run, reason, time_ms):
                 for partition, queues in by_partition(dead).items():
                     if partition == self._owner.partition:
-                        self._owner.publish([(dead.run, queues)], [])
+                        self._publish([(dead.run, queues)], [])
                     else:
                         self._transit.publish_soft(partition, dead.run, queues)
+
+    def _publish(self, runs: Sequence[tuple[Run, tuple[int, ...]]], operations: Sequence[bytes]) -> None:
+        """Publish runs to queues of the partition, and put operations into the same entry behind them."""
+        publish_own(self._owner, runs, operations)
+        self._owner.wake()
 
     # -- moving ---------------------------------------------------------------------------------
 
     def move(self) -> None:
         """Put some of what waits into the next entry, unless the last of that is not committed yet."""
+        self._deaths.fresh = False
         if self._moving:
             return
-        for number in list(self._waiting):
+        for number in list(self._deaths.waiting):
             if number not in self._owner.machine.queues:
                 # Gone, and its messages with it.
-                del self._waiting[number]
+                del self._deaths.waiting[number]
             elif not self._crowded(number) and self._move_some(number):
-                if number in self._waiting:
+                if number in self._deaths.waiting:
                     # The others come first next time.
-                    self._waiting[number] = self._waiting.pop(number)
+                    self._deaths.waiting[number] = self._deaths.waiting.pop(number)
                 return
 
     def _crowded(self, number: int) -> bool:
@@ -213,14 +172,15 @@ class DeadLetters:
                 operations.append(encode_remove(number, reason, parts))
         if operations:
             self._moving = True
-            self._leaving.setdefault(number, RangeSet()).update([(dead.first, dead.last) for dead in some])
-            self._owner.publish(publishes, operations)
+            leaving = self._deaths.leaving.setdefault(number, RangeSet())
+            leaving.update([(dead.first, dead.last) for dead in some])
+            self._publish(publishes, operations)
             self._owner.proposal.committed.append(partial(self._moved, number, removed, begun))
         return bool(operations)
 
     def _some(self, number: int, router: DeadLetterRouter) -> list[DeadRun]:
         """Take as much from what waits in a queue as is good for one entry."""
-        waiting, found = self._waiting[number], list[DeadRun]()
+        waiting, found = self._deaths.waiting[number], list[DeadRun]()
         messages = octets = 0
         while waiting and messages < MESSAGES_AT_ONCE and octets < OCTETS_AT_ONCE:
             for part in waiting.take(STEP):
@@ -229,7 +189,7 @@ class DeadLetters:
                     messages += dead.run.count
                     octets += len(dead.run.raw)
         if not waiting:
-            del self._waiting[number]
+            del self._deaths.waiting[number]
         return found
 
     def _begin(self, number: int, some: list[DeadRun]) -> list[tuple[int, Transfer]]:
@@ -258,7 +218,7 @@ class DeadLetters:
     def _forget(self, number: int) -> None:
         """Messages of a queue that turns out to have no dead-letter exchange."""
         deaths = self._owner.machine.queues[number].annotations.get(Aspect.DEATH)
-        for part in self._waiting.pop(number).ranges():
+        for part in self._deaths.waiting.pop(number).ranges():
             for first, last, value in deaths.spans(*part) if deaths is not None else ():
                 self._owner.operation(encode_remove(number, decode_death(value)[0], [(first, last)]))
 
@@ -309,14 +269,14 @@ class DeadLetters:
 
     def _left(self, number: int, ranges: Iterable[Range]) -> None:
         """Dead messages of a queue are gone, except for those that are on their way elsewhere, too."""
-        leaving, state = self._leaving.get(number), self._owner.machine.queues.get(number)
+        leaving, state = self._deaths.leaving.get(number), self._owner.machine.queues.get(number)
         if leaving is None or state is None:
             return
         for part in ranges:
             leaving.remove(*part)
             leaving.update(state.alive.intersection(*part))
         if not leaving:
-            del self._leaving[number]
+            del self._deaths.leaving[number]
 
 
 def by_partition(dead: DeadRun) -> dict[int, tuple[int, ...]]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from cluster.owner.state import OwnerState
 from node.message.content import properties_in, read_delay, read_expiration, read_priority, size_spans
 from node.message.run import Run
 from node.queue.features.group import GROUP_BY
@@ -21,9 +22,6 @@ from node.queue.operations import Aspect
 from node.queue.settings import QueueSettings
 from node.ranges.range_map import Span
 
-if TYPE_CHECKING:
-    from cluster.owner.partition import PartitionOwner
-
 _CACHED: Final = 4096
 
 Notes = dict[Aspect, list[Span]]
@@ -33,7 +31,7 @@ Annotations = dict[int, Notes]
 """By queue."""
 
 
-def decide(owner: PartitionOwner, run: Run, queues: Sequence[int], first: int, now: int) -> Annotations:
+def decide(owner: OwnerState, run: Run, queues: Sequence[int], first: int, now: int) -> Annotations:
     """What is to be noted of a run whose messages are numbered from `first` on; `now` is wall clock."""
     found = {queue: _notes(owner.settings_of(queue), run, first, now) for queue in queues}
     return {queue: notes for queue, notes in found.items() if notes}

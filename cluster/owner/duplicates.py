@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from cluster.owner.state import OwnerState
 from node.message.content import properties_in, read_short_string
 from node.message.run import Run
 from node.queue.dispatch import QueueOwner
@@ -13,11 +13,8 @@ from node.queue.operation_format import encode_remember_ids
 from node.queue.seen_ids import digest_of
 from node.ranges.range_set import Range, RangeSet
 
-if TYPE_CHECKING:
-    from cluster.owner.partition import PartitionOwner
 
-
-def duplicates(owner: PartitionOwner, run: Run, queues: Sequence[int]) -> dict[int, list[Range]]:
+def duplicates(owner: OwnerState, run: Run, queues: Sequence[int]) -> dict[int, list[Range]]:
     """Which messages of the run, counted from 0, each of the queues has had. Empty for most.
 
     The ids of the others stand in the next entry and are known from now on: a duplicate may come right
@@ -50,7 +47,7 @@ def window_of(queue: QueueOwner | None) -> Window | None:
     return share.window if isinstance(share, Deduplication) else None
 
 
-def repeats(owner: PartitionOwner, queue: QueueOwner, run: Run) -> tuple[list[int], dict[int, int]]:
+def repeats(owner: OwnerState, queue: QueueOwner, run: Run) -> tuple[list[int], dict[int, int]]:
     """Which messages of the run, counted from 0, the queue has had; and of the others which have the id of an
     earlier one of the run, with that one. Nothing is remembered.
     """

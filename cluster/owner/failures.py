@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cluster.owner.giving_up import give_up_leased
 from cluster.owner.resting import let_rest
+from cluster.owner.state import OwnerState
 from cluster.peers.ports import Ranges
 from node.message.reason import Reason
 from node.message.rewriting import Headers, edit_properties, with_properties
@@ -20,18 +21,13 @@ from node.message.run import Run
 from node.queue.dispatch import QueueOwner
 from node.ranges.range_set import RangeSet
 
-if TYPE_CHECKING:
-    from cluster.owner.partition import PartitionOwner
-
 DELIVERY_COUNT: Final = b"x-delivery-count"
 """The header that tells a consumer how many deliveries of a message have failed; without it none has."""
 
 _COUNT: Final = Struct(">cq")
 
 
-def give_up_exhausted(
-    owner: PartitionOwner, number: int, front_end: int, ranges: Ranges
-) -> tuple[bytes, Ranges]:
+def give_up_exhausted(owner: OwnerState, number: int, front_end: int, ranges: Ranges) -> tuple[bytes, Ranges]:
     """A front end gives back messages whose delivery failed: those for which it was one too many are given
     up. Returns what the log must hear of them, and the others.
     """
@@ -45,7 +41,7 @@ def give_up_exhausted(
     return told or b"", list(left.ranges())
 
 
-def return_leased(owner: PartitionOwner, number: int, queue: QueueOwner, front_end: int) -> None:
+def return_leased(owner: OwnerState, number: int, queue: QueueOwner, front_end: int) -> None:
     """Let later owners know of what a lost front end had, or may have had."""
     leased = list(queue.leases[front_end].ranges()) if front_end in queue.leases else []
     if leased:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from cluster.owner.giving_up import give_up
+from cluster.owner.state import OwnerState
 from node.message.reason import Reason
 from node.message.run import Run
 from node.queue.consumers import Consumer
 from node.ranges.range_set import Range
 
-if TYPE_CHECKING:
-    from cluster.owner.partition import PartitionOwner
-
 
 class QueueContext:
     """Implements `node.queue.features.feature.FeatureContext` for a queue that the owner has."""
 
-    def __init__(self, owner: PartitionOwner, number: int) -> None:
+    def __init__(self, owner: OwnerState, number: int) -> None:
         self._owner = owner
         self._number = number
 
@@ -44,7 +40,6 @@ class QueueContext:
         return self._owner.contents(first, last)
 
     def tell_activity(self, consumer: Consumer) -> None:
-        sessions = self._owner.sessions
-        state = sessions.current(consumer.front_end)
+        state = self._owner.front_ends.current(consumer.front_end)
         if state is not None:
             state.port.activity(state.epoch, consumer.number, consumer.joined, consumer.activated)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
+from cluster.owner.state import OwnerState
 from node.message.deaths import encode_death
 from node.message.reason import Reason
 from node.message.run import Run
@@ -15,18 +15,15 @@ from node.queue.operation_format import encode_annotate, encode_discard, encode_
 from node.queue.operations import Aspect, Discard
 from node.ranges.range_set import Range
 
-if TYPE_CHECKING:
-    from cluster.owner.partition import PartitionOwner
 
-
-def may_die(owner: PartitionOwner, number: int) -> bool:
+def may_die(owner: OwnerState, number: int) -> bool:
     """Whether what the queue gives up is to be moved elsewhere. While its settings are not known, it is."""
     settings = owner.known_settings(number)
     return settings is None or buries(settings)
 
 
 def give_up(
-    owner: PartitionOwner, number: int, queue: QueueOwner, ranges: Sequence[Range], reason: Reason
+    owner: OwnerState, number: int, queue: QueueOwner, ranges: Sequence[Range], reason: Reason
 ) -> None:
     """Ready messages leave the queue for good."""
     if not ranges:
@@ -38,26 +35,26 @@ def give_up(
     if durable and dying:
         spans = _deaths(durable, reason, owner.wall_ms())
         owner.operation(encode_annotate(number, Aspect.DEATH, spans))
-        owner.proposal.committed.append(partial(owner.dead_letters.died, number, durable))
+        owner.proposal.committed.append(partial(owner.deaths.died, number, durable))
     elif durable:
         owner.operation(encode_remove(number, reason, durable))
-    owner.dead_letters.bury_soft(number, soft, reason)
+    owner.bury_soft(number, soft, reason)
 
 
-def die(owner: PartitionOwner, number: int, first: int, last: int, reason: Reason) -> None:
+def die(owner: OwnerState, number: int, first: int, last: int, reason: Reason) -> None:
     """Messages that the next entry brings to a queue are dead letters from the start."""
     owner.queues[number].tally.gave_up(reason, last - first + 1, dead_letters=True)
     owner.proposal.annotate(number, Aspect.DEATH, _deaths([(first, last)], reason, owner.wall_ms()))
-    owner.proposal.committed.append(partial(owner.dead_letters.died, number, [(first, last)]))
+    owner.proposal.committed.append(partial(owner.deaths.died, number, [(first, last)]))
 
 
-def discard(owner: PartitionOwner, front_end: int, operation: Discard) -> bytes | None:
+def discard(owner: OwnerState, front_end: int, operation: Discard) -> bytes | None:
     """A front end rejects messages without requeue. Returns what the log must hear of, None for nothing."""
     return give_up_leased(owner, operation.queue, front_end, operation.ranges, Reason.REJECTED)
 
 
 def give_up_leased(
-    owner: PartitionOwner, number: int, front_end: int, ranges: Sequence[Range], reason: Reason
+    owner: OwnerState, number: int, front_end: int, ranges: Sequence[Range], reason: Reason
 ) -> bytes | None:
     """What a front end has been given leaves the queue for good.
 
@@ -76,11 +73,11 @@ def give_up_leased(
         queue.tally.gave_up(reason, settled.count, dead_letters=dying)
         if queue.passes_on:
             owner.mark(number)
-    owner.dead_letters.bury_soft(number, soft, reason)
+    owner.bury_soft(number, soft, reason)
     if not durable:
         return None
     if dying:
-        owner.proposal.committed.append(partial(owner.dead_letters.died, number, durable))
+        owner.proposal.committed.append(partial(owner.deaths.died, number, durable))
         return encode_annotate(number, Aspect.DEATH, _deaths(durable, reason, owner.wall_ms()))
     if reason is Reason.REJECTED:
         return encode_discard(number, durable)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from cluster.owner.decisions import Annotations, decide
 from cluster.owner.duplicates import duplicates
@@ -16,6 +16,7 @@ from cluster.owner.failures import give_up_exhausted
 from cluster.owner.giving_up import die, discard, may_die
 from cluster.owner.refusing import await_arrival, cut, may_leave_out, refusals
 from cluster.owner.resting import let_rest
+from cluster.owner.state import OwnerState
 from node.message.reason import Reason
 from node.message.run import Run
 from node.queue.features.limits import dead_letters
@@ -39,12 +40,22 @@ from node.queue.operations import (
 )
 from node.ranges.range_set import RangeSet
 
-if TYPE_CHECKING:
-    from cluster.owner.partition import PartitionOwner
+
+class Transactions(Protocol):
+    """Who takes the operations of transactions."""
+
+    def take(self, taking: Taking, front_end: int, operation: Operation, index: int) -> None:
+        """An operation of a front end's batch, which is the batch's message number `index`."""
 
 
 def take_batch(
-    owner: PartitionOwner, front_end: int, number: int, data: bytes, *, tried: bool = False
+    owner: OwnerState,
+    transactions: Transactions,
+    front_end: int,
+    number: int,
+    data: bytes,
+    *,
+    tried: bool = False,
 ) -> bool:
     """Act on what an owner decides at once, and put the rest into the next entry.
 
@@ -74,7 +85,7 @@ def take_batch(
                 if type(operation) is Return:
                     taking.returned.append(operation.queue)
         elif isinstance(operation, Transactional):
-            owner.two_phase_commit.take(taking, front_end, operation, messages)
+            transactions.take(taking, front_end, operation, messages)
             messages += 1
     return not taking.finish(front_end, number, first)
 
@@ -88,7 +99,7 @@ class Taking:
 
     __slots__ = ("data", "kept", "logged", "owner", "refused", "returned", "softened", "tried")
 
-    def __init__(self, owner: PartitionOwner, data: bytes, *, tried: bool, kept: list[Buffer] | None) -> None:
+    def __init__(self, owner: OwnerState, data: bytes, *, tried: bool, kept: list[Buffer] | None) -> None:
         self.owner = owner
         self.data = data
         self.tried = tried
@@ -164,7 +175,7 @@ class Taking:
             self.softened.append(SoftPublish(first, queues, _detached(run), notes, self.tried))
             for number in dying:
                 owner.queues[number].tally.gave_up(Reason.MAXLEN, run.count, dead_letters=True)
-                owner.dead_letters.bury_soft(number, [(first, run)], Reason.MAXLEN)
+                owner.bury_soft(number, [(first, run)], Reason.MAXLEN)
         else:
             self.keep(*encode_publish(run, (*queues, *dying)))
             owner.annotate(notes)
@@ -187,14 +198,14 @@ class Taking:
             # Not before what was taken earlier is committed: order within a queue.
             owner.after_proposed(publish.enqueuer(owner))
         for queue in self.returned:
-            owner.sessions.await_return(queue)
+            owner.await_return(queue)
         if self.refused:
-            owner.sessions.refuse(front_end, number, list(self.refused.ranges()), logged=logged)
+            owner.refuse(front_end, number, list(self.refused.ranges()), logged=logged)
         return logged
 
 
 def publish_own(
-    owner: PartitionOwner, runs: Sequence[tuple[Run, tuple[int, ...]]], operations: Sequence[bytes]
+    owner: OwnerState, runs: Sequence[tuple[Run, tuple[int, ...]]], operations: Sequence[bytes]
 ) -> None:
     """Publish runs of the owner's own, and put operations behind them. Nobody hears of what is refused."""
     taking = Taking(owner, b"", tried=False, kept=[])
@@ -217,7 +228,7 @@ class SoftPublish:
     notes: Annotations
     tried: bool
 
-    def enqueuer(self, owner: PartitionOwner) -> Callable[[], None]:
+    def enqueuer(self, owner: OwnerState) -> Callable[[], None]:
         def enqueue() -> None:
             for number in self.queues:
                 queue = owner.queues.get(number)
@@ -234,7 +245,7 @@ def _placeholder(count: int) -> tuple[Buffer, ...]:
     return encode_publish(Run("", "", 0, False, count, 0, 0, None, 0, b""), ())
 
 
-def _is_rewritten(owner: PartitionOwner, operation: Operation, data: bytes) -> bool:
+def _is_rewritten(owner: OwnerState, operation: Operation, data: bytes) -> bool:
     """Whether the operation concerns messages that are in no log, or becomes another one there."""
     if type(operation) is Publish:
         return owner.durable and not read_run(data, operation.position).persistent
@@ -255,7 +266,7 @@ def _detached(run: Run) -> Run:
     )  # fmt: skip
 
 
-def take_settle(owner: PartitionOwner, front_end: int, operation: Settle) -> bytes | None:
+def take_settle(owner: OwnerState, front_end: int, operation: Settle) -> bytes | None:
     queue = owner.queues.get(operation.queue)
     durable = operation.ranges
     if queue is not None:
@@ -267,7 +278,7 @@ def take_settle(owner: PartitionOwner, front_end: int, operation: Settle) -> byt
     return encode_settle(operation.queue, durable) if durable else None
 
 
-def take_return(owner: PartitionOwner, front_end: int, operation: Return) -> bytes | None:
+def take_return(owner: OwnerState, front_end: int, operation: Return) -> bytes | None:
     """Durable messages are ready again once the return is applied; soft ones at once."""
     spent, ranges = b"", operation.ranges
     if operation.failed:
@@ -282,12 +293,12 @@ def take_return(owner: PartitionOwner, front_end: int, operation: Return) -> byt
             for part in queue.soft.numbers.intersection(first, last):
                 if operation.failed:
                     queue.soft.count_failure(*part)
-                owner.sessions.returned(front_end, operation.queue, *part)
+                owner.returned(front_end, operation.queue, *part)
     returned = encode_return(operation.queue, durable, operation.failed) if durable else b""
     return spent + returned or None
 
 
-TAKERS: Final[dict[type, Callable[[PartitionOwner, int, Any], bytes | None]]] = {
+TAKERS: Final[dict[type, Callable[[OwnerState, int, Any], bytes | None]]] = {
     Settle: take_settle,
     Discard: discard,
     Return: take_return,

@@ -7,11 +7,10 @@ confirmed, in a round of heartbeats that began after the answer was found, that 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from cluster.owner.context import OwnerContext
-    from cluster.owner.sessions import FrontEndSessions
+from cluster.owner.front_ends import FrontEnds
 
 
 class Found(NamedTuple):
@@ -26,8 +25,11 @@ class Found(NamedTuple):
 class LinearizableReads:
     """The answers of one owner that are not confirmed yet."""
 
-    def __init__(self, partition: int, context: OwnerContext, sessions: FrontEndSessions) -> None:
-        self._partition, self._context, self._sessions = partition, context, sessions
+    def __init__(
+        self, partition: int, confirm_leading: Callable[[int, int], bool], front_ends: FrontEnds
+    ) -> None:
+        """`confirm_leading`: see `cluster.owner.context.OwnerContext`."""
+        self._partition, self._confirm_leading, self._front_ends = partition, confirm_leading, front_ends
         self._waiting: dict[int, Found] = {}
         self._last = 0
 
@@ -37,18 +39,18 @@ class LinearizableReads:
 
     def answer(self, front_end: int, request: int, value: Any) -> None:
         """Answer a front end's request, if it is still there, once it is certain that this owner led."""
-        epoch = self._sessions.epoch(front_end)
+        epoch = self._front_ends.epoch(front_end)
         if epoch is None:
             return
         # A number is never given again: what is confirmed late finds nothing.
         self._last += 1
         self._waiting[self._last] = Found(front_end, epoch, request, value)
-        if self._context.confirm_leading(self._partition, self._last):
+        if self._confirm_leading(self._partition, self._last):
             self.confirmed(self._last)
 
     def confirmed(self, number: int) -> None:
         """A majority took this replica for the leader after `answer` was called for the `number`th time."""
         found = self._waiting.pop(number, None)
         # A front end that has greeted again has asked again.
-        if found is not None and self._sessions.greeted(found.front_end, found.epoch):
-            self._sessions.answer(found.front_end, found.request, found.value)
+        if found is not None and self._front_ends.greeted(found.front_end, found.epoch):
+            self._front_ends.answer(found.front_end, found.request, found.value)

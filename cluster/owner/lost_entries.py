@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
+from cluster.owner.partition import PartitionOwner
 from node.queue.entry import encode_batch, encode_entry
 from node.queue.operation_format import encode_discard
 from node.queue.operations import OWNER
 from replication.group import Group
 from replication.journal import DamagedEntryError
 from replication.repair import Repair
-
-if TYPE_CHECKING:
-    from cluster.owner.partition import PartitionOwner
 
 Propose = Callable[[int, bytes], int | None]
 

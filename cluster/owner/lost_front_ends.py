@@ -6,21 +6,20 @@ no such lease holds any more.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 from cluster.owner.context import OwnerContext
-
-if TYPE_CHECKING:
-    from cluster.owner.partition import PartitionOwner
+from cluster.owner.state import OwnerState
 
 
 class LostFrontEnds:
     """Front ends that are out of reach of one owner, and wait to be given up."""
 
-    def __init__(self, owner: PartitionOwner, context: OwnerContext) -> None:
+    def __init__(self, owner: OwnerState, context: OwnerContext, give_up: Callable[[int], None]) -> None:
+        """`give_up` gives back to the queues what a front end's consumers had."""
         self._owner = owner
         self._context = context
+        self._give_up = give_up
         self._lost: set[int] = set()
         self._given_up: set[int] = set()
         """Those that the owner has given up, and that may come back without having noticed."""
@@ -43,7 +42,7 @@ class LostFrontEnds:
             lost, self._lost = self._lost, set()
             for front_end in sorted(lost):
                 if not self._context.front_ends.alive(front_end):
-                    self._owner.sessions.front_end_lost(front_end)
+                    self._give_up(front_end)
                     self._given_up.add(front_end)
         if self._given_up and self._owner.active:
             self._welcome()
@@ -59,5 +58,5 @@ class LostFrontEnds:
             if there or front_ends.dead(front_end):
                 self._given_up.discard(front_end)
             port = front_ends.port(self._owner.partition, front_end) if there else None
-            if port is not None and self._owner.sessions.current(front_end) is None:
+            if port is not None and self._owner.front_ends.current(front_end) is None:
                 port.resync()

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from cluster.owner.duplicates import repeats
+from cluster.owner.state import OwnerState
 from node.message.content import properties_in, read_delay, size_spans
 from node.message.run import Run
+from node.queue.dispatch import QueueOwner
 from node.queue.features.deduplication import DEDUPLICATION_WINDOW
 from node.queue.features.limits import FEATURE, Limits, refused, refuses, weighs
 from node.queue.settings import QueueSettings
@@ -17,18 +18,14 @@ from node.queue.weights import Weights
 from node.ranges.range_map import Span
 from node.ranges.range_set import Range, RangeSet
 
-if TYPE_CHECKING:
-    from cluster.owner.partition import PartitionOwner
-    from node.queue.dispatch import QueueOwner
 
-
-def may_leave_out(owner: PartitionOwner, queues: Sequence[int]) -> bool:
+def may_leave_out(owner: OwnerState, queues: Sequence[int]) -> bool:
     """Whether one of the queues may refuse messages rather than to drop others, or have had them before."""
     settings = (owner.settings_of(number) for number in queues)
     return any(DEDUPLICATION_WINDOW.of(each) is not None or refuses(each) for each in settings)
 
 
-def refusals(owner: PartitionOwner, run: Run, queues: Sequence[int]) -> dict[int, list[Range]]:
+def refusals(owner: OwnerState, run: Run, queues: Sequence[int]) -> dict[int, list[Range]]:
     """Which messages of the run, counted from 0, each of the queues refuses. Empty for most."""
     found = {}
     for number in queues:
@@ -42,7 +39,7 @@ def refusals(owner: PartitionOwner, run: Run, queues: Sequence[int]) -> dict[int
 
 
 def _refused(
-    owner: PartitionOwner, settings: QueueSettings, number: int, queue: QueueOwner, run: Run
+    owner: OwnerState, settings: QueueSettings, number: int, queue: QueueOwner, run: Run
 ) -> list[Range]:
     upcoming = owner.upcoming.get(number)
     # What consumers have credit for is as good as gone.
@@ -73,7 +70,7 @@ class _Special:
     delayed: frozenset[int]
 
     @classmethod
-    def of(cls, owner: PartitionOwner, queue: QueueOwner, run: Run) -> _Special:
+    def of(cls, owner: OwnerState, queue: QueueOwner, run: Run) -> _Special:
         had, again = repeats(owner, queue, run)
         delayed = (
             at
@@ -127,7 +124,7 @@ def cut(
     return found
 
 
-def await_arrival(owner: PartitionOwner, run: Run, first: int, queues: Sequence[int]) -> None:
+def await_arrival(owner: OwnerState, run: Run, first: int, queues: Sequence[int]) -> None:
     """Count messages, numbered from `first` on, with those that queues which may refuse have taken."""
     for number in queues:
         settings = owner.settings_of(number)

@@ -58,4 +58,4 @@ class Replica:
         self._leading, self.term, self.leader = leading, term, leader
 
     def read_ready(self, context: bytes) -> None:
-        self.owner.sessions.linearizable_reads.confirmed(int.from_bytes(context, "big"))
+        self.owner.linearizable_reads.confirmed(int.from_bytes(context, "big"))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cluster.owner.browsing import page
 from cluster.owner.context import Disused, OwnerContext
 from cluster.owner.serving import Serving, regrant
+from cluster.owner.state import OwnerState
+from cluster.owner.two_phase_commit import TwoPhaseCommit
 from cluster.peers.ports import (
     GET_LINK,
     GET_LINK_KEPT,
@@ -21,10 +23,6 @@ from node.queue.dispatch import QueueOwner
 from node.queue.operation_format import encode_purge, encode_seal_queue
 from node.queue.operations import ANY_MESSAGES
 
-if TYPE_CHECKING:
-    from cluster.owner.partition import PartitionOwner
-    from cluster.owner.sessions import FrontEndSessions
-
 Answer = Callable[[Any], None]
 
 
@@ -32,17 +30,24 @@ class Requests:
     """A front end that greets anew asks again, under the same number, what it has no answer to."""
 
     def __init__(
-        self, owner: PartitionOwner, context: OwnerContext, serving: Serving, sessions: FrontEndSessions
+        self,
+        owner: OwnerState,
+        context: OwnerContext,
+        serving: Serving,
+        transactions: TwoPhaseCommit,
+        when_attached: Callable[[int, int, Callable[[], None]], None],
     ) -> None:
-        self._owner, self._context = owner, context
-        self._serving, self._sessions = serving, sessions
+        """`when_attached` calls back once the log says that a front end may hold leases of a queue."""
+        self._owner, self._context, self._serving = owner, context, serving
+        self._transactions, self._when_attached = transactions, when_attached
+        self._front_ends = owner.front_ends
 
     def take(self, front_end: int, epoch: int, request: int, name: str, arguments: list[Any]) -> None:
         """A front end asks something in its present epoch."""
-        answer = partial(self._sessions.answer, front_end, request)
-        if self._owner.two_phase_commit.asked(name, arguments, answer):
+        answer = partial(self._front_ends.answer, front_end, request)
+        if self._transactions.asked(name, arguments, answer):
             return
-        found = partial(self._sessions.linearizable_reads.answer, front_end, request)
+        found = partial(self._owner.linearizable_reads.answer, front_end, request)
         if arguments[: len(NOTHING_TO_GET)] == [*NOTHING_TO_GET]:
             self._take_newer(front_end, epoch, request, name, arguments[len(NOTHING_TO_GET) :])
             return
@@ -62,17 +67,17 @@ class Requests:
             self._owner.after_proposed(partial(self._before_served, queue, redelivering))
         elif name == "close":
             closing = partial(self._close, front_end, request, *arguments)
-            self._owner.after_proposed(partial(self._sessions.after_greetings, closing))
+            self._owner.after_proposed(partial(self._front_ends.after_greetings, closing))
         elif name == "get":
             get = partial(self._get, front_end, epoch, request, queue, _get_link(arguments))
-            self._sessions.when_attached(queue, front_end, get)
+            self._when_attached(queue, front_end, get)
         else:
             # Of a later release.
             answer(NOT_FOUND)
 
     def _take_newer(self, front_end: int, epoch: int, request: int, name: str, arguments: list[Any]) -> None:
         """What an owner of the release before does not know. None of it is a use of the queue."""
-        found = partial(self._sessions.linearizable_reads.answer, front_end, request)
+        found = partial(self._owner.linearizable_reads.answer, front_end, request)
         queue = arguments[0]
         if name == "browse":
             browsing = partial(self._browse, found, *arguments)
@@ -84,7 +89,7 @@ class Requests:
             self._owner.after_proposed(lambda: found(self._owner.next_sequence - 1))
         else:
             # Of a later release.
-            self._sessions.answer(front_end, request, NOT_FOUND)
+            self._front_ends.answer(front_end, request, NOT_FOUND)
 
     def _stop(self, front_end: int, epoch: int, request: int, number: int, consumer: int) -> None:
         """Give a consumer no more; answers when all that it was given has left for it.
@@ -94,11 +99,11 @@ class Requests:
         """
 
         def removed() -> None:
-            if self._sessions.greeted(front_end, epoch):
-                self._sessions.answer(front_end, request, None)
+            if self._front_ends.greeted(front_end, epoch):
+                self._front_ends.answer(front_end, request, None)
 
         queue = self._owner.queues.get(number)
-        if queue is not None and self._sessions.greeted(front_end, epoch):
+        if queue is not None and self._front_ends.greeted(front_end, epoch):
             queue.consumers.stop(front_end, consumer)
         self._owner.after_proposed(removed)
 
@@ -110,14 +115,14 @@ class Requests:
         """Remove messages up to a number; answers how many that were once they are gone for good."""
         answer: Any = NOT_FOUND
         # An entry shows that this owner leads. That there was nothing to purge rests on no entry.
-        tell: Callable[[int, int, Any], None] = self._sessions.linearizable_reads.answer
+        tell: Callable[[int, int, Any], None] = self._owner.linearizable_reads.answer
         queue = self._owner.queues.get(number)
         if queue is not None:
             purged = queue.purge(through)
             answer = purged.count
             if purged.durable:
                 self._owner.operation(encode_purge(number, purged.durable))
-                tell = self._sessions.answer
+                tell = self._front_ends.answer
         self._owner.after_proposed(lambda: tell(front_end, request, answer))
 
     def _close(self, front_end: int, request: int, number: int, if_unused: bool, if_empty: bool) -> None:
@@ -129,13 +134,13 @@ class Requests:
         """
         queue = self._owner.queues.get(number)
         if queue is None:
-            self._sessions.answer(front_end, request, NOT_FOUND)
+            self._front_ends.answer(front_end, request, NOT_FOUND)
             return
         ready, consumers, leased, scheduled = _counts(queue)
-        consumers += self._sessions.joining(number)
+        consumers += self._front_ends.joining[number]
         counts = [ready, consumers, leased, scheduled]
         if (if_unused and consumers) or (if_empty and (ready or scheduled)):
-            self._sessions.linearizable_reads.answer(front_end, request, [False, *counts])
+            self._owner.linearizable_reads.answer(front_end, request, [False, *counts])
         else:
             through = self._owner.machine.next_sequence - 1 if if_empty else ANY_MESSAGES
             self._owner.operation(encode_seal_queue(number, through))
@@ -150,7 +155,7 @@ class Requests:
             again()
         else:
             self._context.queue_disused(number, Disused.SEALED)
-            self._sessions.answer(front_end, request, [True, *counts])
+            self._front_ends.answer(front_end, request, [True, *counts])
 
     def _before_served(self, queue: int, callback: Callable[[], None]) -> None:
         self._serving.before_served(queue, callback)
@@ -162,15 +167,15 @@ class Requests:
         owner = self._owner.queues.get(queue)
         if owner is not None:
             regrant(self._owner, self._serving, queue, (front_end, consumer), (first, last))
-        self._sessions.answer(front_end, request, None)
+        self._front_ends.answer(front_end, request, None)
 
     def _get(self, front_end: int, epoch: int, request: int, queue: int, link: int) -> None:
         owner = self._owner.queues.get(queue)
-        if not self._sessions.greeted(front_end, epoch):
+        if not self._front_ends.greeted(front_end, epoch):
             # It has greeted again since, and asked again.
             return
         if owner is None:
-            self._sessions.answer(front_end, request, NOT_FOUND)
+            self._front_ends.answer(front_end, request, NOT_FOUND)
         else:
             self._serving.ask(owner, queue, front_end, request, link)
             self._owner.wake()
@@ -184,7 +189,7 @@ def _get_link(arguments: list[Any]) -> int:
     return GET_LINK_KEPT if how == [KEPT] else GET_LINK_NO_ACK
 
 
-def _count(owner: PartitionOwner, number: int, answer: Answer) -> None:
+def _count(owner: OwnerState, number: int, answer: Answer) -> None:
     """Answers as `QueueCounts` has them."""
     queue = owner.queues.get(number)
     if queue is None:

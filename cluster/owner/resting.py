@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from cluster.owner.state import OwnerState
 from cluster.peers.ports import Ranges
 from node.queue.operation_format import encode_annotate
 from node.queue.operations import Aspect
 
-if TYPE_CHECKING:
-    from cluster.owner.partition import PartitionOwner
 
-
-def let_rest(owner: PartitionOwner, number: int, front_end: int, ranges: Ranges) -> None:
+def let_rest(owner: OwnerState, number: int, front_end: int, ranges: Ranges) -> None:
     """A front end gives back messages whose delivery failed; call it before they are given back.
 
     Until when they rest stands in the entry behind their return, so that the next owner lets them rest, too.

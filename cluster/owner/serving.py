@@ -6,10 +6,11 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import accumulate, islice, repeat, takewhile
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cluster.owner.contents import Contents
 from cluster.owner.failures import told_failures
+from cluster.owner.state import OwnerState
 from cluster.owner.upkeep import after_serving, before_serving
 from cluster.peers.ports import FIRST_CONSUMER, GET_LINK, GET_LINK_KEPT, GET_LINK_NO_ACK, Delivery
 from node.message.run import Run
@@ -19,9 +20,6 @@ from node.queue.grants import Grant
 from node.queue.operation_format import encode_settle
 from node.queue.operations import OWNER
 from node.ranges.numbers import Range, count_of, merged, numbers_of
-
-if TYPE_CHECKING:
-    from cluster.owner.partition import PartitionOwner
 
 DISPATCH_BUDGET: Final = 4096
 """Messages of one queue handed out in one turn, so that queues take turns."""
@@ -48,11 +46,15 @@ Outgoing = dict[int, list[Delivery]]
 class Serving:
     """Which queues have something to hand out, and who waits for a basic.get."""
 
-    def __init__(self, contents: Contents, tells_failures: Callable[[int], bool]) -> None:
-        """`tells_failures`: whether consumers of a queue are told how many deliveries have failed."""
+    def __init__(
+        self, contents: Contents, tells_failures: Callable[[int], bool], marked: dict[int, None]
+    ) -> None:
+        """`tells_failures`: whether consumers of a queue are told how many deliveries have failed. `marked`:
+        queues for which something changed that may let them hand out messages.
+        """
         self._contents = contents
         self._tells_failures = tells_failures
-        self._dirty: dict[int, None] = {}
+        self._dirty = marked
         # Requests that wait, by queue, and by front end and link.
         self._gets: dict[int, dict[ConsumerKey, deque[int]]] = {}
         self._counts: dict[int, list[Callable[[], None]]] = {}
@@ -82,8 +84,9 @@ class Serving:
         return bool(self._dirty)
 
     def take_dirty(self) -> list[int]:
-        dirty, self._dirty = self._dirty, {}
-        return list(dirty)
+        dirty = list(self._dirty)
+        self._dirty.clear()
+        return dirty
 
     # -- removals on their way to the log ----------------------------------------------------------
 
@@ -294,7 +297,7 @@ def fitting_messages(run: Run, octets: int) -> int:
     return max(count, 1) if octets > 0 else 0
 
 
-def serve(owner: PartitionOwner, serving: Serving) -> None:
+def serve(owner: OwnerState, serving: Serving) -> None:
     """Hand out what the owner's queues have ready."""
     outgoing: Outgoing = {}
     counted: list[Callable[[], None]] = []
@@ -315,7 +318,7 @@ def serve(owner: PartitionOwner, serving: Serving) -> None:
         if queue.served and serving.admit_gets(queue, number):
             _hand_out(owner, serving, number, queue, outgoing)
             for front_end, request in serving.refused(queue, number):
-                owner.sessions.linearizable_reads.answer(front_end, request, None)
+                owner.linearizable_reads.answer(front_end, request, None)
             serving.hold_gets(queue, number)
         if queue.served:
             counted += serving.counted(number)
@@ -330,7 +333,7 @@ def serve(owner: PartitionOwner, serving: Serving) -> None:
 
 
 def _hand_out(
-    owner: PartitionOwner, serving: Serving, number: int, queue: QueueOwner, outgoing: Outgoing
+    owner: OwnerState, serving: Serving, number: int, queue: QueueOwner, outgoing: Outgoing
 ) -> None:
     for handout in serving.hand_out(queue, number, owner.room):
         if not handout.grant.removal:
@@ -343,9 +346,7 @@ def _hand_out(
             _remove_first(owner, serving, queue, handout)
 
 
-def regrant(
-    owner: PartitionOwner, serving: Serving, number: int, consumer: ConsumerKey, messages: Range
-) -> None:
+def regrant(owner: OwnerState, serving: Serving, number: int, consumer: ConsumerKey, messages: Range) -> None:
     """Give a consumer what it had before and gave back (0-9-1, basic.recover without requeue)."""
     queue = owner.queues[number]
     outgoing: Outgoing = {}
@@ -354,7 +355,7 @@ def regrant(
     owner.send(outgoing)
 
 
-def _remove_first(owner: PartitionOwner, serving: Serving, queue: QueueOwner, handout: Handout) -> None:
+def _remove_first(owner: OwnerState, serving: Serving, queue: QueueOwner, handout: Handout) -> None:
     """The removal must be committed before an at-most-once delivery leaves (design rule 4)."""
 
     def committed() -> None:
@@ -376,7 +377,7 @@ def _removed(serving: Serving, queue: QueueOwner, handout: Handout) -> None:
         serving.mark(handout.queue)
 
 
-def _hand_over(owner: PartitionOwner, serving: Serving, handout: Handout, outgoing: Outgoing) -> None:
+def _hand_over(owner: OwnerState, serving: Serving, handout: Handout, outgoing: Outgoing) -> None:
     grant = handout.grant
     if not grant.redelivered:
         owner.arrivals.delivered(merged(grant.ranges))
@@ -394,4 +395,4 @@ def _hand_over(owner: PartitionOwner, serving: Serving, handout: Handout, outgoi
         for i, number in enumerate(numbers_of(one.ranges))
     )
     for request, one in zip(serving.served(handout.queue, grant), ones, strict=False):
-        owner.sessions.answer(grant.front_end, request, left, one)
+        owner.front_ends.answer(grant.front_end, request, left, one)

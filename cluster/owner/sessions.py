@@ -3,91 +3,43 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cluster.owner.context import OwnerContext
 from cluster.owner.failures import return_leased
 from cluster.owner.intake import take_batch
-from cluster.owner.linearizable_reads import LinearizableReads
 from cluster.owner.proposal import HOLD_S, NO_EPOCH, FrontEndState, Taken
 from cluster.owner.requests import Requests
 from cluster.owner.serving import Serving
+from cluster.owner.state import OwnerState
+from cluster.owner.two_phase_commit import TwoPhaseCommit
 from cluster.owner.upkeep import find_left_behind, left_behind
-from cluster.peers.ports import ACCESS_REFUSED, NOT_FOUND, ConsumerTerms, Delivery, Holders, Ranges
+from cluster.peers.ports import ACCESS_REFUSED, NOT_FOUND, ConsumerTerms, Holders, Ranges
 from node.queue.consumers import ExclusiveConsumerError
-from node.queue.operation_format import encode_attach, encode_forget, encode_refuse
+from node.queue.operation_format import encode_attach, encode_forget
 from node.ranges.range_set import RangeSet
-
-if TYPE_CHECKING:
-    from cluster.owner.partition import PartitionOwner
 
 
 class FrontEndSessions:
     """Implements `cluster.peers.ports.OwnerPort` for an owner."""
 
-    def __init__(self, owner: PartitionOwner, context: OwnerContext, serving: Serving) -> None:
+    def __init__(
+        self, owner: OwnerState, context: OwnerContext, serving: Serving, transactions: TwoPhaseCommit
+    ) -> None:
         self._owner = owner
-        self._context, self._serving = context, serving
-        self._requests = Requests(owner, context, serving, self)
-        self.linearizable_reads = LinearizableReads(owner.partition, context, self)
-        self._front_ends: dict[int, FrontEndState] = {}
-        self._taken: dict[int, Taken] = {}
-        """Of all front ends that have greeted and may greet again."""
-        self._returning: Counter[int] = Counter()
-        self._joining: Counter[int] = Counter()
-        """How many batches with messages for a queue to take back are not applied yet."""
-        self._expected: set[int] = set()
-        self._postponed: list[Callable[[], None]] = []
-        """New consumers that are not let in before those of former owners are back: one may be exclusive."""
-
-    def clear(self) -> None:
-        """The owner leads no more: whoever leads next is greeted anew."""
-        self._front_ends, self._taken = {}, {}
-        self.linearizable_reads.clear()
-        self._expected.clear()
-        self._postponed.clear()
-        self._returning.clear()
-        self._joining.clear()
-
-    def known(self) -> set[int]:
-        """The front ends that have greeted, also those that are out of reach by now."""
-        return set(self._taken)
-
-    def current(self, front_end: int) -> FrontEndState | None:
-        """What is known of a front end that has greeted."""
-        return self._front_ends.get(front_end)
-
-    def _state(self, front_end: int, epoch: int) -> FrontEndState | None:
-        state = self._front_ends.get(front_end)
-        return state if state is not None and state.epoch == epoch and self._owner.active else None
-
-    def epoch(self, front_end: int) -> int | None:
-        """The present epoch of a front end that has greeted."""
-        state = self._front_ends.get(front_end)
-        return None if state is None else state.epoch
-
-    def greeted(self, front_end: int, epoch: int) -> bool:
-        """Whether this is the front end's present epoch."""
-        return self._state(front_end, epoch) is not None
+        self._front_ends = owner.front_ends
+        self._context, self._serving, self._transactions = context, serving, transactions
+        self._requests = Requests(owner, context, serving, transactions, self.when_attached)
 
     # -- greetings ------------------------------------------------------------------------------
 
-    def expect(self, front_ends: Iterable[int]) -> None:
-        """Front ends that may have had consumers of former owners are about to greet."""
-        self._expected.update(front_ends)
-
-    def expect_no_more(self, front_ends: Iterable[int] | None = None) -> None:
-        """These have greeted, or are given up; None: all."""
-        self._expected.difference_update(list(self._expected) if front_ends is None else front_ends)
-        if front_ends is None:
-            find_left_behind(self._owner, self._context)
-        if not self._expected:
-            postponed, self._postponed = self._postponed, []
-            for each in postponed:
-                each()
+    def expect_no_more(self) -> None:
+        """The front ends that former owners knew have greeted, or are given up."""
+        find_left_behind(self._owner, self._context)
+        self._front_ends.expect_no_more(list(self._front_ends.expected))
 
     def hello(
         self, front_end: int, epoch: int, node: str, consumers: list[ConsumerTerms], tried: int
@@ -95,13 +47,13 @@ class FrontEndSessions:
         port = self._context.front_ends.port(self._owner.partition, front_end, node)
         if not self._owner.active or port is None:
             return
-        taken = self._taken.setdefault(front_end, Taken())
+        taken = self._front_ends.taken.setdefault(front_end, Taken())
         if epoch < taken.epoch:
             return
         taken.epoch = epoch
         returning = {terms.consumer: self._with_coming(front_end, terms) for terms in consumers}
         state = FrontEndState(front_end, epoch, port, returning, taken, tried=tried)
-        self._front_ends[front_end] = state
+        self._front_ends.greeting[front_end] = state
         self._detach_all(state)
 
     def _with_coming(self, front_end: int, terms: ConsumerTerms) -> ConsumerTerms:
@@ -114,7 +66,7 @@ class FrontEndSessions:
 
         The end of a greeting without its operations would give away what these have settled.
         """
-        state = self._front_ends.get(front_end)
+        state = self._front_ends.current(front_end)
         if state is not None:
             state.epoch = NO_EPOCH
             self._detach_all(state)
@@ -122,7 +74,7 @@ class FrontEndSessions:
     def _detach_all(self, state: FrontEndState) -> None:
         front_end = state.front_end
         if state.consumers or state.returning:
-            self._expected.add(front_end)
+            self._front_ends.expected.add(front_end)
         for queue, owner in self._owner.queues.items():
             if owner.consumers.count:
                 self._owner.used(queue, HOLD_S)
@@ -131,25 +83,17 @@ class FrontEndSessions:
         self._serving.forget_gets(front_end)
 
     def held(self, front_end: int, epoch: int, leases: dict[int, Ranges], holders: Holders) -> None:
-        state = self._state(front_end, epoch)
+        state = self._front_ends.state(front_end, epoch)
         if state is None:
             return
         state.held = {queue: RangeSet(ranges) for queue, ranges in leases.items()}
         # What it has given back must not be taken for undelivered before its RETURN is applied.
         self._owner.after_proposed(partial(self._resume, front_end, epoch, holders))
-        self._context.owner_dirty(self._owner)
-
-    def returned(self, front_end: int, queue: int, first: int, last: int) -> None:
-        """The front end has given messages back, maybe after it has told of them as its leases."""
-        state = self._front_ends.get(front_end)
-        if state is not None and queue in state.held:
-            state.held[queue].remove(first, last)
-        self._owner.queues[queue].release(front_end, first, last)
-        self._serving.mark(queue)
+        self._owner.wake()
 
     def _resume(self, front_end: int, epoch: int, holders: Holders) -> None:
         """Take over the leases of a front end that has greeted, then its consumers."""
-        state = self._state(front_end, epoch)
+        state = self._front_ends.state(front_end, epoch)
         if state is None:
             return
         for queue, owner in self._owner.queues.items():
@@ -165,16 +109,16 @@ class FrontEndSessions:
             else:
                 rejoin()
         self._owner.after_proposed(partial(self._all_back, front_end, epoch))
-        self._context.owner_dirty(self._owner)
+        self._owner.wake()
 
     def _all_back(self, front_end: int, epoch: int) -> None:
         """The consumers of a front end that has greeted are here again, those of them that there are."""
-        if self._state(front_end, epoch) is not None:
+        if self._front_ends.state(front_end, epoch) is not None:
             for queue, owner in self._owner.queues.items():
                 if owner.consumers.resume(front_end):
                     self._serving.mark(queue)
-            self.expect_no_more((front_end,))
-            self._context.owner_dirty(self._owner)
+            self._front_ends.expect_no_more((front_end,))
+            self._owner.wake()
 
     def front_end_lost(self, front_end: int) -> None:
         """A front end cannot be reached: what its consumers had goes back to the queues.
@@ -183,7 +127,7 @@ class FrontEndSessions:
         """
         if not self._owner.active:
             return
-        self._front_ends.pop(front_end, None)
+        self._front_ends.greeting.pop(front_end, None)
         self._serving.forget_gets(front_end)
         for queue, owner in self._owner.queues.items():
             consumers = owner.consumers.count
@@ -194,15 +138,15 @@ class FrontEndSessions:
             if consumers and not owner.consumers.count:
                 left_behind(self._owner, self._context, queue)
         self._owner.after_proposed(partial(self._leases_lost, front_end))
-        self.expect_no_more((front_end,))
-        self._context.owner_dirty(self._owner)
+        self._front_ends.expect_no_more((front_end,))
+        self._owner.wake()
 
     def _leases_lost(self, front_end: int) -> None:
         """The log knows which deliveries have failed: the messages are ready."""
         for queue, owner in self._owner.queues.items():
             owner.lost_front_end(front_end)
             self._serving.mark(queue)
-        self._context.owner_dirty(self._owner)
+        self._owner.wake()
 
     def front_end_dead(self, front_end: int) -> None:
         """A front end's process is gone for good.
@@ -212,13 +156,13 @@ class FrontEndSessions:
         """
         if self._owner.active:
             self.front_end_lost(front_end)
-            self._taken.pop(front_end, None)
+            self._front_ends.taken.pop(front_end, None)
             self._owner.operation(encode_forget(front_end))
 
     # -- operations -----------------------------------------------------------------------------
 
     def operations(self, front_end: int, epoch: int, number: int, data: bytes) -> None:
-        state = self._state(front_end, epoch)
+        state = self._front_ends.state(front_end, epoch)
         if state is None:
             return
         if state.next_number not in (0, number):
@@ -231,60 +175,29 @@ class FrontEndSessions:
         taken = state.taken
         known = number <= max(self._owner.machine.number_of(front_end), taken.accepted)
         taken.accepted = max(taken.accepted, number)
-        if known or take_batch(self._owner, front_end, number, data, tried=number <= state.tried):
-            self._owner.after_proposed(partial(self.acknowledge, front_end, number))
-        self._context.owner_dirty(self._owner)
-
-    def acknowledge(self, front_end: int, number: int) -> None:
-        state = self._front_ends.get(front_end)
-        if state is None:
-            return
-        refused = self._owner.machine.refusals.between(front_end, state.told, number)
-        refused += state.taken.refused.between(front_end, state.told, number)
-        state.told = max(state.told, number)
-        if refused:
-            state.port.acknowledged(state.epoch, number, refused)
-        else:
-            state.port.acknowledged(state.epoch, number)
-
-    def refuse(self, front_end: int, number: int, messages: Ranges, *, logged: bool) -> None:
-        """Queues do not take these messages of a batch, counted from 0; the front end hears it with the
-        batch's commit.
-        """
-        taken = self._taken.get(front_end)
-        if logged:
-            self._owner.proposal.add_decision(encode_refuse(front_end, number, messages))
-        elif taken is not None:
-            taken.refused.add(front_end, number, messages)
+        if known or take_batch(
+            self._owner, self._transactions, front_end, number, data, tried=number <= state.tried
+        ):
+            self._owner.after_proposed(partial(self._owner.acknowledge, front_end, number))
+        self._owner.wake()
 
     # -- consumers ------------------------------------------------------------------------------
 
     def attach(self, front_end: int, epoch: int, request: int, terms: ConsumerTerms) -> None:
-        if self._state(front_end, epoch) is None:
+        if self._front_ends.state(front_end, epoch) is None:
             return
-        if self._expected:
-            self._postponed.append(partial(self.attach, front_end, epoch, request, terms))
+        if self._front_ends.expected:
+            self._front_ends.after_greetings(partial(self.attach, front_end, epoch, request, terms))
             return
 
         def join() -> None:
-            self._joining -= Counter((terms.queue,))
-            state = self._state(front_end, epoch)
+            self._front_ends.joining -= Counter((terms.queue,))
+            state = self._front_ends.state(front_end, epoch)
             if state is not None:
-                self.answer(front_end, request, self._join(state, terms))
+                self._front_ends.answer(front_end, request, self._join(state, terms))
 
-        self._joining[terms.queue] += 1
+        self._front_ends.joining[terms.queue] += 1
         self.when_attached(terms.queue, front_end, join, consuming=True)
-
-    def joining(self, queue: int) -> int:
-        """How many consumers of the queue wait until the log knows of their front ends."""
-        return self._joining[queue]
-
-    def after_greetings(self, callback: Callable[[], None]) -> None:
-        """Call back once the consumers that former owners had are here again, those that there are."""
-        if self._expected:
-            self._postponed.append(callback)
-        else:
-            callback()
 
     def _join(self, state: FrontEndState, terms: ConsumerTerms) -> list[Any] | None:
         """Add a consumer whose front end is known to all replicas; what is wrong with it, if anything."""
@@ -302,11 +215,11 @@ class FrontEndSessions:
         state.consumers[terms.consumer] = terms.queue
         owner.consumers.credit(front_end, terms.consumer, terms.limit)
         self._serving.mark(terms.queue)
-        self._context.owner_dirty(self._owner)
+        self._owner.wake()
         return None
 
     def _rejoin(self, front_end: int, epoch: int, consumer: int) -> None:
-        state = self._state(front_end, epoch)
+        state = self._front_ends.state(front_end, epoch)
         # It may have been cancelled since.
         terms = None if state is None else state.returning.pop(consumer, None)
         if state is not None and terms is not None and self._join(state, terms) is not None:
@@ -336,7 +249,7 @@ class FrontEndSessions:
         self._owner.after_proposed(callback)
 
     def detach(self, front_end: int, epoch: int, consumer: int) -> None:
-        state = self._state(front_end, epoch)
+        state = self._front_ends.state(front_end, epoch)
         if state is None:
             return
         returning, queue = state.returning.pop(consumer, None), state.consumers.pop(consumer, 0)
@@ -352,45 +265,29 @@ class FrontEndSessions:
             left_behind(self._owner, self._context, queue)
 
     def credit(self, front_end: int, epoch: int, limits: list[tuple[int, int]]) -> None:
-        state = self._state(front_end, epoch)
+        state = self._front_ends.state(front_end, epoch)
         if state is None:
             return
         for consumer, limit in limits:
             queue = state.consumers.get(consumer, 0)
             if consumer in state.returning:
                 state.returning[consumer] = replace(state.returning[consumer], limit=limit)
-            elif queue in self._returning:
+            elif self._owner.returning(queue):
                 # The credit that a returned message leaves may be for that very message (§4.7).
                 self._owner.after_proposed(partial(self._credit, front_end, epoch, queue, consumer, limit))
             else:
                 self._credit(front_end, epoch, queue, consumer, limit)
-        self._context.owner_dirty(self._owner)
+        self._owner.wake()
 
     def _credit(self, front_end: int, epoch: int, queue: int, consumer: int, limit: int) -> None:
         owner = self._owner.queues.get(queue)
-        if owner is not None and self._state(front_end, epoch) is not None:
+        if owner is not None and self._front_ends.state(front_end, epoch) is not None:
             owner.consumers.credit(front_end, consumer, limit)
             self._serving.mark(queue)
-
-    def await_return(self, queue: int) -> None:
-        """A batch that returns messages of the queue was taken into the next entry."""
-        self._returning[queue] += 1
-        self._owner.after_proposed(partial(self._returned, queue))
-
-    def _returned(self, queue: int) -> None:
-        self._returning[queue] -= 1
-        if not self._returning[queue]:
-            del self._returning[queue]
 
     # -- requests -------------------------------------------------------------------------------
 
     def request(self, front_end: int, epoch: int, request: int, name: str, arguments: list[Any]) -> None:
-        if self.greeted(front_end, epoch):
+        if self._front_ends.greeted(front_end, epoch):
             self._requests.take(front_end, epoch, request, name, arguments)
-            self._context.owner_dirty(self._owner)
-
-    def answer(self, front_end: int, request: int, value: Any, delivery: Delivery | None = None) -> None:
-        """Answer a front end's request, if it is still there."""
-        state = self._front_ends.get(front_end)
-        if state is not None:
-            state.port.result(state.epoch, request, value, delivery)
+            self._owner.wake()

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
+from cluster.owner.context import OwnerContext
+from cluster.owner.dead_letters import DeadLetters
 from cluster.owner.duplicates import duplicates, window_of
 from cluster.owner.intake import TAKERS, Taking, take_return
 from cluster.owner.refusing import await_arrival, may_leave_out, refusals
 from cluster.owner.removals import remove
+from cluster.owner.state import OwnerState
 from node.queue.features.limits import refuses
 from node.queue.operation_format import (
     encode_discard,
@@ -48,10 +51,6 @@ from node.queue.transaction_format import (
     encode_prepared,
 )
 
-if TYPE_CHECKING:
-    from cluster.owner.context import OwnerContext
-    from cluster.owner.partition import PartitionOwner
-
 ASK_OUTCOME: Final = "outcome"
 """What a participant asks of a coordinator: whether a transaction is committed."""
 
@@ -64,9 +63,10 @@ Settlement = Settle | Discard | Return
 class TwoPhaseCommit:
     """The transactions that one partition takes part in, while this node owns it."""
 
-    def __init__(self, owner: PartitionOwner, context: OwnerContext) -> None:
+    def __init__(self, owner: OwnerState, context: OwnerContext, dead_letters: DeadLetters) -> None:
         self._owner = owner
         self._context = context
+        self._dead_letters = dead_letters
         # Prepared and not concluded; what is not in the log yet counts.
         self._open: dict[TransactionKey, Prepared] = {}
         # Decided, or abandoned, by an entry that is not applied yet.
@@ -278,14 +278,14 @@ class TwoPhaseCommit:
             self._learn(key, False)
             return
         self._asked.add(key)
-        link = self._owner.dead_letters.link(coordinator)
+        link = self._dead_letters.link(coordinator)
         link.ask(ASK_OUTCOME, list(key), partial(self._learn, key))
 
     def _tell(self, key: TransactionKey, participants: Sequence[int]) -> None:
         if key not in self._telling:
             self._telling[key] = set(participants)
             for participant in participants:
-                link = self._owner.dead_letters.link(participant)
+                link = self._dead_letters.link(participant)
                 link.ask(TELL_OUTCOME, list(key), partial(self._told, key, participant))
         for participant in [one for one in self._telling[key] if self._context.transit.gone(one)]:
             self._told(key, participant, None)

@@ -6,20 +6,16 @@ Queues without are never looked at here.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
-from cluster.owner.context import Disused
+from cluster.owner.context import Disused, OwnerContext
 from cluster.owner.feature_context import QueueContext
+from cluster.owner.state import OwnerState
 from node.queue.dispatch import QueueOwner
 from node.queue.operation_format import encode_seal_queue
 from node.queue.operations import ANY_MESSAGES
 
-if TYPE_CHECKING:
-    from cluster.owner.context import OwnerContext
-    from cluster.owner.partition import PartitionOwner
 
-
-def before_serving(owner: PartitionOwner, number: int, queue: QueueOwner, now: int) -> None:
+def before_serving(owner: OwnerState, number: int, queue: QueueOwner, now: int) -> None:
     """What is due is ready, and the queue's features have their say; `now` is wall clock."""
     queue.let_go(now)
     if queue.hooks.serve:
@@ -28,7 +24,7 @@ def before_serving(owner: PartitionOwner, number: int, queue: QueueOwner, now: i
             feature.serve(context, now)
 
 
-def after_serving(owner: PartitionOwner, number: int, queue: QueueOwner) -> None:
+def after_serving(owner: OwnerState, number: int, queue: QueueOwner) -> None:
     """What consumers have left in the queue may be too much, or may not wait."""
     if queue.hooks.served:
         context, complete = QueueContext(owner, number), queue.served
@@ -38,23 +34,23 @@ def after_serving(owner: PartitionOwner, number: int, queue: QueueOwner) -> None
         owner.alarms.set(number, queue.scheduled.wake)
 
 
-def left_behind(owner: PartitionOwner, context: OwnerContext, number: int) -> None:
+def left_behind(owner: OwnerState, context: OwnerContext, number: int) -> None:
     """The last consumer of a queue is gone; another one may come."""
     owner.used(number)
     owner.disuse.left(number, owner.now)
     context.queue_disused(number, Disused.LEFT)
 
 
-def seal_unused(owner: PartitionOwner, context: OwnerContext, number: int) -> None:
+def seal_unused(owner: OwnerState, context: OwnerContext, number: int) -> None:
     """Have a queue deleted unless a consumer comes first: the log has the order of the two."""
-    owner.sessions.after_greetings(partial(_seal_unused, owner, context, number))
+    owner.front_ends.after_greetings(partial(_seal_unused, owner, context, number))
 
 
-def _seal_unused(owner: PartitionOwner, context: OwnerContext, number: int) -> None:
+def _seal_unused(owner: OwnerState, context: OwnerContext, number: int) -> None:
     queue = owner.queues.get(number)
     if queue is None or queue.consumers.count:
         return
-    if owner.sessions.joining(number):
+    if owner.front_ends.joining[number]:
         # Its front end may be lost before the consumer is there.
         owner.disuse.left(number, owner.now)
         return
@@ -62,7 +58,7 @@ def _seal_unused(owner: PartitionOwner, context: OwnerContext, number: int) -> N
     owner.after_proposed(partial(context.queue_disused, number, Disused.SEALED))
 
 
-def find_left_behind(owner: PartitionOwner, context: OwnerContext) -> None:
+def find_left_behind(owner: OwnerState, context: OwnerContext) -> None:
     """All consumers of former owners that are still there are back: some may have gone together with their
     owner, which nobody has noticed.
     """

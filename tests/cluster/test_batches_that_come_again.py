@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cluster.broker.broker import FRONT_END_GRACE_S
+from cluster.broker.lost_nodes import FRONT_END_GRACE_S
 from cluster.owner.partition import PartitionOwner
 from node.wire.amqp091 import methods as m
 from tests.site import Client, Site
@@ -85,7 +85,7 @@ class Cornered:
         self._mend_way_back = cut_off(self.site, self.near.name, self.far.name)
         self.site.run(FRONT_END_GRACE_S + 0.4)
         assert self.owner.active
-        assert self.owner.sessions.current(self.far.front_end) is None
+        assert self.owner.front_ends.current(self.far.front_end) is None
 
     def come_back(self) -> None:
         """It comes back while the disk still stands still: what it says is heard before any commit."""
@@ -125,7 +125,7 @@ def test_a_queue_expects_what_comes_again_once(cornered: Cornered) -> None:
     client = cornered.client()
     cornered.cut_off(lambda: client.publish("limited", b"x", b"y"))
     assert cornered.admin.bodies("limited") == [b"x", b"y"]
-    assert owner.upcoming == {}
+    assert owner.state.upcoming == {}
     assert cornered.admin.confirms(cornered.admin.publish("limited", b"1", b"2", b"3", b"4")) == [
         True
     ] * 3 + [False]
@@ -187,7 +187,7 @@ def test_a_queue_is_emptied_once_by_one_purge(cornered: Cornered) -> None:
     cornered.admin.confirms(cornered.admin.publish("q", b"a", b"b"))
     queue = cornered.far.broker.catalog.state.queues["/", "q"].id
     told: list[Any] = []
-    asked = [queue, owner.next_sequence - 1]
+    asked = [queue, owner.state.next_sequence - 1]
 
     def purge() -> None:
         link = cornered.far.broker.link(owner.partition)

@@ -119,7 +119,7 @@ def test_a_deletion_that_only_the_log_knows_is_finished_by_the_next_owner() -> N
     (name,) = owners_of(site, definition.partition)
     owner = site.nodes[name]
     of_queue = owner.broker.owners[definition.partition]
-    owner.input(lambda: of_queue.operation(encode_seal_queue(definition.id, 0)))
+    owner.input(lambda: of_queue.state.operation(encode_seal_queue(definition.id, 0)))
     site.until(lambda: definition.id not in of_queue.queues)
     assert ("/", "q") in owner.broker.catalog.state.queues
     owner.stop(power=True)

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from cluster.broker.broker import FRONT_END_GRACE_S
+from cluster.broker.lost_nodes import FRONT_END_GRACE_S
 from cluster.catalog.replica import CATALOG
 from node.wire.amqp091 import methods as m
 from replication.raft import Role

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.gateway.latencies import Latencies
 from cluster.owner.arrivals import PLACES, Arrivals
+from cluster.peers.latencies import Latencies
 from replication.journal import BOUNDS_S
 from tests.cluster.test_link import Linked
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from cluster.gateway.confirmation import Confirmation, Vote
-from cluster.gateway.latencies import Latencies
 from cluster.gateway.link import SETTLED_AT_ONCE, WINDOW_BYTES, PartitionLink
 from cluster.gateway.state import LinkConsumer
+from cluster.peers.latencies import Latencies
 from cluster.peers.link_messages import (
     RemoteFrontEnd,
     RemoteOwner,

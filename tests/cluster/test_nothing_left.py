@@ -44,7 +44,7 @@ def test_consumers_that_have_ended_are_forgotten(over_and_over: Callable[[Client
         over_and_over(client)
     site.run(0.1)
     owners = site.nodes["n1"].broker.owners.values()
-    states = [owner.sessions.current(site.nodes["n1"].broker.front_end) for owner in owners]
+    states = [owner.front_ends.current(site.nodes["n1"].broker.front_end) for owner in owners]
     kept = [len(site.front_end("n1")._consumers), len(client.connection.session._core._consumers)]
     kept += [len(state.consumers) for state in states if state is not None]
     kept += [len(queue.consumers.lines) for owner in owners for queue in owner.queues.values()]

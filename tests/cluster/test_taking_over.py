@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.gateway.latencies import Latencies
 from cluster.owner.partition import PartitionOwner
+from cluster.peers.latencies import Latencies
 from cluster.peers.ports import ConsumerTerms
 from node.queue.entry import encode_batch, encode_entry
 from node.queue.operation_format import (
@@ -155,7 +155,7 @@ def greeted(node: Recording, *consumers: ConsumerTerms) -> PartitionOwner:
     """
     owner = taken_over(node)
     owner.sessions.hello(FRONT_END, 1, "n1", list(consumers), 1)
-    owner.operation(encode_mark(QUEUE, 10))
+    owner.state.operation(encode_mark(QUEUE, 10))
     owner.sessions.held(FRONT_END, 1, {QUEUE: [(1, 1)]}, {})
     return owner
 
@@ -203,7 +203,7 @@ def test_a_message_that_is_dead_already_does_not_die_again() -> None:
     node = Recording()
     owner = taken_over(node)
     node.known[QUEUE] = QueueSettings(dead_letter_exchange="graves")
-    owner.set_settings(QUEUE, node.known[QUEUE])
+    owner.state.set_settings(QUEUE, node.known[QUEUE])
     for front_end, number in ((FRONT_END, 2), (FRONT_END + 1, 1)):
         owner.sessions.hello(front_end, 1, "n1", [], 1)
         owner.sessions.operations(front_end, 1, number, encode_discard(QUEUE, [(1, 1)]))

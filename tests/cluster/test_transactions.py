@@ -44,7 +44,7 @@ class Bank:
         self.site.run(0.1)
         tables = [owner.machine.transactions for owner in self.owners]
         kept = any(table.prepared or table.decided or table.abandoned for table in tables)
-        return not kept and not any(owner.upcoming for owner in self.owners)
+        return not kept and not any(owner.state.upcoming for owner in self.owners)
 
     def refused(self) -> ChannelClosedError:
         with pytest.raises(ChannelClosedError) as caught:

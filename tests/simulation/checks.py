@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from cluster.catalog.replica import CATALOG
-from cluster.gateway.transfers import FIRST_TRANSIT_ID
+from cluster.owner.transfers import FIRST_TRANSIT_ID
 from replication.group import Group
 from replication.raft import Role
 from tests.simulation.node import SimulatedNode
@@ -160,9 +160,9 @@ def kept_by(node: SimulatedNode, front_ends: set[int]) -> Iterator[tuple[str, ob
     others = {FIRST_TRANSIT_ID + partition for partition in broker.catalog.state.partitions}
     for partition, owner in broker.owners.items():
         name = f"of partition {partition}"
-        yield f"a proposal {name}", bool(owner.proposal)
-        yield f"waiters {name}", len(owner._waiters)
-        yield f"front ends {name} that are gone", owner.sessions.known() - front_ends - others
+        yield f"a proposal {name}", owner.pending
+        yield f"waiters {name}", len(owner.state.waiters)
+        yield f"front ends {name} that are gone", owner.front_ends.known() - front_ends - others
         table = owner.machine.transactions
         yield f"transactions {name}", [*table.prepared, *table.decided]
         yield f"abandoned transactions {name} of the dead", table.awaited() - front_ends

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from functools import partial
 
-from cluster.broker.broker import FRONT_END_GRACE_S
+from cluster.broker.lost_nodes import FRONT_END_GRACE_S
 from cluster.owner.proposal import BURY_INTERVAL_S
 from replication.raft import Role
 from tests.simulation.cluster import NAMES, Cluster, Shape

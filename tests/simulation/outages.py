@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from cluster.broker.broker import FRONT_END_GRACE_S
+from cluster.broker.lost_nodes import FRONT_END_GRACE_S
 
 TOLERATED_S = 0.9 * FRONT_END_GRACE_S
 """An interruption shorter than this is nobody's excuse; the rest allows for clocks and timers."""

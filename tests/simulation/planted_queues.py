@@ -56,7 +56,7 @@ def unconfirmed_counts() -> AbstractContextManager[object]:
     """What rests on no entry is answered once a majority has confirmed who leads. Here: at once."""
 
     def hasty(self: LinearizableReads, front_end: int, request: int, value: Any) -> None:
-        self._sessions.answer(front_end, request, value)
+        self._front_ends.answer(front_end, request, value)
 
     return mock.patch.object(LinearizableReads, "answer", hasty)
 
@@ -67,7 +67,7 @@ def forgotten_batches() -> AbstractContextManager[object]:
 
     def forgetful(self: FrontEndSessions, front_end: int) -> None:
         intact(self, front_end)
-        self._taken.pop(front_end, None)
+        self._front_ends.taken.pop(front_end, None)
 
     return mock.patch.object(FrontEndSessions, "front_end_lost", forgetful)
 

@@ -15,8 +15,8 @@ from cluster.admin.traces.link import TracedLink
 from cluster.admin.traces.spans import Attributes
 from cluster.config.models import parse as configuration
 from cluster.config.tables import ConfigError
-from cluster.gateway.latencies import Latencies
 from cluster.gateway.state import LinkConsumer
+from cluster.peers.latencies import Latencies
 from cluster.peers.ports import Delivery
 from node.message.run import Run
 from node.wire.amqp091.property_values import encode_header, encode_properties

@@ -21,10 +21,10 @@ class TracedOwner(PartitionOwner):
         """When entries were proposed that are not committed yet, by index."""
 
     def propose(self) -> bool:
-        since, before = self._spans.clock(), self._last_proposed
+        since, before = self._spans.clock(), self.state.last_proposed
         nothing_waits = super().propose()
-        if self._last_proposed > before:
-            self._proposed[self._last_proposed] = since
+        if self.state.last_proposed > before:
+            self._proposed[self.state.last_proposed] = since
         return nothing_waits
 
     def apply(self, index: int, data: bytes, now: float) -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cluster.catalog.definitions import parse_local_queue_name
-from cluster.gateway.local_names import may_be_there
-from cluster.gateway.transfers import FIRST_TRANSIT_ID, TransferLink
+from cluster.catalog.membership.cluster_member import Send
+from cluster.catalog.node_time import NodeTime
+from cluster.catalog.replica import Catalog
+from cluster.gateway.link import PartitionLink
+from cluster.gateway.local_names import LocalNames
+from cluster.owner.context import DeadLetterQueue
+from cluster.owner.partition import PartitionOwner
+from cluster.owner.transfers import FIRST_TRANSIT_ID, TransferLink
 from cluster.peers.link_messages import RemoteFrontEnd, RemoteOwner, receive_for_front_end
 from cluster.peers.ports import FrontEndPort, OwnerPort
 from node.message.run import Run
@@ -17,24 +22,24 @@ from node.queue.transfers import Transfer
 from node.refusal import NotFoundError
 from node.routing.exchange import DEFAULT_EXCHANGE
 
-if TYPE_CHECKING:
-    from cluster.broker.broker import Broker
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class DeadLetterQueue:
-    """A queue that a dead letter goes to."""
-
-    name: str
-    partition: int
-    queue: int
-
 
 class Transit:
     """The transfer links of the partitions that this node owns, by source and destination."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        node: str,
+        local: LocalNames,
+        catalog: Catalog,
+        time: NodeTime,
+        owners: Mapping[int, PartitionOwner],
+        gateway: Callable[[int], PartitionLink],
+        announced: Callable[[int], str | None],
+        send: Send,
+    ) -> None:
+        """`gateway` gives this front end's link to a partition, `announced` the node that owns one."""
+        self._node, self._local, self._catalog, self._time = node, local, catalog, time
+        self._owners, self._gateway, self._announced, self._send = owners, gateway, announced, send
         self._links: dict[tuple[int, int], TransferLink] = {}
 
     # -- where to -------------------------------------------------------------------------------
@@ -46,7 +51,7 @@ class Transit:
 
         `headers` is only asked where routes depend on them.
         """
-        state = self._broker.catalog.state
+        state = self._catalog.state
         try:
             exchanges = state.vhost(vhost).exchanges
             given = headers() if exchanges.uses_headers(exchange) else None
@@ -61,29 +66,29 @@ class Transit:
     def _target(self, vhost: str, name: str) -> DeadLetterQueue | None:
         local = parse_local_queue_name(name)
         if local is not None:
-            there = may_be_there(self._broker, local, vhost)
+            there = self._local.may_be_there(local, vhost)
             return DeadLetterQueue(name, local.partition, local.queue) if there else None
-        queue = self._broker.catalog.state.queues.get((vhost, name))
+        queue = self._catalog.state.queues.get((vhost, name))
         return None if queue is None else DeadLetterQueue(name, queue.partition, queue.id)
 
     def queue_name(self, queue: int) -> tuple[str, str] | None:
         """A queue's virtual host and name, None where the catalog here does not know it."""
-        definition = self._broker.catalog.state.queues_by_id.get(queue)
+        definition = self._catalog.state.queues_by_id.get(queue)
         if definition is not None:
             return definition.vhost, definition.name
-        return self._broker.local_names.get(queue)
+        return self._local.names.get(queue)
 
     def gone(self, partition: int) -> bool:
         """Whether there is no such partition any more."""
-        state = self._broker.catalog.state
-        return self._broker.catalog_fresh() and partition not in state.partitions
+        state = self._catalog.state
+        return self._catalog.fresh(self._time.clock()) and partition not in state.partitions
 
     def publish_soft(self, partition: int, run: Run, queues: Sequence[int]) -> None:
         """Publish transient dead letters to queues of another partition, for nobody who waits for a confirm.
 
         Nothing waits for one that cannot take them now.
         """
-        link = self._broker.link(partition)
+        link = self._gateway(partition)
         if not (link.unreachable or link.full):
             link.publish(run, list(queues), None, buried=True)
 
@@ -98,9 +103,9 @@ class Transit:
         arrived: Callable[[int], None],
     ) -> TransferLink:
         """A new link from a partition that this node owns to another one."""
-        link = TransferLink(source, partition, self._broker.node, term, contents, arrived)
+        link = TransferLink(source, partition, self._node, term, contents, arrived)
         self._links[source, partition] = link
-        announced = self._broker.announced(partition)
+        announced = self._announced(partition)
         if announced is not None:
             link.owner_elected(announced, self._owner_port(partition, announced))
         return link
@@ -111,9 +116,9 @@ class Transit:
             del self._links[key]
 
     def _owner_port(self, partition: int, node: str) -> OwnerPort:
-        if node == self._broker.node:
-            return self._broker.owners[partition].sessions
-        return RemoteOwner(partition, partial(self._broker.send, node))
+        if node == self._node:
+            return self._owners[partition].sessions
+        return RemoteOwner(partition, partial(self._send, node))
 
     def _to(self, partition: int) -> list[TransferLink]:
         return [link for (_, destination), link in self._links.items() if destination == partition]
@@ -137,9 +142,9 @@ class Transit:
 
     def port(self, partition: int, front_end: int, node: str) -> FrontEndPort | None:
         """Where to answer a partition that sends dead letters to one that this node owns."""
-        if node == self._broker.node:
+        if node == self._node:
             return self._links.get((front_end - FIRST_TRANSIT_ID, partition))
-        return RemoteFrontEnd(partition, front_end, partial(self._broker.send, node))
+        return RemoteFrontEnd(partition, front_end, partial(self._send, node))
 
     def receive(self, partition: int, front_end: int, parts: Sequence[bytes]) -> None:
         """An answer of another node to a link of this one."""

@@ -1,0 +1,52 @@
+"""Gives up nodes that have not come back in time, with what they alone had and what their clients held."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from cluster.catalog.membership.peer_status import PeerStatus
+from cluster.catalog.replica import Catalog
+from cluster.gateway.link import PartitionLink
+from cluster.gateway.sole_replicas import SoleReplicas
+from cluster.owner.partition import PartitionOwner
+
+FRONT_END_GRACE_S: Final = 1.0
+"""How long a broken connection to a node may take to come back before its leases are given up."""
+
+
+class LostNodes:
+    """What one node does about others that are missing; `tick` it every few milliseconds."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        peers: PeerStatus,
+        owners: Mapping[int, PartitionOwner],
+        links: Mapping[int, PartitionLink],
+        sole_replicas: SoleReplicas,
+    ) -> None:
+        self._catalog = catalog
+        self._peers = peers
+        self._owners = owners
+        self._links = links
+        self._sole_replicas = sole_replicas
+
+    def tick(self, now: float) -> None:
+        down_since = self._peers.down_since
+        for peer, since in list(down_since.items()):
+            if now - since < FRONT_END_GRACE_S:
+                continue
+            del down_since[peer]
+            self._sole_replicas.node_given_up(peer)
+            definition = self._catalog.state.nodes.get(peer)
+            if definition is not None and definition.front_end:
+                for owner in self._owners.values():
+                    owner.lost_front_ends.lost(definition.front_end)
+                self._abandon_transient(definition.front_end)
+
+    def _abandon_transient(self, front_end: int) -> None:
+        partition = self._catalog.state.table.transient(front_end)
+        link = None if partition is None else self._links.get(partition.id)
+        if link is not None:
+            link.abandon()

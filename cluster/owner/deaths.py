@@ -1,0 +1,62 @@
+"""Messages of a partition that have died: what waits, what is on its way, and what no log knows. Pure."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from cluster.peers.ports import Ranges
+from node.message.reason import Reason
+from node.message.run import Run
+from node.queue.operations import Aspect
+from node.queue.partition import PartitionMachine
+from node.ranges.range_set import Range, RangeSet
+
+NONE: Final = RangeSet()
+
+
+class SoftDeath(NamedTuple):
+    """Messages of a queue, from number `first` on, that are in no log."""
+
+    queue: int
+    first: int
+    run: Run
+    reason: Reason
+    time_ms: int
+
+
+class Deaths:
+    """Of one partition, while this node owns it.
+
+    `waiting`: what is dead, as the log knows, and neither moved nor on its way, by queue. `leaving`: what is
+    on its way, or about to be as far as this owner has proposed. `soft`: what died since the last entry and
+    is in no log. `fresh`: messages have died since `DeadLetters.move` was called last.
+    """
+
+    def __init__(self, machine: PartitionMachine) -> None:
+        self._machine = machine
+        self.waiting: dict[int, RangeSet] = {}
+        self.leaving: dict[int, RangeSet] = {}
+        self.soft: list[SoftDeath] = []
+        self.fresh = False
+
+    def clear(self) -> None:
+        """This node owns the partition no more."""
+        self.waiting, self.leaving, self.soft, self.fresh = {}, {}, [], False
+
+    def died(self, number: int, ranges: Ranges) -> None:
+        """Messages of a queue are dead, and the log knows, perhaps not for the first time: who had lost a
+        lease may settle nevertheless, while the next one's settlement is not committed.
+        """
+        state = self._machine.queues.get(number)
+        deaths = None if state is None else state.annotations.get(Aspect.DEATH)
+        if deaths is not None:
+            self.wait(number, [span[:2] for part in ranges for span in deaths.spans(*part)])
+        self.fresh = True
+
+    def wait(self, number: int, dead: list[Range]) -> None:
+        """Let dead messages of a queue wait, those of them that are not on their way."""
+        waiting, leaving = RangeSet(dead), self.leaving.get(number, NONE)
+        for part in dead if leaving else ():
+            waiting.remove_all(leaving.intersection(*part))
+        if waiting:
+            self.waiting.setdefault(number, RangeSet()).update(waiting.ranges())
