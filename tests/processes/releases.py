@@ -68,7 +68,7 @@ class InstalledProcess:
 
     def __init__(self, installed: Path, arguments: Sequence[str], log: Path) -> None:
         environment = os.environ | {"PYTHONPATH": str(installed), "PYTHONSAFEPATH": "1"}
-        program = "import sys; from cluster.cli.main import main; main(sys.argv[1:], prog_name='quorate')"
+        program = "import sys; from cluster.cli import main; main(sys.argv[1:], prog_name='quorate')"
         with log.open("ab") as output:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", program, *arguments],
