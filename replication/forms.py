@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from types import UnionType
-from typing import Any, get_args
+from typing import Any
 
 from replication.raft.errors import MessageError
 
@@ -34,7 +34,7 @@ def expect(value: Any, form: Any) -> None:
             raise MessageError(f"{form.__name__} is wanted, not {type(value).__name__}")
         return
     if isinstance(form, UnionType):
-        if type(value) not in get_args(form):
+        if type(value) not in form.__args__:
             raise MessageError(f"{form} is wanted, not {type(value).__name__}")
         return
     if isinstance(form, dict):
