@@ -338,13 +338,9 @@ class Channel:
         self._reply(method, m.ConfirmSelectOk())
 
     def _tx_select(self, method: m.TxSelect) -> None:
-        parts, deliveries = self._parts, self.deliveries
         if self.confirming:
             raise ChannelModeError("cannot switch from confirm to tx mode", method_ids(method))
-        if deliveries.transaction is None:
-            deliveries.transaction = ChannelTransaction(
-                self.number, parts.outbox, deliveries.unsettled, parts.load
-            )
+        self.deliveries.begin_transactions(self._parts.load)
         self._reply(method, m.TxSelectOk())
 
     def _tx_commit(self, method: m.TxCommit) -> None:

@@ -14,7 +14,7 @@ from node.wire.amqp091.effects import Unsettled
 from node.wire.amqp091.methods import BasicGetOk
 from node.wire.amqp091.octets import OctetWindows
 from node.wire.amqp091.outbox import Disposition, Outbox
-from node.wire.amqp091.transaction import ChannelTransaction
+from node.wire.amqp091.transaction import ChannelTransaction, TransactionLoad
 from node.wire.amqp091.unsettled import Taken, UnsettledDeliveries
 
 
@@ -295,6 +295,11 @@ class ChannelDeliveries(ChannelPrefetch):
         for taken in self.unsettled.take_all():
             self._settle(Disposition.RETURNED, taken)
         self._release()
+
+    def begin_transactions(self, load: TransactionLoad) -> None:
+        """From now on what the client publishes and settles waits for its commit (tx.select)."""
+        if self.transaction is None:
+            self.transaction = ChannelTransaction(self.channel, self._outbox, self.unsettled, load)
 
     def settled(self, done: Iterable[tuple[Disposition, Taken]]) -> None:
         """The shell has settled these on its own."""
