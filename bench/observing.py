@@ -158,7 +158,7 @@ async def metrics(seconds: float, directory: Path) -> None:
     """Print what counting costs, and what a scrape does."""
     (node,) = plan(1, directory, 8790, 18790)
     prepare([node])
-    process = NodeProcess(node.config, asyncio.get_running_loop())
+    process = NodeProcess(node.config, asyncio.get_running_loop(), lambda: None)
     await process.start()
     try:
         load_on = partial(_load, str(node.config.listen.amqp), seconds / len(LOADS) / 2)
@@ -177,7 +177,7 @@ async def metrics(seconds: float, directory: Path) -> None:
                 f"{counted / not_counted:.4f} ({sum(map(len, windows.found.values()))} windows); "
                 f"counting is {100 * share:.2f} % of the loop's time"
             )
-        scrape = each_us(lambda: list(lines(process.metrics.metrics())), 200) / 1000
+        scrape = each_us(lambda: list(lines(process.administration.metrics.metrics())), 200) / 1000
         print(f"a scrape of /metrics takes the event loop {scrape:.2f} ms")
     finally:
         await process.stop()

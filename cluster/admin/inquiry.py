@@ -23,8 +23,17 @@ Answerer = Callable[[Any], Any]
 class Inquiry:
     """This node's questions to the others, and its answers to theirs."""
 
-    def __init__(self, node: str, send: Send, reachable: Callable[[], Iterable[str]]) -> None:
-        """`reachable` tells which other nodes there is a connection to."""
+    def __init__(
+        self,
+        node: str,
+        send: Send,
+        reachable: Callable[[], Iterable[str]],
+        failed: Callable[[Exception, str], None],
+    ) -> None:
+        """`reachable` tells which other nodes there is a connection to.
+
+        `failed` is called with what an answerer raised, and its question; whoever asked is told nothing.
+        """
         self._node = node
         self._send = send
         self._reachable = reachable
@@ -32,8 +41,7 @@ class Inquiry:
         self._asked: dict[int, asyncio.Future[Any]] = {}
         self._last_question = 0
         self._answering: set[asyncio.Task[None]] = set()
-        self.failed: Callable[[Exception, str], None] = _unheard
-        """Called with what an answerer raised, and its question; whoever asked is told nothing."""
+        self._failed = failed
 
     def answer(self, name: str, answerer: Answerer) -> None:
         """Answer questions of this name with what `answerer(argument)` gives: plain values."""
@@ -100,13 +108,8 @@ class Inquiry:
             task.result()
 
     def _failed_to(self, peer: str, question: int, name: str, error: Exception) -> None:
-        self.failed(error, name)
+        self._failed(error, name)
         self._tell(peer, question, None)
 
     def _tell(self, peer: str, question: int, answer: Any) -> None:
         self._send(peer, InquiryAnswer(question, answer).encode())
-
-
-def _unheard(error: Exception, question: str) -> None:
-    """Nobody wants to hear of failures yet."""
-    raise error

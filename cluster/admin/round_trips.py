@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
 from typing import Final
 
 from cluster.admin.inquiry import Inquiry
@@ -16,7 +16,7 @@ class RoundTrips:
     """The last round trip to each peer that there is a connection to, in seconds."""
 
     def __init__(
-        self, inquiry: Inquiry, connected: Callable[[], Mapping[str, object]], clock: Callable[[], float]
+        self, inquiry: Inquiry, connected: Callable[[], Collection[str]], clock: Callable[[], float]
     ) -> None:
         self.last: dict[str, float] = {}
         self._inquiry = inquiry

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable, Iterable
 from threading import Timer
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from cluster.log.event_log import EventLog
 from cluster.process.scopes import ExitCode, Origin, Scope, ending_of, scope_of
+from replication.host import Host
 from replication.journal import DamagedEntryError, JournalError
 from replication.resigning import resign
-from replication.transport import UndecodableError
-
-if TYPE_CHECKING:
-    from cluster.process.node import NodeProcess
+from replication.transport import PeerTransport, UndecodableError
 
 STOP_S: Final = 5.0
 """How long the orderly end of the process may take, before it is ended without order."""
@@ -34,13 +33,29 @@ class NodeFailedError(Exception):
         self.code = code
 
 
+class Abortable(Protocol):
+    """A connection of a client."""
+
+    def abort(self) -> None:
+        """Close the socket at once."""
+
+
 class FailStop:
     """Decides, by the table of `scopes`, what an exception ends, and ends the node where that is the node."""
 
-    def __init__(self, process: NodeProcess) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        log: EventLog,
+        damaged: Callable[[DamagedEntryError], None],
+        end: Callable[[BaseException], None],
+    ) -> None:
+        """`damaged` hears of entries that cannot be read; `end` makes the node fall silent and stop."""
         self.failure: NodeFailedError | None = None
-        self._process = process
-        process.loop.set_exception_handler(self._uncaught)
+        self.log = log
+        self._damaged = damaged
+        self._end = end
+        loop.set_exception_handler(self._uncaught)
 
     # -- where exceptions are caught --------------------------------------------------------------
 
@@ -48,7 +63,7 @@ class FailStop:
         """Whether the node goes on; otherwise its end has begun."""
         scope = scope_of(error, origin)
         if scope is Scope.PARTITION and isinstance(error, DamagedEntryError):
-            self._process.broker.repair.found(error, self._process.clock())
+            self._damaged(error)
         if scope is not Scope.NODE:
             return True
         self.end(error, origin.value)
@@ -58,13 +73,13 @@ class FailStop:
         """A message of a peer has raised it. Raises UndecodableError where only that connection ends."""
         if self.spares_node(error, Origin.PEER_MESSAGE):
             text = f"a message of kind {tag!r} cannot be decoded: {said(error)}"
-            self._process.log.error("peer_message_refused", error, peer=peer, reason=text)
+            self.log.error("peer_message_refused", error, peer=peer, reason=text)
             raise UndecodableError(text) from error
 
     def of_hashing(self, error: Exception) -> None:
         """A thread that hashes passwords has raised it."""
         if self.spares_node(error, Origin.HASHING):
-            self._process.log.error("password_not_hashed", error, what=said(error))
+            self.log.error("password_not_hashed", error, what=said(error))
 
     def _uncaught(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Every exception that nothing has caught on the event loop, in callbacks, protocols and tasks."""
@@ -77,7 +92,7 @@ class FailStop:
             # Errors of a peer's connection, or of the kernel's sockets, concern no state of the node.
             loop.default_exception_handler(context)
         elif self.spares_node(error, Origin.CONNECTION if at_socket else Origin.NODE):
-            self._process.log.error("connection_failed", error, reason=str(context.get("message", "")))
+            self.log.error("connection_failed", error, reason=str(context.get("message", "")))
             transport = context.get("transport")
             if transport is not None:
                 transport.abort()
@@ -88,26 +103,32 @@ class FailStop:
         """Begin the end of the node; the first exception counts."""
         if self.failure is not None:
             return
-        process, ending = self._process, ending_of(error)
+        ending = ending_of(error)
         self.failure = NodeFailedError(error, where, ending.remedy, ending.code)
         watchdog = Timer(STOP_S, os._exit, (ending.code,))
         watchdog.daemon = True
         watchdog.start()
         told = {"where": where, "what": said(error), "exit_code": int(ending.code), "remedy": ending.remedy}
         if ending.code is ExitCode.DISK_FAILED:
-            process.log.error("journal_failed", error, **told)
+            self.log.error("journal_failed", error, **told)
         elif ending.code is ExitCode.DAMAGED:
-            process.log.error("journal_damaged", error, **told)
+            self.log.error("journal_damaged", error, **told)
         else:
-            process.log.error("node_failed", error, **told)
-        process.broker.host.fail(error)
-        process.transport.discard()
-        resign(process.broker.host.groups.values(), process.transport.send)
-        process.transport.flush()
-        process.transport.close()
-        for client in list(process.listener.clients.values()):
-            client.abort()
-        process.on_fatal()
+            self.log.error("node_failed", error, **told)
+        self._end(error)
+
+
+def fall_silent(
+    error: BaseException, host: Host, transport: PeerTransport, clients: Iterable[Abortable]
+) -> None:
+    """Say nothing more that was decided: have others lead, and cut every connection."""
+    host.fail(error)
+    transport.discard()
+    resign(host.groups.values(), transport.send)
+    transport.flush()
+    transport.close()
+    for client in list(clients):
+        client.abort()
 
 
 def unreadable(error: JournalError) -> NodeFailedError:

@@ -8,26 +8,21 @@ import os
 import random
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from cluster.admin.api.api import management_of
-from cluster.admin.api.node_report import NodeReport
-from cluster.admin.console.server import Console
-from cluster.admin.http.hosts import Hosts
-from cluster.admin.http.server import HttpPorts, HttpServer
+from cluster.admin.api.services import Services
 from cluster.admin.inquiry import Inquiry
-from cluster.admin.metrics.metrics import NodeMetrics
-from cluster.admin.status import NodeStatus
 from cluster.admin.traces.start import trace
+from cluster.admin.views import HealthView, NodeView, PartitionsView, StorageView
 from cluster.broker.broker import Broker
 from cluster.broker.events import NodeEvents
 from cluster.catalog.access.certificates import Certificates
 from cluster.catalog.access.control import Access
 from cluster.catalog.access.hashing import HashingThreads
 from cluster.catalog.access.usage import Usage
-from cluster.catalog.membership.directory import http_hosts
+from cluster.catalog.definitions import NodeDefinition
 from cluster.catalog.replica import Answer
 from cluster.config.identity import version
 from cluster.config.models import NodeConfig
@@ -39,28 +34,28 @@ from cluster.gateway.client_limits import client_memory, connection_limits, gate
 from cluster.gateway.local_queues import LocalQueues
 from cluster.log.event_log import EventLog
 from cluster.peers import tags
+from cluster.process.administration import Administration
 from cluster.process.damage import DamageLog
 from cluster.process.departure import STEP_S, Departure
-from cluster.process.fail_stop import FailStop
-from cluster.process.joining import Joining
+from cluster.process.fail_stop import FailStop, fall_silent
+from cluster.process.joining import Joining, add_command
 from cluster.process.journal_directory import JournalDirectory
 from cluster.process.peers import Peers
+from cluster.process.raft_config import raft_config
+from cluster.process.readiness import Readiness
 from cluster.process.scopes import Origin
 from cluster.process.shortages import Shortages
 from cluster.process.watermarks import Watermarks, trim
 from cluster.system.clock import elapsed
 from node.session.amqp091.protocol import amqp091
 from node.session.listener import Listener
-from replication.journal import Journal, JournalConfig, JournalWriter
-from replication.raft import Entry, RaftConfig
+from replication.journal import DamagedEntryError, Journal, JournalConfig, JournalWriter
+from replication.raft import Entry
 from replication.transport import PeerTransport, TransportConfig
 
 TICK_S: Final = 0.02
 SETTLE_WAIT_S: Final = 0.005
 """How long what is settled may wait for a publish to ride with; it comes again if the node dies meanwhile."""
-
-LEASE_S: Final = 1.0
-"""A new leader waits at least so long for former leaders' leases; longer where heartbeats are rare."""
 
 COLLECT_INTERVAL_S: Final = 0.25
 COLLECT_BYTES: Final = 1024 * 1024
@@ -74,29 +69,32 @@ class NodeProcess:
     """The sockets, the journal's thread and the timers of one node."""
 
     def __init__(
-        self, config: NodeConfig, loop: asyncio.AbstractEventLoop, restores_users: bool = False
+        self,
+        config: NodeConfig,
+        loop: asyncio.AbstractEventLoop,
+        on_fatal: Callable[[], None],
+        restores_users: bool = False,
     ) -> None:
+        """`on_fatal` is called when the node has to stop by itself."""
         self.config = config
         self.loop = loop
         self.clock: Callable[[], float] = elapsed
         self.log = EventLog("node")
-        self.fail_stop = FailStop(self)
-        self.on_fatal: Callable[[], None] = _nothing
+        self._on_fatal = on_fatal
+        self.fail_stop = FailStop(loop, self.log, self._damaged, self._end)
         self.front_end_id = secrets.randbits(62) + 1
-        self._scheduled = False
+        self.listening = self._scheduled = False
         self._next_collection = self._next_look = 0.0
         self._tick_due = math.inf
-        self.joining = Joining(self, restores_users)
         self._timer: asyncio.TimerHandle | None = None
         self.directory = JournalDirectory(config.data_dir, self.log)
         self.journal = self._open_journal()
         self.transport = self._make_transport()
-        self.peers = Peers(self)
+        self.peers = Peers(config, self.transport, self._send, self._members, self._left)
         self.broker = self._make_broker()
         self.writer = JournalWriter(self.journal, loop.call_soon_threadsafe, self._durable, self._disk_failed)
         self.local_queues = LocalQueues(self.broker, secrets.randbits)
-        self.hashing = HashingThreads(loop)
-        self.hashing.failed = self.fail_stop.of_hashing
+        self.hashing = HashingThreads(loop, self.fail_stop.of_hashing)
         self.access = Access(
             self.broker.catalog.state.access, self.submit, self.hashing, config.cluster.loopback_users
         )
@@ -106,23 +104,65 @@ class NodeProcess:
         self.certificates = None if config.tls is None else Certificates(config.tls)
         self.shortages = Shortages(config.name, self._send, lambda: self.broker.connected, self._held_back)
         self.watermarks = Watermarks(config.cluster.alarms, config.data_dir, self.broker.partitions.reclaim)
-        self.inquiry = Inquiry(config.name, self._send, lambda: self.broker.connected)
-        self.inquiry.failed = self._question_failed
+        self.inquiry = Inquiry(config.name, self._send, lambda: self.broker.connected, self._question_failed)
         self._receivers = self._make_receivers()
-        self.status = NodeStatus(self)
-        self.metrics = NodeMetrics(self)
-        self.report = NodeReport(self)
-        self.http = self._make_http()
+        self.add_command = add_command(config, self.transport.config.keys.public)
+        self.joining = self._make_joining(restores_users)
+        self.readiness = self._make_readiness()
+        view, services = self._make_view(), self._make_services()
+        self.administration = Administration(view, services, self.certificates, self.wanted)
 
     # -- parts ----------------------------------------------------------------------------------
 
-    def _make_http(self) -> HttpServer:
-        management = management_of(self, version())
-        parts = (management.attach, Console().attach)
-        listen, state = self.config.listen, self.broker.catalog.state
-        hosts = Hosts(self.config.http.hosts, lambda: http_hosts(self.config, state))
-        ports = HttpPorts(listen.http, listen.https, self.certificates, self.config.http, hosts)
-        return HttpServer(self.status, self.metrics, ports, management.refusal, parts)
+    def _make_joining(self, restores_users: bool) -> Joining:
+        state = self.broker.catalog.state
+        return Joining(self.config, state, self.submit, self.log, self.add_command, restores_users)
+
+    def _make_readiness(self) -> Readiness:
+        failure, listening = (lambda: self.fail_stop.failure), (lambda: self.listening)
+        return Readiness(self.broker, self.front_end, failure, listening, self.add_command)
+
+    def _make_view(self) -> NodeView:
+        """What is shown of this node."""
+        broker, shortages, watermarks = self.broker, self.shortages, self.watermarks
+        state, names = broker.catalog.state, broker.transit.queue_name
+        return NodeView(
+            self.config,
+            self.clock,
+            PartitionsView(state, broker.host, broker.owners, self.local_queues, names),
+            StorageView(self.journal, broker.repair, broker.lost_entries, lambda: self.directory.set_aside),
+            HealthView(
+                self.readiness.reasons,
+                lambda: self.listening,
+                lambda: shortages.own,
+                watermarks.memory,
+                watermarks.disk_free,
+            ),
+            self.listener,
+            self.front_end,
+            broker.latencies,
+            self.transport,
+            lambda: broker.formats.everywhere,
+        )
+
+    def _make_services(self) -> Services:
+        """What administrators may have this node do."""
+        return Services(
+            config=self.config,
+            version=version(),
+            state=self.broker.catalog.state,
+            access=self.access,
+            front_end=self.front_end,
+            inquiry=self.inquiry,
+            log=self.log,
+            moves=self.broker.mover,
+            submit=self.submit,
+            connected=lambda: self.broker.connected,
+            readiness=self.readiness.reasons,
+            shut_out=self.listener.shut_out,
+            spares_node=partial(self.fail_stop.spares_node, origin=Origin.REQUEST),
+            login_failed=self.listener.failed,
+        )
 
     def _make_front_end(self) -> FrontEnd:
         settings = self.config.cluster
@@ -135,11 +175,16 @@ class NodeProcess:
     def _make_listener(self) -> Listener:
         limits, memory = connection_limits(self.config), client_memory(self.config)
         protocols = (amqp091(self.front_end, limits, self.clock),)
-        listener = Listener(
-            protocols, limits.handshake_timeout, gate(self.config), memory, self.log, self.clock, self.wanted
+        return Listener(
+            protocols,
+            limits.handshake_timeout,
+            gate(self.config),
+            memory,
+            self.log,
+            self.clock,
+            self.wanted,
+            partial(self.fail_stop.spares_node, origin=Origin.SESSION),
         )
-        listener.spares_node = partial(self.fail_stop.spares_node, origin=Origin.SESSION)
-        return listener
 
     def _make_receivers(self) -> dict[bytes, tags.Receiver]:
         """Who takes the messages of other nodes, by tag."""
@@ -174,23 +219,13 @@ class NodeProcess:
         self.peers.greet(peer)
 
     def _make_broker(self) -> Broker:
-        replication = self.config.cluster.replication
-        raft = RaftConfig(
-            node=self.config.name,
-            election_timeout_s=replication.election_timeout_ms / 1000,
-            heartbeat_interval_s=replication.heartbeat_interval_ms / 1000,
-            lease_s=max(LEASE_S, replication.election_timeout_ms / 1000),
-            clock_drift=replication.clock_drift_percent / 100,
-            max_append_bytes=replication.max_append_bytes,
-            max_inflight_bytes=replication.max_inflight_bytes,
-        )
         members = tuple(sorted(self.config.cluster.nodes))
         snapshot_bytes = self.config.cluster.journal.snapshot_bytes
         config = BrokerConfig(
             self.config.name,
             self.front_end_id,
             members,
-            raft,
+            raft_config(self.config),
             snapshot_bytes,
             empty=self.journal.fresh,
             rebuilding=self.directory.rebuilding,
@@ -243,10 +278,10 @@ class NodeProcess:
         """Join the cluster and listen; returns once clients may connect."""
         self.transport.start(self.loop)
         self.peers.start()
-        await self.http.start()
+        await self.administration.http.start()
         self.broker.start(self.writer)
         self._tick()
-        await self.joining.join()
+        await self.joining.join(self.front_end_id, self.broker.formats.own)
         address = self.config.listen.amqp
         await self.listener.start(address.host, address.port)
         ports = {"amqp": str(address), "http": str(self.config.listen.http)}
@@ -257,7 +292,7 @@ class NodeProcess:
             await self.listener.start_tls(encrypted.host, encrypted.port, self.certificates)
             ports["amqps"] = str(encrypted)
         self.log.info("listening", **ports, pid=os.getpid())
-        self.status.listening = True
+        self.listening = True
 
     def submit(self, name: str, arguments: dict[str, Any], answer: Answer) -> None:
         """Have a command of the catalog carried out, from outside a turn."""
@@ -266,14 +301,14 @@ class NodeProcess:
 
     async def stop(self) -> None:
         """Hand over, tell clients, give up sockets, let the journal finish what it writes."""
-        started, self.status.listening = self.status.listening, False
+        started, self.listening = self.listening, False
         if started and not self._failed:
             await self._depart()
         self.listener.stop()
         if not self._failed:
             self.broker.link_turns.flush_waiting()
             self.broker.turn(self.clock())
-        await self.http.stop()
+        await self.administration.http.stop()
         if self._timer is not None:
             self._timer.cancel()
         if not self._failed:
@@ -331,16 +366,14 @@ class NodeProcess:
         if self._failed:
             return
         now = self.clock()
-        self.metrics.loop_delay.add(max(0.0, now - self._tick_due))
         self.broker.tick(now)
         self.front_end.tick()
         self.listener.tick()
-        self.report.sampler.tick(now)
-        self.metrics.round_trips.tick(now)
+        self.administration.tick(now, late=max(0.0, now - self._tick_due))
         if now >= self._next_collection:
             self._next_collection = now + COLLECT_INTERVAL_S
             self.journal.collect(COLLECT_BYTES)
-            self.joining.end_rebuilding()
+            self._end_rebuilding()
             if not self.directory.copied and self.broker.copies.complete:
                 self.directory.note_copied()
             if self.listener.memory.fell():
@@ -352,6 +385,13 @@ class NodeProcess:
                 self.reload()
         self._tick_due = self.clock() + TICK_S
         self._timer = self.loop.call_later(TICK_S, self._tick)
+
+    def _end_rebuilding(self) -> None:
+        """Once everything lost is back this node votes again, also after a restart."""
+        host = self.broker.host
+        if host.rebuilding and self.listening and self.broker.partitions.whole:
+            host.rebuilt()
+            self.directory.end_rebuilding()
 
     def _held_back(self, reason: str | None) -> None:
         """Hold publishers back, or let them go on."""
@@ -372,12 +412,28 @@ class NodeProcess:
     def _leave(self) -> None:
         """This node was removed from the cluster: nothing is on it that others could want."""
         self.log.warning("removed", reason="this node is no member of the cluster any more")
-        self.on_fatal()
+        self._on_fatal()
 
     def _question_failed(self, error: Exception, question: str) -> None:
         """A question of another node could not be answered: only that request fails."""
         if self.fail_stop.spares_node(error, Origin.REQUEST):
             self.log.error("question_failed", error, question=question)
+
+    def _members(self) -> Mapping[str, NodeDefinition]:
+        return self.broker.catalog.state.nodes
+
+    def _left(self, peer: str) -> None:
+        """This node speaks with the peer no more."""
+        if peer in self.broker.connected:
+            self.broker.peer_down(peer, self.clock())
+
+    def _damaged(self, error: DamagedEntryError) -> None:
+        self.broker.repair.found(error, self.clock())
+
+    def _end(self, error: BaseException) -> None:
+        """See `FailStop.end`."""
+        fall_silent(error, self.broker.host, self.transport, self.listener.clients.values())
+        self._on_fatal()
 
     @property
     def _failed(self) -> bool:
@@ -395,7 +451,3 @@ class NodeProcess:
 def wall_ms() -> int:
     """The time of day."""
     return time.time_ns() // 1_000_000
-
-
-def _nothing() -> None:
-    """The default: no listener."""

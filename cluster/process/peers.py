@@ -7,15 +7,15 @@ configuration, and hears of the others from these; what was known is kept in a f
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from cluster.catalog.definitions import NodeDefinition
+from cluster.config.models import NodeConfig
 from cluster.peers.membership_messages import PeerGreeting
 from cluster.system.data_directory import write_private
-
-if TYPE_CHECKING:
-    from cluster.process.node import NodeProcess
+from replication.transport import PeerTransport
 
 FILE_NAME: Final = "members.json"
 
@@ -31,10 +31,22 @@ class PeerAddress:
 class Peers:
     """The other nodes that the transport is connected to."""
 
-    def __init__(self, process: NodeProcess) -> None:
-        self._process = process
-        self._name = process.config.name
-        self._file = process.config.data_dir / FILE_NAME
+    def __init__(
+        self,
+        config: NodeConfig,
+        transport: PeerTransport,
+        send: Callable[[str, Sequence[bytes]], object],
+        members: Callable[[], Mapping[str, NodeDefinition]],
+        left: Callable[[str], None],
+    ) -> None:
+        """`members`: the nodes of the catalog. `left` hears of a peer that is not spoken with any more."""
+        self._config = config
+        self._transport = transport
+        self._send = send
+        self._members = members
+        self._left = left
+        self._name = config.name
+        self._file = config.data_dir / FILE_NAME
         self._used: dict[str, PeerAddress] = {}
         self._announced: dict[str, PeerAddress] = {}
         self._saved: dict[str, PeerAddress] = {}
@@ -43,7 +55,7 @@ class Peers:
         """Connect to those that are in the configuration, and to those that were members before."""
         known = {
             name: PeerAddress(str(member.peers), member.public_key)
-            for name, member in self._process.config.cluster.nodes.items()
+            for name, member in self._config.cluster.nodes.items()
         }
         if self._file.exists():
             saved = json.loads(self._file.read_text(encoding="utf-8"))
@@ -53,7 +65,7 @@ class Peers:
 
     def follow(self) -> None:
         """The catalog has other nodes, or the same ones elsewhere."""
-        nodes = self._process.broker.catalog.state.nodes
+        nodes = self._members()
         wanted = {
             name: self._keyed(name, PeerAddress(node.peers, node.public_key))
             for name, node in nodes.items()
@@ -78,16 +90,15 @@ class Peers:
 
         Each node tells the catalog of its own when it starts.
         """
-        founder = self._process.config.cluster.nodes.get(name)
+        founder = self._config.cluster.nodes.get(name)
         return PeerAddress(peer.address, peer.key or (None if founder is None else founder.public_key))
 
     def greet(self, peer: str) -> None:
         """There is a connection to a peer: say where this node is, and who the others are."""
-        members = self._process.broker.catalog.state.nodes.values()
+        members = self._members().values()
         known = [(one.name, one.peers, one.public_key) for one in members if one.peers]
-        own = self._process.config.own
-        self._process.transport.send(peer, PeerGreeting(str(own.peers), own.public_key, known).encode())
-        self._process.wanted()
+        own = self._config.own
+        self._send(peer, PeerGreeting(str(own.peers), own.public_key, known).encode())
 
     def receive(self, peer: str, parts: Sequence[bytes], _now: float) -> None:
         """Where a peer says that it is, and whom it knows. Raises MessageError."""
@@ -98,7 +109,7 @@ class Peers:
             moved = PeerAddress(greeting.address, greeting.key or used.key)
             self._announced[peer] = moved
             self._connect(peer, moved)
-        if self._name not in self._process.broker.catalog.state.nodes:
+        if self._name not in self._members():
             for name, address, key in greeting.known:
                 if name not in self._used:
                     self._connect(name, PeerAddress(address, key))
@@ -108,14 +119,12 @@ class Peers:
             return
         self._disconnect(name)
         self._used[name] = peer
-        self._process.transport.add_peer(name, peer.address, peer.key.encode())
+        self._transport.add_peer(name, peer.address, peer.key.encode())
 
     def _disconnect(self, name: str) -> None:
         if self._used.pop(name, None) is not None:
-            process = self._process
-            process.transport.remove_peer(name)
-            if name in process.broker.connected:
-                process.broker.peer_down(name, process.clock())
+            self._transport.remove_peer(name)
+            self._left(name)
 
     def _save(self, wanted: dict[str, PeerAddress]) -> None:
         if wanted != self._saved:

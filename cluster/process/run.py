@@ -50,11 +50,10 @@ def run(config: NodeConfig, *, restores_users: bool = False) -> None:
 
 
 async def _serve(config: NodeConfig, restores_users: bool) -> None:
-    process = NodeProcess(config, asyncio.get_running_loop(), restores_users)
     stopped = asyncio.Event()
+    process = NodeProcess(config, asyncio.get_running_loop(), stopped.set, restores_users)
     for number in (signal.SIGINT, signal.SIGTERM):
         process.loop.add_signal_handler(number, stopped.set)
-    process.on_fatal = stopped.set
     process.loop.add_signal_handler(signal.SIGHUP, process.reload)
     starting = asyncio.ensure_future(process.start())
     stopping = asyncio.ensure_future(stopped.wait())

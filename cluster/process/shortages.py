@@ -11,11 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from cluster.peers.resource_messages import ResourceShortage
+from cluster.system.resources import DISK, MEMORY
 
 TELL_INTERVAL_S: Final = 1.0
-
-MEMORY: Final = "memory"
-DISK: Final = "disk"
 
 Send = Callable[[str, Sequence[bytes]], object]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from cluster.config.memory import memory_watermark
 from cluster.config.tables import ResourceAlarms
-from cluster.process.shortages import DISK, MEMORY
 from cluster.system import resources
+from cluster.system.resources import DISK, MEMORY
 
 
 class Watermarks:

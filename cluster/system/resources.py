@@ -9,6 +9,10 @@ import threading
 from pathlib import Path
 from typing import Final
 
+MEMORY: Final = "memory"
+DISK: Final = "disk"
+"""What a node may be short of."""
+
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _PROC: Final = Path("/proc/self")
 _CGROUP_LIMITS: Final = (

@@ -54,6 +54,7 @@ class Listener:
         log: Log,
         clock: Callable[[], float],
         wanted: Callable[[], None],
+        spares_node: SparesNode = spares_always,
     ) -> None:
         self.protocols = {one.name: one for one in protocols}
         self.headers = {header: one.name for one in protocols for header in one.headers}
@@ -77,7 +78,7 @@ class Listener:
         self._server: asyncio.Server | None = None
         self._open = True
         self.alarm_reason: str | None = None
-        self.spares_node: SparesNode = spares_always
+        self.spares_node = spares_node
         self._tls: TlsPort | None = None
         self._last_client = 0
 

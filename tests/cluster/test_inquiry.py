@@ -12,6 +12,10 @@ from cluster.admin import inquiry
 from cluster.admin.inquiry import Inquiry
 
 
+def raised(error: Exception, _question: str) -> None:
+    raise error
+
+
 class Wire:
     """Carries messages between nodes of one process, except to those that are `deaf`."""
 
@@ -24,7 +28,7 @@ class Wire:
             if peer not in self.deaf:
                 asyncio.get_running_loop().call_soon(self.inquiries[peer].receive, node, parts, 0.0)
 
-        made = Inquiry(node, send, lambda: others)
+        made = Inquiry(node, send, lambda: others, raised)
         made.answer("double", lambda number: [node, 2 * number])
         return made
 

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.process.shortages import DISK, MEMORY, TELL_INTERVAL_S, Shortages
+from cluster.process.shortages import TELL_INTERVAL_S, Shortages
+from cluster.system.resources import DISK, MEMORY
 
 NODES = ("n1", "n2", "n3")
 NOTHING: frozenset[str] = frozenset()

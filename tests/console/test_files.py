@@ -16,7 +16,7 @@ from cluster.admin.console.assets import read_assets
 from tests.processes.nodes import Cluster, Node
 from tests.structure.tree import ROOT
 
-STATIC = ROOT / "cluster" / "console" / "static"
+STATIC = ROOT / "cluster" / "admin" / "console" / "static"
 
 
 def fetch(

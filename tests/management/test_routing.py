@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.admin.api.api import OPERATIONS
+from cluster.admin.api.audience import Audience
 from cluster.admin.api.errors import ApiError
-from cluster.admin.api.routing import Audience, Operation, Router
+from cluster.admin.api.operations import OPERATIONS
+from cluster.admin.api.routing import Operation, Router
 
 
 async def nothing(services: Any, call: Any) -> None:

@@ -28,13 +28,9 @@ def peers_of(directory: Path, catalog: dict[str, Any]) -> tuple[Peers, Transport
     nodes = {name: SimpleNamespace(peers=f"h:{place}", public_key=f"key {name}") for place, name in
              enumerate(("n1", "n2"))}  # fmt: skip
     transport = Transport()
-    state = SimpleNamespace(nodes=catalog)
-    process: Any = SimpleNamespace(
-        config=SimpleNamespace(name="n1", data_dir=directory, cluster=SimpleNamespace(nodes=nodes)),
-        transport=transport,
-        broker=SimpleNamespace(catalog=SimpleNamespace(state=state), connected={}),
-    )
-    return Peers(process), transport
+    config: Any = SimpleNamespace(name="n1", data_dir=directory, cluster=SimpleNamespace(nodes=nodes))
+    used: Any = transport
+    return Peers(config, used, lambda *_: None, lambda: catalog, lambda _: None), transport
 
 
 def test_a_peer_that_had_no_key_is_met_by_the_configured_one(tmp_path: Path) -> None:

@@ -10,17 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from cluster.admin.metrics import exposition
-from cluster.admin.metrics.exposition import (
-    LARGEST_DEBT_S,
-    REST,
-    BusyError,
-    Pages,
-    Rendering,
-    Slices,
-    lines,
-    rendered,
-)
+from cluster.admin.http import pages
+from cluster.admin.http.pages import LARGEST_DEBT_S, REST, BusyError, Pages, Rendering, Slices, rendered
+from cluster.admin.metrics.exposition import lines
 from cluster.admin.metrics.metric import Metric, series, with_label, written
 
 LABEL = st.text(st.characters(exclude_categories=["Cs"]))
@@ -55,13 +47,13 @@ class Time:
 
 def test_rendering_rests_when_a_slice_is_used_up() -> None:
     """Both within a metric of many samples, and where the work on the next one says that it may rest."""
-    time = Time(step=exposition.SLICE_S / 4)
+    time = Time(step=pages.SLICE_S / 4)
     slices = Slices(pause=time.pause, clock=time.clock)
     samples = [(f'{{n="{number}"}}', 1.0) for number in range(64 * 40)]
     metrics = [None] * 40 + [Metric("a", "gauge", "A.", samples)]
     page = asyncio.run(rendered(lines(metrics), slices))
     assert len(time.pauses) >= 16
-    assert set(time.pauses) == {exposition.PAUSE_S}
+    assert set(time.pauses) == {pages.PAUSE_S}
     assert b"".join(page.pieces).count(b"\n") == 64 * 40 + 2
     assert page.size == sum(map(len, page.pieces))
     assert max(map(len, page.pieces)) < page.size / 4

@@ -12,7 +12,7 @@ import pytest
 import uvloop
 
 from cluster.process import fail_stop
-from cluster.process.fail_stop import FailStop
+from cluster.process.fail_stop import FailStop, fall_silent
 from cluster.process.scopes import ExitCode, Origin
 from replication.group import Group
 from replication.host import RAFT_TAG
@@ -56,16 +56,22 @@ class Ending:
             return lambda *_: self.steps.append(name)
 
         led = Group(7, cast(Any, Leading()), *[cast(Any, None)] * 2)
-        host = SimpleNamespace(fail=step("say nothing more of the log"), groups={7: led})
-        self.broker = SimpleNamespace(host=host)
-        self.transport = SimpleNamespace(
+        self.host: Any = SimpleNamespace(fail=step("say nothing more of the log"), groups={7: led})
+        self.transport: Any = SimpleNamespace(
             discard=step("drop what waits for peers"),
             send=self._send,
             flush=step("send"),
             close=step("leave peers"),
         )
-        self.listener = SimpleNamespace(clients={1: SimpleNamespace(abort=step("cut client"))})
-        self.on_fatal = step("stop")
+        self.clients: Any = [SimpleNamespace(abort=step("cut client"))]
+        self.stop = step("stop")
+
+    def end(self, error: BaseException) -> None:
+        fall_silent(error, self.host, self.transport, self.clients)
+        self.stop()
+
+    def damaged(self, error: BaseException) -> None:
+        self.steps.append("mend an entry")
 
     def _send(self, peer: str, parts: Sequence[bytes]) -> None:
         assert parts[0][:1] == RAFT_TAG
@@ -87,7 +93,7 @@ def timers(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, int]]:
 def on_loop(body: Callable[[Ending, FailStop], Awaitable[None]]) -> tuple[Ending, FailStop]:
     async def run() -> tuple[Ending, FailStop]:
         process = Ending()
-        stopping = FailStop(cast(Any, process))
+        stopping = FailStop(process.loop, cast(Any, process.log), process.damaged, process.end)
         await body(process, stopping)
         return process, stopping
 

@@ -55,6 +55,10 @@ def test_what_is_taken_back_has_no_turn() -> None:
     assert [turns.take(), turns.take()] == [2, None]
 
 
+def raised(error: Exception) -> None:
+    raise error
+
+
 def test_the_event_loop_goes_on_while_passwords_are_hashed() -> None:
     answers: list[tuple[str, bool]] = []
     threads: set[str] = set()
@@ -63,7 +67,7 @@ def test_the_event_loop_goes_on_while_passwords_are_hashed() -> None:
     async def work() -> None:
         nonlocal turned
         loop = asyncio.get_running_loop()
-        hasher = HashingThreads(loop)
+        hasher = HashingThreads(loop, raised)
         done = loop.create_future()
 
         def answered(origin: str, good: bool) -> None:
@@ -93,7 +97,7 @@ def test_the_event_loop_goes_on_while_passwords_are_hashed() -> None:
 def test_what_waits_when_the_node_stops_is_not_answered() -> None:
     async def work() -> list[bool]:
         answers: list[bool] = []
-        hasher = HashingThreads(asyncio.get_running_loop())
+        hasher = HashingThreads(asyncio.get_running_loop(), raised)
         for _ in range(5):
             hasher.compare(None, "x", "a", "u", answers.append)
         hasher.close()
@@ -110,7 +114,7 @@ def test_wrong_passwords_do_not_starve_right_ones() -> None:
 
     async def work() -> None:
         loop = asyncio.get_running_loop()
-        hasher = HashingThreads(loop)
+        hasher = HashingThreads(loop, raised)
         checks = PasswordChecks(hasher)
         done = loop.create_future()
 
@@ -143,8 +147,7 @@ def test_a_hash_that_cannot_be_made_is_answered_and_the_next_one_is_made() -> No
     async def work() -> None:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: uncaught.append(context))
-        hasher = HashingThreads(loop)
-        hasher.failed = failures.append
+        hasher = HashingThreads(loop, failures.append)
         done = loop.create_future()
 
         def answered(answer: bool | str | None) -> None:

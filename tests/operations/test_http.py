@@ -11,9 +11,13 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from cluster.admin.http import server as http
+from cluster.admin.api import status_page
+from cluster.admin.api.status_page import StatusPage
+from cluster.admin.http.health import Health
+from cluster.admin.http.pages import Pages
 from cluster.admin.http.server import HttpPorts, HttpServer
 from cluster.admin.metrics.metric import Metric
+from cluster.admin.metrics.server import MetricsServer
 from cluster.config.addresses import Address
 from replication.transport import ListenError
 
@@ -56,6 +60,16 @@ async def let_in(_: web.Request) -> web.Response | None:
     return None
 
 
+def server_of(view: View, address: Address) -> HttpServer:
+    pages = Pages()
+    parts = (
+        Health(view.readiness),
+        MetricsServer(view, let_in, pages),
+        StatusPage(view.status, let_in, pages),
+    )
+    return HttpServer(HttpPorts(address), parts)
+
+
 def free_address() -> Address:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -67,7 +81,7 @@ def serve(view: View, test: Any) -> None:
 
     async def body() -> None:
         address = free_address()
-        server = HttpServer(view, view, HttpPorts(address), let_in)
+        server = server_of(view, address)
         await server.start()
         try:
             async with aiohttp.ClientSession(f"http://{address}") as session:
@@ -103,7 +117,7 @@ def test_a_request_keeps_its_id_and_gets_one_where_it_has_none() -> None:
     async def body() -> None:
         address = free_address()
         view = View()
-        server = HttpServer(view, view, HttpPorts(address), let_in)
+        server = server_of(view, address)
         await server.start()
         try:
             async with aiohttp.ClientSession(f"http://{address}") as session:
@@ -150,7 +164,7 @@ def test_status_gives_up_when_they_do_not_answer(monkeypatch: pytest.MonkeyPatch
         def status(self) -> Coroutine[Any, Any, Mapping[str, Any]]:
             return asyncio.sleep(60, {})
 
-    monkeypatch.setattr(http, "STATUS_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(status_page, "STATUS_TIMEOUT_S", 0.01)
 
     async def test(get: Any) -> None:
         status, text = await get("/api/status")
@@ -176,6 +190,6 @@ def test_a_taken_port_is_named_with_what_to_do() -> None:
             holder.listen()
             address = Address("127.0.0.1", holder.getsockname()[1])
             with pytest.raises(ListenError, match=f"cannot listen for HTTP on {address}.*node.listen.http"):
-                await HttpServer(View(), View(), HttpPorts(address), let_in).start()
+                await server_of(View(), address).start()
 
     asyncio.run(body())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -77,17 +78,18 @@ class Pipe:
         self.closed = self.aborted = True
 
 
-def listener_of(gate: Gate, memory: ClientMemory) -> Listener:
+def listener_of(
+    gate: Gate, memory: ClientMemory, judged: Callable[[BaseException], bool] = lambda error: True
+) -> Listener:
     absent = cast(Any, None)
     protocols = (amqp091(absent, ConnectionLimits(), lambda: 0.0),)
-    return Listener(protocols, 1.0, gate, memory, Silent(), lambda: 0.0, lambda: None)
+    return Listener(protocols, 1.0, gate, memory, Silent(), lambda: 0.0, lambda: None, judged)
 
 
 def failed_client(*, open_before: bool, spares_node: bool) -> tuple[Pipe, list[BaseException]]:
     """The socket of a client whose session has failed, and what the node was asked about."""
     asked = list[BaseException]()
     gate, memory = Gate(GateLimits()), ClientMemory(1 << 20)
-    listener = listener_of(gate, memory)
 
     def judged(error: BaseException) -> bool:
         asked.append(error)
@@ -95,7 +97,7 @@ def failed_client(*, open_before: bool, spares_node: bool) -> tuple[Pipe, list[B
             client.abort()
         return spares_node
 
-    listener.spares_node = judged
+    listener = listener_of(gate, memory, judged)
     client, pipe = listener.new_client(), Pipe()
     client.connection_made(cast(Any, pipe))
     if open_before:

@@ -22,7 +22,7 @@ READERS = {
     "cluster/system/clock.py": "the clock of a node",
     "cluster/process/node.py": "the time of day, for times that clients and other nodes must understand",
     "cluster/admin/traces/export.py": "the time of day of spans",
-    "cluster/admin/metrics/exposition.py": "bounds how long a slice of a page takes",
+    "cluster/admin/http/pages.py": "bounds how long a slice of a page takes",
     "replication/journal/batch.py": "measures a sync",
     "replication/journal/journal.py": "measures the recovery",
     "replication/transport/acceptor.py": "time-outs of connections, by the event loop's clock",

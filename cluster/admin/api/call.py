@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from cluster.admin.api.audience import Audience
 from cluster.admin.api.fields import Fields
-from cluster.admin.api.routing import Audience
 from node.session.ports import Identity
 
 

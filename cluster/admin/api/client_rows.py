@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from cluster.admin.api.rates import message_stats, with_rates
 from cluster.admin.api.sampling import Sampler
+from cluster.admin.clients import (
+    CHANNEL_NAMES,
+    OCTETS,
+    channel_counts,
+    client_name,
+    connection_octets,
+    unconfirmed,
+)
 from cluster.catalog.access.certificates import distinguished_name
 from cluster.gateway.state import LinkConsumer
 from node.session.listener import Client
@@ -15,12 +23,6 @@ from node.wire.amqp091.channel import Channel
 from node.wire.amqp091.channel_state import ChannelState
 from node.wire.amqp091.connection import Connection
 from node.wire.amqp091.credit import ChannelConsumer
-from node.wire.amqp091.lifecycle import ConnectionState
-
-OCTETS: Final = ("recv_oct", "send_oct")
-CHANNEL_NAMES: Final = (
-    "publish", "confirm", "deliver", "deliver_no_ack", "get", "redeliver", "ack",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ class ClientRows:
             "prefetch_count": deliveries.consumer_prefetch,
             "global_prefetch_count": deliveries.prefetch,
             "messages_unacknowledged": deliveries.unsettled.count,
-            "messages_unconfirmed": _unconfirmed(channel),
+            "messages_unconfirmed": unconfirmed(channel),
             "connection_details": {"name": name, **_peer(client)},
             "message_stats": message_stats(CHANNEL_NAMES, counts, rates),
         }
@@ -133,40 +135,6 @@ def _activity(terms: LinkConsumer | None) -> str:
     if terms is None or not terms.single_active:
         return "up"
     return "single_active" if terms.activated else "waiting"
-
-
-def is_shown(client: Client) -> bool:
-    """Whether the connection was opened."""
-    return client.session.connection.state is ConnectionState.OPEN and bool(client.session.vhost)
-
-
-def client_name(client: Client) -> str:
-    """As RabbitMQ names connections: both ends."""
-    (peer_host, peer_port), (host, port) = client.ends()
-    return f"{peer_host}:{peer_port} -> {host}:{port}"
-
-
-def connection_octets(client: Client) -> tuple[int, int]:
-    """In the order of `OCTETS`."""
-    return client.received_bytes, client.sent_bytes
-
-
-def channel_counts(channel: Channel) -> tuple[int, ...]:
-    """In the order of `CHANNEL_NAMES`."""
-    deliveries = channel.deliveries
-    sent, no_ack, got = deliveries.sent, deliveries.sent_no_ack, deliveries.got
-    confirmed = channel.highest_tag - channel.tags_before - _unconfirmed(channel)
-    acknowledged = sent - no_ack - deliveries.unsettled.count - deliveries.returned
-    return (
-        channel.published, confirmed, sent - no_ack - got, no_ack, got,
-        deliveries.redelivered, acknowledged,
-    )  # fmt: skip
-
-
-def _unconfirmed(channel: Channel) -> int:
-    if not channel.confirming:
-        return 0
-    return channel.highest_tag - channel.tags_before - channel.confirms.count
 
 
 def _state(client: Client) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cluster.admin.api import survey
+from cluster.admin.api.audience import Audience
 from cluster.admin.api.call import Call
 from cluster.admin.api.errors import ApiError
 from cluster.admin.api.names import sees, shows, visible_vhosts
@@ -13,7 +14,7 @@ from cluster.admin.api.node_views import contexts, exchange_types
 from cluster.admin.api.queue_views import depths
 from cluster.admin.api.rates import added, message_stats, with_rates
 from cluster.admin.api.responses import Rows
-from cluster.admin.api.routing import Audience, Endpoints
+from cluster.admin.api.routing import Endpoints
 from cluster.admin.api.sampling import INTERVAL_S
 from cluster.admin.api.services import Services
 from cluster.admin.api.survey import OwnedQueue

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from cluster.admin.api import survey
+from cluster.admin.api.audience import Audience
 from cluster.admin.api.call import Call
 from cluster.admin.api.errors import no_such_object, not_authorised
 from cluster.admin.api.names import shows
 from cluster.admin.api.responses import DONE, Rows, Status
-from cluster.admin.api.routing import Audience, Endpoints
+from cluster.admin.api.routing import Endpoints
 from cluster.admin.api.services import Services
 
 endpoints = Endpoints()

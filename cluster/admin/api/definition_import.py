@@ -41,7 +41,7 @@ class DefinitionImport:
         self._services = services
         self._definitions = definitions
         self._refusals: list[str] = []
-        self._nodes = cycle([services.node, *services.broker.connected])
+        self._nodes = cycle(services.running)
 
     async def run(self) -> None:
         """Raises ApiError that says what was refused."""

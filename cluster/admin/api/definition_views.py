@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
+from cluster.admin.api.audience import Audience
 from cluster.admin.api.call import Call
 from cluster.admin.api.definition_format import VHOST_LIMITS, DefinitionReader
 from cluster.admin.api.definition_import import DefinitionImport
@@ -15,7 +16,7 @@ from cluster.admin.api.permission_views import permission_rows, topic_permission
 from cluster.admin.api.policy_views import operator_parameters, policy_rows
 from cluster.admin.api.queue_views import queue_definition
 from cluster.admin.api.responses import DONE, Status
-from cluster.admin.api.routing import Audience, Endpoints
+from cluster.admin.api.routing import Endpoints
 from cluster.admin.api.services import Services
 from cluster.admin.api.user_views import user_definition
 from cluster.admin.api.vhost_views import vhost_definition

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
+from cluster.admin.api.audience import Audience
 from cluster.admin.api.call import Call
 from cluster.admin.api.decision_timeout import decided
 from cluster.admin.api.names import found
 from cluster.admin.api.responses import DONE, Rows, Status
-from cluster.admin.api.routing import Audience, Endpoints
+from cluster.admin.api.routing import Endpoints
 from cluster.admin.api.services import Services
 from cluster.admin.api.user_views import user_in
 

@@ -6,12 +6,13 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any, Final
 
+from cluster.admin.api.audience import Audience
 from cluster.admin.api.call import Call
 from cluster.admin.api.decision_timeout import decided
 from cluster.admin.api.errors import ApiError, bad_request
 from cluster.admin.api.fields import Fields
 from cluster.admin.api.responses import DONE, Status
-from cluster.admin.api.routing import Audience, Endpoints
+from cluster.admin.api.routing import Endpoints
 from cluster.admin.api.services import Services
 from cluster.catalog.definitions import MemberState
 from cluster.catalog.membership.plan import ClusterView, steps_left
@@ -28,7 +29,7 @@ NAMED_QUEUES: Final = 10
 @endpoints.on("GET", "/cluster/members", Audience.MONITORING)
 async def list_members(services: Services, call: Call) -> dict[str, Any]:
     """The members, what is on each, and how much is left to move."""
-    view = services.broker.mover.view()
+    view = services.moves.view()
     return {
         "members": [_row(services, view, name) for name in services.members],
         "moves": [
@@ -53,7 +54,7 @@ def _row(services: Services, view: ClusterView, name: str) -> dict[str, Any]:
     return {
         "name": name,
         "state": node.state.value,
-        "up": services.broker.mover.answering(name),
+        "up": services.moves.answering(name),
         "peers": node.peers,
         "amqp": node.amqp,
         "http": node.http,
@@ -104,8 +105,8 @@ async def remove_member(services: Services, call: Call) -> dict[str, Any]:
     """Drain a node and forget it; with `heir` what it has goes to that node. Tells what is lost."""
     name, fields = call.path["name"], call.fields()
     heir, force = fields.text("heir"), fields.flag("force")
-    mover = services.broker.mover
-    view = mover.view(mover.answering)
+    moves = services.moves
+    view = moves.view(moves.answering)
     if name not in services.state.nodes:
         return {"removed": name, "lost_queues": []}
     found = obstacle(view, name, heir)
@@ -147,7 +148,6 @@ async def _command(services: Services, command: str, **arguments: Any) -> Any:
     """Raises Refusal, and ApiError when there is no majority."""
 
     def begin(answer: Any) -> None:
-        services.broker.catalog.submit(command, arguments, answer, services.broker.now)
-        services.broker.wanted()
+        services.submit(command, arguments, answer)
 
     return await decided(partial(begin))

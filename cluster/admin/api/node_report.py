@@ -8,16 +8,10 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Hashable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any, Final
 
-from cluster.admin.api.client_rows import (
-    ClientRows,
-    channel_counts,
-    client_name,
-    connection_octets,
-    is_shown,
-)
+from cluster.admin.api.client_rows import ClientRows
 from cluster.admin.api.partition_rows import PartitionRows
 from cluster.admin.api.queue_rows import QueueRows
 from cluster.admin.api.rates import (
@@ -31,12 +25,12 @@ from cluster.admin.api.rates import (
     traffic_counts,
 )
 from cluster.admin.api.sampling import Counts, Sampler
+from cluster.admin.clients import channel_counts, client_name, connection_octets, is_shown
+from cluster.admin.inquiry import Inquiry
+from cluster.admin.views import NodeView
 from cluster.gateway.client_limits import connection_limits
 from cluster.system import resources
 from node.session.listener import Client
-
-if TYPE_CHECKING:
-    from cluster.process.node import NodeProcess
 
 NODE: Final = "management.node"
 CONNECTIONS: Final = "management.connections"
@@ -56,18 +50,17 @@ MESSAGE_NAMES: Final = (*TRAFFIC_NAMES, *TALLY_NAMES[1:])
 class NodeReport:
     """This node's part of what the management API shows."""
 
-    def __init__(self, process: NodeProcess) -> None:
-        self._process = process
-        self._started = process.clock()
+    def __init__(self, node: NodeView, inquiry: Inquiry, wanted: Callable[[], None]) -> None:
+        """`wanted` has what was asked of the node's groups carried out."""
+        self._node = node
+        self._started = node.clock()
         self.sampler = Sampler(self._counters)
-        front_end = process.front_end
-        self._clients = ClientRows(
-            process.config.name, self.sampler, self.wall_ms, front_end.consumer, self._queue_name
-        )
-        self._queues = QueueRows(process.broker, process.local_queues, self.sampler, self.wall_ms)
-        partitions = PartitionRows(process.broker)
-        for name, answerer in (
-            (NODE, lambda _: self._node()),
+        name, find_consumer = node.config.name, node.front_end.consumer
+        self._clients = ClientRows(name, self.sampler, self.wall_ms, find_consumer, self._queue_name)
+        self._queues = QueueRows(node.partitions, self.sampler, self.wall_ms)
+        partitions = PartitionRows(name, node.partitions.host, node.clock, wanted)
+        for question, answerer in (
+            (NODE, lambda _: self._facts()),
             (CONNECTIONS, lambda _: [self._clients.connection(client) for client in self._shown()]),
             (CHANNELS, lambda _: self._channels()),
             (CONSUMERS, lambda _: self._consumers()),
@@ -77,18 +70,18 @@ class NodeReport:
             (PARTITIONS, partitions.rows),
             (HAND_OVER, partitions.hand_over),
         ):
-            process.inquiry.answer(name, answerer)
+            inquiry.answer(question, answerer)
 
     def wall_ms(self, at: float) -> int:
         """A time of the node's clock as milliseconds since 1970."""
-        return int((time.time() - self._process.clock() + at) * 1000)
+        return int((time.time() - self._node.clock() + at) * 1000)
 
     # -- counters -------------------------------------------------------------------------------
 
     def _counters(self) -> Iterator[tuple[Hashable, Counts]]:
         yield "messages", self._message_counts()
         yield "churn", self._churn()
-        for key, flow in list(self._process.front_end.flows.items()):
+        for key, flow in list(self._node.front_end.flows.items()):
             yield ("flow", *key), flow_counts(flow)
         for client in self._shown():
             yield ("connection", client.number), connection_octets(client)
@@ -99,14 +92,14 @@ class NodeReport:
 
     def _message_counts(self) -> Counts:
         """In the order of `MESSAGE_NAMES`."""
-        traffic = traffic_counts(self._process.listener.traffic())
-        owners = self._process.broker.owners.values()
+        traffic = traffic_counts(self._node.listener.traffic())
+        owners = self._node.partitions.owners.values()
         tallies = [owner.past for owner in owners] + [queue.tally for _, queue in self._queues.owned()]
         return tuple(map(int, [*traffic, *added(map(tally_counts, tallies), len(TALLY_NAMES))[1:]]))
 
     def _churn(self) -> Counts:
         """In the order of `CHURN_NAMES`."""
-        listener = self._process.listener
+        listener = self._node.listener
         connections = [client.session.connection for client in listener.clients.values()]
         opened = listener.past_channels + sum(one.channels_opened for one in connections)
         return (
@@ -117,7 +110,7 @@ class NodeReport:
     # -- answers --------------------------------------------------------------------------------
 
     def _shown(self) -> list[Client]:
-        return [client for client in self._process.listener.clients.values() if is_shown(client)]
+        return [client for client in self._node.listener.clients.values() if is_shown(client)]
 
     def _channels(self) -> list[dict[str, Any]]:
         return [
@@ -131,17 +124,17 @@ class NodeReport:
 
     def _flows(self) -> list[tuple[Any, ...]]:
         """(virtual host, exchange, counts, rates), both in the order of `FLOW_NAMES`."""
-        flows = self._process.front_end.flows.items()
+        flows = self._node.front_end.flows.items()
         return [
             (*key, flow_counts(flow), self.sampler.rates(("flow", *key), len(FLOW_NAMES)))
             for key, flow in flows
         ]
 
     def _queue_name(self, id: int) -> tuple[str, str] | None:
-        definition = self._process.broker.catalog.state.queues_by_id.get(id)
+        definition = self._node.partitions.state.queues_by_id.get(id)
         if definition is not None:
             return definition.vhost, definition.name
-        local = self._process.local_queues.by_id(id)
+        local = self._node.partitions.local.by_id(id)
         return None if local is None else (local.vhost, local.ref.name)
 
     def _close(self, argument: dict[str, str]) -> bool:
@@ -154,43 +147,43 @@ class NodeReport:
 
     def _listeners(self) -> list[dict[str, Any]]:
         """Where this node listens now: for clients only once it is part of the cluster."""
-        process = self._process
-        listen = process.config.listen
+        config = self._node.config
+        listen = config.listen
         open_to = [("clustering", listen.peers), ("http", listen.http)]
         if listen.https is not None:
             open_to.append(("https", listen.https))
-        if process.status.listening:
+        if self._node.health.listening():
             open_to.append(("amqp", listen.amqp))
-            if process.config.tls is not None:
+            if config.tls is not None:
                 open_to.append(("amqp/ssl", listen.amqps))
         return [
-            {"node": process.config.name, "protocol": name, "ip_address": one.host, "port": one.port}
+            {"node": config.name, "protocol": name, "ip_address": one.host, "port": one.port}
             for name, one in open_to
         ]
 
-    def _node(self) -> dict[str, Any]:
-        process = self._process
-        limits = process.config.cluster.limits
+    def _facts(self) -> dict[str, Any]:
+        config, health = self._node.config, self._node.health
+        limits = config.cluster.limits
         return {
             "os_pid": str(os.getpid()),
-            "uptime": int((process.clock() - self._started) * 1000),
-            "reasons": process.status.readiness(),
-            "mechanisms": list(connection_limits(process.config).mechanisms),
+            "uptime": int((self._node.clock() - self._started) * 1000),
+            "reasons": health.readiness(),
+            "mechanisms": list(connection_limits(config).mechanisms),
             "processors": resources.processors(),
             "python": platform.python_version(),
             "mem_used": resources.memory_used(),
-            "mem_limit": process.watermarks.memory,
-            "disk_free_limit": process.watermarks.disk_free,
-            "short_of": sorted(process.shortages.own),
+            "mem_limit": health.memory_limit,
+            "disk_free_limit": health.disk_free_limit,
+            "short_of": sorted(health.short_of()),
             "fd_used": resources.descriptors_used(),
             "fd_total": resources.descriptors_total(),
-            "sockets_used": len(process.listener.clients),
+            "sockets_used": len(self._node.listener.clients),
             "sockets_total": limits.connections,
             "proc_used": resources.threads(),
             "listeners": self._listeners(),
-            "disk_free": resources.disk_free(process.config.data_dir),
-            "db_dir": str(process.config.data_dir),
-            "journal_bytes": process.journal.disk_bytes(),
+            "disk_free": resources.disk_free(config.data_dir),
+            "db_dir": str(config.data_dir),
+            "journal_bytes": self._node.storage.journal.disk_bytes(),
             "message_counts": self._message_counts(),
             "message_rates": self.sampler.rates("messages", len(MESSAGE_NAMES)),
             "churn_counts": self._churn(),

@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Any, Final
 
 from cluster.admin.api import survey
+from cluster.admin.api.audience import Audience
 from cluster.admin.api.call import Call
 from cluster.admin.api.names import found
 from cluster.admin.api.node_report import CHURN_NAMES
 from cluster.admin.api.rates import with_rates
 from cluster.admin.api.responses import Rows
-from cluster.admin.api.routing import Audience, Endpoints
+from cluster.admin.api.routing import Endpoints
 from cluster.admin.api.services import Services
 from cluster.catalog.membership.mover import GOING
-from cluster.process.shortages import DISK, MEMORY
+from cluster.system.resources import DISK, MEMORY
 from node.routing.exchange import DELAYED_TYPE, ExchangeKind
 
 endpoints = Endpoints()

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.broker.broker import Broker
+from replication.host import Host
 from replication.raft import NotLeaderError, UnknownPeerError
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionRows:
-    """The groups that `broker` leads, in plain values."""
+    """The groups of `host` that `node` leads, in plain values.
 
-    broker: Broker
+    `wanted` has what was asked of a group carried out.
+    """
+
+    node: str
+    host: Host
+    clock: Callable[[], float]
+    wanted: Callable[[], None]
 
     def rows(self, _argument: Any = None) -> list[dict[str, Any]]:
         """Each with `replicas`: by node, how many entries of the log are not known to be on its disk."""
-        host, now = self.broker.host, self.broker.now
+        now = self.clock()
         return [
             {
                 "id": group.partition,
-                "owner": self.broker.node,
+                "owner": self.node,
                 "term": group.raft.term,
                 "last_index": group.raft.last_index,
                 "commit_index": group.raft.commit_index,
@@ -30,18 +37,18 @@ class PartitionRows:
                     for node, progress in sorted(group.raft.progress.items())
                 },
             }
-            for group in host.groups.values()
-            if host.leads(group.partition, now)
+            for group in self.host.groups.values()
+            if self.host.leads(group.partition, now)
         ]
 
     def hand_over(self, argument: dict[str, Any]) -> bool:
         """Have `to` own `partition` as soon as it has the whole log; False when it is not owned here."""
         partition, heir = argument["partition"], argument["to"]
-        if partition not in self.broker.host.groups:
+        if partition not in self.host.groups:
             return False
         try:
-            self.broker.host.hand_over(partition, heir, self.broker.now)
+            self.host.hand_over(partition, heir, self.clock())
         except (NotLeaderError, UnknownPeerError):
             return False
-        self.broker.wanted()
+        self.wanted()
         return True

@@ -6,11 +6,12 @@ from collections import Counter
 from typing import Any
 
 from cluster.admin.api import survey
+from cluster.admin.api.audience import Audience
 from cluster.admin.api.call import Call
 from cluster.admin.api.errors import ApiError, bad_request, no_such_object
 from cluster.admin.api.node_report import HAND_OVER
 from cluster.admin.api.responses import DONE, Rows, Status
-from cluster.admin.api.routing import Audience, Endpoints
+from cluster.admin.api.routing import Endpoints
 from cluster.admin.api.services import Services
 from cluster.catalog.definitions import PartitionDefinition, PartitionKind
 from cluster.catalog.replica import CATALOG
@@ -56,7 +57,7 @@ async def put_owner(services: Services, call: Call) -> Status:
         return DONE
     if wanted not in facts["replicas"]:
         raise bad_request(f"node {wanted} has no replica of partition {text}")
-    if wanted not in (services.node, *services.broker.connected):
+    if wanted not in services.running:
         raise bad_request(f"node {wanted} does not run, or cannot be reached")
     services.log.info("owner_change_asked", partition=int(text), owner=wanted, user=call.user)
     asked = {"partition": int(text), "to": wanted}

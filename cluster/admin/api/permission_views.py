@@ -6,13 +6,14 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import Any
 
+from cluster.admin.api.audience import Audience
 from cluster.admin.api.call import Call
 from cluster.admin.api.decision_timeout import decided
 from cluster.admin.api.errors import bad_request, no_such_object
 from cluster.admin.api.fields import Fields
 from cluster.admin.api.names import exchange_name, found
 from cluster.admin.api.responses import CREATED, DONE, Rows, Status
-from cluster.admin.api.routing import Audience, Endpoints
+from cluster.admin.api.routing import Endpoints
 from cluster.admin.api.services import Services
 from node.refusal import NotFoundError
 

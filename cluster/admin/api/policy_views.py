@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any, Final
 
+from cluster.admin.api.audience import Audience
 from cluster.admin.api.call import Call
 from cluster.admin.api.decision_timeout import decided
 from cluster.admin.api.errors import bad_request, no_such_object
 from cluster.admin.api.fields import Fields
 from cluster.admin.api.names import visible_vhosts
 from cluster.admin.api.responses import CREATED, DONE, Rows, Status
-from cluster.admin.api.routing import Audience, Endpoints, Handler
+from cluster.admin.api.routing import Endpoints, Handler
 from cluster.admin.api.services import Services
 from cluster.catalog.policies import Policy
 from cluster.catalog.policy_settings import mistake_in_policy
@@ -69,8 +70,7 @@ async def set_policy(services: Services, vhost: str, policy: dict[str, Any], *, 
 
 async def _submit(services: Services, command: str, arguments: dict[str, Any]) -> Any:
     def begin(answer: Any) -> None:
-        services.broker.catalog.submit(command, arguments, answer, services.broker.now)
-        services.broker.wanted()
+        services.submit(command, arguments, answer)
 
     return await decided(begin)
 

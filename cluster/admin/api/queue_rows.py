@@ -8,8 +8,8 @@ from typing import Any
 
 from cluster.admin.api.rates import QUEUE_WIDTH, queue_counts
 from cluster.admin.api.sampling import Sampler
-from cluster.broker.broker import Broker
-from cluster.gateway.local_queues import LocalQueue, LocalQueues
+from cluster.admin.views import PartitionsView
+from cluster.gateway.local_queues import LocalQueue
 from node.queue.dispatch import QueueOwner
 
 QueueKey = tuple[str, str]
@@ -38,14 +38,13 @@ class QueueState:
 class QueueRows:
     """Makes `QueueState`s in plain form: a tuple each, since there may be many."""
 
-    broker: Broker
-    local: LocalQueues
+    partitions: PartitionsView
     sampler: Sampler
     wall_ms: Any
 
     def owned(self) -> Iterator[tuple[int, QueueOwner]]:
         """The queues that this node owns, by id."""
-        for owner in list(self.broker.owners.values()):
+        for owner in list(self.partitions.owners.values()):
             if owner.active:
                 yield from list(owner.queues.items())
 
@@ -57,21 +56,21 @@ class QueueRows:
         return [row for row in found if row is not None]
 
     def _find(self, vhost: str, name: str) -> tuple[Any, ...] | None:
-        local = self.local.named(name)
-        definition = self.broker.catalog.state.queues.get((vhost, name))
+        local = self.partitions.local.named(name)
+        definition = self.partitions.state.queues.get((vhost, name))
         if local is not None:
             id, partition = local.ref.id, local.ref.partition
         elif definition is not None:
             id, partition = definition.id, definition.partition
         else:
             return None
-        owner = self.broker.owners.get(partition)
+        owner = self.partitions.owners.get(partition)
         queue = owner.queues.get(id) if owner is not None and owner.active else None
         return None if queue is None else self._row(id, queue)
 
     def _row(self, id: int, queue: QueueOwner) -> tuple[Any, ...] | None:
-        definition = self.broker.catalog.state.queues_by_id.get(id)
-        local = self.local.by_id(id)
+        definition = self.partitions.state.queues_by_id.get(id)
+        local = self.partitions.local.by_id(id)
         if definition is not None:
             vhost, name = definition.vhost, definition.name
         elif local is not None:

@@ -8,37 +8,18 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote_to_bytes
 
+from cluster.admin.api.audience import Audience
+from cluster.admin.api.call import Call
 from cluster.admin.api.errors import bad_request
-from cluster.catalog.access.records import ADMINISTRATOR
-
-if TYPE_CHECKING:
-    from cluster.admin.api.call import Call
-    from cluster.admin.api.services import Services
+from cluster.admin.api.services import Services
 
 _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
-class Audience(Enum):
-    """The tags of which a user must have one, and what is said to a user who has none of them."""
-
-    MANAGEMENT = ({"management", "policymaker", "monitoring", ADMINISTRATOR}, "Not management user")
-    POLICYMAKER = ({"policymaker", ADMINISTRATOR}, "User not authorised to access object")
-    MONITORING = ({"monitoring", ADMINISTRATOR}, "Not monitor user")
-    ADMINISTRATOR = ({ADMINISTRATOR}, "Not administrator user")
-
-    def allows(self, tags: Iterable[str]) -> bool:
-        return not self.value[0].isdisjoint(tags)
-
-    @property
-    def refusal(self) -> str:
-        return self.value[1]
-
-
-Handler = Callable[["Services", "Call"], Awaitable[Any]]
+Handler = Callable[[Services, Call], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,13 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from cluster.admin.api.audience import Audience
 from cluster.admin.api.bodies import Bodies
 from cluster.admin.api.call import Call
 from cluster.admin.api.errors import ApiError, bad_request, no_such_object, not_authorised, refused
 from cluster.admin.api.log_in import LogIn, LoginError
 from cluster.admin.api.responses import to_json
-from cluster.admin.api.routing import Audience, Operation, Router
+from cluster.admin.api.routing import Operation, Router
 from cluster.admin.api.services import Services
 from cluster.admin.api.writing import json_response, written
 from cluster.admin.http.headers import SAFE_METHODS, is_from_elsewhere
@@ -34,6 +35,8 @@ REALM: Final = 'Basic realm="RabbitMQ Management"'
 
 class ManagementServer:
     """Answers everything below `/api` that is not served otherwise."""
+
+    paths: Final = (PREFIX,)
 
     def __init__(self, services: Services, operations: Iterable[Operation]) -> None:
         self._services = services

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from cluster.admin.inquiry import Inquiry
-from cluster.broker.broker import Broker
 from cluster.catalog.access.control import Access
+from cluster.catalog.awaiting import Answer
 from cluster.catalog.definitions import NodeDefinition
 from cluster.catalog.membership.directory import directory
+from cluster.catalog.membership.plan import ClusterView
 from cluster.catalog.state import CatalogState
 from cluster.config.models import NodeConfig
 from cluster.gateway.broker_port import FrontEnd
 from cluster.log.event_log import EventLog
+
+
+class Moves(Protocol):
+    """What the cluster moves between its nodes (`cluster.catalog.membership.mover.Mover`)."""
+
+    def view(self, reachable: Callable[[str], bool] | None = None) -> ClusterView: ...
+
+    def answering(self, node: str) -> bool:
+        """Whether there is a connection to a node now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +33,17 @@ class Services:
 
     config: NodeConfig
     version: str
-    broker: Broker
+    state: CatalogState
+    """This node's replica of the catalog: to be read, not changed."""
     access: Access
     front_end: FrontEnd
     inquiry: Inquiry
     log: EventLog
+    moves: Moves
+    submit: Callable[[str, dict[str, Any], Answer], None]
+    """Has a command of the catalog carried out; its outcome comes to the callback."""
+    connected: Callable[[], Collection[str]]
+    """The other nodes that there is a connection to."""
     readiness: Callable[[], list[str]]
     """Why clients should not be sent to this node now."""
     shut_out: Callable[[str], bool]
@@ -46,6 +63,6 @@ class Services:
         return directory(self.config, self.state)
 
     @property
-    def state(self) -> CatalogState:
-        """This node's replica of the catalog: to be read, not changed."""
-        return self.broker.catalog.state
+    def running(self) -> list[str]:
+        """This node, and those that there is a connection to."""
+        return [self.node, *self.connected()]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from cluster.admin.api.audience import Audience
 from cluster.admin.api.call import Call
 from cluster.admin.api.errors import ApiError, no_such_object
 from cluster.admin.api.responses import Rows
-from cluster.admin.api.routing import Audience, Endpoints
+from cluster.admin.api.routing import Endpoints
 from cluster.admin.api.services import Services
 
 endpoints = Endpoints()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from cluster.admin.api.audience import Audience
 from cluster.admin.api.call import Call
 from cluster.admin.api.decision_timeout import decided
 from cluster.admin.api.errors import bad_request
@@ -12,7 +13,7 @@ from cluster.admin.api.fields import Fields
 from cluster.admin.api.names import found
 from cluster.admin.api.permission_views import permission_rows, topic_permission_rows
 from cluster.admin.api.responses import CREATED, DONE, Rows, Status
-from cluster.admin.api.routing import Audience, Endpoints
+from cluster.admin.api.routing import Endpoints
 from cluster.admin.api.services import Services
 from cluster.admin.api.vhost_views import tags_in
 from cluster.catalog.access.records import User

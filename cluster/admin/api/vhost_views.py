@@ -6,8 +6,8 @@ from functools import partial
 from typing import Any
 
 from cluster.admin.api import survey
+from cluster.admin.api.audience import Audience
 from cluster.admin.api.call import Call
-from cluster.admin.api.client_rows import OCTETS
 from cluster.admin.api.decision_timeout import decided
 from cluster.admin.api.errors import ApiError, bad_request, not_authorised
 from cluster.admin.api.fields import Fields
@@ -17,8 +17,9 @@ from cluster.admin.api.queue_rows import QueueState
 from cluster.admin.api.queue_views import depths
 from cluster.admin.api.rates import QUEUE_WIDTH, TALLY_NAMES, added, message_stats, with_rates
 from cluster.admin.api.responses import CREATED, DONE, Rows, Status
-from cluster.admin.api.routing import Audience, Endpoints
+from cluster.admin.api.routing import Endpoints
 from cluster.admin.api.services import Services
+from cluster.admin.clients import OCTETS
 from cluster.catalog.access.records import VhostProperties
 
 endpoints = Endpoints()
@@ -121,7 +122,7 @@ def _row(services: Services, name: str, properties: VhostProperties, totals: Tot
         "default_queue_type": "undefined",
         **vhost_definition(name, properties),
         "tracing": False,
-        "cluster_state": dict.fromkeys([services.node, *services.broker.connected], "running"),
+        "cluster_state": dict.fromkeys(services.running, "running"),
         **totals.get(name, {}),
     }
 

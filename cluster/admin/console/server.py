@@ -40,6 +40,8 @@ HEADERS: Final = {
 class Console:
     """Serves the files; what is not among them is not found, whatever its path."""
 
+    paths: Final = (PATH,)
+
     def __init__(self) -> None:
         self._assets: Mapping[str, Asset] = read_assets()
 

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cluster.admin.metrics.metric import Kind, Metric, counter, gauge, histogram, series, with_label, written
 from cluster.admin.metrics.rabbitmq import RabbitMQNames
 from cluster.admin.metrics.sweep import Sweep, swept
 from cluster.admin.round_trips import RoundTrips
+from cluster.admin.views import NodeView
 from cluster.system import resources
+from cluster.system.resources import DISK, MEMORY
 from node.message.reason import Reason
 from node.queue.counters import Tally
 from node.queue.dispatch import QueueOwner
@@ -22,9 +24,6 @@ from replication.group import Group
 from replication.journal import Durations
 from replication.raft import Raft, Role
 from replication.transport import Peer
-
-if TYPE_CHECKING:
-    from cluster.process.node import NodeProcess
 
 TALLIES: Final[Mapping[str, str]] = {
     "published": "Messages that queues of this node have taken in.",
@@ -109,21 +108,21 @@ PEERS: Final[Sequence[tuple[str, Kind, str, Callable[[Peer], float]]]] = (
 
 
 class NodeMetrics:
-    """The second half of `cluster.admin.http.server.NodeView`."""
+    """What the paths below `/metrics` show (`cluster.admin.metrics.server.MetricsView`)."""
 
-    def __init__(self, process: NodeProcess) -> None:
+    def __init__(self, node: NodeView, round_trips: RoundTrips) -> None:
         self.loop_delay = Durations()
         """How late the node's timer was, each time: what else waits for the event loop waits as long."""
-        self.round_trips = RoundTrips(process.inquiry, lambda: process.broker.connected, process.clock)
-        self._process = process
-        self._rabbitmq = RabbitMQNames(process)
+        self._round_trips = round_trips
+        self._node = node
+        self._rabbitmq = RabbitMQNames(node)
 
     def metrics(self) -> Iterator[Metric | None]:
         """Of the node and its partitions. None: the work may rest here."""
-        sweep = yield from swept(self._process)
+        sweep = yield from swept(self._node)
         for part in (self._clients, self._traffic, self._queues):
             yield from part(sweep)
-        for piece in (self._raft, self._journal, self._peers, self._node):
+        for piece in (self._raft, self._journal, self._peers, self._state):
             yield None
             yield from piece()
         yield None
@@ -131,17 +130,17 @@ class NodeMetrics:
 
     def object_metrics(self) -> Iterator[Metric | None]:
         """As RabbitMQ's `/metrics/per-object`."""
-        sweep = yield from swept(self._process)
+        sweep = yield from swept(self._node)
         yield from self._rabbitmq.per_object(sweep)
 
     def detailed_metrics(self, families: Sequence[str], vhosts: Sequence[str]) -> Iterator[Metric | None]:
         """As RabbitMQ's `/metrics/detailed`."""
-        sweep = yield from swept(self._process, vhosts)
+        sweep = yield from swept(self._node, vhosts)
         yield from self._rabbitmq.detailed(sweep, families, vhosts)
 
     def queue_metrics(self) -> Iterator[Metric | None]:
         """Of each queue of the catalog that this node owns, labelled by virtual host and name."""
-        sweep = yield from swept(self._process)
+        sweep = yield from swept(self._node)
         queues = sweep.declared
         for name, help_, read, _ in DEPTHS:
             samples = ((labels, float(read(queue))) for labels, queue in queues)
@@ -162,7 +161,7 @@ class NodeMetrics:
     # -- clients --------------------------------------------------------------------------------
 
     def _clients(self, sweep: Sweep) -> Iterator[Metric]:
-        listener = self._process.listener
+        listener = self._node.listener
         gate = listener.gate
         yield gauge("quorate_connections", "Client connections.", sweep.connections)
         yield gauge("quorate_channels", "Open channels of client connections.", sweep.channels)
@@ -191,7 +190,7 @@ class NodeMetrics:
             "quorate_confirm_latency_seconds",
             "From the arrival of messages, by batch, until all their queues of a partition have them safe: "
             "the time that a client waits for its confirm.",
-            self._process.broker.latencies.confirms,
+            self._node.latencies.confirms,
         )
 
     # -- queues ---------------------------------------------------------------------------------
@@ -206,7 +205,7 @@ class NodeMetrics:
             "quorate_delivery_latency_seconds",
             "From the arrival of a message at the owner of its queue until it left for a consumer for the "
             "first time.",
-            self._process.broker.latencies.deliveries,
+            self._node.latencies.deliveries,
         )
 
     def _fates(self, sweep: Sweep) -> Iterator[Metric]:
@@ -220,7 +219,7 @@ class NodeMetrics:
     # -- replication ----------------------------------------------------------------------------
 
     def _raft(self) -> Iterator[Metric]:
-        host = self._process.broker.host
+        host = self._node.partitions.host
         groups = list(host.groups.values())
         labels = [{"partition": str(group.partition)} for group in groups]
         for name, help_, read in RAFT:
@@ -250,7 +249,7 @@ class NodeMetrics:
         )
 
     def _journal(self) -> Iterator[Metric]:
-        journal = self._process.journal
+        journal = self._node.storage.journal
         counters = journal.counters
         yield counter("quorate_journal_written_bytes_total", "Journal octets.", counters.bytes_written)
         yield counter(
@@ -266,25 +265,29 @@ class NodeMetrics:
         yield from self._damage()
 
     def _damage(self) -> Iterator[Metric]:
-        broker = self._process.broker
+        storage, repair = self._node.storage, self._node.storage.repair
         for name, help_, value in (
             (
                 "entries_damaged",
                 "Entries that did not read back as they were written.",
-                broker.repair.found_here,
+                repair.found_here,
             ),
-            ("entries_repaired", "Of these, entries that another replica gave back.", broker.repair.repaired),
-            ("messages_lost", "Messages that no replica could read any more.", broker.lost_entries.messages),
+            (
+                "entries_repaired",
+                "Of these, entries that another replica gave back.",
+                repair.repaired,
+            ),
+            ("messages_lost", "Messages that no replica could read any more.", storage.lost.messages),
         ):
             yield counter(f"quorate_journal_{name}_total", help_, value)
         yield gauge(
             "quorate_journal_set_aside",
             "1 while a damaged journal that a start has set aside is in the data directory.",
-            int(self._process.directory.set_aside),
+            int(storage.set_aside()),
         )
 
     def _lag(self, groups: Iterable[Group]) -> Metric:
-        host, now = self._process.broker.host, self._process.clock()
+        host, now = self._node.partitions.host, self._node.clock()
         samples = [
             ({"partition": str(group.partition), "peer": peer}, float(group.raft.last_index - progress.match))
             for group in groups
@@ -297,42 +300,41 @@ class NodeMetrics:
     # -- peers ----------------------------------------------------------------------------------
 
     def _peers(self) -> Iterator[Metric]:
-        peers = self._process.transport.peers.values()
+        peers = self._node.transport.peers.values()
         for name, kind, help_, read in PEERS:
             values = [read(peer) for peer in peers]
             yield series(f"quorate_peer_{name}", kind, help_, [{"peer": peer.name} for peer in peers], values)
-        trips = [({"peer": peer}, seconds) for peer, seconds in self.round_trips.last.items()]
+        trips = [({"peer": peer}, seconds) for peer, seconds in self._round_trips.last.items()]
         help_ = "From a question to the peer to its answer, event loops included; asked every five seconds."
         yield Metric("quorate_peer_round_trip_seconds", "gauge", help_, trips)
         yield counter(
             "quorate_peer_connections_refused_total",
             "Connections to the port for peers that ended before a message: another key, no handshake, or "
             "too many of these at once.",
-            self._process.transport.refused_connections,
+            self._node.transport.refused_connections,
         )
 
     # -- the node -------------------------------------------------------------------------------
 
-    def _node(self) -> Iterator[Metric]:
-        process = self._process
-        status = process.status
-        yield gauge("quorate_ready", "1 while the node is ready for clients.", not status.readiness())
+    def _state(self) -> Iterator[Metric]:
+        health = self._node.health
+        yield gauge("quorate_ready", "1 while the node is ready for clients.", not health.readiness())
         yield Metric(
             "quorate_resource_alarm",
             "gauge",
             "1 while this node is short of the resource, and publishers are held back everywhere.",
-            [({"resource": one}, float(one in process.shortages.own)) for one in ("memory", "disk")],
+            [({"resource": one}, float(one in health.short_of())) for one in (MEMORY, DISK)],
         )
         yield gauge(
             "quorate_memory_used_bytes",
             "Memory that counts against the limit of the memory alarm.",
             resources.memory_used(),
         )
-        yield gauge("quorate_memory_limit_bytes", "Limit of the memory alarm.", process.watermarks.memory)
+        yield gauge("quorate_memory_limit_bytes", "Limit of the memory alarm.", health.memory_limit)
         yield gauge(
             "quorate_disk_free_bytes",
             "Octets free where the data directory is.",
-            resources.disk_free(process.config.data_dir),
+            resources.disk_free(self._node.config.data_dir),
         )
         yield histogram(
             "quorate_event_loop_delay_seconds", "How late a timer of the event loop was.", self.loop_delay

@@ -10,18 +10,17 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version as installed_version
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cluster.admin.metrics.metric import Metric, counter, gauge, series
 from cluster.admin.metrics.rabbitmq_objects import DETAILED, RabbitMQObjects
 from cluster.admin.metrics.sweep import Sweep
+from cluster.admin.views import NodeView
 from cluster.config.identity import DIALECT_VERSION, version
 from cluster.system import resources
+from cluster.system.resources import DISK, MEMORY
 from node.message.reason import Reason
 from node.queue.counters import Tally
-
-if TYPE_CHECKING:
-    from cluster.process.node import NodeProcess
 
 PREFIX: Final = "rabbitmq_"
 PROTOCOL: Final = {"protocol": "amqp091"}
@@ -54,10 +53,10 @@ DELIVERED: Final = ("delivered", "delivered_no_ack", "got", "got_no_ack")
 class RabbitMQNames:
     """Metrics of one node as RabbitMQ names them."""
 
-    def __init__(self, process: NodeProcess) -> None:
-        self._process = process
-        self._started = process.clock()
-        self._objects = RabbitMQObjects(process)
+    def __init__(self, node: NodeView) -> None:
+        self._node = node
+        self._started = node.clock()
+        self._objects = RabbitMQObjects(node)
 
     # -- endpoints ------------------------------------------------------------------------------
 
@@ -98,7 +97,7 @@ class RabbitMQNames:
     # -- who ------------------------------------------------------------------------------------
 
     def _identity(self, endpoint: str) -> Iterator[Metric]:
-        config = self._process.config
+        config = self._node.config
         identity = {
             "rabbitmq_node": config.name,
             "rabbitmq_cluster": config.cluster.name,
@@ -123,10 +122,9 @@ class RabbitMQNames:
     # -- node -----------------------------------------------------------------------------------
 
     def _churn(self, sweep: Sweep) -> Iterator[Metric]:
-        process = self._process
-        listener = process.listener
+        listener = self._node.listener
         opened = sweep.channels_opened
-        queues = process.front_end.churn
+        queues = self._node.front_end.churn
         for name, help_, value in (
             ("connections_opened", "Connections opened.", listener.accepted),
             ("connections_closed", "Connections closed.", listener.accepted - sweep.connections),
@@ -139,18 +137,18 @@ class RabbitMQNames:
             yield counter(f"{PREFIX}{name}_total", help_, value)
 
     def _machine(self) -> Iterator[Metric]:
-        process = self._process
-        journal = process.journal.counters
+        node, health = self._node, self._node.health
+        short_of, journal = health.short_of(), node.storage.journal.counters
         for name, help_, value in (
             ("process_open_fds", "File descriptors open.", resources.descriptors_used()),
             ("process_max_fds", "File descriptors that may be open.", resources.descriptors_total()),
             ("process_resident_memory_bytes", "Memory used.", resources.memory_used()),
-            ("resident_memory_limit_bytes", "Limit of the memory alarm.", process.watermarks.memory),
-            ("disk_space_available_bytes", "Disk space free.", resources.disk_free(process.config.data_dir)),
-            ("disk_space_available_limit_bytes", "Limit of the disk alarm.", process.watermarks.disk_free),
-            ("erlang_uptime_seconds", "Seconds since the node started.", process.clock() - self._started),
-            ("alarms_free_disk_space_watermark", "1 while short of disk.", "disk" in process.shortages.own),
-            ("alarms_memory_used_watermark", "1 while short of memory.", "memory" in process.shortages.own),
+            ("resident_memory_limit_bytes", "Limit of the memory alarm.", health.memory_limit),
+            ("disk_space_available_bytes", "Disk space free.", resources.disk_free(node.config.data_dir)),
+            ("disk_space_available_limit_bytes", "Limit of the disk alarm.", health.disk_free_limit),
+            ("erlang_uptime_seconds", "Seconds since the node started.", node.clock() - self._started),
+            ("alarms_free_disk_space_watermark", "1 while short of disk.", DISK in short_of),
+            ("alarms_memory_used_watermark", "1 while short of memory.", MEMORY in short_of),
         ):
             yield gauge(PREFIX + name, help_, value)
         for name, help_, value in (
@@ -190,7 +188,7 @@ class RabbitMQNames:
         for name, (field, help_) in TRAFFIC.items():
             samples = [(PROTOCOL, float(getattr(total, field)))]
             yield Metric(f"{PREFIX}global_messages_{name}_total", "counter", help_, samples)
-        routed = sum(flow.routed for flow in self._process.front_end.flows.values())
+        routed = sum(flow.routed for flow in self._node.front_end.flows.values())
         name, help_ = f"{PREFIX}global_messages_routed_total", "Messages routed to queues."
         yield Metric(name, "counter", help_, [(PROTOCOL, float(routed))])
 
@@ -220,7 +218,7 @@ class RabbitMQNames:
     # -- replication ----------------------------------------------------------------------------
 
     def _raft(self) -> Iterator[Metric]:
-        groups = list(self._process.broker.host.groups.values())
+        groups = list(self._node.partitions.host.groups.values())
         labels = [{"partition": str(group.partition)} for group in groups]
         for name, help_, values in (
             ("term", "Current term.", [group.raft.term for group in groups]),
@@ -229,10 +227,10 @@ class RabbitMQNames:
             ("last_written_index", "Last index of the log.", [group.raft.last_index for group in groups]),
         ):
             yield series(f"{PREFIX}raft_{name}", "gauge", help_, labels, values)
-        commits = self._process.broker.host.commits
+        commits = self._node.partitions.host.commits
         mean = commits.total / sum(commits.counts) if any(commits.counts) else 0.0
         yield gauge(f"{PREFIX}raft_commit_latency_seconds", "Mean time from proposal to commit.", mean)
-        written = self._process.journal.counters.bytes_written
+        written = self._node.storage.journal.counters.bytes_written
         yield counter(f"{PREFIX}raft_bytes_written_total", "Octets written to the journal.", written)
 
 

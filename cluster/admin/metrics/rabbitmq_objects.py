@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from cluster.admin.api.client_rows import channel_counts, client_name, connection_octets
+from cluster.admin.clients import channel_counts, client_name, connection_octets
 from cluster.admin.metrics.metric import Kind, Metric, with_label, written
 from cluster.admin.metrics.sweep import STEP, Sweep
+from cluster.admin.views import NodeView
 from node.queue.dispatch import QueueOwner
 from node.routing.exchange import DEFAULT_EXCHANGE
 from node.session.listener import Client
 from node.wire.amqp091.channel import Channel
-
-if TYPE_CHECKING:
-    from cluster.process.node import NodeProcess
 
 DETAILED: Final = "rabbitmq_detailed_"
 CLUSTER: Final = "rabbitmq_cluster_"
@@ -43,8 +41,8 @@ DELIVERIES: Final[Mapping[str, tuple[str, str]]] = {
 class RabbitMQObjects:
     """The families of one node; queues are told of where they are owned."""
 
-    def __init__(self, process: NodeProcess) -> None:
-        self._process = process
+    def __init__(self, node: NodeView) -> None:
+        self._node = node
         self.always: tuple[Family, ...] = (
             self.coarse, self.queues, self.deliveries, self.connections, self.channels, self.exchanges,
         )  # fmt: skip
@@ -116,7 +114,7 @@ class RabbitMQObjects:
     def exchanges(self, prefix: str, _: Sweep, vhosts: Sequence[str]) -> Iterator[Metric]:
         flows = [
             (vhost, name, flow)
-            for (vhost, name), flow in self._process.front_end.flows.items()
+            for (vhost, name), flow in self._node.front_end.flows.items()
             if not vhosts or vhost in vhosts
         ]
         samples = (
@@ -127,7 +125,7 @@ class RabbitMQObjects:
         yield Metric(f"{prefix}exchange_messages_published_total", "counter", help_, samples)
 
     def _vhosts(self, vhosts: Sequence[str]) -> list[str]:
-        return [name for name in self._process.broker.catalog.state.vhosts if not vhosts or name in vhosts]
+        return [name for name in self._node.partitions.state.vhosts if not vhosts or name in vhosts]
 
     def vhosts(self, _: str, __: Sweep, vhosts: Sequence[str]) -> Iterator[Metric]:
         samples = [(written({"vhost": name}), 1.0) for name in self._vhosts(vhosts)]
@@ -139,7 +137,7 @@ class RabbitMQObjects:
 
     def exchange_bindings(self, _: str, __: Sweep, vhosts: Sequence[str]) -> Iterator[Metric | None]:
         """Exchanges with how many bindings they are the source of."""
-        state = self._process.broker.catalog.state
+        state = self._node.partitions.state
         queues: Counter[str] = Counter()
         for number, queue in enumerate(list(state.queues.values())):
             queues[queue.vhost] += 1
@@ -158,7 +156,7 @@ class RabbitMQObjects:
 
     def _exchanges(self, vhosts: Sequence[str]) -> Iterator[tuple[str, str, str]]:
         """Exchanges as labels, virtual host, name."""
-        state = self._process.broker.catalog.state
+        state = self._node.partitions.state
         for vhost in self._vhosts(vhosts):
             for one in list(state.vhosts[vhost].exchanges) if vhost in state.vhosts else ():
                 yield written({"vhost": vhost, "exchange": one.name, "type": one.type}), vhost, one.name

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from operator import add, attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from cluster.admin.api.client_rows import is_shown
+from cluster.admin.clients import is_shown
 from cluster.admin.metrics.metric import written
+from cluster.admin.views import NodeView, PartitionsView
 from cluster.catalog.definitions import FIRST_LOCAL_ID, REPLY_QUEUE_PREFIX
 from node.queue.counters import Tally
 from node.queue.dispatch import QueueOwner
 from node.session.listener import Client
 from node.session.traffic import Traffic
-
-if TYPE_CHECKING:
-    from cluster.process.node import NodeProcess
 
 STEP: Final = 32
 """Queues or clients between two moments at which the walk may rest."""
@@ -93,20 +91,19 @@ class Sweep:
         return total
 
 
-def swept(process: NodeProcess, vhosts: Sequence[str] = ()) -> Generator[None, None, Sweep]:
+def swept(node: NodeView, vhosts: Sequence[str] = ()) -> Generator[None, None, Sweep]:
     """Walk; yields where the walk may rest. `vhosts`: whose queues and clients are listed, none for all."""
     found = Sweep()
-    yield from _queues(process, vhosts, found)
-    yield from _clients(process.listener.clients.values(), vhosts, found)
-    found.traffic.add(process.listener.past)
-    found.channels_opened += process.listener.past_channels
+    yield from _queues(node.partitions, vhosts, found)
+    yield from _clients(node.listener.clients.values(), vhosts, found)
+    found.traffic.add(node.listener.past)
+    found.channels_opened += node.listener.past_channels
     return found
 
 
-def _queues(process: NodeProcess, vhosts: Sequence[str], found: Sweep) -> Generator[None, None, None]:
-    broker = process.broker
-    for owner in list(broker.owners.values()):
-        definition = broker.catalog.state.partitions.get(owner.partition)
+def _queues(partitions: PartitionsView, vhosts: Sequence[str], found: Sweep) -> Generator[None, None, None]:
+    for owner in list(partitions.owners.values()):
+        definition = partitions.state.partitions.get(owner.partition)
         replicated = definition is not None and len(definition.replicas) > 1
         sums = found.replicated if replicated else found.local
         sums.add(owner.past)
@@ -114,7 +111,7 @@ def _queues(process: NodeProcess, vhosts: Sequence[str], found: Sweep) -> Genera
             sums.add(queue.tally)
             if owner.active:
                 found.owned.add(queue)
-                named = broker.transit.queue_name(id)
+                named = partitions.queue_name(id)
                 if named is not None and not named[1].startswith(REPLY_QUEUE_PREFIX):
                     if not vhosts or named[0] in vhosts:
                         rows = found.exclusive if id >= FIRST_LOCAL_ID else found.declared

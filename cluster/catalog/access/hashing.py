@@ -71,12 +71,12 @@ class Work(NamedTuple):
 class HashingThreads:
     """Implements `cluster.catalog.access.password_checks.Hasher`."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, failed: Callable[[Exception], None]) -> None:
+        """`failed` is called with what a thread raised; who waits for the hash is answered None after it."""
         self._loop = loop
         self._threads = ThreadPoolExecutor(THREADS, "passwords", _give_way)
         self._decoy = str(PasswordHash.of(""))
-        self.failed: Callable[[Exception], None] = _unheard
-        """Called with what a thread raised; who waits for the hash is answered None after it."""
+        self._failed = failed
         self._turns = Turns()
         self._busy = 0
 
@@ -116,18 +116,13 @@ class HashingThreads:
             return False
         if not isinstance(error, Exception):
             raise error
-        self.failed(error)
+        self._failed(error)
         return True
 
     def close(self) -> None:
         """Drop what waits; what runs is not answered any more."""
         self._turns = Turns()
         self._threads.shutdown(wait=False, cancel_futures=True)
-
-
-def _unheard(error: Exception) -> None:
-    """The default: no listener for failures."""
-    raise error
 
 
 def _give_way() -> None:

@@ -1,0 +1,39 @@
+"""Every operation of the management API."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from cluster.admin.api import (
+    channel_views,
+    cluster_views,
+    connection_views,
+    declaration_views,
+    definition_views,
+    exchange_views,
+    health_views,
+    limit_views,
+    member_views,
+    message_views,
+    move_views,
+    node_views,
+    partition_views,
+    permission_views,
+    policy_views,
+    queue_views,
+    unsupported_views,
+    user_views,
+    vhost_views,
+)
+from cluster.admin.api.routing import Operation
+
+_MODULES: Final = (
+    channel_views, cluster_views, connection_views, declaration_views, definition_views,
+    exchange_views, health_views,
+    limit_views, member_views, message_views, move_views, node_views, partition_views, permission_views,
+    policy_views, queue_views, unsupported_views, user_views, vhost_views,
+)  # fmt: skip
+
+OPERATIONS: Final[list[Operation]] = [
+    operation for module in _MODULES for operation in module.endpoints.operations
+]

@@ -1,0 +1,101 @@
+"""What metrics, the status and the management API read of the node that they are on. They change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from cluster.catalog.state import CatalogState
+from cluster.config.models import NodeConfig
+from cluster.gateway.broker_port import FrontEnd
+from cluster.gateway.local_queues import LocalQueues
+from cluster.peers.latencies import Latencies
+from node.queue.counters import Tally
+from node.queue.dispatch import QueueOwner
+from node.session.listener import Listener
+from replication.host import Host
+from replication.journal import Journal
+from replication.repair import Repair
+from replication.transport import PeerTransport
+
+
+class OwnedPartition(Protocol):
+    """A replica of a partition. Its queues are served here while it is `active`."""
+
+    @property
+    def partition(self) -> int: ...
+
+    @property
+    def active(self) -> bool: ...
+
+    @property
+    def queues(self) -> Mapping[int, QueueOwner]:
+        """By the queue's id."""
+
+    @property
+    def past(self) -> Tally:
+        """The tallies of queues that are gone, added up."""
+
+
+class LostMessages(Protocol):
+    """What no replica could read any more."""
+
+    @property
+    def messages(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsView:
+    """This node's replica of the catalog, its groups, and the queues that it owns."""
+
+    state: CatalogState
+    host: Host
+    owners: Mapping[int, OwnedPartition]
+    """By the partition's number."""
+    local: LocalQueues
+    queue_name: Callable[[int], tuple[str, str] | None]
+    """Virtual host and name of a queue; None where they are not known here."""
+
+
+@dataclass(frozen=True, slots=True)
+class StorageView:
+    """The journal, and what was found damaged in it."""
+
+    journal: Journal
+    repair: Repair
+    lost: LostMessages
+    set_aside: Callable[[], bool]
+    """Whether a damaged journal that a start has set aside is in the data directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class HealthView:
+    """Whether the node takes clients, and what it is short of."""
+
+    readiness: Callable[[], list[str]]
+    """Why clients should not be sent to this node now."""
+    listening: Callable[[], bool]
+    short_of: Callable[[], frozenset[str]]
+    """Of `MEMORY` and `DISK`."""
+    memory_limit: int
+    """Octets. The node is short of memory when it takes more."""
+    disk_free_limit: int
+    """Octets. The node is short of disk when fewer are free."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """One for each node. `clock` gives seconds of the node's clock."""
+
+    config: NodeConfig
+    clock: Callable[[], float]
+    partitions: PartitionsView
+    storage: StorageView
+    health: HealthView
+    listener: Listener
+    front_end: FrontEnd
+    latencies: Latencies
+    transport: PeerTransport
+    formats: Callable[[], int]
+    """The number of the formats that every member of the cluster reads."""

@@ -1,0 +1,62 @@
+"""Why clients should not be sent to this node now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cluster.broker.broker import Broker
+from cluster.catalog.definitions import PartitionKind
+from cluster.gateway.broker_port import FrontEnd
+
+
+class Readiness:
+    """One node's."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        front_end: FrontEnd,
+        failure: Callable[[], Exception | None],
+        listening: Callable[[], bool],
+        add_command: str,
+    ) -> None:
+        """`failure` is what ends the node; `add_command` is how an administrator adds the node."""
+        self._broker = broker
+        self._front_end = front_end
+        self._failure = failure
+        self._listening = listening
+        self._add_command = add_command
+
+    def reasons(self) -> list[str]:
+        """Nothing when the node is ready."""
+        broker, failure = self._broker, self._failure()
+        reasons = []
+        if failure is not None:
+            reasons.append(f"the node ends: {failure}")
+        if not self._listening():
+            reasons.append("not listening for clients yet")
+        if broker.bootstrap.awaited:
+            awaited = ", ".join(broker.bootstrap.awaited)
+            reasons.append(
+                f"no word from {awaited}: whether this cluster is new, all its founders have to say"
+            )
+        if broker.bootstrap.waiting:
+            reasons.append(f"this node is no member of the cluster: {self._add_command}")
+        elif broker.host.rebuilding:
+            reasons.append("getting back what its lost disk had")
+        if not self._front_end.ready():
+            reasons.append("no word from the catalog's leader: is a majority of the nodes up?")
+        reasons.extend(
+            f"partition {link.partition} has no owner"
+            for link in broker.links.values()
+            if link.owner is None and self._is_replicated(link.partition)
+        )
+        return reasons
+
+    def _is_replicated(self, partition: int) -> bool:
+        definition = self._broker.catalog.state.partitions.get(partition)
+        return (
+            definition is not None
+            and definition.kind is PartitionKind.REPLICATED
+            and len(definition.replicas) > 1
+        )
