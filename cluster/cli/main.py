@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import click
 
-from cluster.cli.program import INTERRUPTED, begin
+from cluster.cli.interrupt import INTERRUPTED, begin
 
 COMMANDS: Final = {
     "up": "up",
