@@ -33,7 +33,7 @@ from node.wire.amqp091.primitives import Method
 NO_ROUTE: Final = 312
 """0-9-1 reply code of a mandatory message that no queue takes."""
 
-INTERNAL_ERROR: Final = methods.ConnectionClose(541, "INTERNAL_ERROR", 0, 0)
+INTERNAL_ERROR: Final = encode_method(0, methods.ConnectionClose(541, "INTERNAL_ERROR", 0, 0))
 """0-9-1: the server could not complete the method because of an internal error."""
 
 
@@ -53,6 +53,7 @@ class Session(Containment):
         self._held: set[int] = set()
         self._blocked = self._full = self._releasing = self._gone = self._failing = False
         self._channels_known = 0
+        self.last_words = INTERNAL_ERROR
         handlers: dict[type[effects.Effect], Callable[[Any], None]] = {
             effects.Publish: self._publish,
             effects.HoldPublish: self._hold_publish,
@@ -100,11 +101,6 @@ class Session(Containment):
     def channels_opened(self) -> int:
         """Channels since the connection began."""
         return self.connection.channels_opened
-
-    @property
-    def last_words(self) -> bytes:
-        """What the client is told when a defect ends the session."""
-        return encode_method(0, INTERNAL_ERROR)
 
     @property
     def held_back(self) -> bool:
