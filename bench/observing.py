@@ -34,8 +34,7 @@ from cluster.admin.traces.context import TraceContext, stretches_in
 from cluster.admin.traces.export import OtlpSpans
 from cluster.cli.local.layout import plan, prepare
 from cluster.config.tables import TraceSettings
-from cluster.owner.arrivals import Arrivals
-from cluster.peers.latencies import Latencies
+from cluster.peers.latencies import Arrivals, Latencies
 from cluster.process.node import NodeProcess
 from node.message.run import Run
 from node.queue.counters import Tally

@@ -15,7 +15,6 @@ from cluster.gateway.browsing import Bookmark, Shown, browse
 from cluster.gateway.cancellations import Cancellations
 from cluster.gateway.client_connections import ClientConnections
 from cluster.gateway.commits import Attached, Commits, shares_of
-from cluster.gateway.confirmation import Confirmation
 from cluster.gateway.gets import Gets
 from cluster.gateway.link import PartitionLink
 from cluster.gateway.local_queues import LocalQueues
@@ -23,7 +22,7 @@ from cluster.gateway.queue_declarations import QueueDeclarations, reachable
 from cluster.gateway.queue_deletions import QueueDeletions
 from cluster.gateway.refusals import refusal_of
 from cluster.gateway.routes import Routes, Targets
-from cluster.gateway.state import LinkConsumer
+from cluster.gateway.state import Confirmation, LinkConsumer
 from cluster.peers.ports import (
     FIRST_CONSUMER,
     NOTHING_TO_GET,

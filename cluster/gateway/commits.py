@@ -12,9 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cluster.catalog.definitions import PartitionKind
-from cluster.gateway.confirmation import Vote
 from cluster.gateway.link import PartitionLink
 from cluster.gateway.routes import Targets
+from cluster.gateway.state import Vote
 from cluster.peers.ports import Ranges
 from node.message.run import Run
 from node.queue.operation_format import Buffer, encode_discard, encode_publish, encode_return, encode_settle

@@ -95,7 +95,7 @@ def remove(link: PartitionLink, queue: int, sequence: int, removal: Removal) -> 
 
 @dataclass(slots=True)
 class Removal:
-    """Waits for the removal of one message; implements `cluster.gateway.confirmation.Awaiting`."""
+    """Waits for the removal of one message; implements `cluster.gateway.state.Awaiting`."""
 
     removed: Callable[[], None]
     again: Callable[[], None]

@@ -11,8 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from cluster.gateway.confirmation import Awaiting, Confirmation
-from cluster.gateway.state import LinkConsumer, OperationBatch, PendingRequest
+from cluster.gateway.state import Awaiting, Confirmation, LinkConsumer, OperationBatch, PendingRequest
 from cluster.peers.latencies import Latencies
 from cluster.peers.ports import GET_LINK, NOT_FOUND, UNREACHABLE, Delivery, OwnerPort, Ranges
 from node.message.run import Run

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from cluster.owner.arrivals import Arrivals
 from cluster.owner.configuring import configure, take_over
 from cluster.owner.contents import EntrySource
 from cluster.owner.context import Disused, OwnerContext
@@ -26,6 +25,7 @@ from cluster.owner.sessions import FrontEndSessions
 from cluster.owner.state import OwnerState
 from cluster.owner.two_phase_commit import TwoPhaseCommit
 from cluster.owner.upkeep import seal_unused
+from cluster.peers.latencies import Arrivals
 from cluster.peers.ports import NOT_FOUND
 from node.queue.applied import Applied
 from node.queue.counters import Tally

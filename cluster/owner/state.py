@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from cluster.owner.alarms import Alarms
-from cluster.owner.arrivals import Arrivals
 from cluster.owner.contents import Contents, EntrySource
 from cluster.owner.context import OwnerContext
 from cluster.owner.deaths import Deaths, SoftDeath
@@ -18,6 +17,7 @@ from cluster.owner.disuse import Disuse
 from cluster.owner.front_ends import FrontEnds
 from cluster.owner.linearizable_reads import LinearizableReads
 from cluster.owner.proposal import Proposal
+from cluster.peers.latencies import Arrivals
 from cluster.peers.ports import Delivery, Ranges
 from node.message.reason import Reason
 from node.message.run import Run

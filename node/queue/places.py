@@ -5,9 +5,8 @@ from __future__ import annotations
 from node.queue.annotations import Annotations
 from node.queue.consumers import Consumers
 from node.queue.counters import Tally
-from node.queue.features.fifo import ReadyByAge
 from node.queue.operations import Aspect
-from node.queue.order import Order
+from node.queue.order import Order, ReadyByAge
 from node.queue.queue import QueueState
 from node.queue.schedule import Schedule
 from node.queue.settings import QueueSettings

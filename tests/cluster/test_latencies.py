@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.owner.arrivals import PLACES, Arrivals
-from cluster.peers.latencies import Latencies
+from cluster.peers.latencies import PLACES, Arrivals, Latencies
 from replication.journal import BOUNDS_S
 from tests.cluster.test_link import Linked
 

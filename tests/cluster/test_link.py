@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from cluster.gateway.confirmation import Confirmation, Vote
 from cluster.gateway.link import SETTLED_AT_ONCE, WINDOW_BYTES, PartitionLink
-from cluster.gateway.state import LinkConsumer
+from cluster.gateway.state import Confirmation, LinkConsumer, Vote
 from cluster.peers.latencies import Latencies
 from cluster.peers.link_messages import (
     RemoteFrontEnd,

@@ -6,8 +6,7 @@ from time import thread_time
 
 import pytest
 
-from cluster.catalog.access.patterns import TIMEOUT_S, compiled, permits
-from cluster.catalog.access.slow_patterns import MEMORY_S, REMEMBERED, SlowPatterns
+from cluster.catalog.access.patterns import MEMORY_S, REMEMBERED, TIMEOUT_S, SlowPatterns, compiled, permits
 
 SLOW = [r"^(a+)+$", r"^(a|aa)+$", r"(.*a){20}$", r"^([a-z]+)*\d$", r"^(\w+\s?)*!$"]
 ATTEMPTS = 500

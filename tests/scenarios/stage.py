@@ -11,9 +11,8 @@ from functools import partial
 from typing import Any
 
 from cluster.gateway.commits import Share, Shares
-from cluster.gateway.confirmation import Confirmation
 from cluster.gateway.link import PartitionLink
-from cluster.gateway.state import LinkConsumer
+from cluster.gateway.state import Confirmation, LinkConsumer
 from cluster.peers.ports import FIRST_CONSUMER, Delivery
 from node.message.run import Run
 from node.queue.features.group import GROUP_BY

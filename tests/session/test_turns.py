@@ -8,8 +8,8 @@ from node.session.amqp091.session import Session
 from node.session.permissions import Right
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.codec import encode_method
+from node.wire.amqp091.intake import REQUEST_WORK
 from node.wire.amqp091.limits import ConnectionLimits
-from node.wire.amqp091.work import REQUEST_WORK
 from tests.session.answering import AnsweringBroker, Connected, Socket
 
 ASKED = 1000

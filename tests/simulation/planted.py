@@ -12,7 +12,7 @@ from cluster.broker.broker import Broker
 from cluster.broker.partitions import Partitions
 from cluster.catalog.replica import Catalog
 from cluster.gateway.commits import Commit
-from cluster.gateway.confirmation import Vote
+from cluster.gateway.state import Vote
 from cluster.owner.intake import Taking
 from cluster.owner.two_phase_commit import TwoPhaseCommit
 from cluster.peers.catalog_messages import LeasePong, decode_catalog_message

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from node.refusal import NotFoundError
 from node.wire.amqp091 import effects as e
 from node.wire.amqp091 import methods as m
+from node.wire.amqp091.effects import OUTPUT_BYTES, QUANTUM_BYTES, share_out
 from node.wire.amqp091.limits import ConnectionLimits
-from node.wire.amqp091.outbox import OUTPUT_BYTES, QUANTUM_BYTES, share_out
 from tests.wire.client import Client, Frame, frames, opened, publish, run_of
 
 KIB = 1024

@@ -13,11 +13,11 @@ from node.wire.amqp091 import effects as e
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.codec import PROTOCOL_HEADER, encode_frame, encode_method
 from node.wire.amqp091.credit import Credits
+from node.wire.amqp091.effects import Outbox
 from node.wire.amqp091.intake import Intake, ParkedFrames
 from node.wire.amqp091.lifecycle import CHANNEL_OCTETS, ConnectionState
 from node.wire.amqp091.limits import ConnectionLimits
 from node.wire.amqp091.octets import SIZE_OCTETS
-from node.wire.amqp091.outbox import Outbox
 from node.wire.amqp091.unsettled import RUN_OCTETS, UnsettledDeliveries
 from tests.wire.client import Client, header, opened, publish, run_of
 

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from node.wire.amqp091.credit import Credits
+from node.wire.amqp091.effects import Outbox
 from node.wire.amqp091.errors import UnknownDeliveryTagError
 from node.wire.amqp091.limits import ConnectionLimits
-from node.wire.amqp091.outbox import Outbox
 from node.wire.amqp091.unsettled import COMPACT_AFTER, Taken, UnsettledDeliveries, octets_of
 
 

@@ -9,8 +9,8 @@ from node.wire.amqp091 import effects as e
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.codec import encode_method
 from node.wire.amqp091.fields import encode_table
+from node.wire.amqp091.intake import REQUEST_WORK
 from node.wire.amqp091.limits import ConnectionLimits
-from node.wire.amqp091.work import REQUEST_WORK
 from tests.wire.client import Client, opened, publish
 
 SHARE = ConnectionLimits().turn_work

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from cluster.admin.traces.context import TraceContext, counted, stretches_in
 from cluster.admin.traces.spans import DELIVER, PUBLISH, SETTLE, Attributes, Spans, UntilCommit
-from cluster.gateway.confirmation import Confirmation
 from cluster.gateway.link import PartitionLink
+from cluster.gateway.state import Confirmation
 from cluster.peers.latencies import Latencies
 from cluster.peers.ports import GET_LINK_NO_ACK, Delivery, Ranges
 from node.message.run import Run

@@ -20,10 +20,9 @@ from node.queue.features import (
 )
 from node.queue.features.argument import Argument
 from node.queue.features.feature import Declaration, Feature
-from node.queue.features.fifo import ReadyByAge
 from node.queue.features.hooks import NO_HOOKS, Hooks
 from node.queue.operations import Aspect
-from node.queue.order import Arranging, Order
+from node.queue.order import Arranging, Order, ReadyByAge
 from node.queue.places import Places
 from node.queue.settings import QueueSettings
 from node.ranges.range_set import RangeSet

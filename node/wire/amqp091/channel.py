@@ -14,7 +14,16 @@ from node.wire.amqp091.codec import decode_method
 from node.wire.amqp091.confirms import Confirms
 from node.wire.amqp091.credit import ChannelConsumer
 from node.wire.amqp091.deliveries import ChannelDeliveries
-from node.wire.amqp091.effects import Answer, ChannelClosed, Log, Publish, Refuse, Request, Unsettled
+from node.wire.amqp091.effects import (
+    Answer,
+    ChannelClosed,
+    Disposition,
+    Log,
+    Publish,
+    Refuse,
+    Request,
+    Unsettled,
+)
 from node.wire.amqp091.errors import (
     ChannelModeError,
     ChannelNumberError,
@@ -28,7 +37,6 @@ from node.wire.amqp091.errors import (
     UnsupportedError,
 )
 from node.wire.amqp091.incoming import IncomingContent
-from node.wire.amqp091.outbox import Disposition
 from node.wire.amqp091.primitives import Method, method_ids
 from node.wire.amqp091.publish_path import PUBLISH_IDS
 from node.wire.amqp091.replies import reply_text

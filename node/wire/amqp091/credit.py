@@ -19,9 +19,8 @@ from collections.abc import Iterable
 from math import inf
 from typing import Final
 
-from node.wire.amqp091.effects import Credit
+from node.wire.amqp091.effects import Credit, Outbox
 from node.wire.amqp091.limits import ConnectionLimits
-from node.wire.amqp091.outbox import Outbox
 
 REFILL: Final = 8
 """A window is refilled when this fraction of it is used up: no need to tell every turn."""

@@ -10,10 +10,9 @@ from node.message.run import Run
 from node.ranges.numbers import Numbers, merged, ranges_of
 from node.wire.amqp091.credit import ChannelConsumer, ChannelPrefetch, Credits
 from node.wire.amqp091.deliver_path import encode_contents, encode_deliveries
-from node.wire.amqp091.effects import Unsettled
+from node.wire.amqp091.effects import Disposition, Outbox, Unsettled
 from node.wire.amqp091.methods import BasicGetOk
 from node.wire.amqp091.octets import OctetWindows
-from node.wire.amqp091.outbox import Disposition, Outbox
 from node.wire.amqp091.transaction import ChannelTransaction, TransactionLoad
 from node.wire.amqp091.unsettled import Taken, UnsettledDeliveries
 

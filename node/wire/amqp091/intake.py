@@ -1,4 +1,6 @@
-"""Octets that came in and are not consumed yet: the connection's own, and frames parked for a channel.
+"""Octets that came in and are not consumed yet, and the share of work that each turn may spend on them.
+
+The connection has octets of its own, and frames that are parked for a channel.
 
 Kept input takes no more memory than its octets: small pieces are put into one buffer, or each would cost
 several times its length.
@@ -7,6 +9,42 @@ several times its length.
 from __future__ import annotations
 
 from typing import Final
+
+FRAME_WORK: Final = 128
+"""Of a frame, or of frames that are handled together, besides their octets."""
+
+REQUEST_WORK: Final = 8 * 1024
+"""Of a method that is neither a publish nor an acknowledgement: its permissions, the catalog, its answer."""
+
+PROPERTIES_WORK: Final = 8
+"""Of an octet in a property list that is not remembered: each value of a header table is looked at."""
+
+WORK_A_SECOND: Final = 128 * 1024 * 1024
+"""Of a second that a request took: a permission's pattern may need long for a name."""
+
+
+class WorkShare:
+    """The work that a connection may still ask in this turn."""
+
+    __slots__ = ("_granted", "done")
+
+    def __init__(self, granted: int) -> None:
+        self._granted = granted
+        self.done = 0
+
+    @property
+    def used_up(self) -> bool:
+        """Whether other clients come first now."""
+        return self.done >= self._granted
+
+    def renew(self) -> None:
+        """The other clients had their turn."""
+        self.done = 0
+
+    def exhaust(self) -> None:
+        """Nothing that comes in goes before what waits for the next `renew`."""
+        self.done = self._granted
+
 
 SMALL: Final = 4096
 """Pieces of fewer octets are copied into one buffer; larger ones are kept as they came, and joined once."""

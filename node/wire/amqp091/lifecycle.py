@@ -1,4 +1,4 @@
-"""The states of a connection, what it holds, and how it ends (§2.2.4, §4.2.3, §4.10).
+"""The states of a connection, its heartbeats, and how it ends (§2.2.4, §4.2.3, §4.2.7, §4.10).
 
 state        meaning                                       leaves by
 HEADER       waiting for the protocol header               8 octets
@@ -22,18 +22,78 @@ from node.wire.amqp091.channel import Channel
 from node.wire.amqp091.channel_state import ChannelState
 from node.wire.amqp091.codec import FRAME_OVERHEAD
 from node.wire.amqp091.credit import Credits
-from node.wire.amqp091.effects import CloseSocket, ConnectionClosed, Log, NegotiationFailed, Unsettled
+from node.wire.amqp091.effects import CloseSocket, ConnectionClosed, Log, NegotiationFailed, Outbox, Unsettled
 from node.wire.amqp091.errors import Failure, ResourceExhaustedError
-from node.wire.amqp091.heartbeat import Heartbeats
-from node.wire.amqp091.intake import Intake, Parking
+from node.wire.amqp091.intake import Intake, Parking, WorkShare
 from node.wire.amqp091.limits import ConnectionLimits
 from node.wire.amqp091.negotiation import Negotiation
-from node.wire.amqp091.outbox import Outbox
 from node.wire.amqp091.properties import PropertyChecks
 from node.wire.amqp091.publish_path import PublishPath
 from node.wire.amqp091.replies import reply_text
 from node.wire.amqp091.shared import ConnectionParts
-from node.wire.amqp091.work import WorkShare
+
+SILENT_INTERVALS = 2
+"""Without an octet from the client for so many intervals, it is gone."""
+
+SENT_PER_INTERVAL = 2
+"""After so small a part of an interval without an octet to the client a heartbeat leaves."""
+
+
+class Heartbeats:
+    """`interval` in seconds, 0 for none. Times are those of the connection's clock."""
+
+    __slots__ = ("_heard_at", "_interval", "_listening", "_wrote_at")
+
+    def __init__(self) -> None:
+        self._interval = 0.0
+        self._heard_at = 0.0
+        self._wrote_at = 0.0
+        self._listening = True
+
+    def start(self, interval: float, now: float) -> None:
+        """From Tune-Ok on."""
+        self._interval = interval
+        self._heard_at = now
+        self._wrote_at = now
+
+    def stop(self) -> None:
+        self.start(0, 0)
+
+    def heard(self, now: float) -> None:
+        """Some octet came in."""
+        self._heard_at = now
+
+    def wrote(self, now: float) -> None:
+        """Some octet went out: any octet is a heartbeat."""
+        self._wrote_at = now
+
+    def listen(self, listening: bool, now: float) -> None:
+        """The shell stopped or resumed reading: a client that is not read from cannot be heard."""
+        self._listening = listening
+        self._heard_at = now
+
+    def next_deadline(self) -> float:
+        return min(self._due_at(), self._silent_at())
+
+    def silent(self, now: float) -> bool:
+        """Whether the client has been silent for too long."""
+        return now >= self._silent_at()
+
+    def due(self, now: float) -> bool:
+        """Whether a heartbeat has to be sent now."""
+        if now < self._due_at():
+            return False
+        self._wrote_at = now
+        return True
+
+    def _due_at(self) -> float:
+        return self._wrote_at + self._interval / SENT_PER_INTERVAL if self._interval else inf
+
+    def _silent_at(self) -> float:
+        if not self._interval or not self._listening:
+            return inf
+        return self._heard_at + self._interval * SILENT_INTERVALS
+
 
 CHANNEL_OCTETS: Final = 6 * 1024
 """Octets of an open channel, its part in sessions and in the management API included."""

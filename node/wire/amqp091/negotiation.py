@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from node.wire.amqp091.effects import Authenticate, OpenVhost
+from node.wire.amqp091.effects import Authenticate, OpenVhost, Outbox
 from node.wire.amqp091.fields import FieldValue, Table
 from node.wire.amqp091.limits import MAX_CHANNEL, SMALLEST_FRAME_MAX, ConnectionLimits
 from node.wire.amqp091.methods import (
@@ -24,7 +24,6 @@ from node.wire.amqp091.methods import (
     ConnectionTune,
     ConnectionTuneOk,
 )
-from node.wire.amqp091.outbox import Outbox
 from node.wire.amqp091.primitives import Method
 
 CAPABILITIES: Mapping[str, bool] = {

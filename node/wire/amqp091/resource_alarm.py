@@ -3,8 +3,8 @@ possible."""
 
 from __future__ import annotations
 
+from node.wire.amqp091.effects import Outbox
 from node.wire.amqp091.methods import ConnectionBlocked, ConnectionUnblocked
-from node.wire.amqp091.outbox import Outbox
 from node.wire.amqp091.primitives import truncated
 
 

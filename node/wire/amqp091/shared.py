@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from enum import IntFlag
 
 from node.wire.amqp091.credit import ChannelConsumer, Credits
+from node.wire.amqp091.effects import Outbox
 from node.wire.amqp091.limits import ConnectionLimits
-from node.wire.amqp091.outbox import Outbox
 from node.wire.amqp091.properties import PropertyChecks
 from node.wire.amqp091.publish_path import PublishPath
 from node.wire.amqp091.transaction import TransactionLoad

@@ -16,10 +16,17 @@ from collections.abc import Iterable
 
 from node.message.run import Run
 from node.ranges.numbers import Range, merged, ranges_of
-from node.wire.amqp091.effects import Commit, HoldPublish, Rollback, Settlement
+from node.wire.amqp091.effects import (
+    Commit,
+    Disposition,
+    HoldPublish,
+    Outbox,
+    Rollback,
+    Settlement,
+    settlement,
+)
 from node.wire.amqp091.errors import ResourceExhaustedError
 from node.wire.amqp091.limits import ConnectionLimits
-from node.wire.amqp091.outbox import Disposition, Outbox, settlement
 from node.wire.amqp091.unsettled import Taken, UnsettledDeliveries
 
 
