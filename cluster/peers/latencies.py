@@ -1,4 +1,4 @@
-"""How long messages waited on this node for their confirm, and from their arrival for their first delivery."""
+"""How long messages waited on this node: for their confirm, and from arrival for their first delivery."""
 
 from __future__ import annotations
 
