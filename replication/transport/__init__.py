@@ -3,7 +3,7 @@
 from replication.transport.envelope import MalformedEnvelopeError
 from replication.transport.peer import Peer
 from replication.transport.peers import ListenError, PeerTransport, TransportConfig, UndecodableError
-from replication.transport.zmtp.curve import CurveKeys, InvalidKeyError, public_key
+from replication.transport.zmtp import CurveKeys, InvalidKeyError, public_key
 
 __all__ = [
     "CurveKeys",

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from replication.transport.stream import Stream
-from replication.transport.zmtp.connection import Connection
-from replication.transport.zmtp.mechanism import Mechanism
+from replication.transport.zmtp import Connection, Mechanism
 
 BACKLOG: Final = 128
 PAUSE_S: Final = 0.5

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from replication.transport.stream import Stream
-from replication.transport.zmtp.connection import Connection
-from replication.transport.zmtp.mechanism import Mechanism
+from replication.transport.zmtp import Connection, Mechanism
 
 FIRST_PAUSE_S: Final = 0.02
 LONGEST_PAUSE_S: Final = 0.5

@@ -18,9 +18,7 @@ from replication.transport.envelope import MalformedEnvelopeError, decode, route
 from replication.transport.flow import MESSAGE_OVERHEAD, Arrival, Inbox, Outbox
 from replication.transport.peer import Peer
 from replication.transport.stream import Stream
-from replication.transport.zmtp.connection import HEARTBEAT_S
-from replication.transport.zmtp.curve import ClientMechanism, CurveKeys, ServerMechanism
-from replication.transport.zmtp.mechanism import Mechanism
+from replication.transport.zmtp import HEARTBEAT_S, ClientMechanism, CurveKeys, Mechanism, ServerMechanism
 
 __all__ = ["ListenError", "PeerTransport", "TransportConfig", "UndecodableError"]
 

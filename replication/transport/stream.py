@@ -13,8 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from replication.transport.zmtp.connection import Connection, Octets
-from replication.transport.zmtp.frames import ProtocolError
+from replication.transport.zmtp import Connection, Octets, ProtocolError
 
 BUFFER: Final = memoryview(bytearray(256 * 1024))
 """Received octets pass through here: octets to keep are copied out before the next read."""

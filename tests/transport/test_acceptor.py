@@ -12,8 +12,7 @@ from functools import partial
 
 from replication.transport.acceptor import STRANGERS, Acceptor
 from replication.transport.stream import Stream
-from replication.transport.zmtp.connection import Connection
-from replication.transport.zmtp.curve import ClientMechanism, CurveKeys, ServerMechanism
+from replication.transport.zmtp import ClientMechanism, Connection, CurveKeys, ServerMechanism
 from tests.transport.harness import run
 
 

@@ -11,7 +11,7 @@ import zmq.asyncio
 
 from replication.transport import ListenError, UndecodableError
 from replication.transport.acceptor import STRANGERS
-from replication.transport.zmtp.curve import CurveKeys
+from replication.transport.zmtp import CurveKeys
 from tests.transport.harness import SMALL, Endpoint, connect, pair, run
 
 KEYS = CurveKeys.generate()

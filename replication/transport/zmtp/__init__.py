@@ -1,0 +1,25 @@
+"""ZMTP 3.1 with CURVE, as state machines: octets in, frames and octets to send out. No sockets, no clocks."""
+
+from replication.transport.zmtp.connection import HEARTBEAT_S, Connection, Octets
+from replication.transport.zmtp.curve import (
+    ClientMechanism,
+    CurveKeys,
+    InvalidKeyError,
+    ServerMechanism,
+    public_key,
+)
+from replication.transport.zmtp.frames import ProtocolError
+from replication.transport.zmtp.mechanism import Mechanism
+
+__all__ = [
+    "HEARTBEAT_S",
+    "ClientMechanism",
+    "Connection",
+    "CurveKeys",
+    "InvalidKeyError",
+    "Mechanism",
+    "Octets",
+    "ProtocolError",
+    "ServerMechanism",
+    "public_key",
+]
