@@ -10,6 +10,9 @@ ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 # No test of these takes a tenth of that, on a slow machine either: one that does waits for something that never comes.
 NO_HANG := --timeout=300
+# Two tests at a time, each file's in one process: modules share the clusters that they start.
+WORKERS ?= 2
+PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 BIN := .venv/bin
 READY := .venv/.quorate-ready
 BENCH_READY := .venv/.quorate-bench-ready
@@ -33,8 +36,8 @@ environment: $(READY) ## the virtual environment alone, which each of the others
 up: $(READY) ## three nodes on loopback, data in ./data (ARGS="--nodes 1 …" adds options)
 	$(BIN)/quorate up --data data $(ARGS)
 
-test: $(READY) ## every test but those of `make check`, the long simulations and proofs (ARGS="-k word …" adds options)
-	$(BIN)/python -m pytest -q $(NO_HANG) --ignore=tests/structure $(ARGS)
+test: $(READY) ## every test but those of `make check`, the long simulations and proofs (ARGS="-k word …" adds options; WORKERS=1 one at a time)
+	$(BIN)/python -m pytest -q $(NO_HANG) $(PARALLEL) --ignore=tests/structure $(ARGS)
 
 compiled: $(COMPILED_READY) ## quorate as it is shipped, the modules that handle messages compiled to C, in build/compiled (needs a C compiler; minutes)
 

@@ -38,6 +38,24 @@ POLL_S = 0.02
 AMQP_PORTS = range(8000, 12700)
 HTTP_PORTS = range(13000, 19000)
 
+
+def own_part(ports: range) -> range:
+    """The ports that this worker of pytest may use: between the look at a port and its use lies a start.
+
+    A cluster begins at one of them and takes a few that follow; those stay free between two parts.
+    """
+    workers, worker = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")), _worker()
+    size = len(ports) // workers
+    return ports[worker * size : (worker + 1) * size - (MOST_NODES if workers > 1 else 0)]
+
+
+def _worker() -> int:
+    return int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+
+
+MOST_NODES: Final = 50
+"""No test starts so many nodes at consecutive ports."""
+
 T = TypeVar("T")
 
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -215,7 +233,7 @@ class Cluster:
         first = self.nodes[0].local
         cluster = tomllib.loads(first.text)["cluster"]
         while True:
-            amqp, http = random.choice(AMQP_PORTS), random.choice(HTTP_PORTS)
+            amqp, http = random.choice(own_part(AMQP_PORTS)), random.choice(own_part(HTTP_PORTS))
             addresses = [Address("127.0.0.1", port) for port in (amqp, http, amqp + PEER_OFFSET)]
             if all(map(is_free, addresses)):
                 break
@@ -332,9 +350,10 @@ def _is_error(line: str) -> bool:
 def _planned(nodes: int, data: Path, settings: Mapping[str, Any]) -> list[LocalNode]:
     """Directories and files for nodes on ports that are free now."""
     chance = random.Random(os.getpid() * 1_000_003 + time.monotonic_ns())
+    amqp, http = own_part(AMQP_PORTS), own_part(HTTP_PORTS)
     while True:
         try:
-            planned = plan(nodes, data, chance.choice(AMQP_PORTS), chance.choice(HTTP_PORTS), settings)
+            planned = plan(nodes, data, chance.choice(amqp), chance.choice(http), settings)
             prepare(planned)
         except (PortInUseError, ConfigError) as error:
             if isinstance(error, ConfigError) and "overlap" not in str(error):

@@ -10,7 +10,7 @@ import pytest
 from cluster.cli.local.layout import PEER_OFFSET, is_free
 from cluster.config.addresses import Address
 from replication.transport import CurveKeys
-from tests.processes.nodes import AMQP_PORTS, HTTP_PORTS, Cluster, until
+from tests.processes.nodes import AMQP_PORTS, HTTP_PORTS, Cluster, own_part, until
 from tests.processes.shell import Shell
 from tests.processes.test_membership import at_rest, check_messages, declare, members
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.requirement("F2.2")
 def elsewhere() -> dict[str, str]:
     """Addresses of a node that nobody uses now."""
     while True:
-        amqp, http = random.choice(AMQP_PORTS), random.choice(HTTP_PORTS)
+        amqp, http = random.choice(own_part(AMQP_PORTS)), random.choice(own_part(HTTP_PORTS))
         ports = {"amqp": amqp, "http": http, "peers": amqp + PEER_OFFSET}
         found = {key: Address("127.0.0.1", port) for key, port in ports.items()}
         if all(map(is_free, found.values())):
