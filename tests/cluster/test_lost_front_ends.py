@@ -22,10 +22,8 @@ class Scene:
         self.greeted: set[int] = set()
         self.asked: list[int] = []
         self.over = False
-        sessions = SimpleNamespace(
-            front_end_lost=self.given_up.append, current=lambda one: one if one in self.greeted else None
-        )
-        owner: Any = SimpleNamespace(partition=4, active=True, sessions=sessions)
+        greeting = SimpleNamespace(current=lambda one: one if one in self.greeted else None)
+        owner: Any = SimpleNamespace(partition=4, active=True, front_ends=greeting)
         front_ends = SimpleNamespace(
             alive=lambda front_end: front_end in self.alive,
             dead=lambda front_end: front_end in self.dead,
@@ -33,7 +31,7 @@ class Scene:
         )
         context: Any = SimpleNamespace(front_ends=front_ends, former_leases_over=lambda partition: self.over)
         self.owner = owner
-        self.lost = LostFrontEnds(owner, context)
+        self.lost = LostFrontEnds(owner, context, self.given_up.append)
 
 
 @pytest.fixture
