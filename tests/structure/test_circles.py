@@ -15,42 +15,13 @@ from tests.structure.tree import modules
 
 ROOTS = ("node", "cluster", "replication")
 
-MODULE_CIRCLES = (
-    {"cluster.cli.main", "cluster.cli.program"},
-    {"replication.raft.messages", "replication.raft.types"},
-    {"replication.raft.leadership", "replication.raft.state"},
-    {"cluster.admin.api.call", "cluster.admin.api.routing"},
-    {f"node.wire.amqp091.{name}" for name in ("credit", "deliveries", "octets", "transaction", "unsettled")},
-    {
-        f"node.session.amqp091.{name}"
-        for name in ("authentication", "publishes", "session", "transactions")
-    },
-    {
-        *(
-            f"cluster.admin.api.{name}"
-            for name in (
-                "api", "channel_views", "cluster_views", "connection_views", "declaration_views",
-                "definition_format", "definition_import", "definition_views", "exchange_views",
-                "health_views", "limit_views", "node_report", "node_views", "partition_views",
-                "queue_views", "survey", "user_views", "vhost_views",
-            )
-        ),
-        *(f"cluster.admin.metrics.{name}" for name in ("metrics", "rabbitmq", "rabbitmq_objects", "sweep")),
-        "cluster.admin.status",
-        *(f"cluster.process.{name}" for name in ("fail_stop", "joining", "node", "peers")),
-    },
-)  # fmt: skip
+MODULE_CIRCLES: tuple[set[str], ...] = ()
 
 PACKAGE_CIRCLES: tuple[set[str], ...] = (
     {"node.message", "node.wire.amqp091"},
     {"node.queue", "node.queue.features"},
-    {"node.session", "node.session.amqp091"},
-    {"cluster.catalog", "cluster.catalog.access", "cluster.catalog.membership"},
+    {"cluster.catalog", "cluster.catalog.membership"},
     {"cluster.broker", "cluster.gateway"},
-    {
-        *(f"cluster.admin{name}" for name in ("", ".api", ".http", ".metrics", ".traces")),
-        "cluster.process",
-    },
 )
 
 Graph = Mapping[str, set[str]]

@@ -10,6 +10,12 @@ from tests.structure.tree import FOLDERS, Module, imports, modules
 
 ANYTHING = frozenset(FOLDERS)
 
+
+def of_cluster(*packages: str) -> frozenset[str]:
+    """Packages of the cluster, and what stands below all of them."""
+    return frozenset({*(f"cluster.{package}" for package in packages), "node", "replication"})
+
+
 MAY_IMPORT: dict[str, frozenset[str]] = {
     # Folders; what a folder says of itself goes without saying.
     "replication": frozenset(),
@@ -49,6 +55,32 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
             "node.wire",
         }
     ),
+    # The packages of the cluster, from the bottom.
+    "cluster.system": frozenset({"cluster.system"}),
+    "cluster.config": of_cluster("config", "system"),
+    "cluster.log": of_cluster("log", "system"),
+    "cluster.peers": of_cluster("peers"),
+    "cluster.catalog": of_cluster("catalog", "config", "log", "peers", "system"),
+    "cluster.owner": of_cluster("owner", "peers"),
+    # The parts of the clients' end take the whole broker still.
+    "cluster.gateway": of_cluster("gateway", "broker", "catalog", "config", "owner.context", "peers"),
+    "cluster.broker": of_cluster("broker", "catalog", "config", "gateway", "owner", "peers"),
+    "cluster.admin": of_cluster(
+        "admin", "catalog", "config", "gateway", "log", "peers", "system", "owner", "broker"
+    ),
+    "cluster.process": of_cluster(
+        "process",
+        "admin",
+        "broker",
+        "catalog",
+        "config",
+        "gateway",
+        "log",
+        "owner",
+        "peers",
+        "system",
+    ),
+    "cluster.cli": of_cluster("cli", "catalog", "config", "log", "process", "system"),
 }
 
 MAY_NOT_IMPORT: dict[str, frozenset[str]] = {
@@ -62,7 +94,7 @@ MAY_NOT_IMPORT: dict[str, frozenset[str]] = {
 
 PURE = (
     "replication.raft", "node.ranges", "node.refusal", "node.message", "node.wire", "node.routing",
-    "node.queue",
+    "node.queue", "cluster.owner",
 )  # fmt: skip
 """Decisions: `(input, now)` in, bytes or effects out. The simulator runs them under its own clock."""
 
