@@ -41,12 +41,7 @@ from cluster.owner.partition import PartitionOwner
 from cluster.owner.transfers import FIRST_TRANSIT_ID
 from cluster.peers import tags
 from cluster.peers.latencies import Latencies
-from cluster.peers.link_messages import (
-    RemoteOwner,
-    address,
-    receive_for_front_end,
-    receive_for_owner,
-)
+from cluster.peers.link_messages import RemoteOwner, address, receive_for_front_end, receive_for_owner
 from cluster.peers.ownership_messages import Announcement
 from node.queue.settings import QueueSettings
 from replication.host import RAFT_TAG, SNAPSHOT_TAG, Host, Writer
@@ -107,7 +102,6 @@ class Broker:
         self._grown_owners: dict[int, PartitionOwner] = {}
         self._next_announcement = self.now
         self._connect(send)
-        self.receivers: Final[dict[bytes, tags.Receiver]] = self._receivers()
 
     def _join(self, send: Send) -> None:
         """Make what takes part in the cluster."""
@@ -136,6 +130,7 @@ class Broker:
             self.front_end, self.links, self.catalog, self.peers, self.time, self.transit, send,
             lambda peer: self.backlog(peer),
         )  # fmt: skip
+        self.receivers = self._receivers()
 
     def start(self, writer: Writer) -> None:
         """Open the catalog; the partitions follow as the catalog tells of them."""
