@@ -86,7 +86,7 @@ class Zmtp:
             loop, ends.addresses[here], serving, LIMIT_BYTES, lambda _, frames: arrived(frames)
         )
         self._dialer = Dialer(
-            loop, ends.addresses[1 - here], dialing, LIMIT_BYTES, self._ready, lambda *_: None
+            loop, ends.addresses[1 - here], dialing, LIMIT_BYTES, self._ready, lambda *_: None, lambda: None
         )
         self._tick()
 

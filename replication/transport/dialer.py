@@ -21,7 +21,7 @@ pauses, and a network that is back should be noticed soon.
 
 class Dialer:
     """`on_up(stream)` when messages may flow; `on_down(reason, reached)` when a connection or an attempt has
-    failed, and whether any peer was reached at all.
+    failed, and whether any peer was reached at all; `on_drained` when the network has taken what waited.
     """
 
     def __init__(
@@ -32,13 +32,14 @@ class Dialer:
         limit_bytes: int,
         on_up: Callable[[Stream], None],
         on_down: Callable[[str, bool], None],
+        on_drained: Callable[[], None],
     ) -> None:
         self._loop = loop
         host, _, port = address.rpartition(":")
         self._host, self._port = host.strip("[]"), int(port)
         self._mechanism = mechanism
         self._limit = limit_bytes
-        self._on_up, self._on_down = on_up, on_down
+        self._on_up, self._on_down, self._on_drained = on_up, on_down, on_drained
         self._pause = FIRST_PAUSE_S
         self._attempt: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -72,8 +73,9 @@ class Dialer:
             return
         connection = Connection(self._mechanism(), self._limit, self._loop.time())
         # Nothing comes in on it but heartbeats: a peer sends what it has to say on a connection of its own.
-        self.stream = Stream(self._loop, sock, connection, _ignored, self._ended)
-        self.stream.on_ready = self._ready
+        self.stream = Stream(
+            self._loop, sock, connection, _ignored, self._ended, self._ready, self._on_drained
+        )
 
     async def _connected(self) -> socket.socket:
         failure = OSError("the name has no address")

@@ -165,6 +165,7 @@ class PeerTransport:
             config.max_frame_bytes,
             lambda stream: self._peer_up(peer, stream),
             lambda reason, reached: self._peer_down(peer, reason, reached),
+            lambda: peer.flush(self.incarnation),
         )
 
     def remove_peer(self, name: str) -> None:
@@ -186,7 +187,6 @@ class PeerTransport:
         peer.stream = stream
         peer.connections += 1
         peer.last_failure = None
-        stream.on_drained = lambda: peer.flush(self.incarnation)
         peer.report(self.incarnation)
         self._on_up(peer.name)
 

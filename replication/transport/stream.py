@@ -35,11 +35,16 @@ _CLOSED: Final = "the other side has closed the connection"
 _BROKEN_OFF: Final = "the other side has broken off the handshake, as it also does with other keys"
 
 
+def _nothing() -> None:
+    """Nobody waits for the moment."""
+
+
 class Stream:
     """A connected socket and the state machine of what is said on it.
 
     `on_batch` gets the frames of each message; an exception in it loses no other one. `on_end` is called
-    once, with the reason, unless this side ends it; `on_drained` when what waited has been sent.
+    once, with the reason, unless this side ends it; `on_ready` once messages may flow; `on_drained` when what
+    waited has been sent.
     """
 
     def __init__(
@@ -49,15 +54,16 @@ class Stream:
         connection: Connection,
         on_batch: Callable[[Stream, list[bytes]], None],
         on_end: Callable[[Stream, str], None],
+        on_ready: Callable[[], None] = _nothing,
+        on_drained: Callable[[], None] = _nothing,
     ) -> None:
         self.connection = connection
         self.number = 0
         """Of streams that a node accepts, those accepted later have higher numbers."""
-        self.on_drained: Callable[[], None] = _nothing
-        self.on_ready: Callable[[], None] = _nothing
         self._loop = loop
         self._socket = sock
         self._on_batch = on_batch
+        self._on_ready, self._on_drained = on_ready, on_drained
         self._on_end: Callable[[Stream, str], None] = on_end
         self._waiting: deque[memoryview] = deque()
         self._arrived: deque[list[bytes]] = deque()
@@ -146,7 +152,7 @@ class Stream:
         self._waiting = deque(rest)
         if not rest:
             self._loop.remove_writer(self._socket.fileno())
-            self.on_drained()
+            self._on_drained()
 
     def _readable(self) -> None:
         taken = 0
@@ -183,7 +189,7 @@ class Stream:
         self.push()
         if not self._ready and self.connection.ready:
             self._ready = True
-            self.on_ready()
+            self._on_ready()
         self._deliver()
 
     def _deliver(self) -> None:
@@ -203,10 +209,6 @@ class Stream:
 
     def _tell_end(self, reason: str) -> None:
         self._on_end(self, reason)
-
-
-def _nothing() -> None:
-    pass
 
 
 def _unheard(_: Stream, __: str) -> None:
