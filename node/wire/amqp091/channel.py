@@ -23,7 +23,7 @@ from node.wire.amqp091.effects import (
     Refuse,
     Request,
     Unsettled,
-)  # fmt: skip
+)
 from node.wire.amqp091.errors import (
     ChannelModeError,
     ChannelNumberError,
