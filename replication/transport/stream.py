@@ -36,7 +36,7 @@ _BROKEN_OFF: Final = "the other side has broken off the handshake, as it also do
 
 
 def _nothing() -> None:
-    """Nobody waits for the moment."""
+    """No caller waits for the moment."""
 
 
 class Stream:
