@@ -155,7 +155,7 @@ class HastyNode(SimulatedNode):
 class ConfidentNode(SimulatedNode):
     """A note says that other nodes have what the journal holds. Here it stays when they do not."""
 
-    def _needed(self) -> None:
+    def needed(self) -> None:
         """A group may come to this node whose only replica is here."""
 
 
