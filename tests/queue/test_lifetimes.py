@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from node.queue.features.ttl import AT_ONCE, Lifetimes
+from node.queue.order import ReadyByAge
 from node.queue.schedule import SLOT_MS
 from node.ranges.range_set import RangeSet
 
@@ -66,11 +67,11 @@ class LifetimesAgainstModel(RuleBasedStateMachine):
     def serve(self) -> None:
         while self.lifetimes.wake <= self.now:
             self.lifetimes.step(self.now)
-        for first, last in self.lifetimes.expired(self.ready):
+        for first, last in self.lifetimes.expired(ReadyByAge(self.ready)):
             for number in range(first, last + 1):
                 assert self.expiries[number] != AT_ONCE and self.expiries[number] <= self.now
                 self.take_out(number)
-        for first, last in self.lifetimes.passed_by(self.ready):
+        for first, last in self.lifetimes.passed_by(ReadyByAge(self.ready)):
             for number in range(first, last + 1):
                 assert self.expiries[number] == AT_ONCE
                 self.take_out(number)
