@@ -201,10 +201,14 @@ class Asking:
         self._turns = turns
         self._rest = bytes(size - _STAMP.size)
         self._rate = rate
+        self._last: asyncio.Event | None = None
+        """Set by the last answer, once everything has been sent."""
 
     def arrived(self, frames: Sequence[bytes]) -> None:
         now = time.perf_counter_ns()
         self.trips += [now - _STAMP.unpack_from(frame)[0] for frame in frames]
+        if self._last is not None and len(self.trips) >= self.sent:
+            self._last.set()
 
     async def run(self, seconds: float) -> None:
         """Ask for so long, and wait for the last answers. What comes in the first moments is not counted."""
@@ -225,11 +229,15 @@ class Asking:
                 self.sent = 0
 
     async def _answered(self) -> None:
-        deadline = time.monotonic() + LAST_ANSWERS_S
-        while len(self.trips) < self.sent:
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"{self.sent - len(self.trips)} of {self.sent} messages did not come back")
-            await asyncio.sleep(0.005)
+        """Wait for the last answer. Raises RuntimeError when it does not come in `LAST_ANSWERS_S`."""
+        self._last = asyncio.Event()
+        if len(self.trips) < self.sent:
+            try:
+                await asyncio.wait_for(self._last.wait(), LAST_ANSWERS_S)
+            except TimeoutError:
+                left = self.sent - len(self.trips)
+                raise RuntimeError(f"{left} of {self.sent} messages did not come back") from None
+        self._last = None
 
 
 async def _ask(kind: str, ends: Ends, pipe: Pipe, size: int, rate: int, seconds: float) -> list[int]:
