@@ -29,8 +29,7 @@ from cluster.peers.ports import (
     Delivery,
 )
 from node.message.run import Run
-from node.queue.features.group import GROUP_BY
-from node.queue.features.single_active import SINGLE_ACTIVE_CONSUMER
+from node.queue.features.registry import rules_of
 from node.queue.settings import PLAIN, QueueSettings
 from node.ranges.numbers import Range
 from node.refusal import Refusal
@@ -331,11 +330,10 @@ class FrontEnd:
     ) -> None:  # fmt: skip
         link = self._broker.link(queue.partition)
         number = self._new_consumer(link, queue.id)
-        settings = self._settings_of(queue) or PLAIN
+        described = rules_of(self._settings_of(queue) or PLAIN).described
         consumer = LinkConsumer(
             number, queue.id, subscriber, options.limit, options.no_ack, options.exclusive, options.priority,
-            grouped=GROUP_BY.of(settings) is not None,
-            single_active=bool(SINGLE_ACTIVE_CONSUMER.of(settings)),
+            grouped=described.by_consumer, single_active=described.takes_turns,
         )  # fmt: skip
 
         def attached(value: Any, _: Delivery | None) -> None:

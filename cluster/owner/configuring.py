@@ -7,7 +7,6 @@ from functools import partial
 from cluster.owner.feature_context import QueueContext
 from cluster.owner.state import OwnerState
 from node.queue.dispatch import QueueOwner
-from node.queue.features.expires import EXPIRES
 from node.queue.settings import QueueSettings
 
 
@@ -20,7 +19,7 @@ def configure(owner: OwnerState, number: int, settings: QueueSettings) -> None:
     if not owner.active or known is None or known == settings:
         return
     owner.set_settings(number, settings)
-    owner.disuse.watch(number, EXPIRES.of(settings), owner.now)
+    owner.disuse.watch(number, owner.described(number).unused_ms, owner.now)
     owner.after_proposed(partial(_reconfigure, owner, number))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Final
 
 from cluster.owner.context import DeadLetterQueue, DeadLetterRoutes
 from node.message.content import properties_in, read_headers_property
@@ -12,8 +13,10 @@ from node.message.deaths import Death, copied_keys, cycles, dead_properties, dea
 from node.message.reason import Reason
 from node.message.rewriting import joined, with_properties
 from node.message.run import Run
-from node.queue.features.dead_letters import DEAD_LETTER_EXCHANGE, DEAD_LETTER_ROUTING_KEY
-from node.queue.settings import QueueSettings
+from node.queue.features.feature import DeadLetterTarget
+
+NOWHERE: Final = DeadLetterTarget("", None)
+"""Of a queue that was asked for no dead letters since some became such: to queues by their own keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +42,12 @@ class DeadRun:
 class DeadLetterRouter:
     """For one queue with a dead-letter exchange."""
 
-    def __init__(self, transit: DeadLetterRoutes, vhost: str, queue: str, settings: QueueSettings) -> None:
+    def __init__(self, transit: DeadLetterRoutes, vhost: str, queue: str, target: DeadLetterTarget) -> None:
         self._transit = transit
         self._vhost = vhost
         self._queue = queue
-        self._exchange = DEAD_LETTER_EXCHANGE.of(settings) or ""
-        self._key = DEAD_LETTER_ROUTING_KEY.of(settings)
+        self._exchange = target.exchange
+        self._key = target.routing_key
 
     def dead_runs(self, first: int, run: Run, reason: Reason, time_ms: int) -> Iterator[DeadRun]:
         """The messages of a run, the first of which has number `first`, as dead letters, in order."""

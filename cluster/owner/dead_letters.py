@@ -12,13 +12,12 @@ from functools import partial
 from typing import Final
 
 from cluster.owner.context import DeadLetterRoutes
-from cluster.owner.dead_letter_routing import DeadLetterRouter, DeadRun
+from cluster.owner.dead_letter_routing import NOWHERE, DeadLetterRouter, DeadRun
 from cluster.owner.intake import publish_own
 from cluster.owner.state import OwnerState
 from cluster.owner.transfers import TransferLink
 from node.message.deaths import decode_death
 from node.message.run import Run
-from node.queue.features.dead_letters import buries
 from node.queue.operation_format import (
     encode_publish,
     encode_remove,
@@ -90,10 +89,11 @@ class DeadLetters:
 
     def _router(self, number: int) -> DeadLetterRouter | None:
         """None while the catalog here does not know the queue."""
-        named, settings = self._transit.queue_name(number), self._owner.known_settings(number)
-        if named is None or settings is None:
+        named = self._transit.queue_name(number)
+        if named is None or self._owner.known_settings(number) is None:
             return None
-        return DeadLetterRouter(self._transit, *named, settings)
+        target = self._owner.described(number).dead_letters or NOWHERE
+        return DeadLetterRouter(self._transit, *named, target)
 
     def _dead_runs(self, number: int, first: int, last: int, router: DeadLetterRouter) -> Iterator[DeadRun]:
         """Messages of a queue, those of them that are dead, as dead letters."""
@@ -143,8 +143,8 @@ class DeadLetters:
 
     def _move_some(self, number: int) -> bool:
         """Whether there is anything to move now."""
-        settings = self._owner.known_settings(number)
-        if settings is not None and not buries(settings):
+        owner = self._owner
+        if owner.known_settings(number) is not None and owner.described(number).dead_letters is None:
             # It was not known whether there is one.
             self._forget(number)
             return True

@@ -27,6 +27,9 @@ class QueueContext:
     def log(self, operation: bytes) -> None:
         self._owner.operation(operation)
 
+    def log_behind(self, operation: bytes) -> None:
+        self._owner.proposal.add_decision(operation)
+
     def wake(self, at_ms: int) -> None:
         self._owner.alarms.set(self._number, at_ms)
 

@@ -10,7 +10,6 @@ from node.message.deaths import encode_death
 from node.message.reason import Reason
 from node.message.run import Run
 from node.queue.dispatch import QueueOwner
-from node.queue.features.dead_letters import buries
 from node.queue.operation_format import encode_annotate, encode_discard, encode_remove
 from node.queue.operations import Aspect, Discard
 from node.ranges.range_set import Range
@@ -18,8 +17,7 @@ from node.ranges.range_set import Range
 
 def may_die(owner: OwnerState, number: int) -> bool:
     """Whether what the queue gives up is to be moved elsewhere. While its settings are not known, it is."""
-    settings = owner.known_settings(number)
-    return settings is None or buries(settings)
+    return owner.known_settings(number) is None or owner.described(number).dead_letters is not None
 
 
 def give_up(

@@ -10,16 +10,21 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from cluster.owner.decisions import Annotations, decide
-from cluster.owner.duplicates import duplicates
+from cluster.owner.admission import (
+    Annotations,
+    await_arrival,
+    cut,
+    decide,
+    may_leave_out,
+    omissions,
+    refusals,
+)
 from cluster.owner.failures import give_up_exhausted
 from cluster.owner.giving_up import die, discard, may_die
-from cluster.owner.refusing import await_arrival, cut, may_leave_out, refusals
 from cluster.owner.resting import let_rest
 from cluster.owner.state import OwnerState
 from node.message.reason import Reason
 from node.message.run import Run
-from node.queue.features.limits import dead_letters
 from node.queue.operation_format import (
     Buffer,
     encode_publish,
@@ -152,9 +157,9 @@ class Taking:
             self.refused.update((index + first, index + last) for first, last in parts)
         for piece, taking in cut(run, queues, refusing):
             others = [number for number in queues if number not in taking]
-            dying = tuple(number for number in others if dead_letters(owner.settings_of(number)))
+            dying = tuple(number for number in others if _keeps_refused(owner, number))
             # What was refused may come again: its ids are not remembered. Dead letters are no duplicates.
-            known = {} if buried else duplicates(owner, piece, taking)
+            known = {} if buried else omissions(owner, piece, taking)
             if dying and known:
                 self._take(piece, (), dying)
                 dying = ()
@@ -238,6 +243,12 @@ class SoftPublish:
                     owner.mark(number)
 
         return enqueue
+
+
+def _keeps_refused(owner: OwnerState, number: int) -> bool:
+    """Whether what the queue refuses is a dead letter."""
+    described = owner.described(number)
+    return described.refused_too and described.dead_letters is not None
 
 
 def _placeholder(count: int) -> tuple[Buffer, ...]:

@@ -31,7 +31,6 @@ from node.queue.applied import Applied
 from node.queue.counters import Tally
 from node.queue.dispatch import QueueOwner
 from node.queue.entry import encode_entry
-from node.queue.features.expires import EXPIRES
 from node.queue.operation_format import encode_create_queue, encode_drop_queue, encode_mark
 from node.queue.operations import OWNER
 from node.queue.settings import QueueSettings
@@ -211,7 +210,7 @@ class PartitionOwner:
         )
         # Consumers that a former owner had are about to come back.
         self.state.disuse.watch(
-            queue, EXPIRES.of(settings), self.state.now if fresh else self.state.now + HOLD_S
+            queue, self.state.described(queue).unused_ms, self.state.now if fresh else self.state.now + HOLD_S
         )
         if not fresh:
             take_over(self.state, queue, owner)
@@ -238,10 +237,7 @@ class PartitionOwner:
     def drop_queue(self, queue: int) -> None:
         # Also one that is not there yet: its creation may be on its way.
         if self.active:
-            self.state.settings.pop(queue, None)
-            self.state.watched.discard(queue)
-            self.state.disuse.forget(queue)
-            self.state.upcoming.pop(queue, None)
+            self.state.forget_queue(queue)
             self.state.operation(encode_drop_queue(queue))
 
     def configure(self, queue: int, settings: QueueSettings) -> None:

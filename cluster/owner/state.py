@@ -22,6 +22,9 @@ from cluster.peers.ports import Delivery, Ranges
 from node.message.reason import Reason
 from node.message.run import Run
 from node.queue.dispatch import QueueOwner
+from node.queue.features.feature import Description
+from node.queue.features.hooks import Rules
+from node.queue.features.registry import PLAIN_RULES, rules_of
 from node.queue.operation_format import encode_refuse
 from node.queue.operations import Aspect
 from node.queue.partition import PartitionMachine
@@ -61,6 +64,7 @@ class OwnerState:
         self.deaths = Deaths(self.machine)
         self.linearizable_reads = LinearizableReads(partition, context.confirm_leading, self.front_ends)
         self.settings: dict[int, QueueSettings] = {}
+        self._rules: dict[int, Rules] = {}
         self.waiters: deque[tuple[int, Callable[[], None]]] = deque()
         """What waits for the entry at an index to be applied, in log order."""
         self.last_proposed = 0
@@ -73,6 +77,7 @@ class OwnerState:
         self.active = False
         self.queues.clear()
         self.settings.clear()
+        self._rules.clear()
         self.watched.clear()
         self.alarms.clear()
         self.upcoming.clear()
@@ -99,7 +104,24 @@ class OwnerState:
     def set_settings(self, queue: int, settings: QueueSettings) -> None:
         """What the next messages of the queue are decided by."""
         self.settings[queue] = settings = settings.shared()
+        self._rules[queue] = rules_of(settings)
         (self.watched.discard if settings is PLAIN else self.watched.add)(queue)
+
+    def rules_of(self, queue: int) -> Rules:
+        """The rules of the queue's settings; as `settings_of`."""
+        return self._rules.get(queue, PLAIN_RULES)
+
+    def described(self, queue: int) -> Description:
+        """The queue as its settings ask for it; as `settings_of`."""
+        return self._rules.get(queue, PLAIN_RULES).described
+
+    def forget_queue(self, queue: int) -> None:
+        """The queue is about to go: its settings are not known any more."""
+        self.settings.pop(queue, None)
+        self._rules.pop(queue, None)
+        self.watched.discard(queue)
+        self.disuse.forget(queue)
+        self.upcoming.pop(queue, None)
 
     def used(self, queue: int, seconds: float = 0.0) -> None:
         """Somebody uses the queue, or has used it, or may use it for so long (queue argument x-expires)."""

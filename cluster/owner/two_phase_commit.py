@@ -11,14 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, cast
 
+from cluster.owner.admission import await_arrival, may_leave_out, omissions, refusals
 from cluster.owner.context import OwnerContext
 from cluster.owner.dead_letters import DeadLetters
-from cluster.owner.duplicates import duplicates, window_of
 from cluster.owner.intake import TAKERS, Taking, take_return
-from cluster.owner.refusing import await_arrival, may_leave_out, refusals
 from cluster.owner.removals import remove
 from cluster.owner.state import OwnerState
-from node.queue.features.limits import refuses
 from node.queue.operation_format import (
     encode_discard,
     encode_return,
@@ -87,7 +85,7 @@ class TwoPhaseCommit:
         self._open = dict(self._owner.machine.transactions.prepared)
         for prepared in self._open.values():
             for queue, first, last in prepared.published:
-                if queue in self._owner.queues and refuses(self._owner.settings_of(queue)):
+                if queue in self._owner.queues and self._owner.rules_of(queue).expect:
                     for start, run in self._owner.contents(first, last):
                         await_arrival(self._owner, run, start, (queue,))
             for settlement in _settlements(prepared.settled):
@@ -222,11 +220,10 @@ class TwoPhaseCommit:
         """Only now may ids be remembered: what is rolled back may come again."""
         owner, found = self._owner, []
         for number, first, last in prepared.published:
-            queue = owner.queues.get(number)
-            if queue is None or window_of(queue) is None:
+            if number not in owner.queues or not owner.rules_of(number).omit:
                 continue
             for start, run in owner.contents(first, last):
-                again = duplicates(owner, run, (number,)).get(number, [])
+                again = omissions(owner, run, (number,)).get(number, [])
                 parts = [(start + low, start + high) for low, high in again]
                 for part in parts:
                     owner.arrived(number, *part)

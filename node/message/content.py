@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
+from functools import lru_cache
 from struct import Struct
 from struct import error as StructError
-from typing import Final
+from typing import Final, NamedTuple
 
 from node.message.run import Run
 from node.ranges.range_map import Span, spans_of
@@ -21,6 +22,8 @@ from node.wire.amqp091.properties import HEADER_FIXED, parse_expiration, propert
 
 _SIZES: Final = Struct(">3xI4xQ")
 """A content header frame up to its properties: the frame's payload size, the body's size."""
+
+_CACHED: Final = 4096
 
 PROPERTIES_AT: Final = FRAME.size + HEADER_FIXED
 """Where the property list begins in a content header frame."""
@@ -118,6 +121,21 @@ def read_delay(properties: bytes) -> int:
     """
     delay = read_headers_property(properties).get("x-delay")
     return delay if isinstance(delay, int) and not isinstance(delay, bool) and delay > 0 else 0
+
+
+class Asked(NamedTuple):
+    """The wishes of a message, as its properties have them, to its queues."""
+
+    delay_ms: int
+    priority: int
+    expiration_ms: int | None
+    """How long the message may wait; None for ever."""
+
+
+@lru_cache(_CACHED)
+def asked_in(properties: bytes) -> Asked:
+    """The wishes in a property list. Raises FieldSyntaxError, ExpirationError."""
+    return Asked(read_delay(properties), read_priority(properties), read_expiration(properties))
 
 
 def read_short_string(properties: bytes, name: str) -> bytes | None:

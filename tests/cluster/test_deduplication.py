@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.owner.duplicates import window_of
 from node.queue.dispatch import QueueOwner
+from node.queue.features.deduplication import FEATURE, Deduplication, Window
 from node.queue.operations import Semantics
 from node.queue.queue import QueueState
 from node.queue.seen_ids import digest_of
@@ -113,12 +113,18 @@ def test_a_dead_letter_that_comes_back_is_no_duplicate_of_itself(client: Client,
         client.nack(client.deliveries[-1], requeue=False)
 
 
+def window_of(owner: QueueOwner) -> Window:
+    share = owner.shares[FEATURE]
+    assert isinstance(share, Deduplication)
+    return share.window
+
+
 def test_what_is_on_its_way_to_the_log_is_known_also_where_a_policy_changes() -> None:
     asked = QueueSettings(deduplication_window_ms=1000)
     owner = QueueOwner(QueueState(Semantics.AT_LEAST_ONCE), fresh=True, settings=asked)
     ids = [digest_of(b"1")]
     window = window_of(owner)
-    assert window is not None and window.fresh(ids, 10) == [True]
+    assert window.fresh(ids, 10) == [True]
     owner.reconfigure(QueueSettings(deduplication_window_ms=1000, max_length=9))
     assert window_of(owner).fresh(ids, 11) == [False]
     owner.reconfigure(QueueSettings(deduplication_window_ms=500))

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from node.queue.arguments import check_arguments, read_arguments
 from node.queue.features.backoff import RedeliveryBackoff
-from node.queue.features.dead_letters import buries
 from node.queue.features.limits import Overflow
+from node.queue.features.registry import rules_of
 from node.queue.operations import Semantics
 from node.queue.settings import PLAIN, QueueSettings
 from node.refusal import PreconditionFailedError
@@ -96,7 +96,7 @@ def test_a_value_that_is_none_is_refused_in_the_words_of_rabbitmq(
     with pytest.raises(PreconditionFailedError) as refused:
         checked({name: value})
     assert str(refused.value) == f"invalid arg '{name}' for queue 'q' in vhost '/': {reason}"
-    assert not buries(read_arguments({name: value}))
+    assert rules_of(read_arguments({name: value})).described.dead_letters is None
 
 
 def test_what_an_earlier_release_took_unchecked_does_not_count() -> None:

@@ -15,8 +15,7 @@ from cluster.gateway.link import PartitionLink
 from cluster.gateway.state import Confirmation, LinkConsumer
 from cluster.peers.ports import FIRST_CONSUMER, Delivery
 from node.message.run import Run
-from node.queue.features.group import GROUP_BY
-from node.queue.features.single_active import SINGLE_ACTIVE_CONSUMER
+from node.queue.features.registry import rules_of
 from node.queue.transactions import TransactionTable
 from node.ranges.numbers import Numbers, numbers_of
 from node.refusal import Refusal
@@ -103,12 +102,11 @@ class Stage(Scenery):
         """consume c at n3 q 10: a client that takes up to 10 messages."""
         client = self._client(name, node, queue)
         self._consumers += 1
-        settings = client.definition.settings
+        described = rules_of(client.definition.settings).described
         client.consumer = self._consumers
         consumer = LinkConsumer(
             self._consumers, client.definition.id, client, int(limit), False, False, 0,
-            grouped=GROUP_BY.of(settings) is not None,
-            single_active=bool(SINGLE_ACTIVE_CONSUMER.of(settings)),
+            grouped=described.by_consumer, single_active=described.takes_turns,
         )  # fmt: skip
         client.link.attach(
             consumer, lambda value, _: self.tell(f"{name} consumes") if value is None else None

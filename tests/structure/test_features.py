@@ -1,13 +1,10 @@
-"""A feature of queues is a file: its arguments are named there and nowhere else.
-
-`SPREAD` lists the features that modules outside of their file still name, with those modules. It may only
-shrink.
-"""
+"""A feature of queues is a file: its arguments are named there, and no module but the registry names it."""
 
 from __future__ import annotations
 
 import ast
 import re
+from importlib import import_module
 
 import pytest
 
@@ -15,38 +12,7 @@ from node.queue.features.registry import FEATURES
 from tests.structure.tree import PRODUCT, Module, imports, modules
 
 PACKAGE = "node.queue.features"
-MECHANISM = {f"{PACKAGE}.{name}" for name in ("argument", "feature", "fifo", "hooks", "registry")}
-
-SPREAD: dict[str, set[str]] = {
-    "dead_letters": {
-        "cluster/owner/dead_letter_routing.py",
-        "cluster/owner/dead_letters.py",
-        "cluster/owner/giving_up.py",
-    },
-    "deduplication": {"cluster/owner/duplicates.py", "cluster/owner/refusing.py"},
-    "expires": {"cluster/owner/configuring.py", "cluster/owner/partition.py"},
-    "group": {"cluster/gateway/broker_port.py", "cluster/owner/decisions.py"},
-    "group_key": {"cluster/owner/decisions.py"},
-    "limits": {
-        "cluster/owner/decisions.py",
-        "cluster/owner/intake.py",
-        "cluster/owner/refusing.py",
-        "cluster/owner/two_phase_commit.py",
-    },
-    "priority": {"cluster/owner/decisions.py"},
-    "single_active": {"cluster/gateway/broker_port.py"},
-    "ttl": {"cluster/owner/decisions.py"},
-}
-"""By feature: the modules outside of its own that import it."""
-
-NAMELESS = {
-    "node/queue/delivery_state.py", "node/queue/dispatch.py", "node/queue/life.py", "node/queue/order.py",
-    "node/queue/partition.py",
-    "node/queue/places.py", "node/queue/queue.py", "node/queue/settings.py", "cluster/owner/serving.py",
-    "cluster/owner/upkeep.py", "cluster/owner/sessions.py", "node/queue/arguments.py",
-    "node/queue/annotations.py", "cluster/catalog/policy_settings.py", "cluster/owner/browsing.py",
-}  # fmt: skip
-"""Modules that know features by their hooks alone."""
+MECHANISM = {f"{PACKAGE}.{name}" for name in ("argument", "feature", "hooks", "registry")}
 
 
 def product() -> tuple[Module, ...]:
@@ -60,18 +26,6 @@ def feature_modules() -> dict[str, Module]:
         for module in product()
         if module.name.startswith(f"{PACKAGE}.") and module.name not in MECHANISM
     }
-
-
-def spread() -> dict[str, set[str]]:
-    """The modules outside of the features that import each."""
-    found: dict[str, set[str]] = {}
-    for module in product():
-        if not module.name.startswith(f"{PACKAGE}."):
-            for _, name in imports(module):
-                for feature in feature_modules():
-                    if name == feature or name.startswith(f"{feature}."):
-                        found.setdefault(feature.rpartition(".")[2], set()).add(module.path)
-    return found
 
 
 @pytest.mark.parametrize("argument", [one.name for feature in FEATURES for one in feature.arguments])
@@ -92,8 +46,8 @@ def test_an_argument_is_declared_in_one_module(argument: str) -> None:
 
 def test_every_feature_is_registered_once() -> None:
     assert len(set(FEATURES)) == len(FEATURES)
-    registered = {feature.arguments[0].name for feature in FEATURES}
-    assert len(registered) == len(FEATURES)
+    declared = {id(import_module(name).FEATURE) for name in feature_modules()}
+    assert {id(feature) for feature in FEATURES} == declared
 
 
 def test_the_small_feature_is_one_module_and_its_registration() -> None:
@@ -101,13 +55,17 @@ def test_the_small_feature_is_one_module_and_its_registration() -> None:
     assert naming == {"node/queue/features/max_unsettled.py", "node/queue/features/registry.py"}
 
 
-@pytest.mark.parametrize("path", sorted(NAMELESS))
-def test_dispatching_and_state_name_no_feature(path: str) -> None:
-    assert not [feature for feature, paths in spread().items() if path in paths]
-
-
-def test_features_are_named_by_no_more_modules_than_before() -> None:
-    assert spread() == SPREAD, "a feature that is spread out may only be gathered"
+def test_only_the_registry_names_features() -> None:
+    """Others know features by hooks, rules and descriptions alone; so do features of each other."""
+    naming = [
+        f"{module.path}: {name}"
+        for module in product()
+        for _, name in imports(module)
+        for feature in feature_modules()
+        if module.name not in (feature, f"{PACKAGE}.registry")
+        and (name == feature or name.startswith(f"{feature}."))
+    ]
+    assert not naming
 
 
 def test_no_order_is_told_from_another_by_its_class() -> None:

@@ -6,7 +6,7 @@ from typing import Final
 
 from node.queue.argument_types import one_of, read_text
 from node.queue.features.argument import Argument, PolicyUse
-from node.queue.features.feature import Declaration
+from node.queue.features.feature import DeadLetterTarget, Declaration, Description, Rule
 from node.queue.settings import QueueSettings
 
 DEAD_LETTER_EXCHANGE: Final = Argument(
@@ -24,9 +24,24 @@ DEAD_LETTER_STRATEGY: Final = Argument(
 """Without an effect: no dead letter is lost on its way."""
 
 
-def buries(settings: QueueSettings) -> bool:
-    """Whether messages that the queue gives up go elsewhere."""
-    return DEAD_LETTER_EXCHANGE.of(settings) is not None
+class DeadLettering(Rule):
+    """Says where messages go that the queue discards."""
+
+    def __init__(self, target: DeadLetterTarget) -> None:
+        super().__init__()
+        self._target = target
+
+    def describe(self, description: Description) -> None:
+        description.dead_letters = self._target
 
 
-FEATURE: Final[Declaration] = Declaration(DEAD_LETTER_EXCHANGE, DEAD_LETTER_ROUTING_KEY, DEAD_LETTER_STRATEGY)
+def _rule(settings: QueueSettings) -> Rule | None:
+    exchange = DEAD_LETTER_EXCHANGE.of(settings)
+    if exchange is None:
+        return None
+    return DeadLettering(DeadLetterTarget(exchange, DEAD_LETTER_ROUTING_KEY.of(settings)))
+
+
+FEATURE: Final[Declaration] = Declaration(
+    DEAD_LETTER_EXCHANGE, DEAD_LETTER_ROUTING_KEY, DEAD_LETTER_STRATEGY, rule=_rule
+)

@@ -11,12 +11,23 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Final
 
+from node.message.content import read_short_string
 from node.queue.argument_types import read_positive_time
 from node.queue.features.argument import Argument, PolicyUse
-from node.queue.features.feature import Declaration, Feature, FeatureContext
-from node.queue.operation_format import encode_forget_ids
+from node.queue.features.feature import (
+    NO_REPEATS,
+    Declaration,
+    Feature,
+    FeatureContext,
+    Incoming,
+    Repeats,
+    Rule,
+)
+from node.queue.operation_format import encode_forget_ids, encode_remember_ids
 from node.queue.places import Places
-from node.queue.seen_ids import SeenIds
+from node.queue.seen_ids import SeenIds, digest_of
+from node.queue.settings import QueueSettings
+from node.ranges.range_set import Range, RangeSet
 
 DEDUPLICATION_WINDOW: Final = Argument(
     "x-deduplication-window", read_positive_time, "deduplication_window_ms", policy=PolicyUse.USER
@@ -97,6 +108,10 @@ class Deduplication(Feature):
         self._places = places
         self.window = Window(length, places.state.seen)
 
+    def count_duplicates(self, count: int) -> None:
+        """So many messages more were left out."""
+        self._places.tally.duplicates += count
+
     def serve(self, context: FeatureContext, now: int) -> None:
         """Let replicas forget what is out of the window, now and then."""
         window, seen = self.window, self._places.state.seen
@@ -122,4 +137,59 @@ def _share(places: Places, former: Feature | None) -> Feature | None:
     return Deduplication(places, length)
 
 
-FEATURE: Final[Declaration] = Declaration(DEDUPLICATION_WINDOW, make=_share)
+class Recognising(Rule):
+    """Leaves out messages whose id the queue has seen lately."""
+
+    def repeats(self, share: Feature | None, incoming: Incoming, now: int) -> Repeats:
+        if not isinstance(share, Deduplication):
+            return NO_REPEATS
+        ids = _ids(incoming)
+        known = share.window.seen([digest for _, digest in ids], share.window.now(now))
+        had = frozenset(at for (at, _), seen in zip(ids, known, strict=True) if seen)
+        again: dict[int, int] = {}
+        firsts: dict[bytes, int] = {}
+        for (at, digest), seen in zip(ids, known, strict=True):
+            if not seen and (first := firsts.setdefault(digest, at)) != at:
+                again[at] = first
+        return Repeats(had, again)
+
+    def omit(self, share: Feature | None, context: FeatureContext, incoming: Incoming) -> list[Range]:
+        """The ids of the others stand in the next entry and are known from now on: a duplicate may come right
+        behind. It is confirmed with its batch, which is not before the message that it repeats is safe.
+        """
+        if not isinstance(share, Deduplication):
+            return []
+        window, ids = share.window, _ids(incoming)
+        seen_at = window.now(context.wall_ms())
+        fresh = window.fresh([digest for _, digest in ids], seen_at)
+        remembered = [digest for (_, digest), new in zip(ids, fresh, strict=True) if new]
+        if remembered:
+            context.log_behind(encode_remember_ids(context.number, seen_at, remembered))
+        if len(remembered) == len(ids):
+            return []
+        again = RangeSet((at, at) for (at, _), new in zip(ids, fresh, strict=True) if not new)
+        share.count_duplicates(len(again))
+        return list(again.ranges())
+
+
+def _ids(incoming: Incoming) -> list[tuple[int, bytes]]:
+    """Index and digest of each message that has an id."""
+    found = incoming.ids
+    if found is None:
+        found = incoming.ids = []
+        for first, last, properties in incoming.stretches():
+            name = read_short_string(properties, "message_id")
+            if name is not None:
+                digest = digest_of(name)
+                found += [(at, digest) for at in range(first, last + 1)]
+    return found
+
+
+_RECOGNISING: Final = Recognising()
+
+
+def _rule(settings: QueueSettings) -> Rule | None:
+    return None if DEDUPLICATION_WINDOW.of(settings) is None else _RECOGNISING
+
+
+FEATURE: Final[Declaration] = Declaration(DEDUPLICATION_WINDOW, make=_share, rule=_rule)

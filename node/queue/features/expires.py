@@ -1,4 +1,4 @@
-"""Queues that go when nobody has used them for a time (queue argument x-expires)."""
+"""Queues that go when no client has used them for a time (queue argument x-expires)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,26 @@ from typing import Final
 
 from node.queue.argument_types import read_positive_time
 from node.queue.features.argument import Argument, PolicyUse
-from node.queue.features.feature import Declaration
+from node.queue.features.feature import Declaration, Description, Rule
+from node.queue.settings import QueueSettings
 
 EXPIRES: Final = Argument("x-expires", read_positive_time, "expires_ms", policy=PolicyUse.LIMIT)
 
 
-FEATURE: Final[Declaration] = Declaration(EXPIRES)
+class UnusedTime(Rule):
+    """Says how long the queue stays that no client uses."""
+
+    def __init__(self, limit_ms: int) -> None:
+        super().__init__()
+        self._limit_ms = limit_ms
+
+    def describe(self, description: Description) -> None:
+        description.unused_ms = self._limit_ms
+
+
+def _rule(settings: QueueSettings) -> Rule | None:
+    limit = EXPIRES.of(settings)
+    return None if limit is None else UnusedTime(limit)
+
+
+FEATURE: Final[Declaration] = Declaration(EXPIRES, rule=_rule)

@@ -2,22 +2,27 @@
 
 A feature is one module of this package, with a `Declaration` that `registry` lists. A queue that asks for
 the feature has a share of it, an object of a class derived from `Feature`, while its owner leads;
-what must outlive the owner goes into the log, by `FeatureContext`. A hook is called with ranges or runs, once
-for each range, run, or turn of the queue at most. A queue that asks for nothing has no shares, and calls no
-hook.
+what must outlive the owner goes into the log, by `FeatureContext`. About messages that come in the owner
+decides by the queue's settings alone: a `Rule` is made once for each settings. A hook is called with ranges
+or runs, once for each range, run, or turn of the queue at most. A queue that asks for nothing has no shares,
+and calls no hook.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
 
+from node.message.content import Asked, asked_in, properties_in
 from node.message.reason import Reason
 from node.message.run import Run
 from node.queue.consumers import Consumer
 from node.queue.features.argument import Argument
 from node.queue.operations import Aspect
 from node.queue.places import Places
+from node.queue.settings import QueueSettings
+from node.queue.weights import Weights
 from node.ranges.range_map import Span
 from node.ranges.range_set import Range
 
@@ -34,6 +39,9 @@ class FeatureContext(Protocol):
 
     def log(self, operation: bytes) -> None:
         """Put an operation into the next entry, before the messages that it brings."""
+
+    def log_behind(self, operation: bytes) -> None:
+        """Put an operation into the next entry, behind the messages that it brings."""
 
     def wake(self, at_ms: int) -> None:
         """Have the queue served at a time, in milliseconds since the epoch; an earlier one counts."""
@@ -108,6 +116,126 @@ class Feature:
         """Messages are ready that have been elsewhere; `had` are those that a consumer may have had."""
 
 
+Notes = dict[Aspect, list[Span]]
+"""Decisions about messages of one queue that the log is to have: by aspect, spans of numbers, ascending."""
+
+
+class Incoming:
+    """A run of messages that come in, as the rules of their queues look at it."""
+
+    __slots__ = ("_asked", "_stretches", "ids", "run")
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self._stretches: list[tuple[int, int, bytes]] | None = None
+        self._asked: list[tuple[int, int, Asked]] | None = None
+        self.ids: list[tuple[int, bytes]] | None = None
+        """Index and digest of each message that has an id; None while no rule has asked."""
+
+    def stretches(self) -> list[tuple[int, int, bytes]]:
+        """Messages in a row with the same properties: the first and the last, counted from 0, and those."""
+        found = self._stretches
+        if found is None:
+            found = [(index, index + count - 1, each) for index, count, each in properties_in(self.run)]
+            self._stretches = found
+        return found
+
+    def asked(self) -> list[tuple[int, int, Asked]]:
+        """Messages in a row with the same wishes: the first and the last, counted from 0, and those. Empty
+        where no message asks for anything.
+        """
+        found = self._asked
+        if found is None:
+            stretches = self.stretches() if self.run.special else []
+            found = self._asked = [(first, last, asked_in(each)) for first, last, each in stretches]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Repeats:
+    """Messages of a run, counted from 0, that repeat others: those that the queue `had` before, and those
+    that come `again` in the run, with the message that each repeats.
+    """
+
+    had: frozenset[int] = frozenset()
+    again: dict[int, int] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.had or self.again)
+
+
+NO_REPEATS: Final = Repeats()
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterTarget:
+    """The exchange that takes a queue's dead letters, and their routing key; None: each keeps its own."""
+
+    exchange: str
+    routing_key: str | None
+
+
+@dataclass(slots=True)
+class Description:
+    """A queue as its settings ask for it, in words that no feature owns.
+
+    `dead_letters`: where messages go that the queue discards, None for nowhere; `refused_too`: also those
+    that the queue has no room for. `unused_ms`: how long the queue stays that no client uses; None for ever.
+    `by_consumer`: front ends must tell a new owner which of their consumers has which message. `takes_turns`:
+    one consumer at a time is active, and front ends must tell a new owner who was.
+    """
+
+    dead_letters: DeadLetterTarget | None = None
+    refused_too: bool = False
+    unused_ms: int | None = None
+    by_consumer: bool = False
+    takes_turns: bool = False
+
+
+class Rule:
+    """The part of one feature in what the owner does by a queue's settings, whether the queue has its share
+    of the feature yet or not. The base class does nothing at any moment.
+    """
+
+    def __init__(self, *, special_only: bool = False) -> None:
+        """`special_only`: `decide` is for runs only whose messages ask for something with properties."""
+        self.special_only = special_only
+
+    def describe(self, description: Description) -> None:
+        """Fill in the fields that are the feature's."""
+
+    def repeats(self, share: Feature | None, incoming: Incoming, now: int) -> Repeats:
+        """Which messages repeat others. Nothing is remembered: the queue may refuse them."""
+        return NO_REPEATS
+
+    def refuse(
+        self,
+        queue: Places,
+        share: Feature | None,
+        upcoming: Weights | None,
+        incoming: Incoming,
+        repeats: Repeats,
+    ) -> list[Range]:
+        """Which messages of a run, counted from 0, the queue refuses. `upcoming` are those that the queue has
+        taken and not got yet.
+        """
+        return []
+
+    def omit(self, share: Feature | None, context: FeatureContext, incoming: Incoming) -> list[Range]:
+        """Which messages of a run, counted from 0, the queue leaves out of those that it does not refuse. The
+        others are taken, and remembered.
+        """
+        return []
+
+    def expect(self, upcoming: Weights, incoming: Incoming, first: int) -> None:
+        """Count messages, numbered from `first` on, with those that the queue has taken and not got yet."""
+
+    def decide(self, incoming: Incoming, first: int, now: int, notes: Notes) -> None:
+        """Add what the log is to say of messages, numbered from `first` on, behind them in their entry. Of
+        messages that are in no log the queue alone hears. `now` is wall clock, in milliseconds.
+        """
+
+
 Making = Callable[[Places, Feature | None], Feature | None]
 """(places, the queue's share so far) -> the queue's share as the settings ask for it now, None for none."""
 
@@ -115,21 +243,23 @@ Making = Callable[[Places, Feature | None], Feature | None]
 class Declaration:
     """A feature, as `registry` lists it.
 
-    `arguments` are what it is asked for with, `make` gives a queue its share. `aspect` is the annotation that
-    `Feature.note` hears of. `by_message` makes a share for a queue that did not ask for it, and has a message
-    with the aspect.
+    `arguments` are what it is asked for with, `make` gives a queue its share, `rule` says what its owner
+    does by its settings; None for nothing. `aspect` is the annotation that `Feature.note` hears of.
+    `by_message` makes a share for a queue that did not ask for it, and has a message with the aspect.
     """
 
-    __slots__ = ("arguments", "aspect", "by_message", "make")
+    __slots__ = ("arguments", "aspect", "by_message", "make", "rule")
 
     def __init__(
         self,
         *arguments: Argument[Any],
         make: Making | None = None,
+        rule: Callable[[QueueSettings], Rule | None] | None = None,
         aspect: Aspect | None = None,
         by_message: Callable[[Places], Feature] | None = None,
     ) -> None:
         self.arguments = arguments
         self.make = make
+        self.rule = rule
         self.aspect = aspect
         self.by_message = by_message

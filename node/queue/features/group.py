@@ -12,15 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
+from hashlib import blake2b
 from heapq import heappop, heappush
 from typing import Final
 
+from node.message.content import read_headers_property, read_short_string
 from node.queue.annotations import Annotations
 from node.queue.argument_types import read_text
 from node.queue.consumers import Consumer, ConsumerKey
 from node.queue.features.argument import Argument
-from node.queue.features.feature import Declaration
+from node.queue.features.feature import Declaration, Description, Incoming, Notes, Rule
 from node.queue.operations import Aspect
 from node.queue.order import Order
 from node.queue.settings import QueueSettings
@@ -32,6 +34,13 @@ GROUP_BY: Final = Argument("x-group-by", read_text, "group_by")
 
 NO_GROUP: Final = 0
 """The group of messages without a key: they keep no order."""
+
+ROUTING_KEY: Final = "routing_key"
+
+PROPERTIES: Final = frozenset(("message_id", "correlation_id", "type", "app_id", "user_id", "reply_to"))
+"""The properties that can be a key; any other name is that of a header."""
+
+_CACHED: Final = 4096
 
 SCAN: Final = 2048
 """Stretches of messages parked at one go, so that no turn takes long."""
@@ -309,4 +318,60 @@ def by_group(settings: QueueSettings, known: Annotations, ready: RangeSet) -> Or
     return ReadyByGroup(partial(known.at, Aspect.GROUP), ready)
 
 
-FEATURE: Final[Declaration] = Declaration(GROUP_BY)
+def named(argument: str) -> str:
+    """The name in an argument x-group-by: properties also with hyphens, as `correlation-id`."""
+    name = argument.replace("-", "_")
+    return name if name in PROPERTIES or name == ROUTING_KEY else argument
+
+
+@lru_cache(_CACHED)
+def group_of(properties: bytes, name: str) -> int:
+    """The group of messages with this property list, by one of PROPERTIES or a header.
+
+    NO_GROUP for messages that have nothing of the name. Raises FieldSyntaxError.
+    """
+    if name in PROPERTIES:
+        value = read_short_string(properties, name)
+        return NO_GROUP if value is None else group_named(value)
+    header = read_headers_property(properties).get(name)
+    if header is None:
+        return NO_GROUP
+    return group_named(header.encode() if isinstance(header, str) else repr(header).encode())
+
+
+def group_named(key: bytes) -> int:
+    """The group of a key: 64 bits of a digest. Groups that share one only wait for each other."""
+    return int.from_bytes(blake2b(key, digest_size=8).digest(), "little") or 1
+
+
+class Groups(Rule):
+    """Says which group each message belongs to: a number that replicas agree on."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__()
+        self._name = named(key)
+
+    def describe(self, description: Description) -> None:
+        description.by_consumer = True
+
+    def decide(self, incoming: Incoming, first: int, now: int, notes: Notes) -> None:
+        run, name = incoming.run, self._name
+        if name == ROUTING_KEY:
+            key = run.routing_key.encode("utf-8", "surrogateescape")
+            notes[Aspect.GROUP] = [(first, first + run.count - 1, group_named(key))]
+            return
+        spans = (
+            (first + start, first + end, group_of(properties, name))
+            for start, end, properties in incoming.stretches()
+        )
+        groups = [span for span in spans if span[2] != NO_GROUP]
+        if groups:
+            notes[Aspect.GROUP] = groups
+
+
+def _rule(settings: QueueSettings) -> Rule | None:
+    key = GROUP_BY.of(settings)
+    return None if key is None else Groups(key)
+
+
+FEATURE: Final[Declaration] = Declaration(GROUP_BY, rule=_rule)

@@ -10,15 +10,23 @@ from node.message.content import size_spans
 from node.message.reason import Reason
 from node.queue.argument_types import one_of, read_natural
 from node.queue.features.argument import Argument, PolicyUse
-from node.queue.features.dead_letters import buries
-from node.queue.features.feature import Declaration, Feature, FeatureContext
+from node.queue.features.feature import (
+    Declaration,
+    Description,
+    Feature,
+    FeatureContext,
+    Incoming,
+    Notes,
+    Repeats,
+    Rule,
+)
 from node.queue.operation_format import encode_annotate
 from node.queue.operations import Aspect
 from node.queue.places import Places
 from node.queue.settings import QueueSettings
 from node.queue.weights import Weights
 from node.ranges.range_map import ABOVE_ALL, RangeMap, Span
-from node.ranges.range_set import Range
+from node.ranges.range_set import Range, RangeSet
 
 WEIGHED_AT_ONCE: Final = 4096
 """Messages whose size is looked up in one turn."""
@@ -53,11 +61,6 @@ def refuses(settings: QueueSettings) -> bool:
 def weighs(settings: QueueSettings) -> bool:
     """Whether the queue has a limit on the octets of its messages."""
     return MAX_LENGTH_BYTES.of(settings) is not None
-
-
-def dead_letters(settings: QueueSettings) -> bool:
-    """Whether what the queue refuses is a dead letter."""
-    return OVERFLOW.of(settings) is Overflow.REJECT_PUBLISH_DLX and buries(settings)
 
 
 def refused(settings: QueueSettings, messages: int, octets: int, sizes: Iterable[Span]) -> list[Range]:
@@ -204,6 +207,88 @@ def _share(places: Places, former: Feature | None) -> Feature | None:
     return Limits(places) if limited else None
 
 
+class Weighing(Rule):
+    """Says how many octets the bodies of messages have."""
+
+    def decide(self, incoming: Incoming, first: int, now: int, notes: Notes) -> None:
+        sizes = size_spans(incoming.run)
+        notes[Aspect.SIZE] = [(first + start, first + end, size) for start, end, size in sizes]
+
+
+class Refusing(Rule):
+    """Refuses messages that the queue has no room for."""
+
+    def __init__(self, settings: QueueSettings) -> None:
+        super().__init__()
+        self._settings = settings
+        self._weighs = weighs(settings)
+
+    def describe(self, description: Description) -> None:
+        description.refused_too = OVERFLOW.of(self._settings) is Overflow.REJECT_PUBLISH_DLX
+
+    def decide(self, incoming: Incoming, first: int, now: int, notes: Notes) -> None:
+        if self._weighs:
+            notes[Aspect.SIZE] = [
+                (first + start, first + end, size) for start, end, size in self._sizes(incoming)
+            ]
+
+    def expect(self, upcoming: Weights, incoming: Incoming, first: int) -> None:
+        for start, end, size in self._sizes(incoming):
+            upcoming.add(first + start, first + end, size)
+
+    def _sizes(self, incoming: Incoming) -> list[Span]:
+        """Spans of bodies of equal size; of size 0 unless the queue has a limit on them."""
+        return size_spans(incoming.run) if self._weighs else [(0, incoming.run.count - 1, 0)]
+
+    def refuse(
+        self,
+        queue: Places,
+        share: Feature | None,
+        upcoming: Weights | None,
+        incoming: Incoming,
+        repeats: Repeats,
+    ) -> list[Range]:
+        # What consumers have credit for is as good as gone.
+        messages = len(queue.ready) - queue.consumers.credit_left
+        octets = 0
+        if upcoming is not None:
+            messages += len(upcoming)
+        if messages > 0 and self._weighs:
+            octets = share.ready_octets() if isinstance(share, Limits) else 0
+            octets += upcoming.octets if upcoming is not None else 0
+        sizes = self._sizes(incoming)
+        delayed = RangeSet((first, last) for first, last, asked in incoming.asked() if asked.delay_ms)
+        if not (repeats or delayed):
+            return refused(self._settings, messages, octets, sizes)
+        return self._refused_singly(messages, octets, sizes, repeats, delayed)
+
+    def _refused_singly(
+        self, messages: int, octets: int, sizes: list[Span], repeats: Repeats, delayed: RangeSet
+    ) -> list[Range]:
+        """As `refused`, message by message: what the queue had before, and what is delayed, takes no room. A
+        message that repeats another one of the run shares its fate.
+        """
+        settings, found = self._settings, RangeSet()
+        for at, size in ((at, size) for first, last, size in sizes for at in range(first, last + 1)):
+            if at in repeats.had:
+                continue
+            if at in repeats.again:
+                if repeats.again[at] in found:
+                    found.add(at, at)
+            elif refused(settings, messages, octets, [(at, at, size)]):
+                found.add(at, at)
+            elif at not in delayed:
+                octets += size if messages >= 0 else 0
+                messages += 1
+        return list(found.ranges())
+
+
+def _rule(settings: QueueSettings) -> Rule | None:
+    if refuses(settings):
+        return Refusing(settings)
+    return Weighing() if weighs(settings) else None
+
+
 FEATURE: Final[Declaration] = Declaration(
-    MAX_LENGTH, MAX_LENGTH_BYTES, OVERFLOW, make=_share, aspect=Aspect.SIZE
+    MAX_LENGTH, MAX_LENGTH_BYTES, OVERFLOW, make=_share, rule=_rule, aspect=Aspect.SIZE
 )

@@ -16,7 +16,7 @@ from node.queue.annotations import Annotations
 from node.queue.argument_types import UnacceptableError, read_natural
 from node.queue.consumers import Consumer, ConsumerKey
 from node.queue.features.argument import Argument
-from node.queue.features.feature import Declaration
+from node.queue.features.feature import Declaration, Incoming, Notes, Rule
 from node.queue.operations import Aspect
 from node.queue.order import Order
 from node.queue.settings import QueueSettings
@@ -191,4 +191,26 @@ def by_priority(settings: QueueSettings, known: Annotations, ready: RangeSet) ->
     return arranged
 
 
-FEATURE: Final[Declaration] = Declaration(MAX_PRIORITY)
+class Priorities(Rule):
+    """Says the level of each message: its priority, 0 where it has none, up to the queue's highest."""
+
+    def __init__(self, highest: int) -> None:
+        super().__init__()
+        self._highest = highest
+
+    def decide(self, incoming: Incoming, first: int, now: int, notes: Notes) -> None:
+        if incoming.run.special:
+            notes[Aspect.PRIORITY] = [
+                (first + start, first + end, min(asked.priority, self._highest))
+                for start, end, asked in incoming.asked()
+            ]
+        else:
+            notes[Aspect.PRIORITY] = [(first, first + incoming.run.count - 1, 0)]
+
+
+def _rule(settings: QueueSettings) -> Rule | None:
+    highest = MAX_PRIORITY.of(settings)
+    return Priorities(highest) if highest else None
+
+
+FEATURE: Final[Declaration] = Declaration(MAX_PRIORITY, rule=_rule)

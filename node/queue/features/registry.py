@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final
 
 from node.queue.annotations import Annotations
@@ -9,6 +10,7 @@ from node.queue.features import (
     backoff,
     dead_letters,
     deduplication,
+    delay,
     delivery_limit,
     expires,
     group,
@@ -20,14 +22,15 @@ from node.queue.features import (
 )
 from node.queue.features.argument import Argument
 from node.queue.features.feature import Declaration, Feature
-from node.queue.features.hooks import NO_HOOKS, Hooks
+from node.queue.features.hooks import NO_HOOKS, Hooks, Rules
 from node.queue.operations import Aspect
 from node.queue.order import Arranging, Order, ReadyByAge
 from node.queue.places import Places
-from node.queue.settings import QueueSettings
+from node.queue.settings import PLAIN, QueueSettings
 from node.ranges.range_set import RangeSet
 
 FEATURES: Final[tuple[Declaration, ...]] = (
+    delay.FEATURE,
     priority.FEATURE,
     group.FEATURE,
     single_active.FEATURE,
@@ -52,6 +55,9 @@ BY_MESSAGE: Final[dict[Aspect, Declaration]] = {
     if feature.aspect is not None and feature.by_message is not None
 }
 """The features that a message can ask for, where its queue does not."""
+
+_CACHED: Final = 1024
+"""Settings whose rules are kept."""
 
 Shares = dict[Declaration, Feature]
 """One queue's shares of the features that it asks for, or its messages do."""
@@ -84,3 +90,14 @@ def hooks_of(shares: Shares) -> Hooks:
     if not shares:
         return NO_HOOKS
     return Hooks([(feature.aspect, shares[feature]) for feature in FEATURES if feature in shares])
+
+
+@lru_cache(_CACHED)
+def rules_of(settings: QueueSettings) -> Rules:
+    """The rules by which the owner of a queue with these settings acts."""
+    rules = ((feature, None if feature.rule is None else feature.rule(settings)) for feature in FEATURES)
+    return Rules([(feature, rule) for feature, rule in rules if rule is not None])
+
+
+PLAIN_RULES: Final = rules_of(PLAIN)
+"""Those of a queue that asks for nothing: its messages may."""

@@ -16,8 +16,9 @@ from typing import Final
 from node.queue.argument_types import read_boolean
 from node.queue.consumers import Consumer, Consumers, ExclusiveConsumerError
 from node.queue.features.argument import Argument
-from node.queue.features.feature import Declaration, Feature, FeatureContext
+from node.queue.features.feature import Declaration, Description, Feature, FeatureContext, Rule
 from node.queue.places import Places
+from node.queue.settings import QueueSettings
 from node.ranges.range_set import Range, RangeSet
 
 SINGLE_ACTIVE_CONSUMER: Final = Argument(
@@ -190,4 +191,15 @@ def _share(places: Places, former: Feature | None) -> Feature | None:
     return former
 
 
-FEATURE: Final[Declaration] = Declaration(SINGLE_ACTIVE_CONSUMER, make=_share)
+class OneAtATime(Rule):
+    """Has front ends tell a new owner which consumer was active."""
+
+    def describe(self, description: Description) -> None:
+        description.takes_turns = True
+
+
+def _rule(settings: QueueSettings) -> Rule | None:
+    return OneAtATime() if SINGLE_ACTIVE_CONSUMER.of(settings) else None
+
+
+FEATURE: Final[Declaration] = Declaration(SINGLE_ACTIVE_CONSUMER, make=_share, rule=_rule)

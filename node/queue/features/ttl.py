@@ -8,12 +8,13 @@ from typing import Final
 from node.message.reason import Reason
 from node.queue.argument_types import read_time
 from node.queue.features.argument import Argument, PolicyUse
-from node.queue.features.feature import Declaration, Feature, FeatureContext
+from node.queue.features.feature import Declaration, Feature, FeatureContext, Incoming, Notes, Rule
 from node.queue.operation_format import encode_annotate
 from node.queue.operations import Aspect
 from node.queue.order import Order
 from node.queue.places import Places
 from node.queue.schedule import Schedule
+from node.queue.settings import QueueSettings
 from node.ranges.range_map import RangeMap, Span
 from node.ranges.range_set import Range, RangeSet
 
@@ -152,6 +153,28 @@ class TimeToLive(Feature):
         self._lifetimes.came_back(first, last, had)
 
 
+class Expiries(Rule):
+    """Says when messages expire: the least of the queue's time to live and the message's own counts.
+
+    Both begin when the message is due.
+    """
+
+    def __init__(self, ttl: int | None) -> None:
+        super().__init__(special_only=ttl is None)
+        self._ttl = ttl
+
+    def decide(self, incoming: Incoming, first: int, now: int, notes: Notes) -> None:
+        ttl, found = self._ttl, list[Span]()
+        if ttl is not None and not incoming.run.special:
+            found.append((first, first + incoming.run.count - 1, expiry_of(ttl, now)))
+        for start, end, asked in incoming.asked():
+            lives = min((one for one in (asked.expiration_ms, ttl) if one is not None), default=None)
+            if lives is not None:
+                found.append((first + start, first + end, expiry_of(lives, now + asked.delay_ms)))
+        if found:
+            notes[Aspect.EXPIRY] = found
+
+
 def _without(messages: RangeSet, known: RangeMap, value: int) -> list[Span]:
     """The value for those of the messages that have none."""
     left = messages.without((first, last) for first, last, _ in known.all())
@@ -165,6 +188,10 @@ def _share(places: Places, former: Feature | None) -> Feature | None:
     return former
 
 
+def _rule(settings: QueueSettings) -> Rule | None:
+    return Expiries(MESSAGE_TTL.of(settings))
+
+
 FEATURE: Final[Declaration] = Declaration(
-    MESSAGE_TTL, make=_share, aspect=Aspect.EXPIRY, by_message=TimeToLive
+    MESSAGE_TTL, make=_share, rule=_rule, aspect=Aspect.EXPIRY, by_message=TimeToLive
 )

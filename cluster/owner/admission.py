@@ -1,0 +1,112 @@
+"""Which messages that come in their queues take, and what is decided about them, by the rules of the queues.
+
+The decisions stand in the entry that brings the messages, behind them, so that every replica and the
+next owner know them. Soft messages are in no log; what is decided about them goes to their queues alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+from cluster.owner.feature_context import QueueContext
+from cluster.owner.state import OwnerState
+from node.message.run import Run
+from node.queue.features.feature import NO_REPEATS, Incoming, Notes
+from node.queue.weights import Weights
+from node.ranges.range_set import Range, RangeSet
+
+Annotations = dict[int, Notes]
+"""By queue."""
+
+
+def may_leave_out(owner: OwnerState, queues: Sequence[int]) -> bool:
+    """Whether one of the queues may refuse messages, or leave them out because it has had them before."""
+    return any(owner.rules_of(number).leaves_out for number in queues)
+
+
+def refusals(owner: OwnerState, run: Run, queues: Sequence[int]) -> dict[int, list[Range]]:
+    """Which messages of the run, counted from 0, each of the queues refuses. Empty for most."""
+    found: dict[int, list[Range]] = {}
+    incoming: Incoming | None = None
+    for number in queues:
+        rules, queue = owner.rules_of(number), owner.queues.get(number)
+        if not rules.refuse or queue is None:
+            continue
+        if incoming is None:
+            incoming = Incoming(run)
+        repeats = NO_REPEATS
+        for feature, rule in rules.repeats:
+            repeats = rule.repeats(queue.shares.get(feature), incoming, owner.wall_ms())
+        for feature, rule in rules.refuse:
+            share, upcoming = queue.shares.get(feature), owner.upcoming.get(number)
+            parts = rule.refuse(queue, share, upcoming, incoming, repeats)
+            if parts:
+                found.setdefault(number, []).extend(parts)
+    return found
+
+
+def omissions(owner: OwnerState, run: Run, queues: Sequence[int]) -> dict[int, list[Range]]:
+    """Which messages of the run, counted from 0, each of the queues leaves out without refusing them. Empty
+    for most. The queues remember the messages that they take.
+    """
+    found: dict[int, list[Range]] = {}
+    incoming: Incoming | None = None
+    for number in queues:
+        rules, queue = owner.rules_of(number), owner.queues.get(number)
+        if not rules.omit or queue is None:
+            continue
+        if incoming is None:
+            incoming = Incoming(run)
+        for feature, rule in rules.omit:
+            parts = rule.omit(queue.shares.get(feature), QueueContext(owner, number), incoming)
+            if parts:
+                found.setdefault(number, []).extend(parts)
+    return found
+
+
+def decide(owner: OwnerState, run: Run, queues: Sequence[int], first: int, now: int) -> Annotations:
+    """Decisions about a run whose messages are numbered from `first` on; `now` is wall clock."""
+    found: Annotations = {}
+    incoming: Incoming | None = None
+    for number in queues:
+        rules = owner.rules_of(number)
+        deciding = rules.decide_special if run.special else rules.decide
+        if not deciding:
+            continue
+        if incoming is None:
+            incoming = Incoming(run)
+        notes: Notes = {}
+        for rule in deciding:
+            rule.decide(incoming, first, now, notes)
+        if notes:
+            found[number] = notes
+    return found
+
+
+def await_arrival(owner: OwnerState, run: Run, first: int, queues: Sequence[int]) -> None:
+    """Count messages, numbered from `first` on, with those that queues which may refuse have taken."""
+    for number in queues:
+        for rule in owner.rules_of(number).expect:
+            rule.expect(owner.upcoming.setdefault(number, Weights()), Incoming(run), first)
+
+
+def cut(
+    run: Run, queues: tuple[int, ...], without: Mapping[int, list[Range]]
+) -> list[tuple[Run, tuple[int, ...]]]:
+    """The run in pieces, each with those of the queues that take it: `without` says who leaves what out,
+    counted from 0.
+    """
+    if not without:
+        return [(run, queues)]
+    edges = {
+        0,
+        run.count,
+        *(edge for parts in without.values() for one in parts for edge in (one[0], one[1] + 1)),
+    }
+    sets = {number: RangeSet(parts) for number, parts in without.items()}
+    found = []
+    for first, behind in pairwise(sorted(edges)):
+        taking = tuple(number for number in queues if number not in sets or first not in sets[number])
+        found.append((run.slice(first, behind - first), taking))
+    return found
