@@ -12,7 +12,7 @@ from typing import Final
 
 DROP_HEAD: Final = "drop-head"
 REJECT: Final = "reject-publish"
-REJECT_AND_BURY: Final = "reject-publish-dlx"
+REJECT_AS_DEAD_LETTER: Final = "reject-publish-dlx"
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class QueueModel:
         if named and now < self.names.get(message.name, -math.inf) + terms.window:
             return True
         if terms.overflow != DROP_HEAD and self._too_much([*self.ready, message]):
-            if terms.overflow == REJECT_AND_BURY:
+            if terms.overflow == REJECT_AS_DEAD_LETTER:
                 self._dies(message, "maxlen")
             return False
         if named:

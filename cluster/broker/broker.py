@@ -35,7 +35,7 @@ from cluster.gateway.local_names import LocalNames
 from cluster.gateway.lost_memory import LostMemory
 from cluster.gateway.sole_replicas import SoleReplicas
 from cluster.gateway.turns import LinkTurns
-from cluster.owner.context import Disused
+from cluster.owner.context import Unused
 from cluster.owner.lost_entries import LostEntries
 from cluster.owner.partition import PartitionOwner
 from cluster.owner.transfers import FIRST_TRANSIT_ID
@@ -90,7 +90,7 @@ class Broker:
         self.local = LocalNames(self.front_end, self.catalog.state)
         self.local_queues, self.local_names = self.local.queues, self.local.names
         self.backlog: Callable[[str], int] = _none
-        self.on_unused: Callable[[int, Disused], None] = _nothing
+        self.on_unused: Callable[[int, Unused], None] = _nothing
         self.on_access_removed: Callable[[], None] = _nothing
         self.on_policies_changed: Callable[[str], None] = _nothing
         self.send, self._wall_ms, self.auto_delete_after_s = send, wall_ms, config.auto_delete_after_s
@@ -422,13 +422,13 @@ class Broker:
         state = self.catalog.state
         return queue in state.queues_by_id and queue_type(state, state.queues_by_id[queue]) == QUORUM
 
-    def queue_disused(self, queue: int, why: Disused) -> None:
+    def queue_unused(self, queue: int, why: Unused) -> None:
         definition = self.catalog.state.queues_by_id.get(queue)
         if definition is None:
             self.on_unused(queue, why)
-        elif why is Disused.SEALED:
+        elif why is Unused.SEALED:
             self.catalog.submit("delete_queue", {"id": queue}, _ignore, self.now)
-        elif why is Disused.EXPIRED or (why is Disused.ABANDONED and definition.auto_delete):
+        elif why is Unused.EXPIRED or (why is Unused.ABANDONED and definition.auto_delete):
             if self.formats.everywhere >= SEALED_QUEUES:
                 self.owners[definition.partition].seal_unused(queue)
             else:

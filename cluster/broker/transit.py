@@ -90,7 +90,7 @@ class Transit:
         """
         link = self._gateway(partition)
         if not (link.unreachable or link.full):
-            link.publish(run, list(queues), None, buried=True)
+            link.publish(run, list(queues), None, dead_letters=True)
 
     # -- links ----------------------------------------------------------------------------------
 

@@ -76,13 +76,13 @@ class PartitionLink:
     # -- what sessions do -----------------------------------------------------------------------
 
     def publish(
-        self, run: Run, queues: list[int], confirmation: Confirmation | None, *, buried: bool = False
+        self, run: Run, queues: list[int], confirmation: Confirmation | None, *, dead_letters: bool = False
     ) -> None:
         """Add a run to this turn's batch; the caller has counted this link in `confirmation.waiting`."""
         self._flush_settled()
         if not self._messages:
             self._since = self._latencies.clock()
-        parts = encode_publish(run, queues, buried=buried)
+        parts = encode_publish(run, queues, dead_letters=dead_letters)
         self._parts.extend(parts)
         self._parts_bytes += sum(map(len, parts))
         self._messages += run.count

@@ -16,7 +16,7 @@ from cluster.catalog.definitions import FIRST_LOCAL_ID, LOCAL_QUEUE_PREFIX, REPL
 from cluster.catalog.placement import RestartedError
 from cluster.catalog.policies import ResourceKind
 from cluster.catalog.redeclaration import locked, refuse_reserved
-from cluster.owner.context import Disused
+from cluster.owner.context import Unused
 from node.queue.arguments import check_arguments
 from node.queue.settings import PLAIN, QueueSettings
 from node.refusal import NotFoundError
@@ -187,10 +187,10 @@ class LocalQueues:
         """Its last consumer is gone. Calls back as `delete` does."""
         self.delete(self._by_id[id].ref, done)
 
-    def _unused(self, id: int, how: Disused) -> None:
+    def _unused(self, id: int, how: Unused) -> None:
         # Nobody takes a reply but who asked: it does not wait for another consumer.
-        queue = (self._replies if how is Disused.LEFT else self._by_id).get(id)
-        if queue is not None and (queue.auto_delete or how is Disused.EXPIRED):
+        queue = (self._replies if how is Unused.LEFT else self._by_id).get(id)
+        if queue is not None and (queue.auto_delete or how is Unused.EXPIRED):
             self.delete(queue.ref)
 
 

@@ -19,7 +19,7 @@ def configure(owner: OwnerState, number: int, settings: QueueSettings) -> None:
     if not owner.active or known is None or known == settings:
         return
     owner.set_settings(number, settings)
-    owner.disuse.watch(number, owner.described(number).unused_ms, owner.now)
+    owner.unused_queues.watch(number, owner.described(number).unused_ms, owner.now)
     owner.after_proposed(partial(_reconfigure, owner, number))
 
 

@@ -15,7 +15,7 @@ from node.queue.settings import QueueSettings
 from node.queue.transfers import Transfer
 
 
-class Disused(Enum):
+class Unused(Enum):
     """Why a queue may have to go."""
 
     LEFT = 1
@@ -146,7 +146,7 @@ class OwnerContext(Protocol):
     def tells_failures(self, queue: int) -> bool:
         """Whether consumers of a queue are told how many deliveries of a message have failed."""
 
-    def queue_disused(self, queue: int, why: Disused) -> None:
+    def queue_unused(self, queue: int, why: Unused) -> None:
         """A queue may have to go: have the catalog delete it if that is so."""
 
     def owner_dirty(self, partition: int) -> None:

@@ -1,6 +1,6 @@
-"""Moves what a partition's queues have given up to where their dead-letter exchanges route it.
+"""Moves messages that a partition's queues have discarded to where their dead-letter exchanges route them.
 
-A message that is given up stays alive, annotated with its death, until it is where it belongs: in the entry
+A message that is discarded stays alive, annotated with its death, until it is where it belongs: in the entry
 that brings it to another queue of the partition, or once another partition has committed it. So it is
 neither lost nor doubled, whoever dies when: see `node.queue.transfers`.
 """
@@ -45,7 +45,7 @@ class DeadLetters:
     def __init__(self, owner: OwnerState, transit: DeadLetterRoutes) -> None:
         self._owner = owner
         self._transit = transit
-        self._deaths = owner.deaths
+        self._dead_messages = owner.dead_messages
         self._links: dict[int, TransferLink] = {}
         self._numbers: dict[int, int] = {}
         # The partitions that a queue's dead letters have set out for.
@@ -63,8 +63,8 @@ class DeadLetters:
         for number, state in machine.queues.items():
             dead = state.annotations.get(Aspect.DEATH)
             if dead is not None:
-                self._deaths.leaving[number] = machine.transfers.of(number)
-                self._deaths.wait(number, list(dead.coverage().ranges()))
+                self._dead_messages.leaving[number] = machine.transfers.of(number)
+                self._dead_messages.wait(number, list(dead.coverage().ranges()))
         for partition in machine.transfers.partitions():
             self.link(partition).resume(machine.transfers.to(partition))
         self.move()
@@ -77,7 +77,7 @@ class DeadLetters:
                 self._end(partition, transfers.last_number(partition))
                 self._links.pop(partition, None)
                 self._transit.close(self._owner.partition, partition)
-        for kept in (self._toward, self._deaths.leaving):
+        for kept in (self._toward, self._dead_messages.leaving):
             for number in kept.keys() - self._owner.machine.queues.keys():
                 del kept[number]
         for link in self._links.values():
@@ -102,9 +102,9 @@ class DeadLetters:
             for position, run in self._owner.contents(start, end):
                 yield from router.dead_runs(position, run, *decode_death(value))
 
-    def bury(self) -> None:
-        """Publish what died since the last entry and is in no log."""
-        soft, self._deaths.soft = self._deaths.soft, []
+    def publish_soft(self) -> None:
+        """Publish dead messages that are in no log and have not been published yet."""
+        soft, self._dead_messages.soft = self._dead_messages.soft, []
         for number, first, run, reason, time_ms in soft:
             router = self._router(number)
             for dead in () if router is None else router.dead_runs(first, run, reason, time_ms):
@@ -123,17 +123,17 @@ class DeadLetters:
 
     def move(self) -> None:
         """Put some of what waits into the next entry, unless the last of that is not committed yet."""
-        self._deaths.fresh = False
+        self._dead_messages.fresh = False
         if self._moving:
             return
-        for number in list(self._deaths.waiting):
+        for number in list(self._dead_messages.waiting):
             if number not in self._owner.machine.queues:
                 # Gone, and its messages with it.
-                del self._deaths.waiting[number]
+                del self._dead_messages.waiting[number]
             elif not self._crowded(number) and self._move_some(number):
-                if number in self._deaths.waiting:
+                if number in self._dead_messages.waiting:
                     # The others come first next time.
-                    self._deaths.waiting[number] = self._deaths.waiting.pop(number)
+                    self._dead_messages.waiting[number] = self._dead_messages.waiting.pop(number)
                 return
 
     def _crowded(self, number: int) -> bool:
@@ -172,7 +172,7 @@ class DeadLetters:
                 operations.append(encode_remove(number, reason, parts))
         if operations:
             self._moving = True
-            leaving = self._deaths.leaving.setdefault(number, RangeSet())
+            leaving = self._dead_messages.leaving.setdefault(number, RangeSet())
             leaving.update([(dead.first, dead.last) for dead in some])
             self._publish(publishes, operations)
             self._owner.proposal.committed.append(partial(self._moved, number, removed, begun))
@@ -180,7 +180,7 @@ class DeadLetters:
 
     def _some(self, number: int, router: DeadLetterRouter) -> list[DeadRun]:
         """Take as much from what waits in a queue as is good for one entry."""
-        waiting, found = self._deaths.waiting[number], list[DeadRun]()
+        waiting, found = self._dead_messages.waiting[number], list[DeadRun]()
         messages = octets = 0
         while waiting and messages < MESSAGES_AT_ONCE and octets < OCTETS_AT_ONCE:
             for part in waiting.take(STEP):
@@ -189,7 +189,7 @@ class DeadLetters:
                     messages += dead.run.count
                     octets += len(dead.run.raw)
         if not waiting:
-            del self._deaths.waiting[number]
+            del self._dead_messages.waiting[number]
         return found
 
     def _begin(self, number: int, some: list[DeadRun]) -> list[tuple[int, Transfer]]:
@@ -218,7 +218,7 @@ class DeadLetters:
     def _forget(self, number: int) -> None:
         """Messages of a queue that turns out to have no dead-letter exchange."""
         deaths = self._owner.machine.queues[number].annotations.get(Aspect.DEATH)
-        for part in self._deaths.waiting.pop(number).ranges():
+        for part in self._dead_messages.waiting.pop(number).ranges():
             for first, last, value in deaths.spans(*part) if deaths is not None else ():
                 self._owner.operation(encode_remove(number, decode_death(value)[0], [(first, last)]))
 
@@ -249,7 +249,7 @@ class DeadLetters:
             part
             for one in transfer.ranges
             for dead in self._dead_runs(transfer.queue, *one, router)
-            for part in encode_publish(dead.run, transfer.targets, buried=True)
+            for part in encode_publish(dead.run, transfer.targets, dead_letters=True)
         ]
         return b"".join(parts)
 
@@ -269,14 +269,14 @@ class DeadLetters:
 
     def _left(self, number: int, ranges: Iterable[Range]) -> None:
         """Dead messages of a queue are gone, except for those that are on their way elsewhere, too."""
-        leaving, state = self._deaths.leaving.get(number), self._owner.machine.queues.get(number)
+        leaving, state = self._dead_messages.leaving.get(number), self._owner.machine.queues.get(number)
         if leaving is None or state is None:
             return
         for part in ranges:
             leaving.remove(*part)
             leaving.update(state.alive.intersection(*part))
         if not leaving:
-            del self._deaths.leaving[number]
+            del self._dead_messages.leaving[number]
 
 
 def by_partition(dead: DeadRun) -> dict[int, tuple[int, ...]]:

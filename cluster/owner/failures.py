@@ -2,7 +2,7 @@
 
 A delivery fails when a message that a consumer was given comes back: it was rejected with requeue, or its
 channel, connection or node is gone. What comes back because no client ever had it counts nothing. As on
-RabbitMQ's quorum queues, a message is given up when more deliveries than the limit have failed.
+RabbitMQ's quorum queues, a message is discarded when more deliveries than the limit have failed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final
 
-from cluster.owner.giving_up import give_up_leased
+from cluster.owner.discarding import discard_leased
 from cluster.owner.resting import let_rest
 from cluster.owner.state import OwnerState
 from cluster.peers.ports import Ranges
@@ -27,7 +27,7 @@ DELIVERY_COUNT: Final = b"x-delivery-count"
 _COUNT: Final = Struct(">cq")
 
 
-def give_up_exhausted(owner: OwnerState, number: int, front_end: int, ranges: Ranges) -> tuple[bytes, Ranges]:
+def discard_exhausted(owner: OwnerState, number: int, front_end: int, ranges: Ranges) -> tuple[bytes, Ranges]:
     """A front end gives back messages whose delivery failed: those for which it was one too many are given
     up. Returns what the log must hear of them, and the others.
     """
@@ -37,7 +37,7 @@ def give_up_exhausted(owner: OwnerState, number: int, front_end: int, ranges: Ra
         return b"", ranges
     left = RangeSet(ranges)
     left.remove_all(spent)
-    told = give_up_leased(owner, number, front_end, spent, Reason.DELIVERY_LIMIT)
+    told = discard_leased(owner, number, front_end, spent, Reason.DELIVERY_LIMIT)
     return told or b"", list(left.ranges())
 
 
@@ -45,7 +45,7 @@ def return_leased(owner: OwnerState, number: int, queue: QueueOwner, front_end: 
     """Let later owners know of what a lost front end had, or may have had."""
     leased = list(queue.leases[front_end].ranges()) if front_end in queue.leases else []
     if leased:
-        spent, leased = give_up_exhausted(owner, number, front_end, leased)
+        spent, leased = discard_exhausted(owner, number, front_end, leased)
         if spent:
             owner.operation(spent)
         let_rest(owner, number, front_end, leased)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.owner.giving_up import give_up
+from cluster.owner.discarding import discard
 from cluster.owner.state import OwnerState
 from node.message.reason import Reason
 from node.message.run import Run
@@ -36,8 +36,8 @@ class QueueContext:
     def serve_again(self) -> None:
         self._owner.serve_again(self._number)
 
-    def give_up(self, ranges: list[Range], reason: Reason) -> None:
-        give_up(self._owner, self._number, self._owner.queues[self._number], ranges, reason)
+    def discard(self, ranges: list[Range], reason: Reason) -> None:
+        discard(self._owner, self._number, self._owner.queues[self._number], ranges, reason)
 
     def contents(self, first: int, last: int) -> list[tuple[int, Run]]:
         return self._owner.contents(first, last)

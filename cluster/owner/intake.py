@@ -19,8 +19,8 @@ from cluster.owner.admission import (
     omissions,
     refusals,
 )
-from cluster.owner.failures import give_up_exhausted
-from cluster.owner.giving_up import die, discard, may_die
+from cluster.owner.discarding import dead_letter_new, makes_dead_letters, take_discard
+from cluster.owner.failures import discard_exhausted
 from cluster.owner.resting import let_rest
 from cluster.owner.state import OwnerState
 from node.message.reason import Reason
@@ -146,10 +146,10 @@ class Taking:
             if operation.position:
                 self.keep(memoryview(self.data)[: operation.position])
         run = read_run(self.data, operation.position)
-        self.take(run, operation.queues, index, buried=operation.buried)
+        self.take(run, operation.queues, index, dead_letters=operation.dead_letters)
 
-    def take(self, run: Run, queues: tuple[int, ...], index: int, *, buried: bool = False) -> None:
-        """A run whose first message is the batch's message number `index`; `buried`: of dead letters."""
+    def take(self, run: Run, queues: tuple[int, ...], index: int, *, dead_letters: bool = False) -> None:
+        """A run whose first message is the batch's message number `index`; `dead_letters`: dead letters."""
         owner = self.owner
         refusing = refusals(owner, run, queues)
         for number, parts in refusing.items():
@@ -157,17 +157,17 @@ class Taking:
             self.refused.update((index + first, index + last) for first, last in parts)
         for piece, taking in cut(run, queues, refusing):
             others = [number for number in queues if number not in taking]
-            dying = tuple(number for number in others if _keeps_refused(owner, number))
+            dead_lettering = tuple(number for number in others if _keeps_refused(owner, number))
             # What was refused may come again: its ids are not remembered. Dead letters are no duplicates.
-            known = {} if buried else omissions(owner, piece, taking)
-            if dying and known:
-                self._take(piece, (), dying)
-                dying = ()
+            known = {} if dead_letters else omissions(owner, piece, taking)
+            if dead_lettering and known:
+                self._take(piece, (), dead_lettering)
+                dead_lettering = ()
             for fresh, wanting in cut(piece, taking, known):
-                if wanting or dying:
-                    self._take(fresh, wanting, dying)
+                if wanting or dead_lettering:
+                    self._take(fresh, wanting, dead_lettering)
 
-    def _take(self, run: Run, queues: tuple[int, ...], dying: tuple[int, ...] = ()) -> None:
+    def _take(self, run: Run, queues: tuple[int, ...], dead_lettering: tuple[int, ...] = ()) -> None:
         """Messages for queues that take them, and for some that are dead-lettered from there at once."""
         owner = self.owner
         first = owner.next_sequence
@@ -178,14 +178,14 @@ class Taking:
             assert self.kept is not None
             self.kept += _placeholder(run.count)
             self.softened.append(SoftPublish(first, queues, _detached(run), notes, self.tried))
-            for number in dying:
-                owner.queues[number].tally.gave_up(Reason.MAXLEN, run.count, dead_letters=True)
-                owner.bury_soft(number, [(first, run)], Reason.MAXLEN)
+            for number in dead_lettering:
+                owner.queues[number].tally.discarded(Reason.MAXLEN, run.count, dead_letters=True)
+                owner.dead_letter_soft(number, [(first, run)], Reason.MAXLEN)
         else:
-            self.keep(*encode_publish(run, (*queues, *dying)))
+            self.keep(*encode_publish(run, (*queues, *dead_lettering)))
             owner.annotate(notes)
-            for number in dying:
-                die(owner, number, first, first + run.count - 1, Reason.MAXLEN)
+            for number in dead_lettering:
+                dead_letter_new(owner, number, first, first + run.count - 1, Reason.MAXLEN)
 
     def finish(self, front_end: int, number: int, first: int) -> bool:
         """Put the batch, whose messages are numbered from `first` on, into the next entry; whether
@@ -217,7 +217,7 @@ def publish_own(
     first = owner.next_sequence
     for run, queues in runs:
         owner.awaiting_marks.update(queues)
-        taking.take(run, queues, 0, buried=True)
+        taking.take(run, queues, 0, dead_letters=True)
     taking.keep(*operations)
     taking.refused.clear()
     taking.finish(OWNER, 0, first)
@@ -265,7 +265,7 @@ def _is_rewritten(owner: OwnerState, operation: Operation, data: bytes) -> bool:
         soft = owner.durable and queue is not None and bool(queue.soft)
         if type(operation) is Return:
             return soft or (operation.failed and queue is not None and bool(queue.hooks.exhausted))
-        return soft or (type(operation) is Discard and may_die(owner, operation.queue))
+        return soft or (type(operation) is Discard and makes_dead_letters(owner, operation.queue))
     return isinstance(operation, Transactional)
 
 
@@ -293,7 +293,7 @@ def take_return(owner: OwnerState, front_end: int, operation: Return) -> bytes |
     """Durable messages are ready again once the return is applied; soft ones at once."""
     spent, ranges = b"", operation.ranges
     if operation.failed:
-        spent, ranges = give_up_exhausted(owner, operation.queue, front_end, ranges)
+        spent, ranges = discard_exhausted(owner, operation.queue, front_end, ranges)
         let_rest(owner, operation.queue, front_end, ranges)
     queue = owner.queues.get(operation.queue)
     durable = list(ranges)
@@ -311,7 +311,7 @@ def take_return(owner: OwnerState, front_end: int, operation: Return) -> bytes |
 
 TAKERS: Final[dict[type, Callable[[OwnerState, int, Any], bytes | None]]] = {
     Settle: take_settle,
-    Discard: discard,
+    Discard: take_discard,
     Return: take_return,
 }
 """What an owner does with settlements at once; each returns what the log must hear of, None for nothing."""

@@ -10,13 +10,13 @@ from functools import partial
 
 from cluster.owner.configuring import configure, take_over
 from cluster.owner.contents import EntrySource
-from cluster.owner.context import Disused, OwnerContext
+from cluster.owner.context import OwnerContext, Unused
 from cluster.owner.dead_letters import DeadLetters
 from cluster.owner.lost_front_ends import LostFrontEnds
 from cluster.owner.proposal import (
-    BURY_INTERVAL_S,
     HOLD_S,
     PROPOSE_AT_BYTES,
+    RETRY_INTERVAL_S,
     SEQUENCES_PER_TERM_BITS,
     Proposal,
 )
@@ -49,7 +49,7 @@ class PartitionOwner:
         # Octets of entries applied since the last `serve`.
         self.unserved_octets = 0
         self._reconciled = False
-        self._bury_at = 0.0
+        self._retry_at = 0.0
         self._context = context
         self._serving = Serving(state.entries, context.tells_failures, state.marked)
         self._dead_letters = DeadLetters(state, context.transit)
@@ -137,7 +137,7 @@ class PartitionOwner:
             self.state.set_settings(queue, settings)
         for queue, state in self.machine.queues.items():
             if state.sealed:
-                self._context.queue_disused(queue, Disused.SEALED)
+                self._context.queue_unused(queue, Unused.SEALED)
             else:
                 self._own(queue, fresh=False)
                 self._serving.mark(queue)
@@ -147,13 +147,13 @@ class PartitionOwner:
         attached = {one for state in self.machine.queues.values() for one in state.attached}
         self.front_ends.expected.update(attached)
         self._context.owner_active(self.partition, self.term)
-        self._bury(now)
+        self._forget_dead_front_ends(now)
         self.lost_front_ends.take_over(attached)
         self.state.wake()
 
-    def _bury(self, now: float) -> None:
+    def _forget_dead_front_ends(self, now: float) -> None:
         """Forget front ends whose process is gone for good, whenever this node learned of it."""
-        self._bury_at = now + BURY_INTERVAL_S
+        self._retry_at = now + RETRY_INTERVAL_S
         for front_end in self.machine.front_ends() | self.front_ends.known():
             if self._context.front_ends.dead(front_end):
                 self.sessions.front_end_dead(front_end)
@@ -177,10 +177,10 @@ class PartitionOwner:
             self._dropped(queue)
         for front_end, number in applied.acknowledged.items():
             self.state.acknowledge(front_end, number)
-        waiters, deaths = self.state.waiters, self.state.deaths
+        waiters, dead_messages = self.state.waiters, self.state.dead_messages
         while waiters and waiters[0][0] <= index:
             waiters.popleft()[1]()
-            if deaths.fresh:
+            if dead_messages.fresh:
                 self._dead_letters.move()
         if self._serving.dirty:
             self.state.wake()
@@ -209,7 +209,7 @@ class PartitionOwner:
             term=self.term,
         )
         # Consumers that a former owner had are about to come back.
-        self.state.disuse.watch(
+        self.state.unused_queues.watch(
             queue, self.state.described(queue).unused_ms, self.state.now if fresh else self.state.now + HOLD_S
         )
         if not fresh:
@@ -272,12 +272,12 @@ class PartitionOwner:
             self.state.wake()
         for queue in self.state.alarms.due(self.state.wall_ms()):
             self._serving.mark(queue)
-        self.state.disuse.tell(now, self._in_use, self._context.queue_disused)
+        self.state.unused_queues.tell(now, self._in_use, self._context.queue_unused)
         self._serving.retry_crowded()
         if self._serving.dirty:
             self.state.wake()
-        if self.active and now >= self._bury_at:
-            self._bury(now)
+        if self.active and now >= self._retry_at:
+            self._forget_dead_front_ends(now)
             self._dead_letters.retry()
             self._two_phase_commit.retry()
             if not self._reconciled:
@@ -287,7 +287,7 @@ class PartitionOwner:
         """Propose what has been collected, unless it is better to let it grow; whether nothing waits."""
         if not self.active:
             return True
-        self._dead_letters.bury()
+        self._dead_letters.publish_soft()
         self._add_marks()
         proposal = self.state.proposal
         if not proposal:

@@ -19,8 +19,9 @@ SEQUENCES_PER_TERM_BITS: Final = 36
 """Each term numbers from its own base: a number that a soft message of an earlier owner had is
 never given to another message, whose settlement a late acknowledgement could then be taken for."""
 
-BURY_INTERVAL_S: Final = 1.0
-"""How often an owner looks for front ends that the catalog knows no more."""
+RETRY_INTERVAL_S: Final = 1.0
+"""How often an owner looks for front ends that the catalog knows no more, and goes on with what waits for
+other partitions."""
 
 HOLD_S: Final = 3.0
 """How long a new owner waits for front ends to say which leases they hold."""
@@ -41,7 +42,7 @@ class Taken:
 
     It outlives greetings and outages of the front end. A batch in an entry that is proposed and not committed
     comes again when its front end does; decided a second time, its messages would be expected for ever, its
-    transaction refused that is about to commit, its dead letters buried twice.
+    transaction refused that is about to commit, its dead letters moved twice.
 
     `epoch` is the highest that the front end has greeted with; `accepted` the highest batch that was taken,
     whether it is committed or not. `refused` has what of batches without a place in the log was refused.

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from cluster.owner.browsing import page
-from cluster.owner.context import Disused, OwnerContext
+from cluster.owner.context import OwnerContext, Unused
 from cluster.owner.serving import Serving, regrant
 from cluster.owner.state import OwnerState
 from cluster.owner.two_phase_commit import TwoPhaseCommit
@@ -154,7 +154,7 @@ class Requests:
         if state is not None and not state.sealed:
             again()
         else:
-            self._context.queue_disused(number, Disused.SEALED)
+            self._context.queue_unused(number, Unused.SEALED)
             self._front_ends.answer(front_end, request, [True, *counts])
 
     def _before_served(self, queue: int, callback: Callable[[], None]) -> None:

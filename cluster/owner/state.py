@@ -12,11 +12,11 @@ from functools import partial
 from cluster.owner.alarms import Alarms
 from cluster.owner.contents import Contents, EntrySource
 from cluster.owner.context import OwnerContext
-from cluster.owner.deaths import Deaths, SoftDeath
-from cluster.owner.disuse import Disuse
+from cluster.owner.dead_messages import DeadMessages, SoftDeadMessages
 from cluster.owner.front_ends import FrontEnds
 from cluster.owner.linearizable_reads import LinearizableReads
 from cluster.owner.proposal import Proposal
+from cluster.owner.unused_queues import UnusedQueues
 from cluster.peers.latencies import Arrivals
 from cluster.peers.ports import Delivery, Ranges
 from node.message.reason import Reason
@@ -56,12 +56,12 @@ class OwnerState:
         self.watched: set[int] = set()
         self.upcoming: dict[int, Weights] = {}
         self.alarms = Alarms()
-        self.disuse = Disuse(context.auto_delete_after_s)
+        self.unused_queues = UnusedQueues(context.auto_delete_after_s)
         self.tells_failures = context.tells_failures
         self.entries = Contents(self.machine, source)
         self.marked: dict[int, None] = {}
         self.front_ends = FrontEnds()
-        self.deaths = Deaths(self.machine)
+        self.dead_messages = DeadMessages(self.machine)
         self.linearizable_reads = LinearizableReads(partition, context.confirm_leading, self.front_ends)
         self.settings: dict[int, QueueSettings] = {}
         self._rules: dict[int, Rules] = {}
@@ -81,13 +81,13 @@ class OwnerState:
         self.watched.clear()
         self.alarms.clear()
         self.upcoming.clear()
-        self.disuse.clear()
+        self.unused_queues.clear()
         self.proposal = Proposal()
         self.awaiting_marks.clear()
         self.front_ends.clear()
         self.linearizable_reads.clear()
         self._returning.clear()
-        self.deaths.clear()
+        self.dead_messages.clear()
         self.waiters.clear()
         self.marked.clear()
 
@@ -120,12 +120,12 @@ class OwnerState:
         self.settings.pop(queue, None)
         self._rules.pop(queue, None)
         self.watched.discard(queue)
-        self.disuse.forget(queue)
+        self.unused_queues.forget(queue)
         self.upcoming.pop(queue, None)
 
     def used(self, queue: int, seconds: float = 0.0) -> None:
         """Somebody uses the queue, or has used it, or may use it for so long (queue argument x-expires)."""
-        self.disuse.used(queue, self.now + seconds)
+        self.unused_queues.used(queue, self.now + seconds)
 
     def mark(self, queue: int) -> None:
         """Something changed that may let the queue hand out messages."""
@@ -183,12 +183,12 @@ class OwnerState:
         else:
             callback()
 
-    def bury_soft(self, number: int, runs: Iterable[tuple[int, Run]], reason: Reason) -> None:
-        """Messages that no log knows go in this turn: at most once, as transient messages do anyway."""
+    def dead_letter_soft(self, number: int, runs: Iterable[tuple[int, Run]], reason: Reason) -> None:
+        """Messages that no log knows are dead letters from this turn on: at most once, as all such."""
         now = self.wall_ms()
-        soft = [SoftDeath(number, first, run, reason, now) for first, run in runs]
+        soft = [SoftDeadMessages(number, first, run, reason, now) for first, run in runs]
         if soft:
-            self.deaths.soft += soft
+            self.dead_messages.soft += soft
             self.wake()
 
     # -- front ends -----------------------------------------------------------------------------

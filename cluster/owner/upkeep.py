@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from cluster.owner.context import Disused, OwnerContext
+from cluster.owner.context import OwnerContext, Unused
 from cluster.owner.feature_context import QueueContext
 from cluster.owner.state import OwnerState
 from node.queue.dispatch import QueueOwner
@@ -37,8 +37,8 @@ def after_serving(owner: OwnerState, number: int, queue: QueueOwner) -> None:
 def left_behind(owner: OwnerState, context: OwnerContext, number: int) -> None:
     """The last consumer of a queue is gone; another one may come."""
     owner.used(number)
-    owner.disuse.left(number, owner.now)
-    context.queue_disused(number, Disused.LEFT)
+    owner.unused_queues.left(number, owner.now)
+    context.queue_unused(number, Unused.LEFT)
 
 
 def seal_unused(owner: OwnerState, context: OwnerContext, number: int) -> None:
@@ -52,10 +52,10 @@ def _seal_unused(owner: OwnerState, context: OwnerContext, number: int) -> None:
         return
     if owner.front_ends.joining[number]:
         # Its front end may be lost before the consumer is there.
-        owner.disuse.left(number, owner.now)
+        owner.unused_queues.left(number, owner.now)
         return
     owner.operation(encode_seal_queue(number, ANY_MESSAGES))
-    owner.after_proposed(partial(context.queue_disused, number, Disused.SEALED))
+    owner.after_proposed(partial(context.queue_unused, number, Unused.SEALED))
 
 
 def find_left_behind(owner: OwnerState, context: OwnerContext) -> None:

@@ -44,8 +44,8 @@ class Tally:
         for one in fields(self):
             setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
 
-    def gave_up(self, reason: Reason, count: int, *, dead_letters: bool) -> None:
-        """The queue gives up `count` messages, which are dead letters or gone."""
+    def discarded(self, reason: Reason, count: int, *, dead_letters: bool) -> None:
+        """The queue discards `count` messages, which are dead letters or gone."""
         name = f"{'dead' if dead_letters else 'discarded'}_{reason.name.lower()}"
         setattr(self, name, getattr(self, name) + count)
 

@@ -1,6 +1,6 @@
 """The octets of the operations in a log entry.
 
-    publish  kind u8, flags u8 (1 uniform, 2 persistent, 4 special, 8 buried),
+    publish  kind u8, flags u8 (1 uniform, 2 persistent, 4 special, 8 dead letters),
              format u8 (0: AMQP 0-9-1 frames), channel u16, queue count u16, exchange length u8,
              key length u8, message count u32, skip u16, stride u32, largest frame u32, raw length u32,
              queue ids u64 each, exchange, key, [lengths u32 each], raw
@@ -66,7 +66,7 @@ FRAMES_0_9_1: Final = 0
 _UNIFORM = 1
 _PERSISTENT = 2
 _SPECIAL = 4
-_BURIED = 8
+_DEAD_LETTERS = 8
 
 _PUBLISH = Struct("<BBBHHBBIHIII")
 # The fields of a publish that tell where it ends and how many messages it has.
@@ -89,7 +89,7 @@ class EntryFormatError(ValueError):
 # -- encoding -----------------------------------------------------------------------------------
 
 
-def encode_publish(run: Run, queues: Sequence[int], *, buried: bool = False) -> tuple[bytes, Buffer]:
+def encode_publish(run: Run, queues: Sequence[int], *, dead_letters: bool = False) -> tuple[bytes, Buffer]:
     """Head and body of a publish operation, for the caller to join with what else is in the batch.
 
     Names and queue counts are bounded by the protocol (255 octets, 65,535 queues), the raw length
@@ -103,7 +103,7 @@ def encode_publish(run: Run, queues: Sequence[int], *, buried: bool = False) -> 
         (_UNIFORM if lengths is None else 0)
         | (_PERSISTENT if run.persistent else 0)
         | (_SPECIAL if run.special else 0)
-        | (_BURIED if buried else 0),
+        | (_DEAD_LETTERS if dead_letters else 0),
         FRAMES_0_9_1,
         run.channel,
         len(queues),
@@ -283,7 +283,13 @@ def _read_publish(data: Buffer, offset: int) -> tuple[Publish, int]:
     if not flags & _UNIFORM:
         end += 4 * count
     return Publish(
-        queues, count, offset, bool(flags & _PERSISTENT), bool(flags & _SPECIAL), bool(flags & _BURIED), end
+        queues,
+        count,
+        offset,
+        bool(flags & _PERSISTENT),
+        bool(flags & _SPECIAL),
+        bool(flags & _DEAD_LETTERS),
+        end,
     ), end
 
 

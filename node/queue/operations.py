@@ -42,7 +42,7 @@ class Aspect(IntEnum):
     GROUP = 4
     """A digest of the name of the group that they belong to."""
     DEATH = 5
-    """When and why they were given up (`node.message.deaths`). Until they are elsewhere nobody has them."""
+    """When and why they were discarded (`node.message.deaths`). No consumer gets them, here."""
     SIZE = 6
     """Octets of the body; only of messages in queues with a limit on them."""
 
@@ -86,7 +86,7 @@ class Publish:
     `end` where the operation ends.
 
     `special`: the messages' properties may ask for a decision of the owner (see `node.message.run.Run`);
-    `buried`: they are dead letters.
+    `dead_letters`: they are dead letters.
     """
 
     queues: tuple[int, ...]
@@ -94,7 +94,7 @@ class Publish:
     position: int
     persistent: bool
     special: bool
-    buried: bool
+    dead_letters: bool
     end: int
 
     def __init__(
@@ -104,7 +104,7 @@ class Publish:
         position: int,
         persistent: bool,
         special: bool,
-        buried: bool,
+        dead_letters: bool,
         end: int,
     ) -> None:
         self.queues = queues
@@ -112,7 +112,7 @@ class Publish:
         self.position = position
         self.persistent = persistent
         self.special = special
-        self.buried = buried
+        self.dead_letters = dead_letters
         self.end = end
 
 

@@ -132,7 +132,7 @@ def test_a_queue_expects_what_comes_again_once(cornered: Cornered) -> None:
 
 
 @pytest.mark.requirement("A24.8", "A24.9")
-def test_a_dead_letter_that_is_rejected_again_is_buried_once(cornered: Cornered) -> None:
+def test_a_dead_letter_that_is_rejected_again_is_moved_once(cornered: Cornered) -> None:
     cornered.admin.declare("grave", queue_type="classic")
     cornered.admin.declare("source", dead_letter_exchange="", dead_letter_routing_key="grave")
     cornered.own("source")
@@ -146,7 +146,7 @@ def test_a_dead_letter_that_is_rejected_again_is_buried_once(cornered: Cornered)
 
 
 @pytest.mark.requirement("A24.8", "A24.9")
-def test_a_dead_letter_that_two_consumers_reject_is_buried_once(cornered: Cornered) -> None:
+def test_a_dead_letter_that_two_consumers_reject_is_moved_once(cornered: Cornered) -> None:
     """One has lost its lease and rejects nevertheless, before the other one's rejection is committed."""
     cornered.admin.declare("grave", queue_type="classic")
     cornered.admin.declare("source", dead_letter_exchange="", dead_letter_routing_key="grave")

@@ -150,5 +150,5 @@ def test_a_full_queue_confirms_what_it_has_had(client: Client, kind: str, overfl
     refused = client.publish(queue, b"c", b"c again", message_id="2", delivery_mode=mode)
     assert client.confirms(refused) == [False, False]
     client.site.run(0.1)
-    buried = [b"c", b"c again"] if overflow == "reject-publish-dlx" else []
-    assert (client.bodies("grave"), client.bodies(queue)) == (buried, [b"a", b"b"])
+    moved = [b"c", b"c again"] if overflow == "reject-publish-dlx" else []
+    assert (client.bodies("grave"), client.bodies(queue)) == (moved, [b"a", b"b"])

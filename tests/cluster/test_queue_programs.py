@@ -18,7 +18,7 @@ from hypothesis.stateful import (
 )
 
 from tests.cluster.kinds import KINDS
-from tests.queue_model import DROP_HEAD, REJECT, REJECT_AND_BURY, Message, QueueModel, Terms
+from tests.queue_model import DROP_HEAD, REJECT, REJECT_AS_DEAD_LETTER, Message, QueueModel, Terms
 from tests.site import Delivery, Site
 
 MARGIN_S = 0.08
@@ -31,7 +31,7 @@ terms = st.builds(
     ttl=st.sampled_from((None, None, 0.4, 1.0)),
     length=st.sampled_from((None, None, 0, 1, 2, 4)),
     octets=st.sampled_from((None, None, 0, 8, 20)),
-    overflow=st.sampled_from((DROP_HEAD, REJECT, REJECT_AND_BURY)),
+    overflow=st.sampled_from((DROP_HEAD, REJECT, REJECT_AS_DEAD_LETTER)),
     levels=st.sampled_from((None, 1, 3)),
     failures=st.sampled_from((None, 0, 1, 2)),
     window=st.sampled_from((None, 0.5, 2.0)),

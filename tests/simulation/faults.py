@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from cluster.broker.lost_nodes import FRONT_END_GRACE_S
-from cluster.owner.proposal import BURY_INTERVAL_S
+from cluster.owner.proposal import RETRY_INTERVAL_S
 from replication.raft import Role
 from tests.simulation.cluster import NAMES, Cluster, Shape
 from tests.simulation.departures import leave
@@ -347,7 +347,7 @@ class Faults:
         committing = [one for one in self.cluster.sessions if isinstance(one, Transactor) and one.committing]
         if committing:
             name = self.chance.choice(committing).node.name
-            away_s = FRONT_END_GRACE_S + BURY_INTERVAL_S + self.chance.uniform(0.1, 0.5)
+            away_s = FRONT_END_GRACE_S + RETRY_INTERVAL_S + self.chance.uniform(0.1, 0.5)
             for other in self.cluster.names:
                 if other != name:
                     self._sever((name, other), away_s)

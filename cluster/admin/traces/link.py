@@ -39,10 +39,10 @@ class TracedLink(PartitionLink):
         self._traced_count = 0
 
     def publish(
-        self, run: Run, queues: list[int], confirmation: Confirmation | None, *, buried: bool = False
+        self, run: Run, queues: list[int], confirmation: Confirmation | None, *, dead_letters: bool = False
     ) -> None:
         since = self._spans.clock()
-        super().publish(run, queues, confirmation, buried=buried)
+        super().publish(run, queues, confirmation, dead_letters=dead_letters)
         counts = counted(stretches_in(run, self._spans.records))
         if counts:
             attributes = {"messaging.destination.name": run.exchange or run.routing_key}

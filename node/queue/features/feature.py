@@ -49,7 +49,7 @@ class FeatureContext(Protocol):
     def serve_again(self) -> None:
         """Have the queue served in the next turn."""
 
-    def give_up(self, ranges: list[Range], reason: Reason) -> None:
+    def discard(self, ranges: list[Range], reason: Reason) -> None:
         """Ready messages leave the queue for good: they are dead letters, or gone."""
 
     def contents(self, first: int, last: int) -> list[tuple[int, Run]]:
@@ -92,7 +92,7 @@ class Feature:
         """Consumers have been given what they may have; `complete`: all that they have credit for."""
 
     def settle(self, ranges: list[Range]) -> None:
-        """The messages are gone: settled, purged or given up. The operation is about to be logged."""
+        """The messages are gone: settled, purged or discarded. The operation is about to be logged."""
 
     def return_(self, first: int, last: int) -> None:
         """A consumer has the messages no more, and has not settled them. They are about to be ready, or to
@@ -100,8 +100,8 @@ class Feature:
         """
 
     def exhausted(self, front_end: int, ranges: Sequence[Range]) -> list[Range]:
-        """The front end gives messages back whose delivery has failed once more: those that are given up. The
-        failure is not counted yet.
+        """The front end gives messages back whose delivery has failed once more: those that are discarded.
+        The failure is not counted yet.
         """
         return []
 

@@ -152,7 +152,7 @@ class Limits(Feature):
             gone = None if victims is None else enough(self._sizes(*victims), messages, octets)
             if gone is None:
                 break
-            context.give_up([gone], Reason.MAXLEN)
+            context.discard([gone], Reason.MAXLEN)
             messages, octets = surplus(settings, len(ready), self.ready_octets())
 
     def ready_octets(self) -> int:

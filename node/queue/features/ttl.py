@@ -138,12 +138,12 @@ class TimeToLive(Feature):
     def serve(self, context: FeatureContext, now: int) -> None:
         if self._lifetimes:
             self._lifetimes.step(now)
-            context.give_up(self._lifetimes.expired(self._places.ready), Reason.EXPIRED)
+            context.discard(self._lifetimes.expired(self._places.ready), Reason.EXPIRED)
 
     def served(self, context: FeatureContext, *, complete: bool) -> None:
         if self._lifetimes:
             if complete:
-                context.give_up(self._lifetimes.passed_by(self._places.ready), Reason.EXPIRED)
+                context.discard(self._lifetimes.passed_by(self._places.ready), Reason.EXPIRED)
             context.wake(self._lifetimes.wake)
 
     def settle(self, ranges: list[Range]) -> None:

@@ -14,7 +14,7 @@ def numbered(what: str, count: int) -> list[str]:
     return [f"{what} {number}" for number in range(count)]
 
 
-def buried(
+def dead_lettered(
     trial: Trial, prover: Prover, wanted: list[str], reason: str, queue: str, settler: Prover | None = None
 ) -> Steps:
     """Each of them comes to the grave once, and says what it died of.
@@ -60,7 +60,7 @@ def length_limit(trial: Trial) -> Steps:
     yield from trial.take(one, trial.name, kept, taken)
     trial.check_taken(kept, taken)
     dead = gone if letters and overflow != "reject-publish" else []
-    yield from buried(trial, other, dead, "maxlen", trial.name)
+    yield from dead_lettered(trial, other, dead, "maxlen", trial.name)
 
 
 def expiry(trial: Trial) -> Steps:
@@ -92,7 +92,7 @@ def expiry(trial: Trial) -> Steps:
         taken.append(late)
     trial.check_taken(bodies, taken)
     there = {received.body for received in taken}
-    yield from buried(
+    yield from dead_lettered(
         trial, other, [body for body in bodies if body not in there], "expired", trial.name, one
     )
 
@@ -135,7 +135,7 @@ def rejection(trial: Trial) -> Steps:
     trial.check_taken(bodies, taken)
     if len(taken) == len(bodies):
         # What came twice may have been settled in either way.
-        yield from buried(trial, other, sorted(rejected), "rejected", trial.name, one)
+        yield from dead_lettered(trial, other, sorted(rejected), "rejected", trial.name, one)
 
 
 def delivery_limit(trial: Trial) -> Steps:
@@ -170,7 +170,7 @@ def delivery_limit(trial: Trial) -> Steps:
         one.nack(got, requeue=True)
     if trial.calm:
         trial.expect(set(times.values()) == {limit + 1}, f"with a limit of {limit} messages came {times}")
-    yield from buried(trial, other, bodies, "delivery_limit", trial.name)
+    yield from dead_lettered(trial, other, bodies, "delivery_limit", trial.name)
 
 
 def purge(trial: Trial) -> Steps:

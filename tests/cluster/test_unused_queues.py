@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.owner.disuse import Disuse
+from cluster.owner.unused_queues import UnusedQueues
 from tests.cluster.kinds import KINDS
 from tests.site import ChannelClosedError, Site
 
@@ -18,15 +18,15 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_a_queue_goes_when_it_was_not_used_for_its_time(steps: list[tuple[str, float]]) -> None:
-    disuse, now, used, taken = Disuse(POLITE_S), 100.0, 100.0, False
-    disuse.watch(1, 1000, now)
+    unused, now, used, taken = UnusedQueues(POLITE_S), 100.0, 100.0, False
+    unused.watch(1, 1000, now)
     for step, seconds in steps:
         now += seconds
         if step == "use" or (step == "leave" and taken):
-            disuse.used(1, now)
+            unused.used(1, now)
             used = now
         taken = step == "take" or (taken and step != "leave")
-        if disuse.ended(now, {1: taken}.__getitem__):
+        if unused.ended(now, {1: taken}.__getitem__):
             assert not taken and now - used >= 1.0 - 1e-9
             return
         if taken:
@@ -36,26 +36,26 @@ def test_a_queue_goes_when_it_was_not_used_for_its_time(steps: list[tuple[str, f
 
 
 def test_a_queue_that_is_gone_is_not_told() -> None:
-    disuse = Disuse(POLITE_S)
-    disuse.watch(1, 1000, 0.0)
-    disuse.watch(2, 1000, 0.0)
-    disuse.forget(1)
-    disuse.watch(2, None, 0.5)
-    assert disuse.ended(9.0, lambda _: False) == []
+    unused = UnusedQueues(POLITE_S)
+    unused.watch(1, 1000, 0.0)
+    unused.watch(2, 1000, 0.0)
+    unused.forget(1)
+    unused.watch(2, None, 0.5)
+    assert unused.ended(9.0, lambda _: False) == []
 
 
 @pytest.mark.requirement("A15.3")
 def test_an_auto_delete_queue_goes_also_where_a_policy_changes_meanwhile() -> None:
-    disuse = Disuse(POLITE_S)
-    disuse.left(1, 0.0)
-    disuse.watch(1, None, 0.1)
-    assert disuse.abandoned(POLITE_S, lambda _: False) == [1]
+    unused = UnusedQueues(POLITE_S)
+    unused.left(1, 0.0)
+    unused.watch(1, None, 0.1)
+    assert unused.abandoned(POLITE_S, lambda _: False) == [1]
 
 
 def test_a_queue_that_is_still_there_is_told_again() -> None:
-    disuse = Disuse(POLITE_S)
-    disuse.watch(1, 1000, 0.0)
-    assert [disuse.ended(now, lambda _: False) for now in (0.9, 1.0, 1.5, 2.0)] == [[], [1], [], [1]]
+    unused = UnusedQueues(POLITE_S)
+    unused.watch(1, 1000, 0.0)
+    assert [unused.ended(now, lambda _: False) for now in (0.9, 1.0, 1.5, 2.0)] == [[], [1], [], [1]]
 
 
 @pytest.mark.requirement("A15.3")

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cluster.owner.alarms import Alarms
-from cluster.owner.context import Disused
+from cluster.owner.context import Unused
 
 InUse = Callable[[int], bool]
-Told = Callable[[int, Disused], None]
+Told = Callable[[int, Unused], None]
 
 
-class Disuse:
+class UnusedQueues:
     """When each of an owner's queues was used last; times are in seconds of the owner's clock."""
 
     __slots__ = ("_alarms", "_left", "_limits", "_polite_s", "_used")
@@ -73,9 +73,9 @@ class Disuse:
     def tell(self, now: float, in_use: InUse, told: Told) -> None:
         """Tell of the queues that are to go, by x-expires or as auto-delete queues."""
         for queue in self.ended(now, in_use):
-            told(queue, Disused.EXPIRED)
+            told(queue, Unused.EXPIRED)
         for queue in self.abandoned(now, in_use):
-            told(queue, Disused.ABANDONED)
+            told(queue, Unused.ABANDONED)
 
     def used(self, queue: int, now: float) -> None:
         """Somebody uses the queue, or has used it until now."""

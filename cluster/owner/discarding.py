@@ -1,4 +1,4 @@
-"""What an owner does with messages that a queue gives up: they are dead letters, or gone."""
+"""Discards messages of a queue: they are dead letters, or gone."""
 
 from __future__ import annotations
 
@@ -15,43 +15,43 @@ from node.queue.operations import Aspect, Discard
 from node.ranges.range_set import Range
 
 
-def may_die(owner: OwnerState, number: int) -> bool:
-    """Whether what the queue gives up is to be moved elsewhere. While its settings are not known, it is."""
+def makes_dead_letters(owner: OwnerState, number: int) -> bool:
+    """Whether messages that the queue discards are dead letters; also while its settings are not known."""
     return owner.known_settings(number) is None or owner.described(number).dead_letters is not None
 
 
-def give_up(
+def discard(
     owner: OwnerState, number: int, queue: QueueOwner, ranges: Sequence[Range], reason: Reason
 ) -> None:
     """Ready messages leave the queue for good."""
     if not ranges:
         return
-    dying = may_die(owner, number)
-    queue.tally.gave_up(reason, sum(last - first + 1 for first, last in ranges), dead_letters=dying)
-    soft = _soft(queue, ranges) if dying else []
+    dead_letters = makes_dead_letters(owner, number)
+    queue.tally.discarded(reason, sum(last - first + 1 for first, last in ranges), dead_letters=dead_letters)
+    soft = _soft(queue, ranges) if dead_letters else []
     durable = [part for one in ranges for part in queue.take_out(*one)]
-    if durable and dying:
+    if durable and dead_letters:
         spans = _deaths(durable, reason, owner.wall_ms())
         owner.operation(encode_annotate(number, Aspect.DEATH, spans))
-        owner.proposal.committed.append(partial(owner.deaths.died, number, durable))
+        owner.proposal.committed.append(partial(owner.dead_messages.logged, number, durable))
     elif durable:
         owner.operation(encode_remove(number, reason, durable))
-    owner.bury_soft(number, soft, reason)
+    owner.dead_letter_soft(number, soft, reason)
 
 
-def die(owner: OwnerState, number: int, first: int, last: int, reason: Reason) -> None:
+def dead_letter_new(owner: OwnerState, number: int, first: int, last: int, reason: Reason) -> None:
     """Messages that the next entry brings to a queue are dead letters from the start."""
-    owner.queues[number].tally.gave_up(reason, last - first + 1, dead_letters=True)
+    owner.queues[number].tally.discarded(reason, last - first + 1, dead_letters=True)
     owner.proposal.annotate(number, Aspect.DEATH, _deaths([(first, last)], reason, owner.wall_ms()))
-    owner.proposal.committed.append(partial(owner.deaths.died, number, [(first, last)]))
+    owner.proposal.committed.append(partial(owner.dead_messages.logged, number, [(first, last)]))
 
 
-def discard(owner: OwnerState, front_end: int, operation: Discard) -> bytes | None:
+def take_discard(owner: OwnerState, front_end: int, operation: Discard) -> bytes | None:
     """A front end rejects messages without requeue. Returns what the log must hear of, None for nothing."""
-    return give_up_leased(owner, operation.queue, front_end, operation.ranges, Reason.REJECTED)
+    return discard_leased(owner, operation.queue, front_end, operation.ranges, Reason.REJECTED)
 
 
-def give_up_leased(
+def discard_leased(
     owner: OwnerState, number: int, front_end: int, ranges: Sequence[Range], reason: Reason
 ) -> bytes | None:
     """What a front end has been given leaves the queue for good.
@@ -59,23 +59,23 @@ def give_up_leased(
     Returns what the log must hear of, None for nothing.
     """
     queue = owner.queues.get(number)
-    dying = may_die(owner, number)
+    dead_letters = makes_dead_letters(owner, number)
     durable, soft = list(ranges), list[tuple[int, Run]]()
     if queue is not None:
-        soft = _soft(queue, durable) if dying else soft
+        soft = _soft(queue, durable) if dead_letters else soft
         settled = queue.settle(front_end, durable)
         durable = settled.durable
-        if dying:
+        if dead_letters:
             # One that is dead already is moved once: somebody had lost the lease, and settles nevertheless.
             durable = [part for one in durable for part in queue.living(*one).ranges()]
-        queue.tally.gave_up(reason, settled.count, dead_letters=dying)
+        queue.tally.discarded(reason, settled.count, dead_letters=dead_letters)
         if queue.passes_on:
             owner.mark(number)
-    owner.bury_soft(number, soft, reason)
+    owner.dead_letter_soft(number, soft, reason)
     if not durable:
         return None
-    if dying:
-        owner.proposal.committed.append(partial(owner.deaths.died, number, durable))
+    if dead_letters:
+        owner.proposal.committed.append(partial(owner.dead_messages.logged, number, durable))
         return encode_annotate(number, Aspect.DEATH, _deaths(durable, reason, owner.wall_ms()))
     if reason is Reason.REJECTED:
         return encode_discard(number, durable)

@@ -1,4 +1,4 @@
-"""Messages of a partition that have died: what waits, what is on its way, and what no log knows. Pure."""
+"""Messages that queues of a partition have discarded and that are not where they are to go yet. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from node.ranges.range_set import Range, RangeSet
 NONE: Final = RangeSet()
 
 
-class SoftDeath(NamedTuple):
+class SoftDeadMessages(NamedTuple):
     """Messages of a queue, from number `first` on, that are in no log."""
 
     queue: int
@@ -24,26 +24,26 @@ class SoftDeath(NamedTuple):
     time_ms: int
 
 
-class Deaths:
+class DeadMessages:
     """Of one partition, while this node owns it.
 
-    `waiting`: what is dead, as the log knows, and neither moved nor on its way, by queue. `leaving`: what is
-    on its way, or about to be as far as this owner has proposed. `soft`: what died since the last entry and
-    is in no log. `fresh`: messages have died since `DeadLetters.move` was called last.
+    `waiting`: dead messages, as the log knows, that are neither moved nor on their way, by queue. `leaving`:
+    those that are on their way, or about to be as far as this owner has proposed. `soft`: those that are in
+    no log, and not published yet. `fresh`: there are more since `DeadLetters.move` was called last.
     """
 
     def __init__(self, machine: PartitionMachine) -> None:
         self._machine = machine
         self.waiting: dict[int, RangeSet] = {}
         self.leaving: dict[int, RangeSet] = {}
-        self.soft: list[SoftDeath] = []
+        self.soft: list[SoftDeadMessages] = []
         self.fresh = False
 
     def clear(self) -> None:
         """This node owns the partition no more."""
         self.waiting, self.leaving, self.soft, self.fresh = {}, {}, [], False
 
-    def died(self, number: int, ranges: Ranges) -> None:
+    def logged(self, number: int, ranges: Ranges) -> None:
         """Messages of a queue are dead, and the log knows, perhaps not for the first time: who had lost a
         lease may settle nevertheless, while the next one's settlement is not committed.
         """
