@@ -23,11 +23,11 @@ from cluster.catalog.membership.copies import Copies
 from cluster.catalog.membership.formats import Formats, PeerFormats
 from cluster.catalog.membership.mover import Mover
 from cluster.catalog.membership.peer_status import PeerStatus
+from cluster.catalog.membership.uptime import Uptime
 from cluster.catalog.node_time import NodeTime
 from cluster.catalog.observer import Observers
 from cluster.catalog.placement import QUORUM
 from cluster.catalog.replica import Catalog
-from cluster.catalog.uptime import Uptime
 from cluster.config.formats import SEALED_QUEUES
 from cluster.config.node import BrokerConfig
 from cluster.gateway.link import PartitionLink

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.catalog.admission import ASK_INTERVAL_S, Admission, AdmissionDesk
+from cluster.catalog.membership.admission import ASK_INTERVAL_S, Admission, AdmissionDesk
 from tests.site import Site
 
 MEMBERS = ("n1", "n2", "n3")

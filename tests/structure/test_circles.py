@@ -20,7 +20,6 @@ MODULE_CIRCLES: tuple[set[str], ...] = ()
 PACKAGE_CIRCLES: tuple[set[str], ...] = (
     {"node.message", "node.wire.amqp091"},
     {"node.queue", "node.queue.features"},
-    {"cluster.catalog", "cluster.catalog.membership"},
     {"cluster.broker", "cluster.gateway"},
 )
 

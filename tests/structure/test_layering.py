@@ -60,7 +60,10 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "cluster.config": of_cluster("config", "system"),
     "cluster.log": of_cluster("log", "system"),
     "cluster.peers": of_cluster("peers"),
-    "cluster.catalog": of_cluster("catalog", "config", "log", "peers", "system"),
+    # Users' rights are a part of the catalog's state; its members work on the state.
+    "cluster.catalog.access": of_cluster("catalog.access", "config", "peers"),
+    "cluster.catalog": of_cluster("catalog", "config", "peers"),
+    "cluster.catalog.membership": of_cluster("catalog", "config", "peers"),
     "cluster.owner": of_cluster("owner", "peers"),
     # The parts of the clients' end take the whole broker still.
     "cluster.gateway": of_cluster("gateway", "broker", "catalog", "config", "owner.context", "peers"),
@@ -87,6 +90,9 @@ MAY_NOT_IMPORT: dict[str, frozenset[str]] = {
     # What sessions of every protocol share knows none of them.
     "node.session": frozenset({"node.session.amqp091"}),
     "node.session.amqp091": frozenset(),
+    "cluster.catalog": frozenset({"cluster.catalog.membership"}),
+    "cluster.catalog.access": frozenset(),
+    "cluster.catalog.membership": frozenset({"cluster.catalog.access"}),
     # Commands are no protocol's, and over HTTP there is no other way to ask for anything.
     "cluster.admin": frozenset({"node.wire.amqp091.methods", "node.session.amqp091"}),
 }

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from cluster.catalog.admission import Admission, AdmissionDesk
+from cluster.catalog.membership.admission import Admission, AdmissionDesk
 from cluster.catalog.membership.cluster_member import ClusterMember
 from cluster.catalog.replica import CATALOG
 from cluster.config.node import BrokerConfig
