@@ -19,8 +19,8 @@ from cluster.admin.metrics.metrics import NodeMetrics
 from cluster.admin.metrics.server import MetricsServer
 from cluster.admin.round_trips import RoundTrips
 from cluster.admin.views import NodeView
-from cluster.catalog.access.certificates import Certificates
 from cluster.catalog.membership.directory import http_hosts
+from cluster.config.certificates import Certificates
 
 
 class Administration:

@@ -18,12 +18,11 @@ from cluster.admin.traces.start import trace
 from cluster.admin.views import HealthView, NodeView, PartitionsView, StorageView
 from cluster.broker.broker import Broker
 from cluster.broker.events import NodeEvents
-from cluster.catalog.access.certificates import Certificates
 from cluster.catalog.access.control import Access
-from cluster.catalog.access.hashing import HashingThreads
 from cluster.catalog.access.usage import Usage
 from cluster.catalog.definitions import NodeDefinition
 from cluster.catalog.replica import Answer
+from cluster.config.certificates import Certificates
 from cluster.config.identity import version
 from cluster.config.models import NodeConfig
 from cluster.config.node import BrokerConfig
@@ -38,6 +37,7 @@ from cluster.process.administration import Administration
 from cluster.process.damage import DamageLog
 from cluster.process.departure import STEP_S, Departure
 from cluster.process.fail_stop import FailStop, fall_silent
+from cluster.process.hashing import HashingThreads
 from cluster.process.joining import Joining, add_command
 from cluster.process.journal_directory import JournalDirectory
 from cluster.process.peers import Peers

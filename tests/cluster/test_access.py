@@ -42,6 +42,8 @@ class Recorder(Observer):
 class Hashing:
     """Hashes when it is told to, so that a test can change the catalog before."""
 
+    key = b"key"
+
     def __init__(self) -> None:
         self.waiting: list[Callable[[], None]] = []
         self.compared = 0

@@ -18,8 +18,13 @@ class Question:
     answer: Callable[[bool], None]
 
 
+KEY = b"of one process"
+
+
 class Hashing:
     """Holds questions until a test answers them. A password is right where it is the hash's text."""
+
+    key = KEY
 
     def __init__(self) -> None:
         self.waiting: list[Question] = []
@@ -121,7 +126,7 @@ def test_an_origin_may_have_so_many_passwords_wait_and_no_more() -> None:
 
 
 def test_no_more_users_are_remembered_than_there_is_room_for() -> None:
-    remembered = Remembered(largest=2)
+    remembered = Remembered(KEY, largest=2)
     digests = {user: remembered.digest(user, "hash", "wonder") for user in "abc"}
     for user, digest in digests.items():
         remembered.remember(user, "hash", digest)
@@ -130,7 +135,7 @@ def test_no_more_users_are_remembered_than_there_is_room_for() -> None:
 
 
 def test_users_that_are_gone_or_changed_are_forgotten() -> None:
-    remembered = Remembered()
+    remembered = Remembered(KEY)
     for user in "abc":
         remembered.remember(user, "hash", remembered.digest(user, "hash", "wonder"))
     remembered.forget_changed({"a": User("a", "hash"), "b": User("b", "another")})
@@ -139,7 +144,7 @@ def test_users_that_are_gone_or_changed_are_forgotten() -> None:
 
 
 def test_digests_tell_user_hash_and_password_apart_and_hold_in_one_process_only() -> None:
-    remembered = Remembered()
+    remembered = Remembered(KEY)
     parts = [("ab", "c", "d"), ("a", "bc", "d"), ("ab", "cd", ""), ("ab", "c", "e")]
     assert len({remembered.digest(*one) for one in parts}) == len(parts)
-    assert remembered.digest("a", "b", "c") != Remembered().digest("a", "b", "c")
+    assert remembered.digest("a", "b", "c") != Remembered(b"another").digest("a", "b", "c")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cluster.catalog.access.certificates import Certificates, name_in
+from cluster.config.certificates import Certificates, name_in
 from cluster.config.tables import ConfigError, TlsSettings
 from tests.processes.certificates import Authority
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.catalog.access import hashing
-from cluster.catalog.access.hashing import HashingThreads, Turns
-from cluster.catalog.access.password_checks import PasswordChecks
+from cluster.catalog.access.password_checks import KEY_BYTES, PasswordChecks
 from cluster.config.passwords import PasswordHash
+from cluster.process import hashing
+from cluster.process.hashing import HashingThreads, Turns
 
 HASH = str(PasswordHash.of("wonder"))
 
@@ -170,6 +170,18 @@ def test_a_hash_that_cannot_be_made_is_answered_and_the_next_one_is_made() -> No
     assert answers == [None, None, None, True]
     assert [str(error) for error in failures] == ["[digital envelope routines] malloc failure"] * 3
     assert not uncaught
+
+
+def test_each_process_has_a_key_of_its_own() -> None:
+    async def keys() -> set[bytes]:
+        loop = asyncio.get_running_loop()
+        hashers = [HashingThreads(loop, raised) for _ in range(2)]
+        for hasher in hashers:
+            hasher.close()
+        return {hasher.key for hasher in hashers}
+
+    made = asyncio.run(keys())
+    assert [len(key) for key in made] == [KEY_BYTES] * 2
 
 
 def out_of_memory(*_: object) -> bool:

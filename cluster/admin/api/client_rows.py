@@ -16,7 +16,7 @@ from cluster.admin.clients import (
     connection_octets,
     unconfirmed,
 )
-from cluster.catalog.access.certificates import distinguished_name
+from cluster.config.certificates import distinguished_name
 from cluster.gateway.state import LinkConsumer
 from node.session.listener import Client
 from node.wire.amqp091.channel import Channel

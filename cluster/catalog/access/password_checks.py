@@ -1,13 +1,12 @@
 """Whether passwords are right, each hashed as seldom as may be. docs/decisions/0019-log-ins-remembered.md
 
 A password that was right is remembered until its user has another hash; those who bring the same password at
-the same time wait for one hash. Pure but for the random key: a `Hasher` hashes, and answers later.
+the same time wait for one hash. Pure: a `Hasher` has the random key, hashes, and answers later.
 """
 
 from __future__ import annotations
 
 import hmac
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -31,9 +30,13 @@ Answer = Callable[[bool | None], None]
 
 
 class Hasher(Protocol):
-    """Hashes off the event loop. Both answer later, in the thread of the event loop: None where the hash
-    could not be made, for want of memory.
+    """Hashes off the event loop. Both methods answer later, in the thread of the event loop: None where the
+    hash could not be made, for want of memory.
     """
+
+    @property
+    def key(self) -> bytes:
+        """`KEY_BYTES` random octets of this process."""
 
     def hash(self, password: str, answer: Callable[[str | None], None]) -> None:
         """A new hash of a password."""
@@ -55,8 +58,8 @@ class Remembered:
     the user has another hash, the digest matches no password.
     """
 
-    def __init__(self, largest: int = LARGEST) -> None:
-        self._key = os.urandom(KEY_BYTES)
+    def __init__(self, key: bytes, largest: int = LARGEST) -> None:
+        self._key = key
         self._largest = largest
         self._known: dict[str, tuple[str, bytes]] = {}
 
@@ -106,7 +109,7 @@ class PasswordChecks:
     """The passwords that wait, and those that were right."""
 
     def __init__(self, hasher: Hasher) -> None:
-        self.remembered = Remembered()
+        self.remembered = Remembered(hasher.key)
         self._hasher = hasher
         self._checks: dict[bytes, Check] = {}
         self._waiting: dict[str, int] = {}
