@@ -14,6 +14,7 @@ from cluster.broker.events import NodeEvents
 from cluster.broker.groups import Groups
 from cluster.broker.known_front_ends import KnownFrontEnds
 from cluster.broker.lost_nodes import LostNodes
+from cluster.broker.observers import NodeObservers
 from cluster.broker.partitions import Partitions
 from cluster.broker.transit import Transit
 from cluster.catalog.effective import queue_type, settings_of
@@ -57,6 +58,7 @@ TURN_PASSES: Final = 4
 """Rounds of work in one turn, before sockets get theirs."""
 
 UNHEARD: Final = NodeEvents()
+UNOBSERVED: Final = NodeObservers()
 
 
 class Broker:
@@ -65,7 +67,7 @@ class Broker:
     def __init__(
         self, config: BrokerConfig, journal: Journal, send: Send,
         random: Callable[[], float], wall_ms: Callable[[], int], clock: Callable[[], float],
-        events: NodeEvents = UNHEARD,
+        events: NodeEvents = UNHEARD, observers: NodeObservers = UNOBSERVED,
     ) -> None:  # fmt: skip
         self.config, self.node, self.front_end = config, config.node, config.front_end
         self.clock, self.time, self.events = clock, NodeTime(clock), events
@@ -80,13 +82,13 @@ class Broker:
         self.catalog = Catalog(config.raft, self.front_end, self.host, send, followers)
         self.groups = Groups(config.node, self.host, self.time)
         self._join(send)
-        self.partitions = Partitions(self, journal)
+        self.partitions = Partitions(self, journal, observers)
         followers.add(self.partitions)
         self.owners, self.replicas = self.partitions.owners, self.partitions.replicas
         self.repair = Repair(self.host, journal, send)
         self.lost_entries = LostEntries(self.owners, self.propose, self.repair)
         self.links: dict[int, PartitionLink] = {}
-        self.make_link: Callable[..., PartitionLink] = PartitionLink
+        self._observe_link = observers.link
         self.local = LocalNames(self.front_end, self.catalog.state)
         self.local_queues, self.local_names = self.local.queues, self.local.names
         self.backlog: Callable[[str], int] = _none
@@ -311,9 +313,9 @@ class Broker:
         """This front end's link to a partition."""
         link = self.links.get(partition)
         if link is None:
-            link = self.links[partition] = self.make_link(
-                partition, self.front_end, self.node,
-                self.link_turns.mark_dirty, self.link_turns.mark_waiting, self.latencies,
+            link = self.links[partition] = PartitionLink(
+                partition, self.front_end, self.node, self.link_turns.mark_dirty,
+                self.link_turns.mark_waiting, self.latencies, self._observe_link(partition),
             )  # fmt: skip
         return link
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from cluster.broker.groups import Groups
+from cluster.broker.observers import NodeObservers
 from cluster.catalog.definitions import NodeDefinition, PartitionDefinition, PartitionKind, QueueDefinition
 from cluster.catalog.effective import settings_of
 from cluster.catalog.membership.bootstrap import Bootstrap
@@ -65,16 +66,15 @@ class PartitionsNode(OwnerContext, Protocol):
 class Partitions(Observer):
     """The partitions that this node has a replica of, by id."""
 
-    def __init__(self, broker: PartitionsNode, journal: Journal) -> None:
+    def __init__(self, broker: PartitionsNode, journal: Journal, observers: NodeObservers) -> None:
         self.owners: dict[int, PartitionOwner] = {}
         self.replicas: dict[int, Replica] = {}
         self.transient: dict[int, TransientLog] = {}
-        self.make_owner: Callable[..., PartitionOwner] = PartitionOwner
-        """Of a partition that is kept on disk."""
         self._deferred = set(journal.partitions()) - {CATALOG}
         """Partitions whose replica here is opened, or dropped, once the catalog is known to be up to date."""
         self._broker = broker
         self._journal = journal
+        self._observers = observers
 
     @property
     def whole(self) -> bool:
@@ -108,8 +108,9 @@ class Partitions(Observer):
             self._deferred.add(partition.id)
             return
         self._deferred.discard(partition.id)
-        owner = self.owners[partition.id] = self.make_owner(
-            partition.id, self._broker, JournalEntries(log), durable=True
+        observers = self._observers.partition(partition.id)
+        owner = self.owners[partition.id] = PartitionOwner(
+            partition.id, self._broker, JournalEntries(log), durable=True, observers=observers
         )
         replica = self.replicas[partition.id] = Replica(owner)
         self._broker.groups.open(partition.id, self._founders(partition, blank), partition.replicas, replica)

@@ -11,9 +11,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from cluster.gateway.observer import LinkObserver
 from cluster.gateway.state import Awaiting, Confirmation, LinkConsumer, OperationBatch, PendingRequest
 from cluster.peers.latencies import Latencies
-from cluster.peers.ports import GET_LINK, NOT_FOUND, UNREACHABLE, Delivery, OwnerPort, Ranges
+from cluster.peers.ports import GET_LINK, GET_LINK_NO_ACK, NOT_FOUND, UNREACHABLE, Delivery, OwnerPort, Ranges
 from node.message.run import Run
 from node.queue.operation_format import encode_discard, encode_publish, encode_return, encode_settle
 from node.ranges.numbers import count_of, merged, numbers_of
@@ -42,6 +43,7 @@ class PartitionLink:
         mark_dirty: Callable[[PartitionLink], None],
         mark_waiting: Callable[[PartitionLink], None],
         latencies: Latencies,
+        observer: LinkObserver | None = None,
     ):
         """`mark_dirty` asks for `flush` in this turn, `mark_waiting` for `flush_waiting` a little later."""
         self.partition = partition
@@ -57,7 +59,7 @@ class PartitionLink:
         self.unacknowledged_bytes = 0
         self._front_end, self._node = front_end, node
         self._mark_dirty, self._mark_waiting = mark_dirty, mark_waiting
-        self._latencies = latencies
+        self._latencies, self._observer = latencies, observer
         self._epoch = self._number = self._request = 0
         self._requests: dict[int, PendingRequest] = {}
         self._parts: list[bytes | memoryview] = []
@@ -79,6 +81,7 @@ class PartitionLink:
         self, run: Run, queues: list[int], confirmation: Confirmation | None, *, dead_letters: bool = False
     ) -> None:
         """Add a run to this turn's batch; the caller has counted this link in `confirmation.waiting`."""
+        observed = None if self._observer is None else self._observer.published(run)
         self._flush_settled()
         if not self._messages:
             self._since = self._latencies.clock()
@@ -90,7 +93,14 @@ class PartitionLink:
             self._awaiting.append(confirmation)
             self._offsets.append(self._messages)
             self._confirms += run.count
+        if observed is not None:
+            self._await(observed)
         self._mark_dirty(self)
+
+    def _await(self, waiting: Awaiting) -> None:
+        """Have it told when the batch is committed that takes what was just put into it."""
+        self._awaiting.append(waiting)
+        self._offsets.append(self._messages)
 
     def transact(self, operation: bytes, settled: Iterable[tuple[int, int, int]], waiting: Awaiting) -> None:
         """Add a transaction's operation; it counts as a message. `settled`: leases, (queue, first, last)."""
@@ -98,8 +108,7 @@ class PartitionLink:
             self._release(queue, [(first, last)])
         self._operation(operation)
         self._messages += 1
-        self._awaiting.append(waiting)
-        self._offsets.append(self._messages)
+        self._await(waiting)
 
     @property
     def full(self) -> bool:
@@ -112,6 +121,9 @@ class PartitionLink:
 
     def settle(self, queue: int, ranges: Ranges) -> None:
         """The consumer has the messages for good."""
+        observed = None if self._observer is None else self._observer.settled(queue, ranges)
+        if observed is not None:
+            self._await(observed)
         self._release(queue, ranges)
         settled = self._settled.setdefault(queue, [])
         if settled and len(ranges) == 1 and settled[-1][1] + 1 == ranges[0][0]:
@@ -310,6 +322,8 @@ class PartitionLink:
             leased.remove_all(ranges)
         if queue in self._holders:
             self._holders[queue].remove_all(ranges)
+        if self._observer is not None:
+            self._observer.released(queue, ranges)
 
     def _ask(self, request: PendingRequest) -> None:
         # What the same client did before must have its effect on the answer (0-9-1 §4.7).
@@ -348,6 +362,8 @@ class PartitionLink:
     def delivered(self, epoch: int, deliveries: list[Delivery]) -> None:
         if epoch != self._epoch:
             return
+        observer = self._observer
+        since = 0 if observer is None else observer.arrived()
         for delivery in deliveries:
             consumer = self.consumers.get(delivery.consumer)
             if consumer is None:
@@ -363,6 +379,9 @@ class PartitionLink:
                         holders.set(first, last, consumer.id)
             numbers = numbers_of(delivery.ranges)
             consumer.subscriber.deliver(consumer.id, delivery.run, numbers, delivery.redelivered)
+            if observer is not None:
+                leased = None if consumer.no_ack else self.leases.get(delivery.queue)
+                observer.delivered(delivery, since, leased)
 
     def _hold(self, delivery: Delivery) -> None:
         leased = self.leases.get(delivery.queue)
@@ -380,7 +399,12 @@ class PartitionLink:
             self.consumers[pending.consumer.id] = pending.consumer
         if delivery is not None and delivery.consumer == GET_LINK:
             self._hold(delivery)
+        observer = self._observer
+        since = 0 if observer is None else observer.arrived()
         pending.answer(value, delivery)
+        if observer is not None and delivery is not None:
+            leased = None if delivery.consumer == GET_LINK_NO_ACK else self.leases.get(delivery.queue)
+            observer.delivered(delivery, since, leased)
 
     def consumer_cancelled(self, epoch: int, consumer: int) -> None:
         if epoch != self._epoch:

@@ -13,6 +13,7 @@ from cluster.owner.contents import EntrySource
 from cluster.owner.context import OwnerContext, Unused
 from cluster.owner.dead_letters import DeadLetters
 from cluster.owner.lost_front_ends import LostFrontEnds
+from cluster.owner.observer import PartitionObserver
 from cluster.owner.proposal import (
     HOLD_S,
     PROPOSE_AT_BYTES,
@@ -39,7 +40,15 @@ from node.queue.settings import QueueSettings
 class PartitionOwner:
     """See the module's docstring; front ends speak with its `sessions`."""
 
-    def __init__(self, partition: int, context: OwnerContext, source: EntrySource, *, durable: bool) -> None:
+    def __init__(
+        self,
+        partition: int,
+        context: OwnerContext,
+        source: EntrySource,
+        *,
+        durable: bool,
+        observers: tuple[PartitionObserver, ...] = (),
+    ) -> None:
         self.partition, self.durable = partition, durable
         self.state = state = OwnerState(partition, context, source, durable=durable)
         self.machine, self.queues = state.machine, state.queues
@@ -50,7 +59,7 @@ class PartitionOwner:
         self.unserved_octets = 0
         self._reconciled = False
         self._retry_at = 0.0
-        self._context = context
+        self._context, self._observers = context, observers
         self._serving = Serving(state.entries, context.tells_failures, state.marked)
         self._dead_letters = DeadLetters(state, context.transit)
         self._two_phase_commit = TwoPhaseCommit(state, context, self._dead_letters)
@@ -91,10 +100,12 @@ class PartitionOwner:
         self.state.now = now
         self.unserved_octets += len(data)
         applied = self.machine.apply(index, data)
+        for observer in self._observers:
+            observer.applied(self.term, data, applied)
         if self._activation is not None and index >= self._activation:
             self._take_over(now)
         if self.active:
-            self._follow_up(index, applied)
+            self._follow_up(applied)
 
     def restored(self) -> None:
         """The machine's state was replaced by a snapshot's."""
@@ -117,6 +128,8 @@ class PartitionOwner:
         self._two_phase_commit.clear()
         self._serving.clear()
         self.state.clear()
+        for observer in self._observers:
+            observer.following()
 
     def _take_over(self, now: float) -> None:
         """Become owner, unless a catalog that is behind does not know what all the queues ask for.
@@ -158,7 +171,7 @@ class PartitionOwner:
             if self._context.front_ends.dead(front_end):
                 self.sessions.front_end_dead(front_end)
 
-    def _follow_up(self, index: int, applied: Applied) -> None:
+    def _follow_up(self, applied: Applied) -> None:
         """Act, as the owner, on what an entry did."""
         for queue in applied.created:
             if queue in self.machine.queues:
@@ -178,7 +191,7 @@ class PartitionOwner:
         for front_end, number in applied.acknowledged.items():
             self.state.acknowledge(front_end, number)
         waiters, dead_messages = self.state.waiters, self.state.dead_messages
-        while waiters and waiters[0][0] <= index:
+        while waiters and waiters[0][0] <= applied.index:
             waiters.popleft()[1]()
             if dead_messages.fresh:
                 self._dead_letters.move()
@@ -299,6 +312,8 @@ class PartitionOwner:
             return False
         self.state.proposal = Proposal()
         self.state.last_proposed = max(self.state.last_proposed, index)
+        for observer in self._observers:
+            observer.proposed(index)
         for callback in proposal.committed:
             self.state.waiters.append((index, callback))
         return True

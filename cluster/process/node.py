@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from cluster.admin.api.services import Services
 from cluster.admin.inquiry import Inquiry
-from cluster.admin.traces.start import trace
+from cluster.admin.traces.start import observers, spans_of
 from cluster.admin.views import HealthView, NodeView, PartitionsView, StorageView
 from cluster.broker.broker import Broker
 from cluster.broker.events import NodeEvents
@@ -219,6 +219,7 @@ class NodeProcess:
         self.peers.greet(peer)
 
     def _make_broker(self) -> Broker:
+        self.spans = spans_of(self.config.traces, self.config.name, self.config.cluster.name)
         members = tuple(sorted(self.config.cluster.nodes))
         snapshot_bytes = self.config.cluster.journal.snapshot_bytes
         config = BrokerConfig(
@@ -244,11 +245,13 @@ class NodeProcess:
             newest_lost=self.directory.note_newest_lost,
             removed=self._leave,
         )
-        broker = Broker(config, self.journal, self.transport.send, random.random, wall_ms, self.clock, events)
+        broker = Broker(
+            config, self.journal, self.transport.send, random.random, wall_ms, self.clock, events,
+            observers(self.spans),
+        )  # fmt: skip
         broker.latencies.clock = self.clock
         broker.backlog = self.transport.backlog
         DamageLog(broker, self.log)
-        self.spans = trace(broker, self.config.traces, self.config.cluster.name)
         return broker
 
     def _rewrite(self, partition: int, entry: Entry) -> bytes | None:

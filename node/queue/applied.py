@@ -1,4 +1,4 @@
-"""What a log entry did to a partition, for its owner to act on."""
+"""What a log entry did to a partition: what its owner acts on, and its observers hear."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from node.ranges.range_set import RangeSet
 
 @dataclass(init=False, slots=True)
 class Applied:
-    """What an entry did, for the owner to act on; other replicas ignore it.
+    """What the entry at a log index did.
 
     `appended` are (queue, first, last), `returned` (front end, queue, first, last), exactly the messages
     that were alive. `acknowledged` maps each front end with batches in the entry to the highest number
     applied.
     """
 
+    index: int
     appended: list[tuple[int, int, int]]
     returned: list[tuple[int, int, int, int]]
     created: list[int]
     dropped: list[int]
     acknowledged: dict[int, int]
 
-    def __init__(self, acknowledged: dict[int, int] | None = None) -> None:
+    def __init__(self, index: int, acknowledged: dict[int, int] | None = None) -> None:
+        self.index = index
         self.appended = []
         self.returned = []
         self.created = []

@@ -96,7 +96,7 @@ class PartitionMachine:
         Raises EntryFormatError or SequenceOrderError; the replica must then stop, because its
         state no longer follows the log.
         """
-        applied = Applied()
+        applied = Applied(index)
         numbers = self._numbers
         for batch in read_batches(data):
             front_end = batch.front_end

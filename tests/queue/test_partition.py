@@ -144,7 +144,7 @@ class PartitionAgainstModel(RuleBasedStateMachine):
         if number:
             operations = encode_publish(uniform_run(2), [1, 2, 3])
             applied = self.apply(one_batch(operations, front_end, max(1, number - back), self.next_sequence))
-            assert applied == Applied(acknowledged={front_end: number})
+            assert applied == Applied(self.index, {front_end: number})
 
     @rule(
         queue=QUEUES,
@@ -171,7 +171,7 @@ class PartitionAgainstModel(RuleBasedStateMachine):
         }
         applied = self.apply(one_batch([encoded[kind]]))
         if queue not in self.model:
-            assert applied == Applied()
+            assert applied == Applied(self.index)
             return
         model = self.model[queue]
         hit = [
@@ -199,7 +199,8 @@ class PartitionAgainstModel(RuleBasedStateMachine):
         for gap, size, value in sizes:
             spans.append((at + gap, at + gap + size - 1, value))
             at += gap + size
-        assert self.apply(one_batch([encode_annotate(queue, aspect, spans)])) == Applied()
+        applied = self.apply(one_batch([encode_annotate(queue, aspect, spans)]))
+        assert applied == Applied(self.index)
         if queue in self.model:
             values = self.model[queue].values[aspect]
             for first, last, value in spans:
@@ -262,7 +263,8 @@ class PartitionAgainstModel(RuleBasedStateMachine):
         self.time += passed
         digests = [bytes([self.time % 256, each] * 8) for each in range(count)]
         ids = encode_remember_ids(queue, self.time, digests), encode_forget_ids(queue, self.time - back)
-        assert self.apply(one_batch(ids)) == Applied()
+        applied = self.apply(one_batch(ids))
+        assert applied == Applied(self.index)
         if queue in self.model:
             seen = self.model[queue].seen + [(self.time, digest) for digest in digests]
             seen = self.model[queue].seen = [one for one in seen if one[0] >= self.time - back]
@@ -423,7 +425,7 @@ def test_nothing_returns_to_an_at_most_once_queue() -> None:
     applied = machine.apply(
         4, one_batch([encode_return(1, [(1, 2)], True), encode_discard(1, [(1, 2)])], 5, 1)
     )
-    assert applied == Applied(acknowledged={5: 1})
+    assert applied == Applied(4, {5: 1})
     assert alive(machine, 1) == [(3, 3)]
 
 

@@ -174,5 +174,22 @@ def test_shells_among_decisions_are_listed_while_they_are_shells() -> None:
     assert {one.name for one in DECISIONS if one.name in SHELLS and impurities(one)} == SHELLS.keys()
 
 
+OBSERVED = ("cluster.owner", "cluster.gateway", "node")
+
+
+@pytest.mark.parametrize("module", modules("cluster/admin"), ids=lambda module: module.path)
+def test_the_administration_observes_and_derives_from_nothing_that_it_observes(module: Module) -> None:
+    """Traces of messages are values that owners and links are made with, and that decide nothing."""
+    names = {name.rpartition(".")[2]: name for _, name in imports(module)}
+    derived = [
+        f"{node.name} derives from {names[base.id]}"
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ClassDef)
+        for base in node.bases
+        if isinstance(base, ast.Name) and any(within(names.get(base.id, ""), each) for each in OBSERVED)
+    ]
+    assert not derived, f"{module.path}: {derived}"
+
+
 def test_every_folder_has_a_row() -> None:
     assert {folder for folder in FOLDERS if folder not in MAY_IMPORT} == set()

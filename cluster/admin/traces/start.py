@@ -1,21 +1,21 @@
-"""Puts traces into a node, before it starts."""
+"""Makes what records spans, for a node that has traces configured."""
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from cluster.admin.traces.link import TracedLink
-from cluster.admin.traces.owner import TracedOwner
-from cluster.broker.broker import Broker
+from cluster.admin.traces.partition import TracedPartition
+from cluster.admin.traces.spans import Spans
+from cluster.broker.observers import NodeObservers
 from cluster.config.tables import ConfigError, TraceSettings
 
 if TYPE_CHECKING:
     from cluster.admin.traces.export import OtlpSpans
 
 
-def trace(broker: Broker, settings: TraceSettings | None, cluster: str) -> OtlpSpans | None:
-    """Have the broker record spans, if any settings are given: nothing on a message's way asks for them.
+def spans_of(settings: TraceSettings | None, node: str, cluster: str) -> OtlpSpans | None:
+    """Where the node's spans go, None without settings.
 
     Raises `ConfigError` where the libraries are not installed.
     """
@@ -27,7 +27,14 @@ def trace(broker: Broker, settings: TraceSettings | None, cluster: str) -> OtlpS
         raise ConfigError(
             f"node.traces: {error.name} is not installed: install quorate[traces], or remove the table"
         ) from None
-    spans = OtlpSpans(settings, broker.node, cluster)
-    broker.make_link = partial(TracedLink, spans)
-    broker.partitions.make_owner = partial(TracedOwner, spans)
-    return spans
+    return OtlpSpans(settings, node, cluster)
+
+
+def observers(spans: Spans | None) -> NodeObservers:
+    """The observers of a node's links and partitions, which record spans; none without `spans`."""
+    if spans is None:
+        return NodeObservers()
+    return NodeObservers(
+        lambda partition: TracedLink(spans, partition),
+        lambda partition: (TracedPartition(spans, partition),),
+    )
