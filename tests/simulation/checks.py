@@ -25,13 +25,28 @@ class Agreement:
         self._committed: dict[tuple[int, int], int] = {}
         self._checked: dict[tuple[int, str, int], int] = {}
         self._held: dict[tuple[int, str], int] = {}
-        self._seen: dict[tuple[int, str, int], tuple[object, ...]] = {}
+        self._seen: dict[tuple[str, int], dict[int, tuple[object, ...]]] = {}
+        """By node and life: of each of its replicas what was checked last."""
 
-    def leaders(self, node: SimulatedNode) -> None:
-        """No term of a partition has two leaders, nor two owners; and what is committed is what it was."""
-        for partition, group in node.broker.host.groups.items():
-            if not self._changed(node, group):
+    def leaders(self, node: SimulatedNode) -> bool:
+        """No term of a partition has two leaders, nor two owners; and what is committed is what it was.
+
+        Returns whether the node's replicas differ in anything that is checked from when they were seen last.
+        """
+        groups = node.broker.host.groups
+        seen = self._seen.get((node.name, node.life))
+        changed = seen is None
+        if seen is None:
+            seen = self._seen[node.name, node.life] = {}
+        elif len(seen) > len(groups):
+            changed = True
+            for partition in seen.keys() - groups.keys():
+                del seen[partition]
+        for partition, group in groups.items():
+            state = self._state(node, group)
+            if seen.get(partition) == state:
                 continue
+            seen[partition], changed = state, True
             self._entries(node, group)
             self._votes(node, group)
             if node.copied and group.raft.last_index and group.raft.membership.members == {node.name}:
@@ -55,20 +70,17 @@ class Agreement:
             elif role is Role.CANDIDATE and (partition, term, node.name) not in self._stood:
                 self._stood.add((partition, term, node.name))
                 self.on_election(node, role)
+        return changed
 
-    def _changed(self, node: SimulatedNode, group: Group) -> bool:
-        """Whether a replica differs in anything that is checked from when it was seen last."""
+    @staticmethod
+    def _state(node: SimulatedNode, group: Group) -> tuple[object, ...]:
+        """All of a replica that is checked."""
         raft, partition = group.raft, group.partition
-        seen = (
+        return (
             group, raft.role, raft.term, raft.commit_index, raft.last_index, raft._state.log.durable,
-            raft.may_vote, raft.membership, bool(node.copied),
+            raft.may_vote, raft.membership, node.copied,
             partition != CATALOG and node.broker.owners[partition].active,
         )  # fmt: skip
-        key = (partition, node.name, node.life)
-        if self._seen.get(key) == seen:
-            return False
-        self._seen[key] = seen
-        return True
 
     def _entries(self, node: SimulatedNode, group: Group) -> None:
         """Of the entries of one index only one is ever committed, on whichever nodes.

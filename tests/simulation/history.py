@@ -278,8 +278,10 @@ class History:
         transaction = Transaction(messages, receipts, node, life)
         self.transactions.append(transaction)
         self._unanswered[publisher] = transaction
-        for one in (*messages, *receipts):
-            one.transaction = transaction
+        for message in messages:
+            message.transaction = transaction
+        for receipt in receipts:
+            receipt.transaction = transaction
         return transaction
 
     def answered(self, transaction: Transaction, *, done: bool, refused: bool = False) -> None:

@@ -63,6 +63,8 @@ class Leases:
     def _check_catalog(self, node: SimulatedNode) -> None:
         """A16: once a declaration is answered, no node with a lease of the catalog lacks it."""
         known = self._known.get((node.name, node.life), 0)
+        if known == len(self._shown):
+            return
         while known < len(self._shown) and self._shown[known] in node.broker.catalog.state.vhosts:
             known += 1
         self._known[node.name, node.life] = known
@@ -71,16 +73,20 @@ class Leases:
 
     def _check_owners(self, node: SimulatedNode) -> None:
         """No owner serves on a lease when a later one has waited for the leases of former ones."""
-        for partition, group in node.broker.host.groups.items():
-            owner = node.broker.owners.get(partition)
+        broker, others = node.broker, [other for other in self._nodes() if other.up and other is not node]
+        owners = broker.owners
+        for partition, group in broker.host.groups.items():
+            owner = owners.get(partition)
             if partition == CATALOG or owner is None or not owner.active:
                 continue
-            later = [other.name for other in self._nodes() if self._waited(other, partition, group.raft.term)]
-            if later and node.broker.may_serve(partition):
-                raise Violation(f"{node.name} may serve partition {partition} after {later[0]} succeeded it")
+            term = group.raft.term
+            for other in others:
+                theirs = other.broker.host.groups.get(partition)
+                if theirs is not None and theirs.raft.term > term:
+                    self._check_successor(node, other, partition)
 
     @staticmethod
-    def _waited(node: SimulatedNode, partition: int, term: int) -> bool:
-        """Whether the node leads in a later term, and may give up what former owners had given out."""
-        group = node.broker.host.groups.get(partition) if node.up else None
-        return group is not None and group.raft.term > term and node.broker.former_leases_over(partition)
+    def _check_successor(node: SimulatedNode, other: SimulatedNode, partition: int) -> None:
+        """The other node, in a later term, may not give up what an owner has given out that still serves."""
+        if other.broker.former_leases_over(partition) and node.broker.may_serve(partition):
+            raise Violation(f"{node.name} may serve partition {partition} after {other.name} succeeded it")

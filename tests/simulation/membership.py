@@ -116,6 +116,7 @@ class ChangingCluster(Cluster):
     def start(self) -> None:
         self._strikes = self.world.chance("strikes")
         self._blows = 0 if self.shape.faultless else BLOWS
+        self._danger: dict[str, float] = {}
         super().start()
         self._wishes = self.wishes()
         self._wanted = {wish.arguments["name"]: wish for wish in self._wishes}
@@ -172,12 +173,18 @@ class ChangingCluster(Cluster):
         node.start()
 
     def turned(self, node: SimulatedNode) -> None:
-        super().turned(node)
+        if self.agreement.leaders(node):
+            self._danger[node.name] = self._danger_of(node)
+        danger = self._danger[node.name]
+        if danger:
+            self._strike(node, danger)
+
+    def _danger_of(self, node: SimulatedNode) -> float:
+        """How likely the node is killed after a turn: it may be catching up in some group."""
         groups = node.broker.host.groups.values()
         if any(self.agreement.lacks(node, group) for group in groups):
-            self._strike(node, 0.2)
-        elif not all(group.raft.may_vote for group in groups):
-            self._strike(node, 0.001)
+            return 0.2
+        return 0.0 if all(group.raft.may_vote for group in groups) else 0.001
 
     def _strike(self, node: SimulatedNode, chance: float) -> None:
         """A node that is catching up in some group is killed, and starts again."""

@@ -49,8 +49,11 @@ class Batch:
 
     @property
     def size(self) -> int:
-        parts = sum(len(part) for message in self.messages for part in message)
-        return parts + MESSAGE_OVERHEAD * max(len(self.messages), 1)
+        octets = MESSAGE_OVERHEAD * (len(self.messages) or 1)
+        for message in self.messages:
+            for part in message:
+                octets += len(part)
+        return octets
 
 
 @dataclass(slots=True, eq=False)
@@ -111,7 +114,8 @@ class Transport:
         link = self.peers.get(peer)
         if link is None:
             return False
-        copied = [bytes(part) for part in parts]
+        # `bytes` of octets that cannot change are those octets.
+        copied = list(map(bytes, parts))
         if link.connection is None or self._network.overflows():
             link.outbox.drop(copied)
             return False
@@ -162,10 +166,11 @@ class Transport:
             self.process.peer_gap(peer)
         if envelope.seen_incarnation == self.incarnation:
             link.outbox.acknowledge(envelope.seen_sequence)
+        message, loses = self.process.message, self._network.faults.raft_loss > 0
         for parts in batch.messages:
-            if parts[0][:1] in (RAFT_TAG, SNAPSHOT_TAG) and lossy():
+            if loses and parts[0][:1] in (RAFT_TAG, SNAPSHOT_TAG) and lossy():
                 continue
-            self.process.message(peer, [bytes(part) for part in parts])
+            message(peer, list(map(bytes, parts)))
         self._flush(link)
         if link.inbox.report_due and link.connection is not None:
             link.outbox.take_empty()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from cluster.broker.broker import Broker
 from cluster.broker.events import NodeEvents
@@ -61,8 +61,8 @@ class SimulatedNode:
     `copied`: it has noted beside its journal that the other nodes have everything.
     """
 
-    writer_type = SimulatedWriter
-    counts_suspension = True
+    writer_type: ClassVar[type[SimulatedWriter]] = SimulatedWriter
+    counts_suspension: ClassVar[bool] = True
     """Whether the clock that the process reads goes on while the machine is suspended."""
 
     def __init__(

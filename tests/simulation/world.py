@@ -40,13 +40,14 @@ class World:
 
     def after(self, delay: float, action: Action) -> None:
         """Do `action` in `delay` seconds."""
-        self.at(self.now + delay, action)
+        self._last += 1
+        heapq.heappush(self._events, (self.now + delay, self._last, action))
 
     def run(self, until: float) -> None:
         """Let the time pass."""
-        events = self._events
+        events, heappop = self._events, heapq.heappop
         while events and events[0][0] <= until:
-            self.now, _, action = heapq.heappop(events)
+            self.now, _, action = heappop(events)
             self.steps += 1
             action()
         self.now = until
