@@ -18,6 +18,7 @@ from time import perf_counter, process_time
 from node.message.run import Run
 from node.queue.dispatch import QueueOwner
 from node.queue.entry import encode_batch, encode_entry
+from node.queue.features.registry import REGISTRY
 from node.queue.operation_format import (
     encode_annotate,
     encode_create_queue,
@@ -121,9 +122,9 @@ def dispatching(rounds: int) -> list[Figure]:
     state = partition.queues[QUEUE]
     state.append(1, 1000 * rounds)
     state.mark = UNLIMITED
-    owner = QueueOwner(state, fresh=True)
-    owner.consumers.attach(5, 1)
-    owner.consumers.credit(5, 1, UNLIMITED)
+    owner = QueueOwner(state, REGISTRY, fresh=True)
+    owner.delivery.consumers.attach(5, 1)
+    owner.delivery.consumers.credit(5, 1, UNLIMITED)
     return [
         Figure(
             "dispatch: 1000 messages to one consumer",
@@ -131,7 +132,7 @@ def dispatching(rounds: int) -> list[Figure]:
         ),
         Figure(
             "owner: settle 50 leased messages",
-            each_us(lambda i: owner.settle(5, [(1 + 50 * i, 50 * (i + 1))]), rounds), "µs",
+            each_us(lambda i: owner.lifecycle.settle(5, [(1 + 50 * i, 50 * (i + 1))]), rounds), "µs",
         ),
     ]  # fmt: skip
 
@@ -177,14 +178,15 @@ def waiting() -> list[Figure]:
     partition = machine()
     for i, entry in enumerate(entries):
         partition.apply(2 + i, entry)
-    owner = QueueOwner(partition.queues[QUEUE], fresh=True)
+    owner = QueueOwner(partition.queues[QUEUE], REGISTRY, fresh=True)
     octets, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     start = perf_counter()
     size = len(partition.snapshot())
     took = (perf_counter() - start) * 1e6
+    count = len(owner.delivery.ready)
     return [
-        Figure(f"memory of {len(owner.ready):,} messages in {len(entries):,} entries", octets / 1e6, "MB", 2),
+        Figure(f"memory of {count:,} messages in {len(entries):,} entries", octets / 1e6, "MB", 2),
         Figure(f"snapshot of them ({size:,} octets)", took, "µs"),
     ]
 
@@ -206,7 +208,7 @@ def scheduled() -> list[Figure]:
         operation = encode_annotate(QUEUE, Aspect.DUE, spans)
         partition.apply(3 + 2 * i, encode_entry([encode_batch(OWNER, 0, 0, [operation])]))
     replica, _ = tracemalloc.get_traced_memory()
-    owner = QueueOwner(partition.queues[QUEUE], fresh=True, now=NOW)
+    owner = QueueOwner(partition.queues[QUEUE], REGISTRY, fresh=True, now=NOW)
     owned, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     late, longest = _let_go(owner, dues)
@@ -224,14 +226,14 @@ def _let_go(owner: QueueOwner, dues: list[int]) -> tuple[float, float]:
     now, late, longest, left = float(NOW), 0.0, 0.0, len(dues)
     while left:
         start = process_time()
-        owner.let_go(int(now))
+        owner.lifecycle.let_go(int(now))
         took = (process_time() - start) * 1e3
         now, longest = now + took, max(longest, took)
-        for first, last in list(owner.ready.ranges()):
+        for first, last in list(owner.delivery.ready.ranges()):
             late = max(late, now - min(dues[first - 1 : last]))
             assert int(now) >= max(dues[first - 1 : last]), "early"
             left -= last - first + 1
-        owner.ready.clear()
+        owner.delivery.ready.clear()
         now += TICK_MS
     return late, longest
 

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from node.names import REPLY_TO
-from node.queue.arguments import read_arguments
+from node.queue.features.arguments import read_arguments
 from node.queue.operations import Semantics
 from node.queue.settings import QueueSettings
 

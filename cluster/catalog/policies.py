@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from cluster.catalog.access.patterns import compiled, permits
 from cluster.catalog.policy_settings import ALTERNATE_EXCHANGE, arguments_with, joined_definition
-from node.queue.arguments import read_arguments
+from node.queue.features.arguments import read_arguments
 from node.queue.settings import QueueSettings
 from node.refusal import NotFoundError
 from node.routing.exchange import Exchanges

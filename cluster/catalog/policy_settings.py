@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from cluster.catalog.access.patterns import mistake_in
+from node.queue.argument import PolicyUse
 from node.queue.argument_types import UnacceptableError, read_natural, read_text
-from node.queue.arguments import ARGUMENTS
-from node.queue.features.argument import PolicyUse
+from node.queue.features.arguments import ARGUMENTS
 
 ALTERNATE_EXCHANGE: Final = "alternate-exchange"
 

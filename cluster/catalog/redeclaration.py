@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from cluster.catalog.definitions import PartitionDefinition, PartitionKind, QueueDefinition
 from cluster.catalog.placement import CLASSIC, QUORUM
-from node.queue.arguments import ARGUMENTS
+from node.queue.features.arguments import ARGUMENTS
 from node.refusal import AccessRefusedError, Refusal
 from node.routing.equivalence import check_arguments, check_property
 from node.routing.exchange import RESERVED_PREFIX

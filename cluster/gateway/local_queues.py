@@ -17,7 +17,7 @@ from cluster.catalog.placement import RestartedError
 from cluster.catalog.policies import ResourceKind
 from cluster.catalog.redeclaration import locked, refuse_reserved
 from cluster.owner.context import Unused
-from node.queue.arguments import check_arguments
+from node.queue.features.arguments import check_arguments
 from node.queue.settings import PLAIN, QueueSettings
 from node.refusal import NotFoundError
 from node.routing.equivalence import check_property

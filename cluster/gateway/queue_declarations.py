@@ -15,7 +15,7 @@ from cluster.catalog.policies import ResourceKind
 from cluster.catalog.policy_settings import arguments_with
 from cluster.catalog.redeclaration import TYPE_ARGUMENT, refuse_reserved
 from cluster.gateway.local_queues import LocalQueues
-from node.queue.arguments import check_arguments
+from node.queue.features.arguments import check_arguments
 from node.queue.operations import Semantics
 from node.refusal import HomeNodeDownError, Refusal
 from node.session.ports import QueueDeclaration, QueueRef

@@ -12,7 +12,7 @@ from itertools import pairwise
 from cluster.owner.feature_context import QueueContext
 from cluster.owner.state import OwnerState
 from node.message.run import Run
-from node.queue.features.feature import NO_REPEATS, Incoming, Notes
+from node.queue.feature import NO_REPEATS, Incoming, Notes
 from node.queue.weights import Weights
 from node.ranges.range_set import Range, RangeSet
 
@@ -37,10 +37,10 @@ def refusals(owner: OwnerState, run: Run, queues: Sequence[int]) -> dict[int, li
             incoming = Incoming(run)
         repeats = NO_REPEATS
         for feature, rule in rules.repeats:
-            repeats = rule.repeats(queue.shares.get(feature), incoming, owner.wall_ms())
+            repeats = rule.repeats(queue.lifecycle.shares.get(feature), incoming, owner.wall_ms())
         for feature, rule in rules.refuse:
-            share, upcoming = queue.shares.get(feature), owner.upcoming.get(number)
-            parts = rule.refuse(queue, share, upcoming, incoming, repeats)
+            share, upcoming = queue.lifecycle.shares.get(feature), owner.upcoming.get(number)
+            parts = rule.refuse(queue.delivery, share, upcoming, incoming, repeats)
             if parts:
                 found.setdefault(number, []).extend(parts)
     return found
@@ -59,7 +59,7 @@ def omissions(owner: OwnerState, run: Run, queues: Sequence[int]) -> dict[int, l
         if incoming is None:
             incoming = Incoming(run)
         for feature, rule in rules.omit:
-            parts = rule.omit(queue.shares.get(feature), QueueContext(owner, number), incoming)
+            parts = rule.omit(queue.lifecycle.shares.get(feature), QueueContext(owner, number), incoming)
             if parts:
                 found.setdefault(number, []).extend(parts)
     return found

@@ -29,22 +29,20 @@ def page(owner: OwnerState, id: int, queue: QueueOwner, place: tuple[int, int], 
     rows: list[list[Any]] = []
     octets, left = 0, min(wanted, PAGE_MESSAGES)
     telling = owner.tells_failures(id)
-    for at, (first, last) in queue.ready.behind(*place, left):
+    for at, (first, last) in queue.delivery.ready.behind(*place, left):
         for each in range(first, min(last, first + left - 1) + 1):
             if octets < PAGE_OCTETS:
                 redelivered, run = _shown(owner, queue, each, telling)
                 octets += len(run.raw)
                 rows.append([at, each, redelivered, b"".join(encode_publish(run, []))])
                 left -= 1
-    return [len(queue.ready), rows]
+    return [len(queue.delivery.ready), rows]
 
 
 def _shown(owner: OwnerState, queue: QueueOwner, number: int, telling: bool) -> tuple[bool, Run]:
     """A message as a consumer would get it."""
-    redelivered = number in queue.redelivered
-    found = (
-        queue.soft.runs(number, number) if number in queue.soft.numbers else owner.contents(number, number)
-    )
+    redelivered, soft = number in queue.delivery.redelivered, queue.delivery.soft
+    found = soft.runs(number, number) if number in soft.numbers else owner.contents(number, number)
     ((_, run),) = found
     if redelivered and telling:
         ((_, run),) = told_failures(queue, number, run)

@@ -26,12 +26,12 @@ def configure(owner: OwnerState, number: int, settings: QueueSettings) -> None:
 def _reconfigure(owner: OwnerState, number: int) -> None:
     queue = owner.queues.get(number)
     if queue is not None and owner.known_settings(number) is not None:
-        queue.reconfigure(owner.settings_of(number))
+        queue.lifecycle.reconfigure(owner.settings_of(number))
         take_over(owner, number, queue)
         owner.serve_again(number)
 
 
 def take_over(owner: OwnerState, number: int, queue: QueueOwner) -> None:
     """Messages are there that came in when the queue was asked for something else."""
-    for feature in queue.hooks.take_over:
+    for feature in queue.lifecycle.hooks.take_over:
         feature.take_over(QueueContext(owner, number))

@@ -13,7 +13,7 @@ from node.message.deaths import Death, copied_keys, cycles, dead_properties, dea
 from node.message.reason import Reason
 from node.message.rewriting import joined, with_properties
 from node.message.run import Run
-from node.queue.features.feature import DeadLetterTarget
+from node.queue.feature import DeadLetterTarget
 
 NOWHERE: Final = DeadLetterTarget("", None)
 """Of a queue that was asked for no dead letters since some became such: to queues by their own keys."""

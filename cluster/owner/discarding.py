@@ -27,9 +27,10 @@ def discard(
     if not ranges:
         return
     dead_letters = makes_dead_letters(owner, number)
-    queue.tally.discarded(reason, sum(last - first + 1 for first, last in ranges), dead_letters=dead_letters)
+    count = sum(last - first + 1 for first, last in ranges)
+    queue.delivery.tally.discarded(reason, count, dead_letters=dead_letters)
     soft = _soft(queue, ranges) if dead_letters else []
-    durable = [part for one in ranges for part in queue.take_out(*one)]
+    durable = [part for one in ranges for part in queue.lifecycle.take_out(*one)]
     if durable and dead_letters:
         spans = _deaths(durable, reason, owner.wall_ms())
         owner.operation(encode_annotate(number, Aspect.DEATH, spans))
@@ -41,7 +42,7 @@ def discard(
 
 def dead_letter_new(owner: OwnerState, number: int, first: int, last: int, reason: Reason) -> None:
     """Messages that the next entry brings to a queue are dead letters from the start."""
-    owner.queues[number].tally.discarded(reason, last - first + 1, dead_letters=True)
+    owner.queues[number].delivery.tally.discarded(reason, last - first + 1, dead_letters=True)
     owner.proposal.annotate(number, Aspect.DEATH, _deaths([(first, last)], reason, owner.wall_ms()))
     owner.proposal.committed.append(partial(owner.dead_messages.logged, number, [(first, last)]))
 
@@ -63,13 +64,13 @@ def discard_leased(
     durable, soft = list(ranges), list[tuple[int, Run]]()
     if queue is not None:
         soft = _soft(queue, durable) if dead_letters else soft
-        settled = queue.settle(front_end, durable)
+        settled = queue.lifecycle.settle(front_end, durable)
         durable = settled.durable
         if dead_letters:
             # One that is dead already is moved once: somebody had lost the lease, and settles nevertheless.
-            durable = [part for one in durable for part in queue.living(*one).ranges()]
-        queue.tally.discarded(reason, settled.count, dead_letters=dead_letters)
-        if queue.passes_on:
+            durable = [part for one in durable for part in queue.delivery.living(*one).ranges()]
+        queue.delivery.tally.discarded(reason, settled.count, dead_letters=dead_letters)
+        if queue.lifecycle.passes_on:
             owner.mark(number)
     owner.dead_letter_soft(number, soft, reason)
     if not durable:
@@ -88,4 +89,4 @@ def _deaths(ranges: Sequence[Range], reason: Reason, now: int) -> list[tuple[int
 
 
 def _soft(queue: QueueOwner, ranges: Sequence[Range]) -> list[tuple[int, Run]]:
-    return [each for one in ranges for each in queue.soft.runs(*one)] if queue.soft else []
+    return [each for one in ranges for each in queue.delivery.soft.runs(*one)] if queue.delivery.soft else []

@@ -32,7 +32,7 @@ def discard_exhausted(owner: OwnerState, number: int, front_end: int, ranges: Ra
     up. Returns what the log must hear of them, and the others.
     """
     queue = owner.queues.get(number)
-    spent = [] if queue is None else queue.exhausted(front_end, ranges)
+    spent = [] if queue is None else queue.lifecycle.exhausted(front_end, ranges)
     if not spent:
         return b"", ranges
     left = RangeSet(ranges)
@@ -43,20 +43,20 @@ def discard_exhausted(owner: OwnerState, number: int, front_end: int, ranges: Ra
 
 def return_leased(owner: OwnerState, number: int, queue: QueueOwner, front_end: int) -> None:
     """Let later owners know of what a lost front end had, or may have had."""
-    leased = list(queue.leases[front_end].ranges()) if front_end in queue.leases else []
+    leased = list(queue.delivery.leases[front_end].ranges()) if front_end in queue.delivery.leases else []
     if leased:
         spent, leased = discard_exhausted(owner, number, front_end, leased)
         if spent:
             owner.operation(spent)
         let_rest(owner, number, front_end, leased)
-    unsure = list(queue.held.ranges()) if front_end in queue.awaited else []
-    owner.proposal.add_return(number, queue.state, leased, failed=True)
-    owner.proposal.add_return(number, queue.state, unsure, failed=False)
+    unsure = list(queue.delivery.held.ranges()) if front_end in queue.delivery.awaited else []
+    owner.proposal.add_return(number, queue.delivery.state, leased, failed=True)
+    owner.proposal.add_return(number, queue.delivery.state, unsure, failed=False)
 
 
 def told_failures(queue: QueueOwner, first: int, run: Run) -> Iterator[tuple[int, Run]]:
     """Messages that are delivered again, numbered from `first` on: they say how often delivery failed."""
-    for start, end, failures in queue.failures(first, first + run.count - 1):
+    for start, end, failures in queue.delivery.failures(first, first + run.count - 1):
         part = run.slice(start - first, end - start + 1)
         yield start, with_delivery_count(part, failures) if failures else part
 

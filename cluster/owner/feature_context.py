@@ -11,7 +11,7 @@ from node.ranges.range_set import Range
 
 
 class QueueContext:
-    """Implements `node.queue.features.feature.FeatureContext` for a queue that the owner has."""
+    """Implements `node.queue.feature.FeatureContext` for a queue that the owner has."""
 
     def __init__(self, owner: OwnerState, number: int) -> None:
         self._owner = owner

@@ -153,7 +153,7 @@ class Taking:
         owner = self.owner
         refusing = refusals(owner, run, queues)
         for number, parts in refusing.items():
-            owner.queues[number].tally.refused += sum(last - first + 1 for first, last in parts)
+            owner.queues[number].delivery.tally.refused += sum(last - first + 1 for first, last in parts)
             self.refused.update((index + first, index + last) for first, last in parts)
         for piece, taking in cut(run, queues, refusing):
             others = [number for number in queues if number not in taking]
@@ -179,7 +179,7 @@ class Taking:
             self.kept += _placeholder(run.count)
             self.softened.append(SoftPublish(first, queues, _detached(run), notes, self.tried))
             for number in dead_lettering:
-                owner.queues[number].tally.discarded(Reason.MAXLEN, run.count, dead_letters=True)
+                owner.queues[number].delivery.tally.discarded(Reason.MAXLEN, run.count, dead_letters=True)
                 owner.dead_letter_soft(number, [(first, run)], Reason.MAXLEN)
         else:
             self.keep(*encode_publish(run, (*queues, *dead_lettering)))
@@ -238,8 +238,10 @@ class SoftPublish:
             for number in self.queues:
                 queue = owner.queues.get(number)
                 owner.arrived(number, self.first, self.first + self.run.count - 1)
-                if queue is not None and not (self.tried and queue.state.semantics is Semantics.AT_MOST_ONCE):
-                    queue.add_soft(self.first, self.run, self.notes.get(number, {}))
+                if queue is None:
+                    continue
+                if not (self.tried and queue.delivery.state.semantics is Semantics.AT_MOST_ONCE):
+                    queue.lifecycle.add_soft(self.first, self.run, self.notes.get(number, {}))
                     owner.mark(number)
 
         return enqueue
@@ -262,9 +264,9 @@ def _is_rewritten(owner: OwnerState, operation: Operation, data: bytes) -> bool:
         return owner.durable and not read_run(data, operation.position).persistent
     if isinstance(operation, Settle | Return | Discard):
         queue = owner.queues.get(operation.queue)
-        soft = owner.durable and queue is not None and bool(queue.soft)
+        soft = owner.durable and queue is not None and bool(queue.delivery.soft)
         if type(operation) is Return:
-            return soft or (operation.failed and queue is not None and bool(queue.hooks.exhausted))
+            return soft or (operation.failed and queue is not None and bool(queue.lifecycle.hooks.exhausted))
         return soft or (type(operation) is Discard and makes_dead_letters(owner, operation.queue))
     return isinstance(operation, Transactional)
 
@@ -281,11 +283,11 @@ def take_settle(owner: OwnerState, front_end: int, operation: Settle) -> bytes |
     queue = owner.queues.get(operation.queue)
     durable = operation.ranges
     if queue is not None:
-        settled = queue.settle(front_end, operation.ranges)
+        settled = queue.lifecycle.settle(front_end, operation.ranges)
         durable = settled.durable
-        if queue.passes_on:
+        if queue.lifecycle.passes_on:
             owner.mark(operation.queue)
-        queue.tally.acknowledged += settled.count
+        queue.delivery.tally.acknowledged += settled.count
     return encode_settle(operation.queue, durable) if durable else None
 
 
@@ -300,10 +302,10 @@ def take_return(owner: OwnerState, front_end: int, operation: Return) -> bytes |
     if queue is not None:
         durable = []
         for first, last in ranges:
-            durable += queue.state.alive.intersection(first, last)
-            for part in queue.soft.numbers.intersection(first, last):
+            durable += queue.delivery.state.alive.intersection(first, last)
+            for part in queue.delivery.soft.numbers.intersection(first, last):
                 if operation.failed:
-                    queue.soft.count_failure(*part)
+                    queue.delivery.soft.count_failure(*part)
                 owner.returned(front_end, operation.queue, *part)
     returned = encode_return(operation.queue, durable, operation.failed) if durable else b""
     return spent + returned or None

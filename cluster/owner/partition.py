@@ -32,6 +32,7 @@ from node.queue.applied import Applied
 from node.queue.counters import Tally
 from node.queue.dispatch import QueueOwner
 from node.queue.entry import encode_entry
+from node.queue.features.registry import REGISTRY
 from node.queue.operation_format import encode_create_queue, encode_drop_queue, encode_mark
 from node.queue.operations import OWNER
 from node.queue.settings import QueueSettings
@@ -123,7 +124,7 @@ class PartitionOwner:
         """This replica leads no more: all soft state is void."""
         self._activation = None
         for owner in self.queues.values():
-            self.past.add(owner.tally)
+            self.past.add(owner.delivery.tally)
         self._dead_letters.clear()
         self._two_phase_commit.clear()
         self._serving.clear()
@@ -178,7 +179,7 @@ class PartitionOwner:
                 self._own(queue, fresh=True)
         for queue, first, last in applied.appended:
             if queue in self.queues:
-                self.queues[queue].append(first, last)
+                self.queues[queue].lifecycle.append(first, last)
                 self._serving.mark(queue)
                 if self.state.upcoming:
                     self.state.arrived(queue, first, last)
@@ -202,8 +203,8 @@ class PartitionOwner:
         owner = self.queues.pop(queue, None)
         if owner is None:
             return
-        self.past.add(owner.tally)
-        for front_end, consumer in list(owner.consumers):
+        self.past.add(owner.delivery.tally)
+        for front_end, consumer in list(owner.delivery.consumers):
             state = self.front_ends.current(front_end)
             if state is not None and state.consumers.pop(consumer, None) is not None:
                 state.port.consumer_cancelled(state.epoch, consumer)
@@ -216,6 +217,7 @@ class PartitionOwner:
         settings = self.state.settings_of(queue)
         owner = self.queues[queue] = QueueOwner(
             self.machine.queues[queue],
+            REGISTRY,
             fresh=fresh,
             settings=settings,
             now=self.state.wall_ms(),
@@ -262,7 +264,7 @@ class PartitionOwner:
         seal_unused(self.state, self._context, queue)
 
     def _in_use(self, queue: int) -> bool:
-        return queue in self.queues and self.queues[queue].consumers.count > 0
+        return queue in self.queues and self.queues[queue].delivery.consumers.count > 0
 
     # -- the turn -------------------------------------------------------------------------------
 
@@ -275,13 +277,13 @@ class PartitionOwner:
             self._hold_until = None
             self.sessions.expect_no_more()
             for queue, owner in self.queues.items():
-                owner.consumers.resume_all()
+                owner.delivery.consumers.resume_all()
                 self._serving.mark(queue)
-                if owner.awaited or owner.held:
+                if owner.delivery.awaited or owner.delivery.held:
                     self.state.proposal.add_return(
-                        queue, owner.state, list(owner.held.ranges()), failed=False
+                        queue, owner.delivery.state, list(owner.delivery.held.ranges()), failed=False
                     )
-                    owner.release_held(redelivered=True)
+                    owner.lifecycle.release_held(redelivered=True)
             self.state.wake()
         for queue in self.state.alarms.due(self.state.wall_ms()):
             self._serving.mark(queue)

@@ -28,10 +28,10 @@ def remove(taking: Taking, front_end: int, share: Sequence[Operation]) -> bool:
     for one in settlements:
         queue = owner.queues[one.queue]
         # The get has counted them as delivered without acknowledgement: none is acknowledged here.
-        durable = queue.settle(front_end, one.ranges).durable
+        durable = queue.lifecycle.settle(front_end, one.ranges).durable
         if durable:
             taking.keep(encode_settle(one.queue, durable))
-        if queue.passes_on:
+        if queue.lifecycle.passes_on:
             owner.mark(one.queue)
     return True
 
@@ -39,6 +39,7 @@ def remove(taking: Taking, front_end: int, share: Sequence[Operation]) -> bool:
 def _is_there(queue: QueueOwner, front_end: int, messages: Range) -> bool:
     """Whether all of a range are leased to the front end, or to nobody as far as this owner knows."""
     first, last = messages
-    places = (queue.leases.get(front_end), queue.held, queue.ready, queue.scheduled)
+    delivery = queue.delivery
+    places = (delivery.leases.get(front_end), delivery.held, delivery.ready, delivery.scheduled)
     found = [part for place in places if place is not None for part in place.intersection(first, last)]
     return count_of(found) == last - first + 1

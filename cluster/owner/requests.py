@@ -104,7 +104,7 @@ class Requests:
 
         queue = self._owner.queues.get(number)
         if queue is not None and self._front_ends.greeted(front_end, epoch):
-            queue.consumers.stop(front_end, consumer)
+            queue.delivery.consumers.stop(front_end, consumer)
         self._owner.after_proposed(removed)
 
     def _browse(self, answer: Answer, number: int, level: int, behind: int, wanted: int) -> None:
@@ -118,7 +118,7 @@ class Requests:
         tell: Callable[[int, int, Any], None] = self._owner.linearizable_reads.answer
         queue = self._owner.queues.get(number)
         if queue is not None:
-            purged = queue.purge(through)
+            purged = queue.lifecycle.purge(through)
             answer = purged.count
             if purged.durable:
                 self._owner.operation(encode_purge(number, purged.durable))
@@ -200,4 +200,5 @@ def _count(owner: OwnerState, number: int, answer: Answer) -> None:
 
 def _counts(queue: QueueOwner) -> list[int]:
     """As `QueueCounts` has them."""
-    return [len(queue.ready), queue.consumers.count, queue.leased_count, queue.scheduled_count]
+    delivery = queue.delivery
+    return [len(delivery.ready), delivery.consumers.count, delivery.leased_count, delivery.scheduled_count]

@@ -14,13 +14,13 @@ def let_rest(owner: OwnerState, number: int, front_end: int, ranges: Ranges) -> 
     Until when they rest stands in the entry behind their return, so that the next owner lets them rest, too.
     """
     queue = owner.queues.get(number)
-    if queue is None or not queue.hooks.rest:
+    if queue is None or not queue.lifecycle.hooks.rest:
         return
-    rests = sorted(queue.rest(front_end, ranges, owner.wall_ms()))
+    rests = sorted(queue.lifecycle.rest(front_end, ranges, owner.wall_ms()))
     durable = [
         (start, end, until)
         for first, last, until in rests
-        for start, end in queue.state.alive.intersection(first, last)
+        for start, end in queue.delivery.state.alive.intersection(first, last)
     ]
     if durable:
         owner.proposal.add_decision(encode_annotate(number, Aspect.DUE, durable))

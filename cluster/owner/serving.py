@@ -15,8 +15,7 @@ from cluster.owner.upkeep import after_serving, before_serving
 from cluster.peers.ports import FIRST_CONSUMER, GET_LINK, GET_LINK_KEPT, GET_LINK_NO_ACK, Delivery
 from node.message.run import Run
 from node.queue.consumers import ConsumerKey
-from node.queue.dispatch import QueueOwner
-from node.queue.grants import Grant
+from node.queue.dispatch import Grant, QueueOwner
 from node.queue.operation_format import encode_settle
 from node.queue.operations import OWNER
 from node.ranges.numbers import Range, count_of, merged, numbers_of
@@ -125,8 +124,8 @@ class Serving:
     def ask(self, owner: QueueOwner, queue: int, front_end: int, request: int, link: int) -> None:
         """A front end asks for one message; the front end's ATTACH is applied."""
         waiting = self._gets.setdefault(queue, {}).setdefault((front_end, link), deque())
-        if owner.consumers.get(front_end, link) is None:
-            owner.consumers.attach(
+        if owner.delivery.consumers.get(front_end, link) is None:
+            owner.delivery.consumers.attach(
                 front_end, link, no_ack=link == GET_LINK_NO_ACK, counted=False,
                 removes_soft=link == GET_LINK_KEPT,
             )  # fmt: skip
@@ -138,18 +137,18 @@ class Serving:
         found = False
         for key, waiting in self._gets.get(queue, {}).items():
             wanted = len(waiting) - self.on_the_way(queue, key)
-            consumer = owner.consumers.get(*key) if wanted > 0 else None
+            consumer = owner.delivery.consumers.get(*key) if wanted > 0 else None
             if consumer is not None:
-                owner.consumers.credit(*key, consumer.sent + wanted)
+                owner.delivery.consumers.credit(*key, consumer.sent + wanted)
                 found = True
         return found
 
     def hold_gets(self, owner: QueueOwner, queue: int) -> None:
         """Whoever still waits stands behind consumers again."""
         for key, waiting in self._gets.get(queue, {}).items():
-            consumer = owner.consumers.get(*key) if waiting else None
+            consumer = owner.delivery.consumers.get(*key) if waiting else None
             if consumer is not None:
-                owner.consumers.revoke(consumer)
+                owner.delivery.consumers.revoke(consumer)
 
     def forget_gets(self, front_end: int) -> None:
         """The front end asks again, or is gone."""
@@ -174,7 +173,7 @@ class Serving:
             if len(waiting) > served and (gone or owner.drain(*key)):
                 refused = [waiting.pop() for _ in range(len(waiting) - served)]
                 found.extend((key[0], request) for request in reversed(refused))
-                owner.tally.got_empty += len(refused)
+                owner.delivery.tally.got_empty += len(refused)
         if gone:
             self._gets.pop(queue, None)
         return found
@@ -222,7 +221,7 @@ class Serving:
         """Grants with the contents of their messages."""
         handouts = []
         for grant in grants:
-            owner.tally.served(
+            owner.delivery.tally.served(
                 grant.messages,
                 by_get=grant.consumer < FIRST_CONSUMER,
                 no_ack=grant.removal or grant.consumer == GET_LINK_KEPT,
@@ -237,8 +236,8 @@ class Serving:
 
     def _runs(self, owner: QueueOwner, queue: int, grant: Grant) -> list[tuple[list[Range], Run]]:
         """What a grant grants, as runs with the ranges of their messages."""
-        source = owner.soft if grant.soft else self._contents
-        failed = grant.redelivered and bool(owner.state.failures or owner.soft.failures)
+        source = owner.delivery.soft if grant.soft else self._contents
+        failed = grant.redelivered and bool(owner.delivery.state.failures or owner.delivery.soft.failures)
         telling = failed and self._tells_failures(queue)
         if len(grant.ranges) > 1 and not telling:
             return source.gather(grant.ranges)
@@ -273,7 +272,7 @@ class Fitting:
                 return count_of(ranges)
             left = room
         fitting = 0
-        source = self._owner.soft if soft else self._contents
+        source = self._owner.delivery.soft if soft else self._contents
         for _, run in source.gather(ranges) if left > 0 else ():
             count = fitting_messages(run, left)
             left -= len(run.raw) if count == run.count else sum(islice(lengths_of(run), count))
@@ -308,10 +307,10 @@ def serve(owner: OwnerState, serving: Serving) -> None:
         if queue is None:
             counted += serving.counted(number)
             continue
-        if queue.attended:
+        if queue.lifecycle.attended:
             before_serving(owner, number, queue, owner.wall_ms())
         _hand_out(owner, serving, number, queue, outgoing)
-        if queue.attended:
+        if queue.lifecycle.attended:
             after_serving(owner, number, queue)
         # To consumers with credit messages went when they came, and what was too much has gone: a basic.get
         # that was sent behind publishes finds what they have left (0-9-1 §4.7).
@@ -372,8 +371,8 @@ def _remove_first(owner: OwnerState, serving: Serving, queue: QueueOwner, handou
 
 def _removed(serving: Serving, queue: QueueOwner, handout: Handout) -> None:
     """The removal is committed, or was of messages that no log knows."""
-    queue.settle(OWNER, merged(handout.grant.ranges))
-    if queue.passes_on:
+    queue.lifecycle.settle(OWNER, merged(handout.grant.ranges))
+    if queue.lifecycle.passes_on:
         serving.mark(handout.queue)
 
 
@@ -385,7 +384,7 @@ def _hand_over(owner: OwnerState, serving: Serving, handout: Handout, outgoing: 
         outgoing.setdefault(grant.front_end, []).extend(handout.deliveries)
         return
     queue = owner.queues.get(handout.queue)
-    left = 0 if queue is None else len(queue.ready)
+    left = 0 if queue is None else len(queue.delivery.ready)
     link = grant.consumer
     if link == GET_LINK_KEPT:
         link = GET_LINK_NO_ACK if grant.removal else GET_LINK

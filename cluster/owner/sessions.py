@@ -76,10 +76,10 @@ class FrontEndSessions:
         if state.consumers or state.returning:
             self._front_ends.expected.add(front_end)
         for queue, owner in self._owner.queues.items():
-            if owner.consumers.count:
+            if owner.delivery.consumers.count:
                 self._owner.used(queue, HOLD_S)
-            owner.consumers.suspend(front_end)
-            owner.consumers.detach_all(front_end)
+            owner.delivery.consumers.suspend(front_end)
+            owner.delivery.consumers.detach_all(front_end)
         self._serving.forget_gets(front_end)
 
     def held(self, front_end: int, epoch: int, leases: dict[int, Ranges], holders: Holders) -> None:
@@ -98,8 +98,8 @@ class FrontEndSessions:
             return
         for queue, owner in self._owner.queues.items():
             mine = list(state.held.get(queue, RangeSet()).ranges())
-            owner.release_unheld(front_end, mine)
-            owner.reattached(front_end, mine, holders.get(queue, ()))
+            owner.lifecycle.release_unheld(front_end, mine)
+            owner.lifecycle.reattached(front_end, mine, holders.get(queue, ()))
             self._serving.mark(queue)
         state.held = {}
         for consumer, terms in list(state.returning.items()):
@@ -115,7 +115,7 @@ class FrontEndSessions:
         """The consumers of a front end that has greeted are here again, those of them that there are."""
         if self._front_ends.state(front_end, epoch) is not None:
             for queue, owner in self._owner.queues.items():
-                if owner.consumers.resume(front_end):
+                if owner.delivery.consumers.resume(front_end):
                     self._serving.mark(queue)
             self._front_ends.expect_no_more((front_end,))
             self._owner.wake()
@@ -130,12 +130,12 @@ class FrontEndSessions:
         self._front_ends.greeting.pop(front_end, None)
         self._serving.forget_gets(front_end)
         for queue, owner in self._owner.queues.items():
-            consumers = owner.consumers.count
+            consumers = owner.delivery.consumers.count
             # Nobody takes the place of its active consumer before what that had is in its place again.
-            owner.consumers.suspend(front_end)
-            owner.consumers.detach_all(front_end)
+            owner.delivery.consumers.suspend(front_end)
+            owner.delivery.consumers.detach_all(front_end)
             return_leased(self._owner, queue, owner, front_end)
-            if consumers and not owner.consumers.count:
+            if consumers and not owner.delivery.consumers.count:
                 left_behind(self._owner, self._context, queue)
         self._owner.after_proposed(partial(self._leases_lost, front_end))
         self._front_ends.expect_no_more((front_end,))
@@ -144,7 +144,7 @@ class FrontEndSessions:
     def _leases_lost(self, front_end: int) -> None:
         """The log knows which deliveries have failed: the messages are ready."""
         for queue, owner in self._owner.queues.items():
-            owner.lost_front_end(front_end)
+            owner.lifecycle.lost_front_end(front_end)
             self._serving.mark(queue)
         self._owner.wake()
 
@@ -205,7 +205,7 @@ class FrontEndSessions:
         if owner is None:
             return NOT_FOUND
         try:
-            owner.consumers.attach(
+            owner.delivery.consumers.attach(
                 front_end, terms.consumer, priority=terms.priority, no_ack=terms.no_ack,
                 exclusive=terms.exclusive, sent=terms.delivered, joined=terms.joined,
                 activated=terms.activated,
@@ -213,7 +213,7 @@ class FrontEndSessions:
         except ExclusiveConsumerError:
             return ACCESS_REFUSED
         state.consumers[terms.consumer] = terms.queue
-        owner.consumers.credit(front_end, terms.consumer, terms.limit)
+        owner.delivery.consumers.credit(front_end, terms.consumer, terms.limit)
         self._serving.mark(terms.queue)
         self._owner.wake()
         return None
@@ -257,11 +257,11 @@ class FrontEndSessions:
         owner = self._owner.queues.get(queue)
         if owner is None:
             return
-        owner.consumers.detach(front_end, consumer)
+        owner.delivery.consumers.detach(front_end, consumer)
         # What its channel gives back with it comes before anything that its successor gets.
-        if owner.consumers.suspend(front_end):
+        if owner.delivery.consumers.suspend(front_end):
             self._owner.after_proposed(partial(self._all_back, front_end, epoch))
-        if not owner.consumers.count:
+        if not owner.delivery.consumers.count:
             left_behind(self._owner, self._context, queue)
 
     def credit(self, front_end: int, epoch: int, limits: list[tuple[int, int]]) -> None:
@@ -282,7 +282,7 @@ class FrontEndSessions:
     def _credit(self, front_end: int, epoch: int, queue: int, consumer: int, limit: int) -> None:
         owner = self._owner.queues.get(queue)
         if owner is not None and self._front_ends.state(front_end, epoch) is not None:
-            owner.consumers.credit(front_end, consumer, limit)
+            owner.delivery.consumers.credit(front_end, consumer, limit)
             self._serving.mark(queue)
 
     # -- requests -------------------------------------------------------------------------------

@@ -22,9 +22,9 @@ from cluster.peers.ports import Delivery, Ranges
 from node.message.reason import Reason
 from node.message.run import Run
 from node.queue.dispatch import QueueOwner
-from node.queue.features.feature import Description
-from node.queue.features.hooks import Rules
+from node.queue.feature import Description
 from node.queue.features.registry import PLAIN_RULES, rules_of
+from node.queue.hooks import Rules
 from node.queue.operation_format import encode_refuse
 from node.queue.operations import Aspect
 from node.queue.partition import PartitionMachine
@@ -210,7 +210,7 @@ class OwnerState:
         state = self.front_ends.current(front_end)
         if state is not None and queue in state.held:
             state.held[queue].remove(first, last)
-        self.queues[queue].release(front_end, first, last)
+        self.queues[queue].lifecycle.release(front_end, first, last)
         self.mark(queue)
 
     def await_return(self, queue: int) -> None:

@@ -96,17 +96,17 @@ class TwoPhaseCommit:
         front end; so is what nobody has, as far as this owner knows. What others have by now stays theirs.
         """
         queue = self._owner.queues.get(settlement.queue)
-        if queue is None or queue.state.semantics is Semantics.AT_MOST_ONCE:
+        if queue is None or queue.delivery.state.semantics is Semantics.AT_MOST_ONCE:
             return
-        lease, former = queue.lease_of(TRANSACTION), queue.leases.get(front_end)
+        lease, former = queue.delivery.lease_of(TRANSACTION), queue.delivery.leases.get(front_end)
         for first, last in settlement.ranges:
             if former is not None and former is not lease:
                 lease.update(former.intersection(first, last))
                 former.remove(first, last)
-            for part in queue.find_waiting(first, last):
+            for part in queue.lifecycle.find_waiting(first, last):
                 lease.add(*part)
-                if queue.ready.by_consumer:
-                    queue.ready.claim((TRANSACTION, 0), *part)
+                if queue.delivery.ready.by_consumer:
+                    queue.delivery.ready.claim((TRANSACTION, 0), *part)
 
     # -- what front ends ask --------------------------------------------------------------------
 
@@ -241,7 +241,7 @@ class TwoPhaseCommit:
         queue = self._owner.queues.get(number)
         if queue is not None:
             for part in ranges:
-                queue.release(TRANSACTION, *part)
+                queue.lifecycle.release(TRANSACTION, *part)
             self._owner.mark(number)
 
     def _learn(self, key: TransactionKey, committed: bool) -> None:

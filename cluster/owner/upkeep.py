@@ -17,21 +17,21 @@ from node.queue.operations import ANY_MESSAGES
 
 def before_serving(owner: OwnerState, number: int, queue: QueueOwner, now: int) -> None:
     """What is due is ready, and the queue's features have their say; `now` is wall clock."""
-    queue.let_go(now)
-    if queue.hooks.serve:
+    queue.lifecycle.let_go(now)
+    if queue.lifecycle.hooks.serve:
         context = QueueContext(owner, number)
-        for feature in queue.hooks.serve:
+        for feature in queue.lifecycle.hooks.serve:
             feature.serve(context, now)
 
 
 def after_serving(owner: OwnerState, number: int, queue: QueueOwner) -> None:
     """What consumers have left in the queue may be too much, or may not wait."""
-    if queue.hooks.served:
+    if queue.lifecycle.hooks.served:
         context, complete = QueueContext(owner, number), queue.served
-        for feature in queue.hooks.served:
+        for feature in queue.lifecycle.hooks.served:
             feature.served(context, complete=complete)
-    if queue.scheduled:
-        owner.alarms.set(number, queue.scheduled.wake)
+    if queue.delivery.scheduled:
+        owner.alarms.set(number, queue.delivery.scheduled.wake)
 
 
 def left_behind(owner: OwnerState, context: OwnerContext, number: int) -> None:
@@ -48,7 +48,7 @@ def seal_unused(owner: OwnerState, context: OwnerContext, number: int) -> None:
 
 def _seal_unused(owner: OwnerState, context: OwnerContext, number: int) -> None:
     queue = owner.queues.get(number)
-    if queue is None or queue.consumers.count:
+    if queue is None or queue.delivery.consumers.count:
         return
     if owner.front_ends.joining[number]:
         # Its front end may be lost before the consumer is there.
@@ -63,5 +63,5 @@ def find_left_behind(owner: OwnerState, context: OwnerContext) -> None:
     owner, which nobody has noticed.
     """
     for number, queue in owner.queues.items():
-        if queue.state.consumed and not queue.consumers.count:
+        if queue.delivery.state.consumed and not queue.delivery.consumers.count:
             left_behind(owner, context, number)

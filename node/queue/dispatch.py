@@ -2,65 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from node.queue.consumers import Consumer
 from node.queue.delivery_state import DeliveryState
-from node.queue.grants import Fit, Grant, alike
+from node.queue.hooks import FeatureRegistry
+from node.queue.lifecycle import Lifecycle
 from node.queue.operations import OWNER, Semantics
 from node.queue.queue import QueueState
 from node.queue.settings import PLAIN, QueueSettings
 from node.ranges.numbers import count_of, first_of, merged
-from node.ranges.range_map import RangeMap, Span
-from node.ranges.range_set import Range
+from node.ranges.range_set import Range, RangeSet
 
 MARK_AHEAD: Final = 20_000
 
-UNKNOWN: Final = 0
-"""The number of no consumer."""
+
+class Grant(NamedTuple):
+    """The messages of these ranges, in the order in which they are delivered, for a consumer.
+
+    All are marked redelivered or none, and all are soft (`SoftMessages` has them) or none. With
+    `removal` they must be gone before they are delivered: the owner commits a SETTLE (not for soft
+    ones), delivers, and then calls `settle(OWNER, ranges)`.
+    """
+
+    front_end: int
+    consumer: int
+    ranges: list[Range]
+    redelivered: bool
+    removal: bool
+    soft: bool
+
+    @property
+    def messages(self) -> int:
+        """How many messages it is."""
+        return count_of(self.ranges)
+
+    def goes_on(self, other: Grant) -> bool:
+        """Whether the other grant could be a part of this one, behind the rest."""
+        return self[:2] == other[:2] and self[3:] == other[3:]
 
 
-class QueueOwner(DeliveryState):
-    """Hands out the messages of one queue, and knows its consumers.
+Fit = Callable[[int, list[Range], bool], int]
+"""(front end, ranges, soft) → how many of the messages, from the first on, there is room for."""
 
-    `fresh` says that nothing of the queue can have been leased before, as of one that was just
-    created. Otherwise what is alive up to the mark is held while attached front ends have not said
-    what they still have. `blocked` tells after a dispatch that a consumer with credit waits for a
-    higher mark: ask `wanted_mark` and commit it; `unfinished`, that there was more to look at than is
-    good for one turn: dispatch again.
+
+class QueueOwner:
+    """Hands out the messages of one queue: who gets which, as credit, order, features and the mark allow.
+
+    `delivery` says where messages are, and has the consumers; `lifecycle` moves messages. `blocked` tells
+    after a dispatch that a consumer with credit waits for a higher mark: ask `wanted_mark` and commit it;
+    `unfinished`, that there was more to look at than is good for one turn: dispatch again; `crowded`, that
+    there was not room for all on the way to front ends.
     """
 
     __slots__ = (
-        "_asked_mark", "_lost", "_stalled", "blocked", "crowded", "unfinished",
+        "_asked_mark", "_stalled", "blocked", "crowded", "delivery", "lifecycle", "unfinished",
     )  # fmt: skip
 
     def __init__(
         self,
         state: QueueState,
+        registry: FeatureRegistry,
+        *,
         fresh: bool = False,
         settings: QueueSettings = PLAIN,
         now: int = 0,
         term: int = 0,
     ) -> None:
-        """`now` is wall clock, in milliseconds; `term` that of the owner."""
-        super().__init__(state, settings, now, term, fresh)
+        """`registry` has the features that the queue may ask for. `now` is wall clock, in milliseconds;
+        `term` is the owner's.
+
+        `fresh` says that nothing of the queue can have been leased before, as of one that was just created.
+        Otherwise what is alive up to the mark is held while attached front ends have not said what they still
+        have.
+        """
+        self.delivery = DeliveryState(state, settings, term, fresh)
+        self.lifecycle = Lifecycle(self.delivery, registry, now)
         self.blocked = False
         self.crowded = False
         self.unfinished = False
-        self._lost = False
         self._stalled = 0
         self._asked_mark = state.mark
-        if not fresh and state.attached and state.semantics is Semantics.AT_LEAST_ONCE:
-            self._hold()
-
-    def _hold(self) -> None:
-        parts = self.ready.intersection(0, self.state.mark)
-        self.held.update(parts)
-        self.ready.remove(0, self.state.mark)
-        if self.held or self.scheduled:
-            self.awaited = set(self.state.attached)
-        self.given_out(self.state.settled)
 
     # -- consumers ------------------------------------------------------------------------------
 
@@ -69,18 +92,20 @@ class QueueOwner(DeliveryState):
 
         None while a message may still come: one that is ready, or held. Ask after `dispatch`.
         """
-        found = self.consumers.get(front_end, consumer)
+        delivery = self.delivery
+        found = delivery.consumers.get(front_end, consumer)
         if found is None:
             return 0
-        if found.sent < found.limit and (self.held or (self.ready and self._may_come(found))):
+        if found.sent < found.limit and (delivery.held or (delivery.ready and self._may_come(found))):
             return None
-        return self.consumers.revoke(found)
+        return delivery.consumers.revoke(found)
 
     def _may_come(self, consumer: Consumer) -> bool:
-        """Whether something of what is ready is for the consumer."""
-        removal = consumer.no_ack or self.state.semantics is Semantics.AT_MOST_ONCE
+        """Whether one of the ready messages is for the consumer."""
+        delivery = self.delivery
+        removal = consumer.no_ack or delivery.state.semantics is Semantics.AT_MOST_ONCE
         offered = bool(self._offered(consumer, 1)) and (removal or self._room(consumer, 1) > 0)
-        return offered or bool(self.awaited) or self.unfinished
+        return offered or bool(delivery.awaited) or self.unfinished
 
     @property
     def served(self) -> bool:
@@ -100,15 +125,16 @@ class QueueOwner(DeliveryState):
         how much of a range there is room for on the way to a front end; `crowded` tells afterwards
         that there was not room for all.
         """
+        delivery = self.delivery
         grants: list[Grant] = []
         self.blocked = self.crowded = self.unfinished = False
-        for line in self.consumers.lines:
+        for line in delivery.consumers.lines:
             stopped: list[Consumer] = []
             turns = 0
-            while line and budget > 0 and self.ready:
+            while line and budget > 0 and delivery.ready:
                 if turns == 0:
                     turns = len(line)
-                    share = -(-min(len(self.ready), budget) // turns)
+                    share = -(-min(len(delivery.ready), budget) // turns)
                 turns -= 1
                 consumer = line.popleft()
                 granted = self._serve(consumer, min(budget, share), grants, fit, not line)
@@ -120,9 +146,9 @@ class QueueOwner(DeliveryState):
                 else:
                     consumer.in_line = False
             line.extendleft(reversed(stopped))
-            if budget <= 0 and line and self.ready:
-                # Nobody else would ask for the rest: the credit of those in line need not change before
-                # they have all that it is for.
+            if budget <= 0 and line and delivery.ready:
+                # No other event would have the rest dispatched: the credit of consumers in line need not
+                # change before they have used it.
                 self.unfinished = True
         return grants
 
@@ -135,8 +161,8 @@ class QueueOwner(DeliveryState):
         """
         granted = 0
         share = min(share, consumer.limit - consumer.sent)
-        removal = consumer.no_ack or self.state.semantics is Semantics.AT_MOST_ONCE
-        if self.hooks.room and not removal:
+        removal = consumer.no_ack or self.delivery.state.semantics is Semantics.AT_MOST_ONCE
+        if self.lifecycle.hooks.room and not removal:
             share = self._room(consumer, share)
         while granted < share:
             offered = self._offered(consumer, share - granted, alone, granted > 0)
@@ -154,35 +180,37 @@ class QueueOwner(DeliveryState):
 
     def _room(self, consumer: Consumer, wanted: int) -> int:
         """How many messages the queue's features let the consumer lease now, up to `wanted`."""
-        for feature in self.hooks.room:
+        for feature in self.lifecycle.hooks.room:
             wanted = feature.room(consumer, wanted)
         return wanted
 
     def _give_out(self, consumer: Consumer, grant: Grant) -> int:
-        """What is granted is ready no more; return how many messages that is."""
+        """Granted messages are ready no more; return how many they are."""
+        delivery = self.delivery
         ranges, count = grant.ranges, grant.messages
-        self.ready.hand_over((consumer.front_end, consumer.number), ranges, count)
+        delivery.ready.hand_over((consumer.front_end, consumer.number), ranges, count)
         ranges = ranges if len(ranges) == 1 else merged(ranges)
-        self.lease_of(OWNER if grant.removal else grant.front_end).update(ranges)
-        for feature in () if grant.removal else self.hooks.given:
+        delivery.lease_of(OWNER if grant.removal else grant.front_end).update(ranges)
+        for feature in () if grant.removal else self.lifecycle.hooks.given:
             feature.given(consumer, ranges)
         newest = ranges[-1][1]
-        if newest > self.granted:
-            self.granted = newest
+        if newest > delivery.granted:
+            delivery.granted = newest
         return count
 
     def _grant(
         self, consumer: Consumer, offered: list[Range], removal: bool, fit: Fit | None
     ) -> Grant | None:
         """As much of ready messages as can be granted at once, and may be now; None for nothing."""
+        delivery = self.delivery
         soft = redelivered = False
-        if self.soft:
-            soft, offered = alike(self.soft.numbers, offered)
+        if delivery.soft:
+            soft, offered = _alike(delivery.soft.numbers, offered)
             removal = removal or (soft and consumer.removes_soft)
         if not (removal or soft):
             offered = self._below_mark(offered)
-        if self.redelivered and offered:
-            redelivered, offered = alike(self.redelivered, offered)
+        if delivery.redelivered and offered:
+            redelivered, offered = _alike(delivery.redelivered, offered)
         if fit is not None and offered:
             room, wanted = fit(consumer.front_end, offered, soft), count_of(offered)
             if room < wanted:
@@ -193,11 +221,11 @@ class QueueOwner(DeliveryState):
         return Grant(consumer.front_end, consumer.number, offered, redelivered, removal, soft)
 
     def _below_mark(self, offered: list[Range]) -> list[Range]:
-        """What comes before the first message above the mark.
+        """The messages before the first one above the mark.
 
         A new owner must be able to tell what was never leased: that one waits for the mark.
         """
-        mark = self.state.mark
+        mark = self.delivery.state.mark
         for i, (first, last) in enumerate(offered):
             if last > mark:
                 if first <= mark:
@@ -213,102 +241,45 @@ class QueueOwner(DeliveryState):
         Its credit is not asked: it has given back as much. Nothing where messages are removed before they
         are delivered.
         """
-        consumer = self.consumers.get(front_end, number)
+        delivery = self.delivery
+        consumer = delivery.consumers.get(front_end, number)
         if consumer is None or consumer.no_ack or not consumer.active:
             return []
-        if self.state.semantics is Semantics.AT_MOST_ONCE:
+        if delivery.state.semantics is Semantics.AT_MOST_ONCE:
             return []
         grants: list[Grant] = []
-        for low, high in self.ready.intersection(first, last):
+        for low, high in delivery.ready.intersection(first, last):
             while low <= high:
-                soft, upto = self.soft.numbers.span(low)
-                if not soft and low > self.state.mark:
+                soft, upto = delivery.soft.numbers.span(low)
+                if not soft and low > delivery.state.mark:
                     break
                 fitting = fit(front_end, [(low, high if upto is None else min(high, upto))], soft)
                 end = low + self._room(consumer, fitting) - 1
                 if end < low:
                     return grants
-                self.ready.claim((front_end, number), low, end)
-                self.lease_of(front_end).add(low, end)
-                for feature in self.hooks.given:
+                delivery.ready.claim((front_end, number), low, end)
+                delivery.lease_of(front_end).add(low, end)
+                for feature in self.lifecycle.hooks.given:
                     feature.given(consumer, [(low, end)])
                 grants.append(
                     Grant(front_end, number, [(low, end)], redelivered=True, removal=False, soft=soft)
                 )
-                self.consumers.given(consumer, end - low + 1)
+                delivery.consumers.given(consumer, end - low + 1)
                 low = end + 1
         return grants
 
     def _offered(
         self, consumer: Consumer, limit: int, alone: bool = True, begun: bool = False
     ) -> list[Range]:
-        """What comes next for the consumer, up to `limit` messages; see `Order.offered`."""
-        ready = self.ready
-        if ready.by_consumer and self.awaited:
+        """The next messages for the consumer, up to `limit`; see `Order.offered`."""
+        delivery = self.delivery
+        ready = delivery.ready
+        if ready.by_consumer and delivery.awaited:
             # A front end that has not answered may hold any message that keeps others back.
             return []
         offered = ready.offered(consumer, limit, alone=alone, begun=begun)
         self.unfinished = self.unfinished or ready.unfinished
         return offered
-
-    # -- front ends lost and owners changed -----------------------------------------------------
-
-    def lost_front_end(self, front_end: int) -> None:
-        """The front end is dead: its consumers are gone, its leases ready again, marked redelivered.
-
-        A RETURN that counts a failed delivery of what it had leased must have been applied before.
-        """
-        self.consumers.detach_all(front_end)
-        self.consumers.resume(front_end)
-        lease = self.leases.pop(front_end, None)
-        if lease is not None:
-            ranges = list(lease.ranges())
-            for part in ranges if self.soft else ():
-                self.soft.count_failure(*part)
-            self.give_back(lease, ranges, redelivered=True)
-        if front_end in self.awaited:
-            self._lost = True
-            self._answered(front_end)
-
-    def reattached(
-        self, front_end: int, ranges: Iterable[Range], holders: Iterable[Span] = ()
-    ) -> list[Range]:
-        """The front end says what it holds: what it has not settled, and what it has settled in
-        batches that were not acknowledged yet. Returns the ranges that are leased to it from now on.
-        `holders` tells, of a queue that keeps order by key, which of its consumers has what.
-
-        When all that were awaited have answered, what nobody holds is ready.
-        """
-        accepted: list[Range] = []
-        consumers = RangeMap(holders)
-        for first, last in ranges:
-            for part in self.find_waiting(first, last):
-                self.lease_of(front_end).add(*part)
-                accepted.append(part)
-                if self.ready.by_consumer:
-                    for start, end, consumer in consumers.cover(*part, UNKNOWN):
-                        self.ready.claim((front_end, consumer), start, end)
-        if accepted:
-            self.given_out(max(accepted)[1])
-        self._answered(front_end)
-        return sorted(accepted)
-
-    def _answered(self, front_end: int) -> None:
-        if front_end in self.awaited:
-            self.awaited.remove(front_end)
-            if not self.awaited:
-                self.release_held(redelivered=self._lost)
-
-    def release_held(self, redelivered: bool) -> int:
-        """Nobody holds what is still held: it is ready; return how many messages that makes.
-
-        `redelivered` when a front end that may have had some of them was lost. What is older than something
-        that a former owner has given out was given out as well, and got lost on its way.
-        """
-        self.awaited.clear()
-        older = self.held.intersection(0, self.granted)
-        count = self.give_back(self.held, older, redelivered=True)
-        return count + self.give_back(self.held, list(self.held.ranges()), redelivered)
 
     # -- the mark -------------------------------------------------------------------------------
 
@@ -319,11 +290,27 @@ class QueueOwner(DeliveryState):
         queue that the entry publishes to, and for each that is `blocked`. The answer runs ahead, so
         that in steady state whatever is committed may be granted at once and marks are rare.
         """
-        if not self.consumers.acking or self.state.semantics is Semantics.AT_MOST_ONCE:
+        delivery = self.delivery
+        if not delivery.consumers.acking or delivery.state.semantics is Semantics.AT_MOST_ONCE:
             return None
-        upcoming = self.ready.unseen()
-        position = upcoming_last if upcoming is None else max(upcoming[0], self.granted, self._stalled)
+        upcoming = delivery.ready.unseen()
+        position = upcoming_last if upcoming is None else max(upcoming[0], delivery.granted, self._stalled)
         if self._asked_mark >= min(position + MARK_AHEAD // 2, upcoming_last):
             return None
         self._asked_mark = position + MARK_AHEAD
         return self._asked_mark
+
+
+def _alike(numbers: RangeSet, ranges: list[Range]) -> tuple[bool, list[Range]]:
+    """Whether the first number of some ranges is in a set, and those up to the first that differs in that."""
+    found: list[Range] = []
+    inside, _ = numbers.span(ranges[0][0])
+    for first, last in ranges:
+        same, upto = numbers.span(first)
+        if same is not inside:
+            break
+        if upto is not None and upto < last:
+            found.append((first, upto))
+            break
+        found.append((first, last))
+    return inside, found

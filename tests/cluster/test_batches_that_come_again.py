@@ -213,7 +213,7 @@ def test_a_queue_does_not_expect_what_it_takes_no_second_time() -> None:
     owner = owner_of(site, "events")
     site.network.cut([("n1", "n3")])
     client.publish("events", b"a", delivery_mode=1)
-    site.until(lambda: owner.queues and len(next(iter(owner.queues.values())).ready) == 1)
+    site.until(lambda: owner.queues and len(next(iter(owner.queues.values())).delivery.ready) == 1)
     site.nodes["n1"].stop(power=True)
     site.run(5.0)
     assert admin.bodies("events") == []

@@ -66,13 +66,13 @@ def state_of(site: Site) -> list[Any]:
 
 def described(queue: QueueOwner) -> dict[str, Any]:
     return {
-        "ready": list(queue.ready.ranges()),
-        "leases": {holder: list(lease.ranges()) for holder, lease in queue.leases.items()},
-        "scheduled": queue.scheduled_count,
-        "redelivered": list(queue.redelivered.ranges()),
-        "soft": (list(queue.soft.numbers.ranges()), list(queue.soft.failures.all())),
-        "told": asdict(queue.tally),
-        "consumers": len(list(queue.consumers)),
+        "ready": list(queue.delivery.ready.ranges()),
+        "leases": {holder: list(lease.ranges()) for holder, lease in queue.delivery.leases.items()},
+        "scheduled": queue.delivery.scheduled_count,
+        "redelivered": list(queue.delivery.redelivered.ranges()),
+        "soft": (list(queue.delivery.soft.numbers.ranges()), list(queue.delivery.soft.failures.all())),
+        "told": asdict(queue.delivery.tally),
+        "consumers": len(list(queue.delivery.consumers)),
     }
 
 

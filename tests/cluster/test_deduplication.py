@@ -11,6 +11,7 @@ from node.queue.queue import QueueState
 from node.queue.seen_ids import digest_of
 from node.queue.settings import QueueSettings
 from tests.cluster.kinds import KINDS, declare
+from tests.queue.owners import owner_of
 from tests.site import Client, Site
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
@@ -83,7 +84,9 @@ def test_duplicates_are_counted(client: Client) -> None:
     queue = declare(client, "replicated", deduplication_window=1000)
     client.confirms(client.publish(queue, *[b"a"] * 5, message_id="1"))
     (tally,) = [
-        owned.tally for owner in client.node.broker.owners.values() for owned in owner.queues.values()
+        owned.delivery.tally
+        for owner in client.node.broker.owners.values()
+        for owned in owner.queues.values()
     ]
     assert tally.duplicates == 4
 
@@ -114,20 +117,20 @@ def test_a_dead_letter_that_comes_back_is_no_duplicate_of_itself(client: Client,
 
 
 def window_of(owner: QueueOwner) -> Window:
-    share = owner.shares[FEATURE]
+    share = owner.lifecycle.shares[FEATURE]
     assert isinstance(share, Deduplication)
     return share.window
 
 
 def test_what_is_on_its_way_to_the_log_is_known_also_where_a_policy_changes() -> None:
     asked = QueueSettings(deduplication_window_ms=1000)
-    owner = QueueOwner(QueueState(Semantics.AT_LEAST_ONCE), fresh=True, settings=asked)
+    owner = owner_of(QueueState(Semantics.AT_LEAST_ONCE), fresh=True, settings=asked)
     ids = [digest_of(b"1")]
     window = window_of(owner)
     assert window.fresh(ids, 10) == [True]
-    owner.reconfigure(QueueSettings(deduplication_window_ms=1000, max_length=9))
+    owner.lifecycle.reconfigure(QueueSettings(deduplication_window_ms=1000, max_length=9))
     assert window_of(owner).fresh(ids, 11) == [False]
-    owner.reconfigure(QueueSettings(deduplication_window_ms=500))
+    owner.lifecycle.reconfigure(QueueSettings(deduplication_window_ms=500))
     assert window_of(owner).fresh(ids, 12) == [False]
     assert window_of(owner).fresh(ids, 600) == [True]
 

@@ -47,7 +47,7 @@ def test_consumers_that_have_ended_are_forgotten(over_and_over: Callable[[Client
     states = [owner.front_ends.current(site.nodes["n1"].broker.front_end) for owner in owners]
     kept = [len(site.front_end("n1")._consumers), len(client.connection.session._core._consumers)]
     kept += [len(state.consumers) for state in states if state is not None]
-    kept += [len(queue.consumers.lines) for owner in owners for queue in owner.queues.values()]
+    kept += [len(queue.delivery.consumers.lines) for owner in owners for queue in owner.queues.values()]
     assert max(kept) < TIMES / 2
 
 

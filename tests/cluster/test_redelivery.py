@@ -23,8 +23,8 @@ def test_nothing_is_delivered_again_without_a_lease() -> None:
     owners = [node.broker.owners.get(queue.partition) for node in site.nodes.values()]
     (owner,) = (one for one in owners if one is not None and one.active)
     of_queue = owner.queues[queue.id]
-    ((_, consumer),) = of_queue.consumers
-    given = [(of_queue.granted, of_queue.granted)]
+    ((_, consumer),) = of_queue.delivery.consumers
+    given = [(of_queue.delivery.granted, of_queue.delivery.granted)]
     link = site.nodes["n1"].broker.links[queue.partition]
     with mock.patch.object(Broker, "may_serve", lambda self, partition: False):
         client.node.input(lambda: link.redeliver(queue.id, consumer, given))

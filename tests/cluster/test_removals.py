@@ -112,7 +112,7 @@ def test_what_was_got_without_acknowledgement_is_counted_so() -> None:
     site, owner, getting, _ = prepared()
     queue = site.nodes["n1"].broker.catalog.state.queues["/", "q"]
     assert getting.get("q") is not None
-    tally = site.nodes[owner].broker.owners[queue.partition].queues[queue.id].tally
+    tally = site.nodes[owner].broker.owners[queue.partition].queues[queue.id].delivery.tally
     assert (tally.got, tally.got_no_ack, tally.acknowledged) == (0, 1, 0)
 
 

@@ -12,11 +12,11 @@ from cluster.owner.contents import Contents
 from cluster.owner.serving import Room, Serving, fitting_messages
 from cluster.peers.ports import GET_LINK, GET_LINK_NO_ACK
 from node.message.run import Run
-from node.queue.dispatch import QueueOwner
 from node.queue.operations import Semantics
 from node.queue.partition import PartitionMachine
 from node.queue.queue import QueueState
 from tests.cluster.recorders import run_of
+from tests.queue.owners import owner_of
 from tests.site import Site
 
 QUEUE = 5
@@ -35,13 +35,13 @@ class Queue:
     """A queue of soft messages with one consumer on each of two front ends."""
 
     def __init__(self, count: int, size: int) -> None:
-        self.owner = QueueOwner(QueueState(Semantics.AT_LEAST_ONCE), fresh=True)
-        self.owner.add_soft(1, run_of(count, size, persistent=False))
+        self.owner = owner_of(QueueState(Semantics.AT_LEAST_ONCE), fresh=True)
+        self.owner.lifecycle.add_soft(1, run_of(count, size, persistent=False))
         self.serving = Serving(Contents(PartitionMachine(), NoEntries()), lambda _: True, {})
 
     def consume(self, front_end: int) -> None:
-        self.owner.consumers.attach(front_end, CONSUMER)
-        self.owner.consumers.credit(front_end, CONSUMER, 1000)
+        self.owner.delivery.consumers.attach(front_end, CONSUMER)
+        self.owner.delivery.consumers.credit(front_end, CONSUMER, 1000)
 
     def hand_out(self, room: Room) -> dict[int, int]:
         """Octets granted to each front end."""
@@ -58,7 +58,7 @@ def test_no_more_is_granted_than_there_is_room_for() -> None:
     assert queue.hand_out(lambda _: 10_500) == {FAR: 10_000}
     assert queue.owner.crowded
     assert queue.hand_out(lambda _: 0) == {}
-    assert len(queue.owner.ready) == 90
+    assert len(queue.owner.delivery.ready) == 90
 
 
 def test_a_queue_that_was_crowded_is_tried_again() -> None:
@@ -100,19 +100,19 @@ def test_messages_of_any_size_are_counted_up_to_the_room(sizes: list[int], octet
 
 def test_what_is_handed_out_is_counted_by_how_it_left() -> None:
     queue = Queue(10, 100)
-    queue.owner.consumers.attach(NEAR, CONSUMER)
-    queue.owner.consumers.credit(NEAR, CONSUMER, 4)
+    queue.owner.delivery.consumers.attach(NEAR, CONSUMER)
+    queue.owner.delivery.consumers.credit(NEAR, CONSUMER, 4)
     queue.hand_out(lambda _: None)
-    queue.owner.consumers.detach_all(NEAR)
-    queue.owner.release(NEAR, 1, 4)
-    queue.owner.consumers.attach(FAR, CONSUMER, no_ack=True)
-    queue.owner.consumers.credit(FAR, CONSUMER, 3)
+    queue.owner.delivery.consumers.detach_all(NEAR)
+    queue.owner.lifecycle.release(NEAR, 1, 4)
+    queue.owner.delivery.consumers.attach(FAR, CONSUMER, no_ack=True)
+    queue.owner.delivery.consumers.credit(FAR, CONSUMER, 3)
     queue.hand_out(lambda _: None)
     for request in range(7):
         queue.serving.ask(queue.owner, QUEUE, FAR, request, GET_LINK)
     assert queue.serving.admit_gets(queue.owner, QUEUE)
     queue.hand_out(lambda _: None)
-    tally = queue.owner.tally
+    tally = queue.owner.delivery.tally
     assert (tally.published, tally.delivered, tally.delivered_no_ack) == (10, 4, 3)
     assert (tally.got, tally.redelivered, tally.got_empty) == (7, 4, 0)
 
@@ -124,7 +124,7 @@ def test_a_get_that_finds_nothing_is_counted() -> None:
     assert queue.serving.admit_gets(queue.owner, QUEUE)
     queue.hand_out(lambda _: None)
     assert queue.serving.refused(queue.owner, QUEUE) == [(FAR, 0), (FAR, 1)]
-    assert (queue.owner.tally.got_empty, queue.owner.tally.got_no_ack) == (2, 0)
+    assert (queue.owner.delivery.tally.got_empty, queue.owner.delivery.tally.got_no_ack) == (2, 0)
 
 
 @pytest.mark.requirement("A18.1")

@@ -80,7 +80,7 @@ def test_a_queue_that_the_catalog_does_not_show_yet_is_waited_for(node: Node, ow
     node.known[QUEUE] = PRIORITY
     owner.tick(0.3)
     assert owner.active
-    assert owner.queues[QUEUE].settings == PRIORITY
+    assert owner.queues[QUEUE].delivery.settings == PRIORITY
     assert node.owns == [3]
 
 
@@ -144,7 +144,7 @@ def taken_over(node: Recording) -> PartitionOwner:
     node.proposed = len(log)
     owner.leading(3)
     owner.apply(3, node.entries.pop(), 0.1)
-    assert owner.active and list(owner.queues[QUEUE].held.ranges()) == [(1, 1)]
+    assert owner.active and list(owner.queues[QUEUE].delivery.held.ranges()) == [(1, 1)]
     return owner
 
 
@@ -174,8 +174,8 @@ def test_what_is_given_back_behind_a_greeting_is_leased_to_nobody() -> None:
     assert owner.propose()
     owner.apply(4, node.entries.pop(), 0.2)
     queue = owner.queues[QUEUE]
-    assert list(queue.ready.ranges()) == [(1, 1)]
-    assert queue.leased_count == 0
+    assert list(queue.delivery.ready.ranges()) == [(1, 1)]
+    assert queue.delivery.leased_count == 0
 
 
 def test_credit_that_comes_behind_a_greeting_counts() -> None:
@@ -185,7 +185,7 @@ def test_credit_that_comes_behind_a_greeting_counts() -> None:
     owner.sessions.operations(FRONT_END, 1, 2, encode_settle(QUEUE, [(1, 1)]))
     owner.sessions.credit(FRONT_END, 1, [(CONSUMER, 2)])
     apply_all(node, owner, 4)
-    consumer = owner.queues[QUEUE].consumers.get(FRONT_END, CONSUMER)
+    consumer = owner.queues[QUEUE].delivery.consumers.get(FRONT_END, CONSUMER)
     assert consumer is not None and consumer.limit == 2
 
 
@@ -195,7 +195,7 @@ def test_a_consumer_that_is_cancelled_behind_a_greeting_is_gone() -> None:
     owner = greeted(node, ConsumerTerms(CONSUMER, QUEUE, 1, 1, no_ack=False, exclusive=True, priority=0))
     owner.sessions.detach(FRONT_END, 1, CONSUMER)
     apply_all(node, owner, 4)
-    assert owner.queues[QUEUE].consumers.count == 0
+    assert owner.queues[QUEUE].delivery.consumers.count == 0
 
 
 def test_a_message_that_is_dead_already_does_not_die_again() -> None:

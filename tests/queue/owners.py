@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from typing import Any
 
-from node.queue.dispatch import QueueOwner
-from node.queue.grants import Grant
+from node.queue.dispatch import Grant, QueueOwner
+from node.queue.features.registry import REGISTRY
 from node.queue.operations import Annotate, Aspect, Semantics
 from node.queue.queue import QueueState
 from node.queue.settings import QueueSettings
@@ -31,14 +32,19 @@ def state_with(
     return state
 
 
+def owner_of(state: QueueState, **terms: Any) -> QueueOwner:
+    """The owner of a queue that may ask for every feature."""
+    return QueueOwner(state, REGISTRY, **terms)
+
+
 def owner_with(messages: int, semantics: Semantics = Semantics.AT_LEAST_ONCE) -> QueueOwner:
-    return QueueOwner(state_with(messages, semantics=semantics), fresh=True)
+    return owner_of(state_with(messages, semantics=semantics), fresh=True)
 
 
 def noted(owner: QueueOwner, aspect: Aspect, values: Sequence[int], first: int = 1) -> None:
     """The log says the values of messages from `first` on."""
     columns = (array("Q", numbers) for numbers in zip(*spans_of(values, first), strict=True))
-    owner.state.annotate(Annotate(1, aspect, *columns))
+    owner.delivery.state.annotate(Annotate(1, aspect, *columns))
 
 
 def ordered_owner(
@@ -47,15 +53,15 @@ def ordered_owner(
     """An owner of messages with these priorities, or groups; a new owner if front ends are attached."""
     state = state_with(len(values), mark, attached=attached)
     aspect = Aspect.PRIORITY if "max_priority" in settings.asked else Aspect.GROUP
-    noted(QueueOwner(state), aspect, values)
-    return QueueOwner(state, fresh=not attached, settings=settings)
+    noted(owner_of(state), aspect, values)
+    return owner_of(state, fresh=not attached, settings=settings)
 
 
 def attach(
     owner: QueueOwner, front_end: int, consumer: int = 1, limit: int = UNLIMITED, **terms: object
 ) -> None:
-    owner.consumers.attach(front_end, consumer, **terms)
-    owner.consumers.credit(front_end, consumer, limit)
+    owner.delivery.consumers.attach(front_end, consumer, **terms)
+    owner.delivery.consumers.credit(front_end, consumer, limit)
 
 
 def got(grants: list[Grant]) -> list[tuple[int, int, int, int]]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.queue.arguments import check_arguments, read_arguments
+from node.queue.features.arguments import check_arguments, read_arguments
 from node.queue.features.backoff import RedeliveryBackoff
 from node.queue.features.limits import Overflow
 from node.queue.features.registry import rules_of

@@ -5,27 +5,26 @@ from __future__ import annotations
 import pytest
 
 from node.queue.consumers import ExclusiveConsumerError
-from node.queue.dispatch import QueueOwner
-from node.queue.grants import Grant
+from node.queue.dispatch import Grant
 from node.queue.operations import OWNER, Semantics
 from node.ranges.numbers import Range, count_of
 from tests.queue.building import uniform_run
-from tests.queue.owners import UNLIMITED, A, B, attach, got, marked, owner_with, state_with
+from tests.queue.owners import UNLIMITED, A, B, attach, got, marked, owner_of, owner_with, state_with
 
 
 def test_one_consumer_gets_one_long_range() -> None:
     owner = owner_with(1000)
     attach(owner, A)
     assert owner.dispatch(10_000) == [Grant(A, 1, [(1, 1000)], False, False, False)]
-    assert (len(owner.ready), owner.leased_count) == (0, 1000)
+    assert (len(owner.delivery.ready), owner.delivery.leased_count) == (0, 1000)
 
 
 @pytest.mark.requirement("A22.1")
 def test_messages_are_granted_in_the_order_of_their_numbers() -> None:
     owner = owner_with(0)
     attach(owner, A)
-    owner.append(10, 12)
-    owner.append(20, 20)
+    owner.lifecycle.append(10, 12)
+    owner.lifecycle.append(20, 20)
     assert got(owner.dispatch(2)) == [(A, 1, 10, 11)]
     assert got(owner.dispatch(9)) == [(A, 1, 12, 12), (A, 1, 20, 20)]
 
@@ -35,19 +34,19 @@ def test_credit_is_cumulative_and_never_exceeded() -> None:
     attach(owner, A, limit=10)
     assert got(owner.dispatch(99)) == [(A, 1, 1, 10)]
     assert owner.dispatch(99) == []
-    owner.settle(A, [(1, 4)])
-    owner.consumers.credit(A, 1, 14)
-    owner.consumers.credit(A, 1, 14)
+    owner.lifecycle.settle(A, [(1, 4)])
+    owner.delivery.consumers.credit(A, 1, 14)
+    owner.delivery.consumers.credit(A, 1, 14)
     assert got(owner.dispatch(99)) == [(A, 1, 11, 14)]
-    owner.consumers.credit(A, 1, 12)
+    owner.delivery.consumers.credit(A, 1, 12)
     assert owner.dispatch(99) == []
-    owner.consumers.credit(A, 99, 12)
+    owner.delivery.consumers.credit(A, 99, 12)
 
 
 def test_credit_counts_from_what_earlier_owners_sent() -> None:
     owner = owner_with(100)
-    owner.consumers.attach(A, 1, sent=1000)
-    owner.consumers.credit(A, 1, 1003)
+    owner.delivery.consumers.attach(A, 1, sent=1000)
+    owner.delivery.consumers.credit(A, 1, 1003)
     assert got(owner.dispatch(99)) == [(A, 1, 1, 3)]
 
 
@@ -57,7 +56,7 @@ def test_consumers_share_what_is_ready_in_turns() -> None:
         attach(owner, A, consumer)
     assert got(owner.dispatch(99)) == [(A, 1, 1, 3), (A, 2, 4, 6), (A, 3, 7, 9)]
     for number, consumer in ((10, 1), (11, 2), (12, 3), (13, 1)):
-        owner.append(number, number)
+        owner.lifecycle.append(number, number)
         assert got(owner.dispatch(99)) == [(A, consumer, number, number)]
 
 
@@ -75,7 +74,7 @@ def test_credit_that_finds_no_message_is_served_in_order_of_arrival() -> None:
     for consumer in (3, 1, 2):
         attach(owner, A, consumer, limit=1)
     assert owner.dispatch(9) == []
-    owner.append(1, 2)
+    owner.lifecycle.append(1, 2)
     assert got(owner.dispatch(9)) == [(A, 3, 1, 1), (A, 1, 2, 2)]
 
 
@@ -108,24 +107,24 @@ def test_a_turn_that_leaves_nothing_to_give_is_finished(limit: int) -> None:
 
 def test_an_exclusive_consumer_is_alone() -> None:
     owner = owner_with(0)
-    owner.consumers.attach(A, 1, counted=False)
-    owner.consumers.attach(A, 2, exclusive=True)
+    owner.delivery.consumers.attach(A, 1, counted=False)
+    owner.delivery.consumers.attach(A, 2, exclusive=True)
     for exclusive in (False, True):
         with pytest.raises(ExclusiveConsumerError) as refusal:
-            owner.consumers.attach(B, 1, exclusive=exclusive)
+            owner.delivery.consumers.attach(B, 1, exclusive=exclusive)
         assert (refusal.value.code, refusal.value.ends_connection) == (403, False)
-    owner.consumers.detach(A, 2)
-    owner.consumers.attach(B, 1)
+    owner.delivery.consumers.detach(A, 2)
+    owner.delivery.consumers.attach(B, 1)
     with pytest.raises(ExclusiveConsumerError):
-        owner.consumers.attach(B, 2, exclusive=True)
-    assert owner.consumers.count == 1
+        owner.delivery.consumers.attach(B, 2, exclusive=True)
+    assert owner.delivery.consumers.count == 1
 
 
 def test_a_consumer_number_is_used_once() -> None:
     owner = owner_with(0)
-    owner.consumers.attach(A, 1)
+    owner.delivery.consumers.attach(A, 1)
     with pytest.raises(ValueError, match="front end 5 has a consumer 1"):
-        owner.consumers.attach(A, 1)
+        owner.delivery.consumers.attach(A, 1)
 
 
 @pytest.mark.requirement("A17.7")
@@ -134,12 +133,12 @@ def test_a_cancelled_consumer_gets_nothing_and_may_still_settle() -> None:
     attach(owner, A, limit=4)
     attach(owner, B, limit=0)
     owner.dispatch(99)
-    owner.consumers.credit(A, 1, 8)
-    owner.consumers.detach(A, 1)
-    owner.consumers.detach(A, 1)
+    owner.delivery.consumers.credit(A, 1, 8)
+    owner.delivery.consumers.detach(A, 1)
+    owner.delivery.consumers.detach(A, 1)
     assert owner.dispatch(99) == []
-    assert owner.settle(A, [(1, 2)]).count == 2
-    assert owner.release(A, 3, 4) == 2
+    assert owner.lifecycle.settle(A, [(1, 2)]).count == 2
+    assert owner.lifecycle.release(A, 3, 4) == 2
 
 
 @pytest.mark.requirement("A22.2")
@@ -147,8 +146,8 @@ def test_a_released_message_returns_to_its_place_marked_redelivered() -> None:
     owner = owner_with(6)
     attach(owner, A, limit=4)
     owner.dispatch(99)
-    assert owner.release(A, 2, 3) == 2
-    assert list(owner.ready.ranges()) == [(2, 3), (5, 6)]
+    assert owner.lifecycle.release(A, 2, 3) == 2
+    assert list(owner.delivery.ready.ranges()) == [(2, 3), (5, 6)]
     attach(owner, B)
     assert owner.dispatch(99) == [
         Grant(B, 1, [(2, 3)], True, False, False),
@@ -159,7 +158,7 @@ def test_a_released_message_returns_to_its_place_marked_redelivered() -> None:
 def test_a_grant_never_mixes_redelivered_and_fresh() -> None:
     state = state_with(9)
     state.give_back([(4, 5)], failed=True)
-    owner = QueueOwner(state, fresh=True)
+    owner = owner_of(state, fresh=True)
     attach(owner, A)
     assert marked(owner.dispatch(99)) == [(1, 3, False), (4, 5, True), (6, 9, False)]
 
@@ -168,8 +167,8 @@ def test_a_message_that_reached_nobody_is_not_redelivered() -> None:
     owner = owner_with(3)
     attach(owner, A)
     owner.dispatch(99)
-    assert owner.release(A, 1, 9, redelivered=False) == 3
-    owner.consumers.credit(A, 1, UNLIMITED)
+    assert owner.lifecycle.release(A, 1, 9, redelivered=False) == 3
+    owner.delivery.consumers.credit(A, 1, UNLIMITED)
     assert [grant.redelivered for grant in owner.dispatch(99)] == [False]
 
 
@@ -177,36 +176,36 @@ def test_only_the_holder_of_a_lease_can_release_it() -> None:
     owner = owner_with(4)
     attach(owner, A)
     owner.dispatch(99)
-    assert owner.release(B, 1, 4) == 0
-    assert len(owner.ready) == 0
+    assert owner.lifecycle.release(B, 1, 4) == 0
+    assert len(owner.delivery.ready) == 0
 
 
 def test_a_settled_message_is_not_released() -> None:
     owner = owner_with(4)
     attach(owner, A)
     owner.dispatch(99)
-    owner.state.remove_all([(2, 3)])
-    assert owner.release(A, 1, 4) == 2
-    assert list(owner.ready.ranges()) == [(1, 1), (4, 4)]
+    owner.delivery.state.remove_all([(2, 3)])
+    assert owner.lifecycle.release(A, 1, 4) == 2
+    assert list(owner.delivery.ready.ranges()) == [(1, 1), (4, 4)]
 
 
 def test_settling_names_what_the_log_must_hear_of() -> None:
     owner = owner_with(4)
     attach(owner, A)
     owner.dispatch(99)
-    settled = owner.settle(A, [(1, 3)])
+    settled = owner.lifecycle.settle(A, [(1, 3)])
     assert (settled.count, settled.durable) == (3, [(1, 3)])
-    assert owner.leased_count == 1
+    assert owner.delivery.leased_count == 1
 
 
 def test_a_message_may_be_settled_after_its_lease_was_lost() -> None:
     owner = owner_with(4)
     attach(owner, A)
     owner.dispatch(99)
-    owner.lost_front_end(A)
-    settled = owner.settle(A, [(1, 2)])
+    owner.lifecycle.lost_front_end(A)
+    settled = owner.lifecycle.settle(A, [(1, 2)])
     assert (settled.count, settled.durable) == (2, [(1, 2)])
-    assert list(owner.ready.ranges()) == [(3, 4)]
+    assert list(owner.delivery.ready.ranges()) == [(3, 4)]
 
 
 @pytest.mark.requirement("D2.1")
@@ -217,11 +216,11 @@ def test_a_lost_front_end_gives_its_messages_back() -> None:
     attach(owner, B, 1, limit=2)
     attach(owner, A, 2, limit=2, priority=-1)
     owner.dispatch(99)
-    owner.lost_front_end(A)
-    owner.lost_front_end(A)
-    assert set(owner.consumers) == {(B, 1)}
-    assert list(owner.ready.ranges()) == [(1, 2), (5, 6)]
-    owner.consumers.credit(B, 1, 10)
+    owner.lifecycle.lost_front_end(A)
+    owner.lifecycle.lost_front_end(A)
+    assert set(owner.delivery.consumers) == {(B, 1)}
+    assert list(owner.delivery.ready.ranges()) == [(1, 2), (5, 6)]
+    owner.delivery.consumers.credit(B, 1, 10)
     assert marked(owner.dispatch(99)) == [(1, 2, True), (5, 6, True)]
 
 
@@ -230,15 +229,15 @@ def test_a_lost_front_end_gives_its_messages_back() -> None:
     ("semantics", "no_ack"), [(Semantics.AT_MOST_ONCE, False), (Semantics.AT_LEAST_ONCE, True)]
 )
 def test_removal_comes_before_delivery(semantics: Semantics, no_ack: bool) -> None:
-    owner = QueueOwner(state_with(5, mark=0, semantics=semantics), fresh=True)
+    owner = owner_of(state_with(5, mark=0, semantics=semantics), fresh=True)
     attach(owner, A, no_ack=no_ack)
     assert owner.dispatch(99) == [Grant(A, 1, [(1, 5)], False, True, False)]
     assert owner.wanted_mark(5) is None
-    owner.lost_front_end(A)
-    assert len(owner.ready) == 0
-    owner.state.remove_all([(1, 5)])
-    assert owner.settle(OWNER, [(1, 5)]).count == 5
-    assert owner.leased_count == 0
+    owner.lifecycle.lost_front_end(A)
+    assert len(owner.delivery.ready) == 0
+    owner.delivery.state.remove_all([(1, 5)])
+    assert owner.lifecycle.settle(OWNER, [(1, 5)]).count == 5
+    assert owner.delivery.leased_count == 0
 
 
 @pytest.mark.requirement("D2.3")
@@ -246,22 +245,22 @@ def test_consumers_of_an_at_most_once_queue_change_nothing_afterwards() -> None:
     owner = owner_with(5, Semantics.AT_MOST_ONCE)
     attach(owner, A, limit=3)
     owner.dispatch(99)
-    settled = owner.settle(A, [(1, 3)])
+    settled = owner.lifecycle.settle(A, [(1, 3)])
     assert (settled.count, settled.durable) == (0, [])
-    assert owner.release(A, 1, 3) == 0
-    assert list(owner.ready.ranges()) == [(4, 5)]
+    assert owner.lifecycle.release(A, 1, 3) == 0
+    assert list(owner.delivery.ready.ranges()) == [(4, 5)]
 
 
 def test_a_purge_removes_what_is_ready_and_not_what_is_leased() -> None:
     owner = owner_with(10)
     attach(owner, A, limit=3)
     owner.dispatch(99)
-    owner.release(A, 2, 2)
-    owner.add_soft(11, uniform_run(2))
-    purged = owner.purge()
+    owner.lifecycle.release(A, 2, 2)
+    owner.lifecycle.add_soft(11, uniform_run(2))
+    purged = owner.lifecycle.purge()
     assert (purged.count, purged.durable) == (10, [(2, 2), (4, 10)])
-    assert (len(owner.ready), owner.leased_count, owner.soft.octets) == (0, 2, 0)
-    assert not owner.redelivered
+    assert (len(owner.delivery.ready), owner.delivery.leased_count, owner.delivery.soft.octets) == (0, 2, 0)
+    assert not owner.delivery.redelivered
 
 
 # -- credit taken back ----------------------------------------------------------------------------
@@ -272,20 +271,20 @@ def test_a_get_takes_one_message_or_learns_that_there_is_none() -> None:
     owner = owner_with(1)
     attach(owner, A, 9, limit=1, counted=False)
     assert got(owner.dispatch(99)) == [(A, 9, 1, 1)]
-    owner.consumers.credit(A, 9, 2)
+    owner.delivery.consumers.credit(A, 9, 2)
     assert owner.dispatch(99) == []
     assert owner.drain(A, 9) == 1
-    owner.append(2, 2)
+    owner.lifecycle.append(2, 2)
     assert owner.dispatch(99) == []
-    assert owner.consumers.count == 0
+    assert owner.delivery.consumers.count == 0
 
 
 def test_credit_is_not_drained_while_a_message_may_come() -> None:
-    owner = QueueOwner(state_with(2, mark=2, attached=(B,)))
+    owner = owner_of(state_with(2, mark=2, attached=(B,)))
     attach(owner, A, limit=1)
     owner.dispatch(99)
     assert owner.drain(A, 1) is None
-    owner.reattached(B, [(1, 2)])
+    owner.lifecycle.reattached(B, [(1, 2)])
     assert owner.drain(A, 1) == 1
     assert owner.drain(A, 1) == 0
     assert owner.drain(A, 77) == 0
@@ -296,9 +295,9 @@ def test_drained_consumers_leave_the_line() -> None:
     for _ in range(3):
         attach(owner, A, limit=5)
         assert owner.drain(A, 1) == 5
-        owner.consumers.detach(A, 1)
+        owner.delivery.consumers.detach(A, 1)
     attach(owner, B)
-    owner.append(1, 1)
+    owner.lifecycle.append(1, 1)
     assert got(owner.dispatch(9)) == [(B, 1, 1, 1)]
 
 
@@ -307,39 +306,39 @@ def test_drained_consumers_leave_the_line() -> None:
 
 def test_soft_messages_need_neither_mark_nor_log() -> None:
     state = state_with(4, mark=4)
-    owner = QueueOwner(state, fresh=True)
-    owner.add_soft(5, uniform_run(3))
-    owner.add_soft(8, uniform_run(2))
+    owner = owner_of(state, fresh=True)
+    owner.lifecycle.add_soft(5, uniform_run(3))
+    owner.lifecycle.add_soft(8, uniform_run(2))
     attach(owner, A, limit=8)
     assert owner.dispatch(99) == [
         Grant(A, 1, [(1, 4)], False, False, False),
         Grant(A, 1, [(5, 8)], False, False, True),
     ]
-    settled = owner.settle(A, [(3, 6)])
+    settled = owner.lifecycle.settle(A, [(3, 6)])
     assert (settled.count, settled.durable) == (4, [(3, 4)])
-    assert [(first, run.count) for first, run in owner.soft.runs(1, 99)] == [(7, 1), (8, 2)]
-    assert owner.release(A, 7, 8) == 2
+    assert [(first, run.count) for first, run in owner.delivery.soft.runs(1, 99)] == [(7, 1), (8, 2)]
+    assert owner.lifecycle.release(A, 7, 8) == 2
     attach(owner, B, no_ack=True)
     assert owner.dispatch(99) == [
         Grant(B, 1, [(7, 8)], True, True, True),
         Grant(B, 1, [(9, 9)], False, True, True),
     ]
-    assert owner.settle(OWNER, [(7, 9)]).durable == []
-    assert owner.soft.octets == 0
+    assert owner.lifecycle.settle(OWNER, [(7, 9)]).durable == []
+    assert owner.delivery.soft.octets == 0
 
 
 def test_soft_runs_are_freed_one_by_one() -> None:
     owner = owner_with(0)
     for i in range(100):
-        owner.add_soft(1 + 10 * i, uniform_run(10))
-    total = owner.soft.octets
+        owner.lifecycle.add_soft(1 + 10 * i, uniform_run(10))
+    total = owner.delivery.soft.octets
     attach(owner, A)
     owner.dispatch(9999)
     for i in range(1, 100):
-        owner.settle(A, [(1 + 10 * i, 10 + 10 * i)])
-    assert owner.soft.octets * 100 == total
-    assert [first for first, _ in owner.soft.runs(0, 9999)] == [1]
-    assert len(owner.soft._runs) < 4
+        owner.lifecycle.settle(A, [(1 + 10 * i, 10 + 10 * i)])
+    assert owner.delivery.soft.octets * 100 == total
+    assert [first for first, _ in owner.delivery.soft.runs(0, 9999)] == [1]
+    assert len(owner.delivery.soft._runs) < 4
 
 
 # -- recovery to the same consumer ------------------------------------------------------------------
@@ -356,9 +355,9 @@ def test_a_consumer_gets_again_what_it_gave_back_whatever_its_credit() -> None:
     attach(owner, A, limit=4)
     attach(owner, B)
     assert got(owner.dispatch(4)) == [(A, 1, 1, 2), (B, 1, 3, 4)]
-    owner.release(A, 1, 2)
+    owner.lifecycle.release(A, 1, 2)
     assert owner.regrant(A, 1, 1, 2, whole) == [Grant(A, 1, [(1, 2)], True, False, False)]
-    assert owner.leased_count == 4
+    assert owner.delivery.leased_count == 4
     assert got(owner.dispatch(99)) == [(B, 1, 5, 10)], "its credit is used up"
 
 
@@ -367,24 +366,24 @@ def test_only_what_is_ready_of_it_comes_again() -> None:
     owner = owner_with(10)
     attach(owner, A)
     owner.dispatch(99)
-    owner.settle(A, [(3, 3)])
-    owner.release(A, 2, 4)
+    owner.lifecycle.settle(A, [(3, 3)])
+    owner.lifecycle.release(A, 2, 4)
     assert got(owner.regrant(A, 1, 1, 9, whole)) == [(A, 1, 2, 2), (A, 1, 4, 4)]
     assert owner.regrant(A, 1, 1, 9, whole) == []
-    owner.release(A, 1, 10)
+    owner.lifecycle.release(A, 1, 10)
     assert got(owner.regrant(A, 1, 1, 10, lambda front_end, ranges, soft: 0)) == []
-    owner.consumers.detach(A, 1)
+    owner.delivery.consumers.detach(A, 1)
     assert owner.regrant(A, 1, 1, 10, whole) == []
-    assert len(owner.ready) == 9
+    assert len(owner.delivery.ready) == 9
 
 
 @pytest.mark.requirement("A17.13")
 def test_soft_messages_come_again_as_soft_ones() -> None:
     owner = owner_with(2)
-    owner.add_soft(3, uniform_run(2))
+    owner.lifecycle.add_soft(3, uniform_run(2))
     attach(owner, A)
     owner.dispatch(99)
-    owner.release(A, 1, 4)
+    owner.lifecycle.release(A, 1, 4)
     assert owner.regrant(A, 1, 1, 4, whole) == [
         Grant(A, 1, [(1, 2)], True, False, False), Grant(A, 1, [(3, 4)], True, False, True),
     ]  # fmt: skip

@@ -10,8 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from node.queue.dispatch import QueueOwner
-from node.queue.grants import Grant
+from node.queue.dispatch import Grant
 from node.queue.life import LEGAL, Place
 from node.queue.operations import OWNER, Annotate, Aspect, Semantics
 from node.queue.queue import QueueState
@@ -19,6 +18,7 @@ from node.queue.settings import PLAIN, QueueSettings
 from node.ranges.range_map import spans_of
 from node.ranges.range_set import RangeSet
 from tests.queue.building import uniform_run
+from tests.queue.owners import owner_of
 
 FRONT_ENDS = st.sampled_from((5, 6, 7))
 CONSUMERS = st.tuples(FRONT_ENDS, st.integers(1, 2))
@@ -80,7 +80,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
     def create(self, semantics: Semantics) -> None:
         self.at_most_once = semantics is Semantics.AT_MOST_ONCE
         self.state = QueueState(semantics)
-        self.owner = QueueOwner(self.state, fresh=True, settings=self.settings)
+        self.owner = owner_of(self.state, fresh=True, settings=self.settings)
         self.messages: dict[int, Message] = {}
         self.consumers: dict[tuple[int, int], ModelConsumer] = {}
         self.next = 1
@@ -120,14 +120,14 @@ class OwnerAgainstModel(RuleBasedStateMachine):
         noted = [(aspect, spans_of(values, first)) for aspect, value in asked.items() if value]
         if soft:
             for aspect, spans in noted:
-                self.owner.soft.annotate(aspect, spans)
-            self.owner.add_soft(first, uniform_run(count))
+                self.owner.delivery.soft.annotate(aspect, spans)
+            self.owner.lifecycle.add_soft(first, uniform_run(count))
         else:
             self.state.append(first, self.next - 1)
             for aspect, spans in noted:
                 columns = (array("Q", numbers) for numbers in zip(*spans, strict=True))
                 self.state.annotate(Annotate(1, aspect, *columns))
-            self.owner.append(first, self.next - 1)
+            self.owner.lifecycle.append(first, self.next - 1)
         for number, value in zip(range(first, self.next), values, strict=True):
             self.messages[number] = Message(
                 soft,
@@ -161,13 +161,13 @@ class OwnerAgainstModel(RuleBasedStateMachine):
     @rule(key=CONSUMERS, no_ack=st.sampled_from((False, False, True)), priority=st.integers(0, 1))
     def attach(self, key: tuple[int, int], no_ack: bool, priority: int) -> None:
         if key not in self.consumers:
-            self.owner.consumers.attach(*key, no_ack=no_ack, priority=priority)
+            self.owner.delivery.consumers.attach(*key, no_ack=no_ack, priority=priority)
             self.state.attached.add(key[0])
             self.consumers[key] = ModelConsumer(no_ack, priority)
 
     @rule(key=CONSUMERS)
     def detach(self, key: tuple[int, int]) -> None:
-        self.owner.consumers.detach(*key)
+        self.owner.delivery.consumers.detach(*key)
         self.consumers.pop(key, None)
 
     @rule(key=CONSUMERS, more=st.integers(0, 12))
@@ -175,7 +175,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
         consumer = self.consumers.get(key)
         if consumer is not None:
             consumer.limit = consumer.sent + more
-            self.owner.consumers.credit(*key, consumer.limit)
+            self.owner.delivery.consumers.credit(*key, consumer.limit)
 
     @rule(key=CONSUMERS)
     def drain(self, key: tuple[int, int]) -> None:
@@ -261,7 +261,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
         first, last = self.window(part)
         given = ranges_of([number for number in self.at(front_end) if first <= number <= last])
         numbers = [number for start, end in given for number in range(start, end + 1)]
-        settled = self.owner.settle(front_end, given)
+        settled = self.owner.lifecycle.settle(front_end, given)
         assert settled.count == len(numbers)
         assert settled.durable == ranges_of([n for n in numbers if not self.messages[n].soft])
         if settled.durable:
@@ -273,7 +273,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
     def removals_are_committed(self) -> None:
         removed = self.at(OWNER)
         self.settle_in_log(ranges_of(removed))
-        assert self.owner.settle(OWNER, ranges_of(removed)).count == len(removed)
+        assert self.owner.lifecycle.settle(OWNER, ranges_of(removed)).count == len(removed)
         for number in removed:
             self.messages[number].goes(GONE)
 
@@ -287,7 +287,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
         if logged:
             redelivered = True
             self.state.give_back(ranges_of(given), failed=True)
-        assert self.owner.release(front_end, first, last, redelivered) == len(given)
+        assert self.owner.lifecycle.release(front_end, first, last, redelivered) == len(given)
         redelivered = redelivered or (bool(given) and given[-1] < self.granted)
         for number in given:
             message = self.messages[number]
@@ -298,7 +298,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
     @rule()
     def purge(self) -> None:
         ready = self.at(READY)
-        purged = self.owner.purge()
+        purged = self.owner.lifecycle.purge()
         assert purged.count == len(ready)
         durable = [number for number in ready if not self.messages[number].soft]
         assert ranges_of([n for part in purged.durable for n in range(part[0], part[1] + 1)]) == ranges_of(
@@ -311,7 +311,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
     @rule(front_end=FRONT_ENDS)
     def lose_front_end(self, front_end: int) -> None:
         given = self.at(front_end)
-        self.owner.lost_front_end(front_end)
+        self.owner.lifecycle.lost_front_end(front_end)
         self.state.attached.discard(front_end)
         self.consumers = {key: each for key, each in self.consumers.items() if key[0] != front_end}
         for number in given:
@@ -325,7 +325,7 @@ class OwnerAgainstModel(RuleBasedStateMachine):
     def change_owner(self, lost: frozenset[int], forgets: bool) -> None:
         """Removals that were not committed are undone, soft messages are gone, leases come back."""
         attached = frozenset(self.state.attached)
-        self.owner = QueueOwner(self.state, settings=self.settings)
+        self.owner = owner_of(self.state, settings=self.settings)
         self.granted = self.state.settled if self.settings is PLAIN else 0
         self.consumers.clear()
         leased = {front_end: self.at(front_end) for front_end in (5, 6, 7)}
@@ -341,16 +341,16 @@ class OwnerAgainstModel(RuleBasedStateMachine):
         self.check_places()
         for front_end in sorted(attached):
             if front_end in lost:
-                self.owner.lost_front_end(front_end)
+                self.owner.lifecycle.lost_front_end(front_end)
                 self.state.attached.discard(front_end)
             elif not forgets:
                 mine = [number for number in leased[front_end] if not self.messages[number].soft]
-                assert self.owner.reattached(front_end, ranges_of(mine)) == ranges_of(mine)
+                assert self.owner.lifecycle.reattached(front_end, ranges_of(mine)) == ranges_of(mine)
                 for number in mine:
                     self.messages[number].goes(front_end)
                     self.messages[number].consumer = front_end, 0
                     self.granted = max(self.granted, number if self.settings is PLAIN else 0)
-        self.owner.release_held(redelivered=bool(lost))
+        self.owner.lifecycle.release_held(redelivered=bool(lost))
         for number in self.at(HELD):
             self.messages[number].goes(READY)
             self.messages[number].redelivered |= bool(lost & attached) or (bool(lost) and forgets)
@@ -361,20 +361,24 @@ class OwnerAgainstModel(RuleBasedStateMachine):
     def check_places(self) -> None:
         if not hasattr(self, "owner"):
             return
-        for place, found in ((READY, self.owner.ready), (HELD, self.owner.held)):
+        for place, found in ((READY, self.owner.delivery.ready), (HELD, self.owner.delivery.held)):
             assert list(found.ranges()) == ranges_of(self.at(place))
             assert len(found) == len(self.at(place))
         for holder in (OWNER, 5, 6, 7):
-            assert list(self.owner.leases.get(holder, RangeSet()).ranges()) == ranges_of(self.at(holder))
+            assert list(self.owner.delivery.leases.get(holder, RangeSet()).ranges()) == ranges_of(
+                self.at(holder)
+            )
         living = {number: message for number, message in self.messages.items() if message.place != GONE}
         soft = [number for number, message in living.items() if message.soft]
-        assert list(self.owner.soft.numbers.ranges()) == ranges_of(soft)
+        assert list(self.owner.delivery.soft.numbers.ranges()) == ranges_of(soft)
         kept = [
-            n for first, run in self.owner.soft.runs(0, self.next) for n in range(first, first + run.count)
+            n
+            for first, run in self.owner.delivery.soft.runs(0, self.next)
+            for n in range(first, first + run.count)
         ]
         assert kept == soft
         redelivered = [number for number, message in living.items() if message.redelivered]
-        assert list(self.owner.redelivered.ranges()) == ranges_of(redelivered)
+        assert list(self.owner.delivery.redelivered.ranges()) == ranges_of(redelivered)
 
 
 class PriorityOwnerAgainstModel(OwnerAgainstModel):

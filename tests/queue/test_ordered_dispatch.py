@@ -9,7 +9,7 @@ from node.queue.operations import Aspect
 from node.queue.settings import QueueSettings
 from node.ranges.numbers import numbers_of
 from tests.queue.building import uniform_run
-from tests.queue.owners import A, B, C, attach, got, noted, ordered_owner, state_with
+from tests.queue.owners import A, B, C, attach, got, noted, ordered_owner, owner_of, state_with
 
 PRIORITY = QueueSettings(max_priority=255)
 GROUPS = QueueSettings(group_by="key")
@@ -50,9 +50,9 @@ def test_a_requeued_message_takes_its_place_again() -> None:
     owner = ordered_owner(PRIORITY, [1, 5, 1, 5])
     attach(owner, A, limit=3)
     assert numbers(owner) == [2, 4, 1]
-    owner.release(A, 2, 2)
-    owner.release(A, 1, 1)
-    owner.consumers.credit(A, 1, 9)
+    owner.lifecycle.release(A, 2, 2)
+    owner.lifecycle.release(A, 1, 1)
+    owner.delivery.consumers.credit(A, 1, 9)
     assert numbers(owner) == [2, 1, 3]
 
 
@@ -60,19 +60,19 @@ def test_a_requeued_message_takes_its_place_again() -> None:
 def test_a_new_owner_knows_the_priorities() -> None:
     owner = ordered_owner(PRIORITY, [1, 5, 1, 5], mark=2, attached=(A,))
     attach(owner, B)
-    owner.state.mark = 9
+    owner.delivery.state.mark = 9
     assert numbers(owner) == [4, 3]
-    owner.reattached(A, [(1, 1)])
+    owner.lifecycle.reattached(A, [(1, 1)])
     assert numbers(owner) == [2]
-    owner.release(A, 1, 1)
+    owner.lifecycle.release(A, 1, 1)
     assert numbers(owner) == [1]
 
 
 @pytest.mark.requirement("A20.1")
 def test_transient_messages_have_priorities_too() -> None:
     owner = ordered_owner(PRIORITY, [1, 5])
-    owner.soft.annotate(Aspect.PRIORITY, [(3, 3, 9), (4, 4, 3)])
-    owner.add_soft(3, uniform_run(2))
+    owner.delivery.soft.annotate(Aspect.PRIORITY, [(3, 3, 9), (4, 4, 3)])
+    owner.lifecycle.add_soft(3, uniform_run(2))
     attach(owner, A)
     assert numbers(owner) == [3, 2, 4, 1]
 
@@ -80,14 +80,14 @@ def test_transient_messages_have_priorities_too() -> None:
 @pytest.mark.requirement("A20.2")
 def test_the_lowest_priority_is_discarded_first() -> None:
     owner = ordered_owner(PRIORITY, [4, 2, 2, 9])
-    assert owner.ready.lowest() == (2, 3)
-    owner.ready.remove(2, 3)
-    assert owner.ready.lowest() == (1, 1)
+    assert owner.delivery.ready.lowest() == (2, 3)
+    owner.delivery.ready.remove(2, 3)
+    assert owner.delivery.ready.lowest() == (1, 1)
 
 
 def test_the_oldest_are_discarded_first_where_there_is_no_priority() -> None:
-    owner = QueueOwner(state_with(5), fresh=True)
-    assert owner.ready.lowest() == (1, 5)
+    owner = owner_of(state_with(5), fresh=True)
+    assert owner.delivery.ready.lowest() == (1, 5)
 
 
 @pytest.mark.requirement("A20.1")
@@ -95,15 +95,15 @@ def test_a_high_priority_far_above_the_mark_is_waited_for() -> None:
     """The mark must go as far as what is to be handed out, not as far as what is oldest."""
     owner = ordered_owner(PRIORITY, [1] * 100_000, mark=0)
     attach(owner, A, limit=10)
-    owner.state.mark = owner.wanted_mark(100_000) or 0
+    owner.delivery.state.mark = owner.wanted_mark(100_000) or 0
     assert numbers(owner) == list(range(1, 11))
-    owner.state.append(100_001, 100_001)
+    owner.delivery.state.append(100_001, 100_001)
     noted(owner, Aspect.PRIORITY, [7], 100_001)
-    owner.append(100_001, 100_001)
-    owner.consumers.credit(A, 1, 11)
+    owner.lifecycle.append(100_001, 100_001)
+    owner.delivery.consumers.credit(A, 1, 11)
     assert numbers(owner) == []
     assert owner.blocked
-    owner.state.mark = owner.wanted_mark(100_001) or 0
+    owner.delivery.state.mark = owner.wanted_mark(100_001) or 0
     assert numbers(owner) == [100_001]
 
 
@@ -124,9 +124,9 @@ def test_a_group_moves_when_nothing_of_it_is_unsettled() -> None:
     attach(owner, A, limit=2)
     attach(owner, B, limit=2)
     assert given(owner) == {A: [1, 2]}
-    owner.settle(A, [(1, 1)])
+    owner.lifecycle.settle(A, [(1, 1)])
     assert given(owner) == {}
-    owner.settle(A, [(2, 2)])
+    owner.lifecycle.settle(A, [(2, 2)])
     assert given(owner) == {B: [3, 4]}
 
 
@@ -137,7 +137,7 @@ def test_a_group_moves_when_its_consumer_is_lost() -> None:
     assert given(owner) == {A: [1, 2]}
     attach(owner, B, limit=9)
     assert given(owner) == {}
-    owner.lost_front_end(A)
+    owner.lifecycle.lost_front_end(A)
     assert given(owner) == {B: [1, 2, 3]}
 
 
@@ -147,8 +147,8 @@ def test_what_comes_back_comes_before_the_rest_of_its_group() -> None:
     attach(owner, A, limit=3)
     attach(owner, B, limit=1)
     assert given(owner) == {A: [1, 2, 3], B: [5]}
-    owner.release(A, 2, 2)
-    owner.consumers.credit(A, 1, 9)
+    owner.lifecycle.release(A, 2, 2)
+    owner.delivery.consumers.credit(A, 1, 9)
     assert given(owner) == {A: [2, 4]}
 
 
@@ -158,9 +158,9 @@ def test_a_cancelled_consumer_keeps_its_groups_until_it_has_settled() -> None:
     attach(owner, A, limit=1)
     attach(owner, B, limit=9)
     assert given(owner) == {A: [1]}
-    owner.consumers.detach(A, 1)
+    owner.delivery.consumers.detach(A, 1)
     assert given(owner) == {}
-    owner.settle(A, [(1, 1)])
+    owner.lifecycle.settle(A, [(1, 1)])
     assert given(owner) == {B: [2, 3]}
 
 
@@ -177,8 +177,8 @@ def test_who_gets_messages_singly_has_no_group() -> None:
     attach(owner, A, limit=9, counted=False)
     assert given(owner) == {A: [1, 3]}
     assert owner.drain(A, 1) == 7
-    owner.settle(A, [(1, 1)])
-    owner.consumers.credit(A, 1, 9)
+    owner.lifecycle.settle(A, [(1, 1)])
+    owner.delivery.consumers.credit(A, 1, 9)
     assert owner.drain(A, 1) is None
     assert given(owner) == {A: [2]}
 
@@ -189,8 +189,8 @@ def test_removals_on_their_way_keep_their_group_together() -> None:
     attach(owner, A, no_ack=True, limit=1)
     attach(owner, B, no_ack=True, limit=9)
     assert given(owner) == {A: [1], B: [2]}
-    owner.state.remove_all([(1, 1)])
-    owner.settle(0, [(1, 1)])
+    owner.delivery.state.remove_all([(1, 1)])
+    owner.lifecycle.settle(0, [(1, 1)])
     assert given(owner) == {B: [3]}
 
 
@@ -199,13 +199,13 @@ def test_a_new_owner_hands_out_no_group_that_somebody_may_hold() -> None:
     """Message 1 may be with any consumer: its group's later ones wait until that is known."""
     owner = ordered_owner(GROUPS, [1, 2, 1, 2, 3], mark=2, attached=(A, B))
     attach(owner, C)
-    owner.state.mark = 9
+    owner.delivery.state.mark = 9
     assert given(owner) == {}
-    owner.reattached(A, [(1, 1)])
+    owner.lifecycle.reattached(A, [(1, 1)])
     assert given(owner) == {}
-    owner.reattached(B, [])
+    owner.lifecycle.reattached(B, [])
     assert given(owner) == {C: [2, 4, 5]}
-    owner.settle(A, [(1, 1)])
+    owner.lifecycle.settle(A, [(1, 1)])
     assert given(owner) == {C: [3]}
 
 
@@ -213,11 +213,11 @@ def test_a_new_owner_hands_out_no_group_that_somebody_may_hold() -> None:
 def test_a_consumer_keeps_its_groups_over_a_change_of_owner() -> None:
     """Else one that acknowledges many at once would wait for the rest for ever."""
     owner = ordered_owner(GROUPS, [1, 2, 1, 2], mark=2, attached=(A,))
-    owner.reattached(A, [(1, 2)], [(1, 1, 16), (2, 2, 17)])
+    owner.lifecycle.reattached(A, [(1, 2)], [(1, 1, 16), (2, 2, 17)])
     attach(owner, B)
     attach(owner, A, 16)
     attach(owner, A, 17)
-    owner.state.mark = 9
+    owner.delivery.state.mark = 9
     assert got(owner.dispatch(99)) == [(A, 16, 3, 3), (A, 17, 4, 4)]
 
 

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import pytest
 
-from node.queue.dispatch import MARK_AHEAD, QueueOwner
+from node.queue.dispatch import MARK_AHEAD
 from node.queue.operations import Semantics
-from tests.queue.owners import A, B, attach, got, marked, state_with
+from tests.queue.owners import A, B, attach, got, marked, owner_of, state_with
 
 # -- the mark -----------------------------------------------------------------------------------
 
 
 def test_nothing_is_granted_above_the_committed_mark() -> None:
-    owner = QueueOwner(state_with(10, mark=4), fresh=True)
+    owner = owner_of(state_with(10, mark=4), fresh=True)
     attach(owner, A)
     assert got(owner.dispatch(99)) == [(A, 1, 1, 4)]
     assert owner.dispatch(99) == []
     assert owner.blocked
     attach(owner, B, no_ack=True)
-    owner.state.mark = 6
+    owner.delivery.state.mark = 6
     assert got(owner.dispatch(99)) == [(A, 1, 5, 6), (B, 1, 7, 9), (B, 1, 10, 10)]
 
 
 def test_the_mark_runs_ahead_so_that_dispatch_never_waits() -> None:
     state = state_with(0, mark=0)
-    owner = QueueOwner(state, fresh=True)
+    owner = owner_of(state, fresh=True)
     attach(owner, A)
     last, marks = 0, 0
     for _ in range(1000):
@@ -33,7 +33,7 @@ def test_the_mark_runs_ahead_so_that_dispatch_never_waits() -> None:
         if mark is not None:
             state.mark, marks = mark, marks + 1
         state.append(last - 199, last)
-        owner.append(last - 199, last)
+        owner.lifecycle.append(last - 199, last)
         assert got(owner.dispatch(9999)) == [(A, 1, last - 199, last)]
         assert not owner.blocked
     assert marks <= 2 * last / MARK_AHEAD + 1
@@ -41,12 +41,12 @@ def test_the_mark_runs_ahead_so_that_dispatch_never_waits() -> None:
 
 def test_the_mark_runs_ahead_through_a_backlog() -> None:
     state = state_with(1_000_000, mark=0)
-    owner = QueueOwner(state, fresh=True)
+    owner = owner_of(state, fresh=True)
     assert owner.wanted_mark(1_000_000) is None
     attach(owner, A)
     state.mark = owner.wanted_mark(1_000_000) or 0
     asked = []
-    while owner.ready:
+    while owner.delivery.ready:
         mark = owner.wanted_mark(1_000_000)
         assert owner.dispatch(4000)
         assert not owner.blocked
@@ -54,22 +54,22 @@ def test_the_mark_runs_ahead_through_a_backlog() -> None:
             asked.append(mark)
             state.mark = mark
     assert len(asked) <= 2 * 1_000_000 / MARK_AHEAD
-    assert owner.leased_count == 1_000_000
+    assert owner.delivery.leased_count == 1_000_000
 
 
 def test_returned_messages_do_not_hold_the_mark_back() -> None:
     state = state_with(30_000, mark=0)
-    owner = QueueOwner(state, fresh=True)
+    owner = owner_of(state, fresh=True)
     attach(owner, A)
     state.mark = owner.wanted_mark(30_000) or 0
     owner.dispatch(15_000)
-    owner.release(A, 1, 1)
+    owner.lifecycle.release(A, 1, 1)
     state.mark = owner.wanted_mark(30_000) or 0
     assert state.mark >= 30_000
 
 
 def test_an_asked_mark_is_not_asked_again() -> None:
-    owner = QueueOwner(state_with(10, mark=0), fresh=True)
+    owner = owner_of(state_with(10, mark=0), fresh=True)
     attach(owner, A)
     assert owner.wanted_mark(10) == 1 + MARK_AHEAD
     assert owner.wanted_mark(11) is None
@@ -80,95 +80,95 @@ def test_an_asked_mark_is_not_asked_again() -> None:
 
 @pytest.mark.requirement("D2.2")
 def test_a_new_owner_delivers_at_once_what_was_never_leased() -> None:
-    owner = QueueOwner(state_with(100, mark=60, attached=(A, B)))
-    assert list(owner.held.ranges()) == [(1, 60)]
+    owner = owner_of(state_with(100, mark=60, attached=(A, B)))
+    assert list(owner.delivery.held.ranges()) == [(1, 60)]
     attach(owner, A)
-    owner.state.mark = 100
+    owner.delivery.state.mark = 100
     assert got(owner.dispatch(999)) == [(A, 1, 61, 100)]
 
 
 @pytest.mark.requirement("D2.2")
 def test_a_living_consumer_keeps_its_leases_over_a_change_of_owner() -> None:
-    owner = QueueOwner(state_with(100, mark=60, attached=(A, B)))
-    assert owner.reattached(A, [(5, 9), (50, 70)]) == [(5, 9), (50, 60), (61, 70)]
-    assert len(owner.held) == 60 - 5 - 11
-    assert owner.reattached(B, [(9, 12), (1000, 1001)]) == [(10, 12)]
-    assert not owner.held
+    owner = owner_of(state_with(100, mark=60, attached=(A, B)))
+    assert owner.lifecycle.reattached(A, [(5, 9), (50, 70)]) == [(5, 9), (50, 60), (61, 70)]
+    assert len(owner.delivery.held) == 60 - 5 - 11
+    assert owner.lifecycle.reattached(B, [(9, 12), (1000, 1001)]) == [(10, 12)]
+    assert not owner.delivery.held
     attach(owner, A)
-    owner.state.mark = 100
+    owner.delivery.state.mark = 100
     grants = owner.dispatch(999)
     # What was given out before something that arrived did not arrive: it comes behind it (0-9-1 §4.7).
     assert marked(grants) == [(1, 4, True), (13, 49, True), (71, 100, False)]
-    assert owner.settle(A, [(5, 9)]).count == 5
+    assert owner.lifecycle.settle(A, [(5, 9)]).count == 5
 
 
 @pytest.mark.requirement("D2.2")
 def test_what_a_lost_front_end_may_have_had_is_redelivered() -> None:
-    owner = QueueOwner(state_with(10, mark=6, attached=(A, B)))
-    owner.lost_front_end(B)
-    assert list(owner.held.ranges()) == [(1, 6)]
-    owner.reattached(A, [(1, 2)])
+    owner = owner_of(state_with(10, mark=6, attached=(A, B)))
+    owner.lifecycle.lost_front_end(B)
+    assert list(owner.delivery.held.ranges()) == [(1, 6)]
+    owner.lifecycle.reattached(A, [(1, 2)])
     attach(owner, A)
-    owner.state.mark = 10
+    owner.delivery.state.mark = 10
     assert marked(owner.dispatch(99)) == [(3, 6, True), (7, 10, False)]
 
 
 def test_held_messages_are_released_when_the_limit_has_passed() -> None:
-    owner = QueueOwner(state_with(10, mark=6, attached=(A, B)))
-    owner.reattached(A, [(1, 2)])
-    assert owner.release_held(redelivered=True) == 4
+    owner = owner_of(state_with(10, mark=6, attached=(A, B)))
+    owner.lifecycle.reattached(A, [(1, 2)])
+    assert owner.lifecycle.release_held(redelivered=True) == 4
     attach(owner, A)
     assert marked(owner.dispatch(4)) == [(3, 6, True)]
-    assert owner.reattached(B, [(3, 4), (7, 8)]) == [(7, 8)]
-    assert owner.awaited == set()
+    assert owner.lifecycle.reattached(B, [(3, 4), (7, 8)]) == [(7, 8)]
+    assert owner.delivery.awaited == set()
 
 
 def test_a_queue_without_attached_front_ends_holds_nothing() -> None:
-    owner = QueueOwner(state_with(10, mark=6))
-    assert not owner.held
-    assert len(owner.ready) == 10
+    owner = owner_of(state_with(10, mark=6))
+    assert not owner.delivery.held
+    assert len(owner.delivery.ready) == 10
 
 
 def test_a_fresh_queue_holds_nothing() -> None:
-    owner = QueueOwner(state_with(10, mark=6, attached=(A,)), fresh=True)
-    assert not owner.held
+    owner = owner_of(state_with(10, mark=6, attached=(A,)), fresh=True)
+    assert not owner.delivery.held
 
 
 def test_an_at_most_once_queue_holds_nothing() -> None:
-    owner = QueueOwner(state_with(10, mark=6, semantics=Semantics.AT_MOST_ONCE, attached=(A,)))
-    assert not owner.held
+    owner = owner_of(state_with(10, mark=6, semantics=Semantics.AT_MOST_ONCE, attached=(A,)))
+    assert not owner.delivery.held
 
 
 def test_a_held_message_may_be_settled() -> None:
-    owner = QueueOwner(state_with(10, mark=6, attached=(A,)))
-    assert owner.settle(A, [(1, 2)]).durable == [(1, 2)]
-    assert list(owner.held.ranges()) == [(3, 6)]
+    owner = owner_of(state_with(10, mark=6, attached=(A,)))
+    assert owner.lifecycle.settle(A, [(1, 2)]).durable == [(1, 2)]
+    assert list(owner.delivery.held.ranges()) == [(3, 6)]
 
 
 @pytest.mark.requirement("A22.2")
 def test_what_comes_after_newer_messages_is_marked_redelivered() -> None:
-    owner = QueueOwner(state_with(10, mark=10, attached=(B,)))
-    owner.append(11, 12)
-    owner.state.append(11, 12)
-    owner.state.mark = 12
+    owner = owner_of(state_with(10, mark=10, attached=(B,)))
+    owner.lifecycle.append(11, 12)
+    owner.delivery.state.append(11, 12)
+    owner.delivery.state.mark = 12
     attach(owner, A)
     assert got(owner.dispatch(99)) == [(A, 1, 11, 12)]
-    owner.reattached(B, [])
+    owner.lifecycle.reattached(B, [])
     assert marked(owner.dispatch(99)) == [(1, 10, True)]
 
 
 def test_a_front_end_may_give_back_what_is_held() -> None:
-    owner = QueueOwner(state_with(10, mark=6, attached=(A,)))
-    assert owner.release(A, 2, 3) == 2
-    assert list(owner.held.ranges()) == [(1, 1), (4, 6)]
+    owner = owner_of(state_with(10, mark=6, attached=(A,)))
+    assert owner.lifecycle.release(A, 2, 3) == 2
+    assert list(owner.delivery.held.ranges()) == [(1, 1), (4, 6)]
     attach(owner, A)
     assert marked(owner.dispatch(2)) == [(2, 3, True)]
 
 
 def test_what_a_front_end_does_not_have_is_ready_again() -> None:
-    owner = QueueOwner(state_with(10), fresh=True)
+    owner = owner_of(state_with(10), fresh=True)
     attach(owner, A, limit=6)
-    owner.release_unheld(A, [])
+    owner.lifecycle.release_unheld(A, [])
     owner.dispatch(99)
-    owner.release_unheld(A, [(2, 3)])
-    assert list(owner.ready.ranges()) == [(1, 1), (4, 10)]
+    owner.lifecycle.release_unheld(A, [(2, 3)])
+    assert list(owner.delivery.ready.ranges()) == [(1, 1), (4, 10)]

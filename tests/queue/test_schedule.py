@@ -8,12 +8,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from node.queue import schedule
-from node.queue.dispatch import QueueOwner
 from node.queue.operations import Aspect
 from node.queue.schedule import HORIZON_MS, NEVER, SLOT_MS, Schedule
 from node.ranges import range_map
 from node.ranges.range_map import RangeMap
-from tests.queue.owners import noted, state_with
+from tests.queue.owners import noted, owner_of, state_with
 from tests.queue.test_ranges import numbers
 
 NUMBERS = st.integers(1, 40)
@@ -93,6 +92,6 @@ def test_what_is_far_ahead_is_in_no_index() -> None:
 def test_a_message_that_is_never_due_is_so_for_the_next_owner_too() -> None:
     """Clients may give any delay that a field table can hold."""
     state = state_with(1)
-    noted(QueueOwner(state), Aspect.DUE, [(1 << 63) + 5])
-    owner = QueueOwner(state, now=1_800_000_000_000)
-    assert (len(owner.ready), owner.scheduled_count) == (0, 1)
+    noted(owner_of(state), Aspect.DUE, [(1 << 63) + 5])
+    owner = owner_of(state, now=1_800_000_000_000)
+    assert (len(owner.delivery.ready), owner.delivery.scheduled_count) == (0, 1)

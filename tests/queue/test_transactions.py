@@ -7,7 +7,6 @@ from itertools import product
 import pytest
 
 from node.queue.applied import Applied
-from node.queue.delivery_state import DeliveryState
 from node.queue.entry import encode_batch, encode_entry
 from node.queue.operation_format import (
     Buffer,
@@ -31,7 +30,6 @@ from node.queue.operations import (
     TransactionKey,
 )
 from node.queue.partition import PartitionMachine
-from node.queue.settings import PLAIN
 from node.queue.transaction_format import (
     encode_abandon,
     encode_conclude,
@@ -42,6 +40,7 @@ from node.queue.transaction_format import (
     encode_prepared,
 )
 from tests.queue.building import uniform_run
+from tests.queue.owners import owner_of
 
 QUEUE, OTHER = 1, 2
 KEY = TransactionKey(77, 5)
@@ -90,7 +89,7 @@ class Log:
 
 
 def seen(machine: PartitionMachine, queue: int) -> list[tuple[int, int]]:
-    return list(DeliveryState(machine.queues[queue], PLAIN, 0).ready.ranges())
+    return list(owner_of(machine.queues[queue], fresh=True).delivery.ready.ranges())
 
 
 def test_what_is_prepared_is_kept_and_not_seen() -> None:

@@ -11,14 +11,14 @@ from node.queue.features.limits import FEATURE, Limits
 from node.queue.operations import Aspect
 from node.queue.queue import QueueState
 from node.queue.settings import PLAIN, QueueSettings
-from tests.queue.owners import A, attach, noted, state_with
+from tests.queue.owners import A, attach, noted, owner_of, state_with
 
 LIMITED = QueueSettings(max_length_bytes=1000)
 SIZE = 60
 
 
 def limits_of(owner: QueueOwner) -> Limits:
-    found = owner.shares[FEATURE]
+    found = owner.lifecycle.shares[FEATURE]
     assert isinstance(found, Limits)
     return found
 
@@ -26,7 +26,7 @@ def limits_of(owner: QueueOwner) -> Limits:
 def state(*, sized: bool) -> QueueState:
     """Three messages: one is dead and waits to be moved, one is in a transaction without an outcome."""
     made = state_with(3)
-    owner = QueueOwner(made)
+    owner = owner_of(made)
     if sized:
         noted(owner, Aspect.SIZE, [SIZE] * 3)
     noted(owner, Aspect.DEATH, [encode_death(Reason.REJECTED, 1)])
@@ -35,42 +35,42 @@ def state(*, sized: bool) -> QueueState:
 
 
 def test_a_new_owner_counts_neither_dead_letters_nor_what_nobody_may_see_yet() -> None:
-    owner = QueueOwner(state(sized=True), settings=LIMITED)
+    owner = owner_of(state(sized=True), settings=LIMITED)
     assert limits_of(owner).ready_octets() == SIZE
 
 
 def test_a_limit_that_comes_later_counts_the_same() -> None:
-    owner = QueueOwner(state(sized=True), settings=PLAIN)
-    owner.reconfigure(LIMITED)
+    owner = owner_of(state(sized=True), settings=PLAIN)
+    owner.lifecycle.reconfigure(LIMITED)
     assert limits_of(owner).ready_octets() == SIZE
 
 
 def test_only_what_counts_is_weighed_later() -> None:
-    owner = QueueOwner(state(sized=False), settings=PLAIN)
-    owner.reconfigure(LIMITED)
+    owner = owner_of(state(sized=False), settings=PLAIN)
+    owner.lifecycle.reconfigure(LIMITED)
     weights = limits_of(owner).weights
     assert weights is not None
     assert list(weights.unknown.ranges()) == [(3, 3)]
 
 
 def test_what_is_shown_by_a_commit_counts_once() -> None:
-    owner = QueueOwner(state(sized=True), settings=LIMITED)
-    for first, last in owner.state.release(2, 2):
-        owner.append(first, last)
+    owner = owner_of(state(sized=True), settings=LIMITED)
+    for first, last in owner.delivery.state.release(2, 2):
+        owner.lifecycle.append(first, last)
     assert limits_of(owner).ready_octets() == 2 * SIZE
 
 
 @pytest.mark.parametrize("purged", [True, False])
 def test_what_has_left_is_not_weighed_any_more(purged: bool) -> None:
     """The log may not know yet that it has."""
-    owner = QueueOwner(state_with(2), fresh=True)
-    owner.reconfigure(LIMITED)
+    owner = owner_of(state_with(2), fresh=True)
+    owner.lifecycle.reconfigure(LIMITED)
     weights = limits_of(owner).weights
     assert weights is not None and len(weights.unknown) == 2
     if purged:
-        owner.purge()
+        owner.lifecycle.purge()
     else:
         attach(owner, A)
         owner.dispatch(9)
-        owner.settle(A, [(1, 2)])
+        owner.lifecycle.settle(A, [(1, 2)])
     assert not weights.unknown

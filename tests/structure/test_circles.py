@@ -19,7 +19,6 @@ MODULE_CIRCLES: tuple[set[str], ...] = ()
 
 PACKAGE_CIRCLES: tuple[set[str], ...] = (
     {"node.message", "node.wire.amqp091"},
-    {"node.queue", "node.queue.features"},
     {"cluster.broker", "cluster.gateway"},
 )
 

@@ -28,7 +28,7 @@ MODULES = sorted(path for root in ROOTS for path in (root.rglob("*.py") if root.
 HOT = {
     "node/message/run.py": {"Run"},
     "node/queue/operations.py": {"Publish"},
-    "node/queue/grants.py": {"Settled"},
+    "node/queue/lifecycle.py": {"Settled"},
     "node/queue/applied.py": {"Applied"},
     "node/wire/amqp091/effects.py": {"Publish", "Settle", "Credit"},
     "node/wire/amqp091/unsettled.py": {"TagRun"},

@@ -12,7 +12,7 @@ from node.queue.features.registry import FEATURES
 from tests.structure.tree import PRODUCT, Module, imports, modules
 
 PACKAGE = "node.queue.features"
-MECHANISM = {f"{PACKAGE}.{name}" for name in ("argument", "feature", "hooks", "registry")}
+MECHANISM = {f"{PACKAGE}.{name}" for name in ("arguments", "registry")}
 
 
 def product() -> tuple[Module, ...]:

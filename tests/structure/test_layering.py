@@ -87,6 +87,9 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
 }
 
 MAY_NOT_IMPORT: dict[str, frozenset[str]] = {
+    # An owner is given the registry of features.
+    "node.queue": frozenset({"node.queue.features"}),
+    "node.queue.features": frozenset(),
     # What sessions of every protocol share knows none of them.
     "node.session": frozenset({"node.session.amqp091"}),
     "node.session.amqp091": frozenset(),

@@ -94,7 +94,8 @@ class NodeReport:
         """In the order of `MESSAGE_NAMES`."""
         traffic = traffic_counts(self._node.listener.traffic())
         owners = self._node.partitions.owners.values()
-        tallies = [owner.past for owner in owners] + [queue.tally for _, queue in self._queues.owned()]
+        tallies = [owner.past for owner in owners]
+        tallies += [queue.delivery.tally for _, queue in self._queues.owned()]
         return tuple(map(int, [*traffic, *added(map(tally_counts, tallies), len(TALLY_NAMES))[1:]]))
 
     def _churn(self) -> Counts:

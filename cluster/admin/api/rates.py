@@ -24,7 +24,11 @@ _TAKEN: Final = ("deliver", "deliver_no_ack", "get", "get_no_ack")
 
 def queue_counts(queue: QueueOwner) -> tuple[int, ...]:
     """The tally in the order of `TALLY_NAMES`, then what is ready and what is unacknowledged."""
-    return *tally_counts(queue.tally), len(queue.ready) + len(queue.held), queue.leased_count
+    return (
+        *tally_counts(queue.delivery.tally),
+        queue.delivery.waiting_count,
+        queue.delivery.leased_count,
+    )
 
 
 def tally_counts(tally: Tally) -> tuple[int, ...]:

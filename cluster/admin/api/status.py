@@ -96,11 +96,11 @@ class NodeStatus:
                         "name": queue.name,
                         "owner": name,
                         "partition": queue.partition,
-                        "ready": len(counts.ready) + len(counts.held),
-                        "leased": counts.leased_count,
-                        "scheduled": counts.scheduled_count,
-                        "duplicates": counts.tally.duplicates,
-                        "consumers": counts.consumers.count,
+                        "ready": counts.delivery.waiting_count,
+                        "leased": counts.delivery.leased_count,
+                        "scheduled": counts.delivery.scheduled_count,
+                        "duplicates": counts.delivery.tally.duplicates,
+                        "consumers": counts.delivery.consumers.count,
                     }
                 )
             if number % STEP == 0 and slices.used_up:

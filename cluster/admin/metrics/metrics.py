@@ -62,13 +62,23 @@ assert TRAFFIC.keys() == {one.name for one in fields(Traffic)}
 
 
 DEPTHS: Final[Sequence[tuple[str, str, Callable[[QueueOwner], int], str]]] = (
-    ("consumers", "Consumers.", lambda queue: queue.consumers.count, "consumers"),
-    ("messages_ready", "Messages waiting.", lambda queue: len(queue.ready) + len(queue.held), "ready"),
-    ("messages_leased", "Messages delivered and not settled.", lambda queue: queue.leased_count, "leased"),
+    ("consumers", "Consumers.", lambda queue: queue.delivery.consumers.count, "consumers"),
+    (
+        "messages_ready",
+        "Messages waiting.",
+        lambda queue: queue.delivery.waiting_count,
+        "ready",
+    ),
+    (
+        "messages_leased",
+        "Messages delivered and not settled.",
+        lambda queue: queue.delivery.leased_count,
+        "leased",
+    ),
     (
         "messages_scheduled",
         "Messages that are not due yet.",
-        lambda queue: queue.scheduled_count,
+        lambda queue: queue.delivery.scheduled_count,
         "scheduled",
     ),
 )
@@ -146,13 +156,16 @@ class NodeMetrics:
             samples = ((labels, float(read(queue))) for labels, queue in queues)
             yield Metric(f"quorate_queue_{name}", "gauge", help_, samples)
         for field, help_ in TALLIES.items():
-            samples = ((labels, float(getattr(queue.tally, field))) for labels, queue in queues)
+            samples = ((labels, float(getattr(queue.delivery.tally, field))) for labels, queue in queues)
             yield Metric(_queue_counter("quorate_queue", field), "counter", help_, samples)
-        samples = ((labels, _expired(queue.tally)) for labels, queue in queues)
+        samples = ((labels, _expired(queue.delivery.tally)) for labels, queue in queues)
         yield Metric("quorate_queue_messages_expired_total", "counter", EXPIRED, samples)
         for kind, (name, help_) in GIVEN_UP.items():
             samples = (
-                (with_label(labels, "reason", reason), float(getattr(queue.tally, f"{kind}_{reason}")))
+                (
+                    with_label(labels, "reason", reason),
+                    float(getattr(queue.delivery.tally, f"{kind}_{reason}")),
+                )
                 for labels, queue in queues
                 for reason in REASONS
             )

@@ -69,18 +69,20 @@ class RabbitMQObjects:
             yield Metric(f"{prefix}queue_{name}", "gauge", help_, samples)
 
     def consumer_counts(self, prefix: str, sweep: Sweep, _: Sequence[str]) -> Iterator[Metric]:
-        samples = ((labels, float(queue.consumers.count)) for labels, queue in sweep.queues)
+        samples = ((labels, float(queue.delivery.consumers.count)) for labels, queue in sweep.queues)
         yield Metric(f"{prefix}queue_consumers", "gauge", "Consumers of the queue.", samples)
 
     def queues(self, prefix: str, sweep: Sweep, vhosts: Sequence[str]) -> Iterator[Metric]:
         yield from self.consumer_counts(prefix, sweep, vhosts)
-        samples = ((labels, float(queue.tally.published)) for labels, queue in sweep.queues)
+        samples = ((labels, float(queue.delivery.tally.published)) for labels, queue in sweep.queues)
         help_ = "Messages published to the queue."
         yield Metric(f"{prefix}queue_messages_published_total", "counter", help_, samples)
 
     def deliveries(self, prefix: str, sweep: Sweep, _: Sequence[str]) -> Iterator[Metric]:
         for name, (field, help_) in DELIVERIES.items():
-            samples = ((labels, float(getattr(queue.tally, field))) for labels, queue in sweep.queues)
+            samples = (
+                (labels, float(getattr(queue.delivery.tally, field))) for labels, queue in sweep.queues
+            )
             yield Metric(f"{prefix}queue_{name}_total", "counter", help_, samples)
 
     # -- clients --------------------------------------------------------------------------------
@@ -170,13 +172,17 @@ _COARSE: Final[Sequence[tuple[str, str, Callable[[QueueOwner], int]]]] = (
     (
         "messages_ready",
         "Messages that wait for consumers.",
-        lambda queue: len(queue.ready) + len(queue.held),
+        lambda queue: queue.delivery.waiting_count,
     ),
-    ("messages_unacked", "Messages delivered and not acknowledged.", lambda queue: queue.leased_count),
+    (
+        "messages_unacked",
+        "Messages delivered and not acknowledged.",
+        lambda queue: queue.delivery.leased_count,
+    ),
     (
         "messages",
         "Messages ready and unacknowledged.",
-        lambda queue: len(queue.ready) + len(queue.held) + queue.leased_count,
+        lambda queue: queue.delivery.waiting_count + queue.delivery.leased_count,
     ),
 )
 

@@ -48,10 +48,10 @@ class Depths:
 
     def add(self, queue: QueueOwner) -> None:
         self.queues += 1
-        self.consumers += queue.consumers.count
-        self.ready += len(queue.ready) + len(queue.held)
-        self.leased += queue.leased_count
-        self.scheduled += queue.scheduled_count
+        self.consumers += queue.delivery.consumers.count
+        self.ready += queue.delivery.waiting_count
+        self.leased += queue.delivery.leased_count
+        self.scheduled += queue.delivery.scheduled_count
 
 
 @dataclass(slots=True)
@@ -108,7 +108,7 @@ def _queues(partitions: PartitionsView, vhosts: Sequence[str], found: Sweep) -> 
         sums = found.replicated if replicated else found.local
         sums.add(owner.past)
         for number, (id, queue) in enumerate(list(owner.queues.items())):
-            sums.add(queue.tally)
+            sums.add(queue.delivery.tally)
             if owner.active:
                 found.owned.add(queue)
                 named = partitions.queue_name(id)

@@ -8,10 +8,10 @@ from decimal import Decimal
 from math import isfinite
 from typing import Any, Final
 
+from node.queue.argument import Argument, PolicyUse
 from node.queue.argument_types import UnacceptableError, read_positive_time
-from node.queue.features.argument import Argument, PolicyUse
-from node.queue.features.feature import Declaration, Feature
-from node.queue.places import Places
+from node.queue.delivery_state import DeliveryState
+from node.queue.feature import Declaration, Feature
 from node.ranges.range_map import Span
 from node.ranges.range_set import Range
 from node.type_names import type_name
@@ -57,24 +57,24 @@ REDELIVERY_BACKOFF: Final = Argument(
 class Backoff(Feature):
     """Lets messages of the queue that failed rest."""
 
-    def __init__(self, places: Places, backoff: RedeliveryBackoff) -> None:
+    def __init__(self, delivery: DeliveryState, backoff: RedeliveryBackoff) -> None:
         super().__init__()
-        self._places = places
+        self._delivery = delivery
         self._backoff = backoff
 
     def rest(self, front_end: int, ranges: Sequence[Range], now: int) -> list[Span]:
-        places = self._places
+        delivery = self._delivery
         return [
             (low, high, now + self._backoff.delay_ms(failures + 1))
             for one in ranges
-            for start, end in places.leased(front_end, *one)
-            for low, high, failures in places.failures(start, end)
+            for start, end in delivery.leased(front_end, *one)
+            for low, high, failures in delivery.failures(start, end)
         ]
 
 
-def _share(places: Places, former: Feature | None) -> Feature | None:
-    backoff = REDELIVERY_BACKOFF.of(places.settings)
-    return None if backoff is None else Backoff(places, backoff)
+def _share(delivery: DeliveryState, former: Feature | None) -> Feature | None:
+    backoff = REDELIVERY_BACKOFF.of(delivery.settings)
+    return None if backoff is None else Backoff(delivery, backoff)
 
 
 FEATURE: Final[Declaration] = Declaration(REDELIVERY_BACKOFF, make=_share)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from node.queue.argument import Argument, PolicyUse
 from node.queue.argument_types import one_of, read_text
-from node.queue.features.argument import Argument, PolicyUse
-from node.queue.features.feature import DeadLetterTarget, Declaration, Description, Rule
+from node.queue.feature import DeadLetterTarget, Declaration, Description, Rule
 from node.queue.settings import QueueSettings
 
 DEAD_LETTER_EXCHANGE: Final = Argument(

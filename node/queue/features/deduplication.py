@@ -12,9 +12,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from node.message.content import read_short_string
+from node.queue.argument import Argument, PolicyUse
 from node.queue.argument_types import read_positive_time
-from node.queue.features.argument import Argument, PolicyUse
-from node.queue.features.feature import (
+from node.queue.delivery_state import DeliveryState
+from node.queue.feature import (
     NO_REPEATS,
     Declaration,
     Feature,
@@ -24,7 +25,6 @@ from node.queue.features.feature import (
     Rule,
 )
 from node.queue.operation_format import encode_forget_ids, encode_remember_ids
-from node.queue.places import Places
 from node.queue.seen_ids import SeenIds, digest_of
 from node.queue.settings import QueueSettings
 from node.ranges.range_set import Range, RangeSet
@@ -103,18 +103,18 @@ def _latest(times: array[int], digests: list[bytes]) -> tuple[array[int], list[b
 class Deduplication(Feature):
     """Knows the queue's window, and has replicas forget what is out of it."""
 
-    def __init__(self, places: Places, length: int) -> None:
+    def __init__(self, delivery: DeliveryState, length: int) -> None:
         super().__init__()
-        self._places = places
-        self.window = Window(length, places.state.seen)
+        self._delivery = delivery
+        self.window = Window(length, delivery.state.seen)
 
     def count_duplicates(self, count: int) -> None:
         """So many messages more were left out."""
-        self._places.tally.duplicates += count
+        self._delivery.tally.duplicates += count
 
     def serve(self, context: FeatureContext, now: int) -> None:
         """Let replicas forget what is out of the window, now and then."""
-        window, seen = self.window, self._places.state.seen
+        window, seen = self.window, self._delivery.state.seen
         if seen is None:
             return
         before = window.slide(now)
@@ -126,15 +126,15 @@ class Deduplication(Feature):
             context.wake(due + window.length)
 
 
-def _share(places: Places, former: Feature | None) -> Feature | None:
-    length = DEDUPLICATION_WINDOW.of(places.settings)
+def _share(delivery: DeliveryState, former: Feature | None) -> Feature | None:
+    length = DEDUPLICATION_WINDOW.of(delivery.settings)
     if length is None:
         return None
     if isinstance(former, Deduplication):
         # It knows more ids than the log does: those on their way there.
         former.window.length = length
         return former
-    return Deduplication(places, length)
+    return Deduplication(delivery, length)
 
 
 class Recognising(Rule):

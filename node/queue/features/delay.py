@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from node.queue.features.feature import Declaration, Incoming, Notes, Rule
+from node.queue.feature import Declaration, Incoming, Notes, Rule
 from node.queue.operations import Aspect
 from node.queue.settings import QueueSettings
 

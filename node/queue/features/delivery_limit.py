@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from node.queue.argument import Argument, PolicyUse
 from node.queue.argument_types import read_integer
-from node.queue.features.argument import Argument, PolicyUse
-from node.queue.features.feature import Declaration, Feature
-from node.queue.places import Places
+from node.queue.delivery_state import DeliveryState
+from node.queue.feature import Declaration, Feature
 from node.ranges.range_set import Range
 
 
@@ -24,25 +24,25 @@ DELIVERY_LIMIT: Final = Argument("x-delivery-limit", read_limit, "delivery_limit
 class DeliveryLimit(Feature):
     """Gives up messages of the queue when more deliveries than the limit have failed."""
 
-    def __init__(self, places: Places, limit: int) -> None:
+    def __init__(self, delivery: DeliveryState, limit: int) -> None:
         super().__init__()
-        self._places = places
+        self._delivery = delivery
         self._limit = limit
 
     def exhausted(self, front_end: int, ranges: Sequence[Range]) -> list[Range]:
-        places = self._places
+        delivery = self._delivery
         return [
             (low, high)
             for one in ranges
-            for start, end in places.leased(front_end, *one)
-            for low, high, failures in places.failures(start, end)
+            for start, end in delivery.leased(front_end, *one)
+            for low, high, failures in delivery.failures(start, end)
             if failures >= self._limit
         ]
 
 
-def _share(places: Places, former: Feature | None) -> Feature | None:
-    limit = DELIVERY_LIMIT.of(places.settings)
-    return None if limit is None else DeliveryLimit(places, limit)
+def _share(delivery: DeliveryState, former: Feature | None) -> Feature | None:
+    limit = DELIVERY_LIMIT.of(delivery.settings)
+    return None if limit is None else DeliveryLimit(delivery, limit)
 
 
 FEATURE: Final[Declaration] = Declaration(DELIVERY_LIMIT, make=_share)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from node.queue.argument import Argument, PolicyUse
 from node.queue.argument_types import read_positive_time
-from node.queue.features.argument import Argument, PolicyUse
-from node.queue.features.feature import Declaration, Description, Rule
+from node.queue.feature import Declaration, Description, Rule
 from node.queue.settings import QueueSettings
 
 EXPIRES: Final = Argument("x-expires", read_positive_time, "expires_ms", policy=PolicyUse.LIMIT)

@@ -19,10 +19,10 @@ from typing import Final
 
 from node.message.content import read_headers_property, read_short_string
 from node.queue.annotations import Annotations
+from node.queue.argument import Argument
 from node.queue.argument_types import read_text
 from node.queue.consumers import Consumer, ConsumerKey
-from node.queue.features.argument import Argument
-from node.queue.features.feature import Declaration, Description, Incoming, Notes, Rule
+from node.queue.feature import Declaration, Description, Incoming, Notes, Rule
 from node.queue.operations import Aspect
 from node.queue.order import Order
 from node.queue.settings import QueueSettings

@@ -8,9 +8,10 @@ from typing import Final
 
 from node.message.content import size_spans
 from node.message.reason import Reason
+from node.queue.argument import Argument, PolicyUse
 from node.queue.argument_types import one_of, read_natural
-from node.queue.features.argument import Argument, PolicyUse
-from node.queue.features.feature import (
+from node.queue.delivery_state import DeliveryState
+from node.queue.feature import (
     Declaration,
     Description,
     Feature,
@@ -22,7 +23,6 @@ from node.queue.features.feature import (
 )
 from node.queue.operation_format import encode_annotate
 from node.queue.operations import Aspect
-from node.queue.places import Places
 from node.queue.settings import QueueSettings
 from node.queue.weights import Weights
 from node.ranges.range_map import ABOVE_ALL, RangeMap, Span
@@ -125,10 +125,10 @@ class Limits(Feature):
     `weights` is None unless the queue has a limit on octets.
     """
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, delivery: DeliveryState) -> None:
         super().__init__()
-        self._places = places
-        self.weights = _weighed(places) if weighs(places.settings) else None
+        self._delivery = delivery
+        self.weights = _weighed(delivery) if weighs(delivery.settings) else None
 
     def note(self, first: int, last: int, value: int) -> None:
         """The messages' bodies have so many octets each."""
@@ -145,7 +145,7 @@ class Limits(Feature):
 
     def served(self, context: FeatureContext, *, complete: bool) -> None:
         """A queue that drops what is too much drops it once consumers have had their chance (x-overflow)."""
-        ready, settings = self._places.ready, self._places.settings
+        ready, settings = self._delivery.ready, self._delivery.settings
         messages, octets = surplus(settings, len(ready), self.ready_octets()) if complete else (0, 0)
         while messages or octets:
             victims = ready.lowest()
@@ -157,12 +157,12 @@ class Limits(Feature):
 
     def ready_octets(self) -> int:
         """Octets of the bodies of ready messages; 0 unless the queue has a limit on them."""
-        places, weights = self._places, self.weights
+        delivery, weights = self._delivery, self.weights
         if weights is None:
             return 0
-        others = [part for place in (places.held, *places.leases.values()) for part in place.ranges()]
-        if places.scheduled:
-            others += places.scheduled.intersection(0, ABOVE_ALL)
+        others = [part for place in (delivery.held, *delivery.leases.values()) for part in place.ranges()]
+        if delivery.scheduled:
+            others += delivery.scheduled.intersection(0, ABOVE_ALL)
         return weights.octets - sum(weights.weigh(*part) for part in others)
 
     def _sizes(self, first: int, last: int) -> list[Span]:
@@ -171,40 +171,40 @@ class Limits(Feature):
 
     def _weigh_some(self, context: FeatureContext, weights: Weights) -> None:
         """Look up the sizes of some of the messages that came in while their octets did not count."""
-        places, unknown = self._places, weights.unknown
+        delivery, unknown = self._delivery, weights.unknown
         first, last = unknown.front() or (0, 0)
         last = min(last, first + WEIGHED_AT_ONCE - 1)
         unknown.remove(first, last)
         durable: list[Span] = []
-        for part in places.state.alive.intersection(first, last):
+        for part in delivery.state.alive.intersection(first, last):
             for position, run in context.contents(*part):
                 durable += [(position + low, position + high, size) for low, high, size in size_spans(run)]
         if durable:
             context.log(encode_annotate(context.number, Aspect.SIZE, durable))
         soft = [
             (position + low, position + high, size)
-            for position, run in places.soft.runs(first, last)
+            for position, run in delivery.soft.runs(first, last)
             for low, high, size in size_spans(run)
         ]
-        places.soft.annotate(Aspect.SIZE, soft)
+        delivery.soft.annotate(Aspect.SIZE, soft)
         for span in (*durable, *soft):
             weights.add(*span)
         if unknown:
             context.serve_again()
 
 
-def _weighed(places: Places) -> Weights:
+def _weighed(delivery: DeliveryState) -> Weights:
     """What the messages weigh that are there, as far as it was noted."""
-    every = places.living(0, ABOVE_ALL)
-    every.update(places.soft.numbers.ranges())
-    soft = places.soft.values.get(Aspect.SIZE, RangeMap())
-    return Weights.of(every, (*places.annotations.logged(Aspect.SIZE).all(), *soft.all()))
+    every = delivery.living(0, ABOVE_ALL)
+    every.update(delivery.soft.numbers.ranges())
+    soft = delivery.soft.values.get(Aspect.SIZE, RangeMap())
+    return Weights.of(every, (*delivery.annotations.logged(Aspect.SIZE).all(), *soft.all()))
 
 
-def _share(places: Places, former: Feature | None) -> Feature | None:
+def _share(delivery: DeliveryState, former: Feature | None) -> Feature | None:
     """Weighed anew whenever the settings change: what came in meanwhile was not noted, or no limit asks."""
-    limited = MAX_LENGTH.of(places.settings) is not None or weighs(places.settings)
-    return Limits(places) if limited else None
+    limited = MAX_LENGTH.of(delivery.settings) is not None or weighs(delivery.settings)
+    return Limits(delivery) if limited else None
 
 
 class Weighing(Rule):
@@ -242,7 +242,7 @@ class Refusing(Rule):
 
     def refuse(
         self,
-        queue: Places,
+        queue: DeliveryState,
         share: Feature | None,
         upcoming: Weights | None,
         incoming: Incoming,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from node.queue.argument import Argument, PolicyUse
 from node.queue.argument_types import read_positive
 from node.queue.consumers import Consumer
-from node.queue.features.argument import Argument, PolicyUse
-from node.queue.features.feature import Declaration, Feature
+from node.queue.delivery_state import DeliveryState
+from node.queue.feature import Declaration, Feature
 from node.queue.operations import OWNER
-from node.queue.places import Places
 
 MAX_UNSETTLED: Final = Argument("x-max-unsettled", read_positive, "max_unsettled", policy=PolicyUse.LIMIT)
 
@@ -21,21 +21,21 @@ class MaxUnsettled(Feature):
     holds for front ends that have not answered: each of them may be leased.
     """
 
-    def __init__(self, places: Places, limit: int) -> None:
+    def __init__(self, delivery: DeliveryState, limit: int) -> None:
         super().__init__(passes_on=True)
-        self._places = places
+        self._delivery = delivery
         self._limit = limit
 
     def room(self, consumer: Consumer, wanted: int) -> int:
-        places = self._places
-        removing = places.leases.get(OWNER)
-        leased = places.leased_count - (0 if removing is None else len(removing)) + len(places.held)
+        delivery = self._delivery
+        removing = delivery.leases.get(OWNER)
+        leased = delivery.leased_count - (0 if removing is None else len(removing)) + len(delivery.held)
         return max(0, min(wanted, self._limit - leased))
 
 
-def _share(places: Places, former: Feature | None) -> Feature | None:
-    limit = MAX_UNSETTLED.of(places.settings)
-    return None if limit is None else MaxUnsettled(places, limit)
+def _share(delivery: DeliveryState, former: Feature | None) -> Feature | None:
+    limit = MAX_UNSETTLED.of(delivery.settings)
+    return None if limit is None else MaxUnsettled(delivery, limit)
 
 
 FEATURE: Final[Declaration] = Declaration(MAX_UNSETTLED, make=_share)

@@ -13,10 +13,10 @@ from functools import partial
 from typing import Final
 
 from node.queue.annotations import Annotations
+from node.queue.argument import Argument
 from node.queue.argument_types import UnacceptableError, read_natural
 from node.queue.consumers import Consumer, ConsumerKey
-from node.queue.features.argument import Argument
-from node.queue.features.feature import Declaration, Incoming, Notes, Rule
+from node.queue.feature import Declaration, Incoming, Notes, Rule
 from node.queue.operations import Aspect
 from node.queue.order import Order
 from node.queue.settings import QueueSettings

@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from node.queue.argument import Argument
 from node.queue.argument_types import read_boolean
 from node.queue.consumers import Consumer, Consumers, ExclusiveConsumerError
-from node.queue.features.argument import Argument
-from node.queue.features.feature import Declaration, Description, Feature, FeatureContext, Rule
-from node.queue.places import Places
+from node.queue.delivery_state import DeliveryState
+from node.queue.feature import Declaration, Description, Feature, FeatureContext, Rule
 from node.queue.settings import QueueSettings
 from node.ranges.range_set import Range, RangeSet
 
@@ -164,15 +164,15 @@ def _turn(consumer: Consumer) -> tuple[int, int]:
 class SingleActive(Feature):
     """Lets the queue's consumers elect the active one, and tells them of what that has."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, delivery: DeliveryState) -> None:
         super().__init__(passes_on=True)
-        self._places = places
-        awaited = () if places.fresh else places.state.attached
-        self._consumers = SingleActiveConsumers(places.term, awaited)
-        places.consumers = self._consumers
+        self._delivery = delivery
+        awaited = () if delivery.fresh else delivery.state.attached
+        self._consumers = SingleActiveConsumers(delivery.term, awaited)
+        delivery.consumers = self._consumers
 
     def serve(self, context: FeatureContext, now: int) -> None:
-        for one in self._consumers.elect(self._places.leases):
+        for one in self._consumers.elect(self._delivery.leases):
             context.tell_activity(one)
 
     def given(self, consumer: Consumer, ranges: list[Range]) -> None:
@@ -185,9 +185,9 @@ class SingleActive(Feature):
         self._consumers.holding.remove(first, last)
 
 
-def _share(places: Places, former: Feature | None) -> Feature | None:
-    if former is None and SINGLE_ACTIVE_CONSUMER.of(places.settings):
-        return SingleActive(places)
+def _share(delivery: DeliveryState, former: Feature | None) -> Feature | None:
+    if former is None and SINGLE_ACTIVE_CONSUMER.of(delivery.settings):
+        return SingleActive(delivery)
     return former
 
 

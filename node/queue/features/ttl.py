@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from typing import Final
 
 from node.message.reason import Reason
+from node.queue.argument import Argument, PolicyUse
 from node.queue.argument_types import read_time
-from node.queue.features.argument import Argument, PolicyUse
-from node.queue.features.feature import Declaration, Feature, FeatureContext, Incoming, Notes, Rule
+from node.queue.delivery_state import DeliveryState
+from node.queue.feature import Declaration, Feature, FeatureContext, Incoming, Notes, Rule
 from node.queue.operation_format import encode_annotate
 from node.queue.operations import Aspect
 from node.queue.order import Order
-from node.queue.places import Places
 from node.queue.schedule import Schedule
 from node.queue.settings import QueueSettings
 from node.ranges.range_map import RangeMap, Span
@@ -112,23 +112,23 @@ def expiry_of(ttl: int, now: int) -> int:
 class TimeToLive(Feature):
     """Gives up the queue's messages that have waited for too long."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, delivery: DeliveryState) -> None:
         super().__init__()
-        self._places = places
+        self._delivery = delivery
         self._lifetimes = Lifetimes()
 
     def take_over(self, context: FeatureContext) -> None:
         """Messages that came in while there was no time to live have one from now on."""
-        places = self._places
-        ttl = MESSAGE_TTL.of(places.settings)
+        delivery = self._delivery
+        ttl = MESSAGE_TTL.of(delivery.settings)
         if ttl is None:
             return
         expiry = expiry_of(ttl, context.wall_ms())
-        durable = _without(places.state.alive, places.annotations.logged(Aspect.EXPIRY), expiry)
+        durable = _without(delivery.state.alive, delivery.annotations.logged(Aspect.EXPIRY), expiry)
         if durable:
             context.log(encode_annotate(context.number, Aspect.EXPIRY, durable))
-        soft = _without(places.soft.numbers, places.soft.values.get(Aspect.EXPIRY, NOTHING), expiry)
-        places.soft.annotate(Aspect.EXPIRY, soft)
+        soft = _without(delivery.soft.numbers, delivery.soft.values.get(Aspect.EXPIRY, NOTHING), expiry)
+        delivery.soft.annotate(Aspect.EXPIRY, soft)
         for span in (*durable, *soft):
             self.note(*span)
 
@@ -138,12 +138,12 @@ class TimeToLive(Feature):
     def serve(self, context: FeatureContext, now: int) -> None:
         if self._lifetimes:
             self._lifetimes.step(now)
-            context.discard(self._lifetimes.expired(self._places.ready), Reason.EXPIRED)
+            context.discard(self._lifetimes.expired(self._delivery.ready), Reason.EXPIRED)
 
     def served(self, context: FeatureContext, *, complete: bool) -> None:
         if self._lifetimes:
             if complete:
-                context.discard(self._lifetimes.passed_by(self._places.ready), Reason.EXPIRED)
+                context.discard(self._lifetimes.passed_by(self._delivery.ready), Reason.EXPIRED)
             context.wake(self._lifetimes.wake)
 
     def settle(self, ranges: list[Range]) -> None:
@@ -181,10 +181,10 @@ def _without(messages: RangeSet, known: RangeMap, value: int) -> list[Span]:
     return [(first, last, value) for first, last in left.ranges()]
 
 
-def _share(places: Places, former: Feature | None) -> Feature | None:
+def _share(delivery: DeliveryState, former: Feature | None) -> Feature | None:
     """What messages were given a time to live counts also when the queue is asked for none any more."""
-    if former is None and MESSAGE_TTL.of(places.settings) is not None:
-        return TimeToLive(places)
+    if former is None and MESSAGE_TTL.of(delivery.settings) is not None:
+        return TimeToLive(delivery)
     return former
 
 

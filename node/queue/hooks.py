@@ -1,12 +1,20 @@
-"""The shares of one queue, and the rules of its settings, by the moments at which they have a say."""
+"""The shares of one queue, and the rules of its settings, by the moments at which they have a say.
+
+The owner of a queue is given the `FeatureRegistry`; this package names no feature.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
 
-from node.queue.features.feature import Declaration, Description, Feature, Rule
+from node.queue.annotations import Annotations
+from node.queue.delivery_state import DeliveryState
+from node.queue.feature import Declaration, Description, Feature, Rule
 from node.queue.operations import Aspect
+from node.queue.order import Arranging, Order, ReadyByAge
+from node.queue.settings import QueueSettings
+from node.ranges.range_set import RangeSet
 
 
 class Hooks:
@@ -42,6 +50,52 @@ def _implementing(features: list[Feature], hook: str) -> tuple[Feature, ...]:
 
 NO_HOOKS: Final = Hooks()
 """Those of a queue without features."""
+
+
+Shares = dict[Declaration, Feature]
+"""One queue's shares of the features that the queue asks for, or its messages do."""
+
+
+class FeatureRegistry:
+    """Declarations of features, in the order in which features have their say.
+
+    `by_message` are the features that a message can ask for where its queue does not.
+    """
+
+    __slots__ = ("_features", "_orders", "by_message")
+
+    def __init__(self, features: tuple[Declaration, ...], orders: tuple[Arranging, ...]) -> None:
+        """The first of the `orders` that a queue's settings ask for is the queue's."""
+        self._features = features
+        self._orders = orders
+        self.by_message: dict[Aspect, Declaration] = {
+            feature.aspect: feature
+            for feature in features
+            if feature.aspect is not None and feature.by_message is not None
+        }
+
+    def arrange(self, settings: QueueSettings, known: Annotations, ready: RangeSet) -> Order:
+        """The ready messages in the queue's order, which takes them over."""
+        for arranged in self._orders:
+            order = arranged(settings, known, ready)
+            if order is not None:
+                return order
+        return ReadyByAge(ready)
+
+    def shares_of(self, delivery: DeliveryState, former: Shares) -> Shares:
+        """A queue's shares as its settings ask for them; `former` are those that the queue had."""
+        found: Shares = {}
+        for feature in self._features:
+            share = None if feature.make is None else feature.make(delivery, former.get(feature))
+            if share is not None:
+                found[feature] = share
+        return found
+
+    def hooks_of(self, shares: Shares) -> Hooks:
+        """The shares by the moments at which they have a say, in the order of the registry."""
+        if not shares:
+            return NO_HOOKS
+        return Hooks([(feature.aspect, shares[feature]) for feature in self._features if feature in shares])
 
 
 class Rules:

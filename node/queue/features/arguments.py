@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from node.queue.argument import Argument, PolicyUse
 from node.queue.argument_types import UnacceptableError, one_of, read_natural, read_text
-from node.queue.features.argument import Argument, PolicyUse
 from node.queue.features.registry import ARGUMENTS as OF_FEATURES
 from node.queue.operations import Semantics
 from node.queue.settings import QueueSettings

@@ -1,11 +1,11 @@
 """What a feature of queues is: what it is asked for with, and the moments at which it has a say.
 
-A feature is one module of this package, with a `Declaration` that `registry` lists. A queue that asks for
-the feature has a share of it, an object of a class derived from `Feature`, while its owner leads;
-what must outlive the owner goes into the log, by `FeatureContext`. About messages that come in the owner
-decides by the queue's settings alone: a `Rule` is made once for each settings. A hook is called with ranges
-or runs, once for each range, run, or turn of the queue at most. A queue that asks for nothing has no shares,
-and calls no hook.
+A feature is one module of `node.queue.features`, with a `Declaration` that the `registry` there lists. A
+queue that asks for the feature has a share of it, an object of a class derived from `Feature`, while its
+owner leads; what must outlive the owner goes into the log, by `FeatureContext`. About messages that come in
+the owner decides by the queue's settings alone: a `Rule` is made once for each settings. A hook is called
+with ranges or runs, once for each range, run, or turn of the queue at most. A queue that asks for nothing
+has no shares, and calls no hook.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Any, Final, Protocol
 from node.message.content import Asked, asked_in, properties_in
 from node.message.reason import Reason
 from node.message.run import Run
+from node.queue.argument import Argument
 from node.queue.consumers import Consumer
-from node.queue.features.argument import Argument
+from node.queue.delivery_state import DeliveryState
 from node.queue.operations import Aspect
-from node.queue.places import Places
 from node.queue.settings import QueueSettings
 from node.queue.weights import Weights
 from node.ranges.range_map import Span
@@ -210,7 +210,7 @@ class Rule:
 
     def refuse(
         self,
-        queue: Places,
+        queue: DeliveryState,
         share: Feature | None,
         upcoming: Weights | None,
         incoming: Incoming,
@@ -236,8 +236,8 @@ class Rule:
         """
 
 
-Making = Callable[[Places, Feature | None], Feature | None]
-"""(places, the queue's share so far) -> the queue's share as the settings ask for it now, None for none."""
+Making = Callable[[DeliveryState, Feature | None], Feature | None]
+"""(delivery, the queue's share so far) -> the queue's share as the settings ask for it now, None for none."""
 
 
 class Declaration:
@@ -256,7 +256,7 @@ class Declaration:
         make: Making | None = None,
         rule: Callable[[QueueSettings], Rule | None] | None = None,
         aspect: Aspect | None = None,
-        by_message: Callable[[Places], Feature] | None = None,
+        by_message: Callable[[DeliveryState], Feature] | None = None,
     ) -> None:
         self.arguments = arguments
         self.make = make
