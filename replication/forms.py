@@ -13,6 +13,9 @@ from typing import Any
 
 from replication.raft.errors import MessageError
 
+RAFT_TAG = b"R"
+SNAPSHOT_TAG = b"S"
+
 ENVELOPE = struct.Struct(">cI")
 """Tag and partition: the first part of each message about one partition."""
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from replication.journal import PartitionLog
+from replication.journal import DamagedEntryError, PartitionLog
 from replication.raft import Entry, Raft, Role, Snapshot
 
 
@@ -31,6 +31,12 @@ class Machine(Protocol):
 
     def read_ready(self, context: bytes) -> None:
         """A read index asked for with `context` was confirmed and is applied here."""
+
+    def lost(self, error: DamagedEntryError) -> bytes | None:
+        """No replica can read an applied entry any more, and this one leads.
+
+        The entry to propose that makes the lost one needless; None where nothing does.
+        """
 
 
 @dataclass(slots=True)

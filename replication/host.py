@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from replication.compaction import Compaction
-from replication.forms import ENVELOPE, addressed
+from replication.forms import ENVELOPE, RAFT_TAG, SNAPSHOT_TAG, addressed
 from replication.group import Group, Machine
 from replication.journal import DamagedEntryError, Durations, Journal
 from replication.raft import (
@@ -36,6 +36,7 @@ from replication.raft import (
     decode_message,
     encode_message,
 )
+from replication.repair import UNHEARD, Repair, RepairEvents
 from replication.snapshots import (
     ACKNOWLEDGED,
     FINAL,
@@ -44,9 +45,6 @@ from replication.snapshots import (
     SnapshotReceiver,
     SnapshotSender,
 )
-
-RAFT_TAG = b"R"
-SNAPSHOT_TAG = b"S"
 
 _EVERY: Final = 2**63 - 1
 """No partition has a higher number."""
@@ -78,12 +76,13 @@ class Host:
         random: Callable[[], float],
         snapshot_bytes: int,
         of_last_release: Callable[[str], bool] = _no_peer,
+        damage: RepairEvents = UNHEARD,
     ) -> None:
         """`of_last_release` says whether a peer reads only what the last release wrote."""
         self.node = config.node
         self.groups: dict[int, Group] = {}
+        self.repair = Repair(self.groups, journal, send, self.propose, damage)
         self.failed: BaseException | None = None
-        self.on_damaged: Callable[[DamagedEntryError, float], None]
         self.of_last_release = of_last_release
         self._config = config
         self._withheld = False
@@ -277,7 +276,7 @@ class Host:
                     try:
                         self._advance(group, now)
                     except DamagedEntryError as error:
-                        self.on_damaged(error, now)
+                        self.repair.found(error, now)
         self.kick(now)
 
     def kick(self, now: float) -> None:

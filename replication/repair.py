@@ -7,7 +7,7 @@ The idea is that of "Protocol-Aware Recovery for Consensus-Based Storage" (Alaga
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -15,9 +15,8 @@ import msgpack
 
 from replication.forms import ENVELOPE, addressed, expect
 from replication.group import Group
-from replication.host import Host
 from replication.journal import DamagedEntryError, Journal
-from replication.raft import Entry, Role
+from replication.raft import Entry, NotLeaderError, Role
 from replication.raft.errors import CompactedError, MessageError
 from replication.resigning import resign
 
@@ -32,6 +31,9 @@ LACKS: Final = 0
 HAS: Final = 1
 HAS_PART: Final = 2
 """Only the messages that wait are left of the entry: enough for one that a snapshot covers."""
+
+Propose = Callable[[int, bytes, float], object]
+"""Appends an entry to a partition's log, at a time. Raises NotLeaderError."""
 
 Send = Callable[[str, Sequence[bytes | memoryview]], object]
 
@@ -73,6 +75,23 @@ class Damage:
     lacking: set[str] = field(default_factory=set)
 
 
+def _unheard(*_: object) -> None:
+    """The default: no listener."""
+
+
+@dataclass(frozen=True, slots=True)
+class RepairEvents:
+    """Callables of the process; each may be left out."""
+
+    found: Callable[[DamagedEntryError], None] = _unheard
+    """An entry cannot be read here."""
+    repaired: Callable[[DamagedEntryError, str], None] = _unheard
+    """Another replica's copy took the entry's place; called with that replica's node."""
+
+
+UNHEARD: Final = RepairEvents()
+
+
 class Repair:
     """The damaged entries of a node's partitions, until they are mended.
 
@@ -80,22 +99,19 @@ class Repair:
     a leader steps down, and another replica, which has the entry, leads.
     """
 
-    def __init__(self, host: Host, journal: Journal, send: Send) -> None:
+    def __init__(
+        self, groups: Mapping[int, Group], journal: Journal, send: Send, propose: Propose, told: RepairEvents
+    ) -> None:
         self.damaged: dict[tuple[int, int], Damage] = {}
         """By partition and index."""
         self.found_here = self.repaired = 0
         """Entries of this node that could not be read, and those that another replica gave back."""
-        self.on_found: Callable[[DamagedEntryError], None] = _unheard
-        self.on_repaired: Callable[[DamagedEntryError, str], None] = _unheard
-        """Called with the node that had the entry."""
-        self.on_lost: Callable[[Group, DamagedEntryError], None] = _unheard
-        """No replica has the entry: called while this node leads, and may propose what makes it needless."""
-        self._host, self._journal, self._send = host, journal, send
-        host.on_damaged = self.found
+        self._groups, self._journal, self._send = groups, journal, send
+        self._propose, self._told = propose, told
 
     def found(self, error: DamagedEntryError, now: float) -> None:
         """An entry could not be read. Raises the error where no replica ever can give it to this one."""
-        group = self._host.groups.get(error.partition)
+        group = self._groups.get(error.partition)
         if group is None:
             return
         key = (error.partition, error.index)
@@ -107,15 +123,27 @@ class Repair:
         if damage.lacking >= others and group.raft.role is Role.LEADER:
             if error.index > group.raft.applied_index:
                 raise error
-            self.on_lost(group, error)
+            self._let_go(group, error, now)
             del self.damaged[key]
         self._step_down(group, now)
+
+    def _let_go(self, group: Group, error: DamagedEntryError, now: float) -> None:
+        """No replica has the entry. Raises the error where the machine cannot do without."""
+        needless = group.machine.lost(error)
+        if needless is None:
+            raise error
+        try:
+            # Before the first entry of the next leader, which then never needs the lost one.
+            self._propose(group.partition, needless, now)
+        except NotLeaderError:
+            # The leader hands over: the next one finds the damage anew.
+            return
 
     def _note(self, group: Group, error: DamagedEntryError, asked_at: float) -> Damage:
         damage = self.damaged[error.partition, error.index] = Damage(error, asked_at)
         self.found_here += 1
         group.log.suspect(error.index)
-        self.on_found(error)
+        self._told.found(error)
         return damage
 
     def broken_off(self, work: Callable[[], object], now: float) -> None:
@@ -138,10 +166,10 @@ class Repair:
     def tick(self, now: float) -> None:
         """Ask again for what is not mended, and look whether it is needed yet."""
         for error in self._journal.take_damaged():
-            if (error.partition, error.index) not in self.damaged and error.partition in self._host.groups:
-                self._note(self._host.groups[error.partition], error, now - ASK_INTERVAL_S)
+            if (error.partition, error.index) not in self.damaged and error.partition in self._groups:
+                self._note(self._groups[error.partition], error, now - ASK_INTERVAL_S)
         for key, damage in list(self.damaged.items()):
-            group = self._host.groups.get(key[0])
+            group = self._groups.get(key[0])
             if group is None or not _needed(group, damage.error):
                 del self.damaged[key]
             elif now >= damage.asked_at + ASK_INTERVAL_S:
@@ -161,7 +189,7 @@ class Repair:
     def receive(self, peer: str, parts: Sequence[bytes], now: float) -> None:
         """A question or an answer of another replica. Raises MessageError."""
         partition, message = decode(parts)
-        group = self._host.groups.get(partition)
+        group = self._groups.get(partition)
         if group is None:
             return
         if isinstance(message, EntryQuestion):
@@ -169,7 +197,7 @@ class Repair:
         else:
             damage = self.damaged.get((partition, message.index))
             if damage is not None and damage.error.term == message.term:
-                self._told(group, peer, damage, message)
+                self._answered(group, peer, damage, message)
 
     def _answer(self, group: Group, question: EntryQuestion, now: float) -> EntryAnswer:
         index, term = question.index, question.term
@@ -186,14 +214,14 @@ class Repair:
             return EntryAnswer(index, term, HAS_PART)
         return EntryAnswer(index, term, HAS, found.data)
 
-    def _told(self, group: Group, peer: str, damage: Damage, answer: EntryAnswer) -> None:
+    def _answered(self, group: Group, peer: str, damage: Damage, answer: EntryAnswer) -> None:
         error = damage.error
         if answer.found == LACKS:
             damage.lacking.add(peer)
         elif answer.found == HAS and group.log.repair(error.index, error.term, answer.data):
             del self.damaged[error.partition, error.index]
             self.repaired += 1
-            self.on_repaired(error, peer)
+            self._told.repaired(error, peer)
 
 
 def _needed(group: Group, error: DamagedEntryError) -> bool:
@@ -216,7 +244,3 @@ def decode(parts: Sequence[bytes]) -> tuple[int, EntryQuestion | EntryAnswer]:
     if code != TELL or flag not in (LACKS, HAS, HAS_PART):
         raise MessageError("what is said of a damaged entry is of an unknown kind")
     return partition, EntryAnswer(index, term, flag, bytes(parts[2]) if len(parts) > 2 else b"")
-
-
-def _unheard(*_: object) -> None:
-    """The default: no listener."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from replication.forms import ENVELOPE
+from replication.forms import ENVELOPE, RAFT_TAG
 from replication.group import Group
-from replication.host import RAFT_TAG
 from replication.raft import Role, encode_message
 from replication.raft.messages import TimeoutNow
 

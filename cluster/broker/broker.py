@@ -45,10 +45,11 @@ from cluster.peers.latencies import Latencies
 from cluster.peers.link_messages import RemoteOwner, address, receive_for_front_end, receive_for_owner
 from cluster.peers.ownership_messages import Announcement
 from node.queue.settings import QueueSettings
-from replication.host import RAFT_TAG, SNAPSHOT_TAG, Host, Writer
+from replication.forms import RAFT_TAG, SNAPSHOT_TAG
+from replication.host import Host, Writer
 from replication.journal import DamagedEntryError, Journal
 from replication.raft import Entry, EntryKind, NotLeaderError
-from replication.repair import REPAIR_TAG, Repair
+from replication.repair import REPAIR_TAG
 
 ANNOUNCE_INTERVAL_S: Final = 1.0
 LIGHT_OCTETS: Final = 8192
@@ -76,17 +77,17 @@ class Broker:
         self.peer_formats = PeerFormats(config.formats)
         self.latencies = Latencies(lambda: self.time.now)
         self.host = Host(
-            config.raft, journal, send, random, config.snapshot_bytes, self.peer_formats.of_last_release
-        )
+            config.raft, journal, send, random, config.snapshot_bytes,
+            self.peer_formats.of_last_release, events.damage,
+        )  # fmt: skip
         followers = Observers()
         self.catalog = Catalog(config.raft, self.front_end, self.host, send, followers)
         self.groups = Groups(config.node, self.host, self.time)
         self._join(send)
-        self.partitions = Partitions(self, journal, observers)
+        self.lost_entries = LostEntries(self.catalog.state.queue_name, events.messages_lost)
+        self.partitions = Partitions(self, journal, self.lost_entries, observers)
         followers.add(self.partitions)
         self.owners, self.replicas = self.partitions.owners, self.partitions.replicas
-        self.repair = Repair(self.host, journal, send)
-        self.lost_entries = LostEntries(self.owners, self.propose, self.repair)
         self.links: dict[int, PartitionLink] = {}
         self._observe_link = observers.link
         self.local = LocalNames(self.front_end, self.catalog.state)
@@ -153,7 +154,7 @@ class Broker:
     def _receivers(self) -> dict[bytes, tags.Receiver]:
         return {
             **dict.fromkeys((RAFT_TAG, SNAPSHOT_TAG), self.host.receive),
-            REPAIR_TAG: self.repair.receive,
+            REPAIR_TAG: self.host.repair.receive,
             tags.TO_OWNER: self._receive_for_owner,
             tags.TO_FRONT_END: self._receive_for_front_end,
             tags.OWNERSHIP: self._receive_announcement,
@@ -174,7 +175,7 @@ class Broker:
     def _receive_for_owner(self, _peer: str, parts: Sequence[bytes], now: float) -> None:
         owner = self.owners.get(address(parts)[0])
         if owner is not None:
-            self.repair.broken_off(partial(receive_for_owner, owner.sessions, parts), now)
+            self.host.repair.broken_off(partial(receive_for_owner, owner.sessions, parts), now)
 
     def _receive_for_front_end(self, _peer: str, parts: Sequence[bytes], _now: float) -> None:
         partition, front_end = address(parts)
@@ -244,8 +245,8 @@ class Broker:
         self.mover.tick(now)
         self.link_turns.flush_waiting()
         for owner in self.owners.values():
-            self.repair.broken_off(partial(owner.tick, now), now)
-        self.repair.tick(now)
+            self.host.repair.broken_off(partial(owner.tick, now), now)
+        self.host.repair.tick(now)
         self.lost_nodes.tick(now)
         self.lost_memory.tick(now)
         self.uptime.tick(now)
@@ -286,7 +287,7 @@ class Broker:
                 if not owner.propose():
                     self._grown_owners[owner.partition] = owner
             except DamagedEntryError as error:
-                self.repair.found(error, self.now)
+                self.host.repair.found(error, self.now)
 
     def _serve(self) -> None:
         owners, self._dirty_owners = self._dirty_owners, {}
@@ -294,7 +295,7 @@ class Broker:
             try:
                 owner.serve()
             except DamagedEntryError as error:
-                self.repair.found(error, self.now)
+                self.host.repair.found(error, self.now)
             if owner.pending and owner.active and owner.partition not in self._grown_owners:
                 # Collected after `_propose`, by what was applied since: no later turn would know of it.
                 self._dirty_owners[owner.partition] = owner

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from cluster.owner.lost_entries import MessageLoss
+from replication.journal import DamagedEntryError
+from replication.repair import UNHEARD, RepairEvents
+
 
 def _nothing() -> None:
     """The process has nothing to do then."""
@@ -12,6 +16,10 @@ def _nothing() -> None:
 
 def _no_number(_partition: int) -> None:
     """The process keeps no such number."""
+
+
+def _no_losses(_error: DamagedEntryError, _losses: list[MessageLoss]) -> None:
+    """The process tells of no losses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +49,9 @@ class NodeEvents:
 
     removed: Callable[[], None] = _nothing
     """This node is no member any more."""
+
+    damage: RepairEvents = UNHEARD
+    """Entries cannot be read here, or can be read again."""
+
+    messages_lost: Callable[[DamagedEntryError, list[MessageLoss]], None] = _no_losses
+    """No replica can read an entry any more: this node, its leader, discards the entry's messages."""

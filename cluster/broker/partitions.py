@@ -16,6 +16,7 @@ from cluster.catalog.replica import CATALOG, Catalog
 from cluster.gateway.link import PartitionLink
 from cluster.gateway.sole_replicas import SoleReplicas
 from cluster.owner.context import OwnerContext
+from cluster.owner.lost_entries import LostEntries
 from cluster.owner.partition import PartitionOwner
 from cluster.owner.replica import JournalEntries, Replica
 from cluster.owner.transient_log import TransientLog
@@ -66,7 +67,9 @@ class PartitionsNode(OwnerContext, Protocol):
 class Partitions(Observer):
     """The partitions that this node has a replica of, by id."""
 
-    def __init__(self, broker: PartitionsNode, journal: Journal, observers: NodeObservers) -> None:
+    def __init__(
+        self, broker: PartitionsNode, journal: Journal, lost_entries: LostEntries, observers: NodeObservers
+    ) -> None:
         self.owners: dict[int, PartitionOwner] = {}
         self.replicas: dict[int, Replica] = {}
         self.transient: dict[int, TransientLog] = {}
@@ -74,7 +77,7 @@ class Partitions(Observer):
         """Partitions whose replica here is opened, or dropped, once the catalog is known to be up to date."""
         self._broker = broker
         self._journal = journal
-        self._observers = observers
+        self._lost_entries, self._observers = lost_entries, observers
 
     @property
     def whole(self) -> bool:
@@ -112,7 +115,7 @@ class Partitions(Observer):
         owner = self.owners[partition.id] = PartitionOwner(
             partition.id, self._broker, JournalEntries(log), durable=True, observers=observers
         )
-        replica = self.replicas[partition.id] = Replica(owner)
+        replica = self.replicas[partition.id] = Replica(owner, self._lost_entries)
         self._broker.groups.open(partition.id, self._founders(partition, blank), partition.replicas, replica)
 
     def _founders(self, partition: PartitionDefinition, blank: bool) -> Membership:

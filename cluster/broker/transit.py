@@ -73,10 +73,7 @@ class Transit:
 
     def queue_name(self, queue: int) -> tuple[str, str] | None:
         """A queue's virtual host and name, None where the catalog here does not know it."""
-        definition = self._catalog.state.queues_by_id.get(queue)
-        if definition is not None:
-            return definition.vhost, definition.name
-        return self._local.names.get(queue)
+        return self._catalog.state.queue_name(queue) or self._local.names.get(queue)
 
     def gone(self, partition: int) -> bool:
         """Whether there is no such partition any more."""

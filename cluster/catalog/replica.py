@@ -28,6 +28,7 @@ from cluster.peers.catalog_messages import (
 )
 from node.refusal import Refusal
 from replication.host import Host
+from replication.journal import DamagedEntryError
 from replication.raft import Entry, NotLeaderError, Raft, RaftConfig, Snapshot
 
 CATALOG: Final = 0
@@ -287,6 +288,9 @@ class Catalog:
                     self._ask_barrier(request, pending, now)
                 else:
                     self._propose(pending.data, now)
+
+    def lost(self, error: DamagedEntryError) -> None:
+        """No catalog goes on without one of its commands."""
 
     def read_ready(self, context: bytes) -> None:
         """The catalog is read under its lease; no read index is asked for."""

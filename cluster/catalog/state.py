@@ -286,6 +286,11 @@ class CatalogState:
         self._observer.queue_added(queue)
         return to_plain(queue)
 
+    def queue_name(self, id: int) -> tuple[str, str] | None:
+        """A queue's virtual host and name; None where there is no such queue any more."""
+        queue = self.queues_by_id.get(id)
+        return None if queue is None else (queue.vhost, queue.name)
+
     def check_queue_limit(self, vhost: str, name: str, others: int = 0) -> None:
         """Whether there may be one more queue, besides `others` that the catalog does not know.
 

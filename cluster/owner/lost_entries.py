@@ -1,45 +1,46 @@
-"""Messages whose contents no replica can read any more: their queue lets go of them, and says so."""
+"""Messages whose contents no replica can read any more: their queue lets go of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from typing import NamedTuple
 
-from cluster.owner.partition import PartitionOwner
 from node.queue.entry import encode_batch, encode_entry
 from node.queue.operation_format import encode_discard
 from node.queue.operations import OWNER
-from replication.group import Group
+from node.queue.partition import PartitionMachine
+from node.ranges.numbers import count_of
 from replication.journal import DamagedEntryError
-from replication.repair import Repair
 
-Propose = Callable[[int, bytes], int | None]
+QueueName = Callable[[int], tuple[str, str] | None]
+"""A queue's virtual host and name, None where the catalog here does not know the queue."""
+
+
+class MessageLoss(NamedTuple):
+    """So many messages of a queue are lost; `name` is its virtual host and name, where these are known."""
+
+    queue: int
+    name: tuple[str, str] | None
+    messages: int
 
 
 class LostEntries:
-    """`on_lost` is called with the number of messages of each queue, by the queue's id."""
+    """Of the partitions of a node; `messages` counts what is lost while this node leads them."""
 
-    def __init__(self, owners: Mapping[int, PartitionOwner], propose: Propose, repair: Repair) -> None:
+    def __init__(
+        self, queue_name: QueueName, told: Callable[[DamagedEntryError, list[MessageLoss]], None]
+    ) -> None:
+        """`told` is called with the messages that an entry held, by queue."""
         self.messages = 0
-        self.on_lost: Callable[[DamagedEntryError, dict[int, int]], None] = _unheard
-        self._owners = owners
-        self._propose = propose
-        repair.on_lost = self.lost
+        self._queue_name, self._told = queue_name, told
 
-    def lost(self, group: Group, error: DamagedEntryError) -> None:
-        """Propose to let go of the entry's messages. Raises the error for what is no queue's entry.
-
-        It comes before the first entry of the next owner, which then never grants them.
-        """
-        owner = self._owners.get(group.partition)
-        if owner is None:
-            raise error
-        held = owner.machine.held_in(error.index)
+    def discard(self, machine: PartitionMachine, error: DamagedEntryError) -> bytes:
+        """The entry that discards the messages of a damaged one."""
+        held = machine.held_in(error.index)
+        losses = [
+            MessageLoss(queue, self._queue_name(queue), count_of(ranges)) for queue, ranges in held.items()
+        ]
+        self.messages += sum(loss.messages for loss in losses)
+        self._told(error, losses)
         discards = [encode_discard(queue, ranges) for queue, ranges in sorted(held.items())]
-        self._propose(group.partition, encode_entry([encode_batch(OWNER, 0, 1, discards)]))
-        counts = {queue: sum(last - first + 1 for first, last in ranges) for queue, ranges in held.items()}
-        self.messages += sum(counts.values())
-        self.on_lost(error, counts)
-
-
-def _unheard(error: DamagedEntryError, counts: dict[int, int]) -> None:
-    """Nobody wants to be told."""
+        return encode_entry([encode_batch(OWNER, 0, 1, discards)])

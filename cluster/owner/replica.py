@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from cluster.owner.lost_entries import LostEntries
 from cluster.owner.partition import PartitionOwner
 from replication.journal import DamagedEntryError, PartitionLog
 from replication.raft import Entry, Snapshot
@@ -22,8 +23,9 @@ class JournalEntries:
 class Replica:
     """Implements `replication.host.Machine` for a queue partition."""
 
-    def __init__(self, owner: PartitionOwner) -> None:
+    def __init__(self, owner: PartitionOwner, lost_entries: LostEntries) -> None:
         self.owner = owner
+        self._lost_entries = lost_entries
         self.term = 0
         self.leader: str | None = None
         self._leading = False
@@ -56,6 +58,9 @@ class Replica:
         elif self._leading and not leading:
             self.owner.following()
         self._leading, self.term, self.leader = leading, term, leader
+
+    def lost(self, error: DamagedEntryError) -> bytes:
+        return self._lost_entries.discard(self.owner.machine, error)
 
     def read_ready(self, context: bytes) -> None:
         self.owner.linearizable_reads.confirmed(int.from_bytes(context, "big"))

@@ -34,8 +34,7 @@ from cluster.peers.ownership_messages import Announcement
 from cluster.peers.ports import FrontEndPort, OwnerPort
 from cluster.peers.resource_messages import ClientCounts, ResourceShortage
 from replication import repair
-from replication.forms import addressed
-from replication.host import RAFT_TAG, SNAPSHOT_TAG
+from replication.forms import RAFT_TAG, SNAPSHOT_TAG, addressed
 from replication.raft import decode_message
 from replication.raft import messages as raft
 from replication.repair import REPAIR_TAG, EntryAnswer, EntryQuestion

@@ -51,6 +51,7 @@ from node.session.amqp091.protocol import amqp091
 from node.session.listener import Listener
 from replication.journal import DamagedEntryError, Journal, JournalConfig, JournalWriter
 from replication.raft import Entry
+from replication.repair import RepairEvents
 from replication.transport import PeerTransport, TransportConfig
 
 TICK_S: Final = 0.02
@@ -130,7 +131,9 @@ class NodeProcess:
             self.config,
             self.clock,
             PartitionsView(state, broker.host, broker.owners, self.local_queues, names),
-            StorageView(self.journal, broker.repair, broker.lost_entries, lambda: self.directory.set_aside),
+            StorageView(
+                self.journal, broker.host.repair, broker.lost_entries, lambda: self.directory.set_aside
+            ),
             HealthView(
                 self.readiness.reasons,
                 lambda: self.listening,
@@ -235,6 +238,7 @@ class NodeProcess:
             formats=self.config.cluster.formats,
             auto_delete_after_s=self.config.cluster.auto_delete_after_s,
         )
+        damage = DamageLog(self.log)
         events = NodeEvents(
             wanted=self.wanted,
             decided=self._flush,
@@ -244,6 +248,8 @@ class NodeProcess:
             rebuilding=partial(self.directory.begin_rebuilding, self.config.joins),
             newest_lost=self.directory.note_newest_lost,
             removed=self._leave,
+            damage=RepairEvents(damage.found, damage.repaired),
+            messages_lost=damage.lost,
         )
         broker = Broker(
             config, self.journal, self.transport.send, random.random, wall_ms, self.clock, events,
@@ -251,7 +257,6 @@ class NodeProcess:
         )  # fmt: skip
         broker.latencies.clock = self.clock
         broker.backlog = self.transport.backlog
-        DamageLog(broker, self.log)
         return broker
 
     def _rewrite(self, partition: int, entry: Entry) -> bytes | None:
@@ -431,7 +436,7 @@ class NodeProcess:
             self.broker.peer_down(peer, self.clock())
 
     def _damaged(self, error: DamagedEntryError) -> None:
-        self.broker.repair.found(error, self.clock())
+        self.broker.host.repair.found(error, self.clock())
 
     def _end(self, error: BaseException) -> None:
         """See `FailStop.end`."""

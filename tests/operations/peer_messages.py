@@ -18,8 +18,7 @@ from cluster.peers.link_messages import RemoteFrontEnd, RemoteOwner, receive_for
 from cluster.peers.registry import FAMILIES, MessageFamily, MessageKind
 from cluster.peers.tags import TO_FRONT_END, TO_OWNER
 from node.message.run import Run
-from replication.forms import ENVELOPE
-from replication.host import RAFT_TAG, SNAPSHOT_TAG
+from replication.forms import ENVELOPE, RAFT_TAG, SNAPSHOT_TAG
 from replication.raft import encode_message
 from replication.repair import HAS, REPAIR_TAG, EntryAnswer
 from replication.snapshots import ACKNOWLEDGED, CHUNK, FINAL, Part

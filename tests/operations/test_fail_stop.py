@@ -14,8 +14,8 @@ import uvloop
 from cluster.process import fail_stop
 from cluster.process.fail_stop import FailStop, fall_silent
 from cluster.process.scopes import ExitCode, Origin
+from replication.forms import RAFT_TAG
 from replication.group import Group
-from replication.host import RAFT_TAG
 from replication.raft import InvariantError, Membership, Role, decode_message
 from replication.transport import UndecodableError
 

@@ -94,7 +94,7 @@ def receive_for_anything(receive: Callable[..., None]) -> Callable[[Parts], None
 
 
 def repair_of(node: HostedNode) -> Repair:
-    return Repair(node.host, node.journal, lambda _peer, _parts: None)
+    return node.host.repair
 
 
 def catalog() -> Any:

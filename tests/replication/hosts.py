@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from replication.group import Group
 from replication.host import Host
-from replication.journal import Journal, JournalConfig, WriteBatch
+from replication.journal import DamagedEntryError, Journal, JournalConfig, WriteBatch
 from replication.raft import Entry, Membership, RaftConfig, Snapshot
 from tests.simulation.disk import SimulatedDisk
 
@@ -24,6 +24,7 @@ class RecordingMachine:
         self.applied: list[int] = []
         self.restored: list[Snapshot] = []
         self.needed: set[int] = set()
+        self.lost_entries: list[int] = []
 
     def apply(self, entries: Sequence[Entry], now: float) -> None:
         self.applied += [entry.index for entry in entries]
@@ -44,6 +45,10 @@ class RecordingMachine:
 
     def read_ready(self, context: bytes) -> None:
         """Nobody reads."""
+
+    def lost(self, error: DamagedEntryError) -> bytes:
+        self.lost_entries.append(error.index)
+        return b"needless"
 
 
 class ManualWriter:

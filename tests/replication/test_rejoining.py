@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from replication.host import RAFT_TAG
+from replication.forms import RAFT_TAG
 from replication.raft import Entry, EntryKind, Membership, Message, Snapshot, decode_message, encode_message
 from replication.raft.messages import (
     AppendRequest,

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from replication.group import Group
 from replication.journal import DamagedEntryError
 from replication.repair import ASK_INTERVAL_S, REPAIR_TAG, Repair
 from tests.replication.hosts import PARTITION, Cluster, HostedNode
@@ -26,10 +25,8 @@ class Mended:
     def __init__(self) -> None:
         self.cluster = Cluster(1 << 30)
         self.repairs: dict[str, Repair] = {}
-        self.lost: list[int] = []
         for name, node in self.cluster.nodes.items():
-            repair = self.repairs[name] = Repair(node.host, node.journal, node._send)
-            repair.on_lost = self._lost
+            repair = self.repairs[name] = node.host.repair
             taken = node.host.receive
             node.host.receive = self._taking(repair, taken)  # type: ignore[method-assign]
         self.cluster.run(
@@ -50,8 +47,9 @@ class Mended:
 
         return receive
 
-    def _lost(self, group: Group, error: DamagedEntryError) -> None:
-        self.lost.append(error.index)
+    @property
+    def lost(self) -> list[int]:
+        return [index for node in self.cluster.nodes.values() for index in node.machine.lost_entries]
 
     def run(self, seconds: float) -> None:
         end = self.cluster.now + seconds

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import struct
 
-from replication.host import SNAPSHOT_TAG
+from replication.forms import SNAPSHOT_TAG
 from replication.journal import Journal, PartitionLog
 from replication.raft import Entry, EntryKind, Snapshot, SnapshotRequest
 from replication.snapshots import (

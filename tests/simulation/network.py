@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
-from replication.host import RAFT_TAG, SNAPSHOT_TAG
+from replication.forms import RAFT_TAG, SNAPSHOT_TAG
 from replication.transport.envelope import Envelope
 from replication.transport.flow import MESSAGE_OVERHEAD, Arrival, Inbox, Outbox, Parts
 from tests.simulation.world import World

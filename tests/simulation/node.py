@@ -23,6 +23,7 @@ from replication.journal import DamagedEntryError, Journal, JournalConfig
 from replication.journal.errors import JournalError
 from replication.journal.segments import segment_name
 from replication.raft import Entry, RaftConfig
+from replication.repair import RepairEvents
 from tests.simulation.clock import Clock
 from tests.simulation.disk import PowerLost, SimulatedDisk
 from tests.simulation.network import Network, Transport
@@ -161,7 +162,6 @@ class SimulatedNode:
             self.clock,
             self._events(),
         )
-        self.broker.repair.on_found = self._damage_found
         self.commits, self.writer = Commits(self.broker), self.writer_type(self, self.journal)
         self._network.join(self.transport)
         self.broker.start(self.writer)
@@ -176,6 +176,7 @@ class SimulatedNode:
             removed=self._removed,
             newest_lost=partial(setattr, self, "newest_lost"),
             needed=lambda: self.needed(),
+            damage=RepairEvents(found=self._damage_found),
         )
 
     def needed(self) -> None:
@@ -337,7 +338,7 @@ class SimulatedNode:
     def _fail_stop(self, error: JournalError | OSError) -> None:
         """What an exception that nothing has caught ends, as `cluster.process.fail_stop` has it."""
         if self.rotten and isinstance(error, DamagedEntryError):
-            self.broker.repair.found(error, self.clock())
+            self.broker.host.repair.found(error, self.clock())
         elif self.rotten or (isinstance(error, OSError) and self.disk.faulty):
             self.world.note(f"{self.name} ends: {error!r}")
             self.stop(power=False)

@@ -1,4 +1,7 @@
-"""No exception is lost: what is begun is awaited, or has its result taken (docs/decisions/0016)."""
+"""Callables are given when an object is made, and no exception is lost.
+
+Work that is begun is awaited, or has its result taken (docs/decisions/0016).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.structure.tree import Module, modules
+from tests.structure.tree import PRODUCT, Module, functions, modules
 
 BEGINNING = {"create_task", "ensure_future", "run_in_executor", "run_coroutine_threadsafe"}
 HANDLER = "set_exception_handler"
@@ -64,3 +67,112 @@ def test_one_place_hears_of_what_nothing_catches() -> None:
         if any(calls(module.tree, {HANDLER}))
     ]
     assert found == ["cluster/process/fail_stop.py"]
+
+
+# -- hooks --------------------------------------------------------------------------------------
+
+PATCHED: dict[tuple[str, str], str] = {
+    ("cluster/gateway/broker_port.py", "broker.on_access_removed"): "the front end is made after the broker",
+    ("cluster/gateway/local_queues.py", "broker.on_unused"): "local queues are made after the broker",
+    (
+        "cluster/gateway/local_queues.py",
+        "broker.on_policies_changed",
+    ): "local queues are made after the broker",
+    ("cluster/process/node.py", "broker.latencies.clock"): "the broker's own clock stands still in a turn",
+    ("cluster/process/node.py", "broker.backlog"): "the broker does not know the transport",
+    ("node/wire/amqp091/connection.py", "self._parts.alarmed"): "set while a memory or disk alarm lasts",
+}
+"""Hooks that are assigned to an object after it was made, with the reason of each."""
+
+
+def methods() -> set[str]:
+    """The names of all functions and methods of the product that are no other attribute's name as well."""
+    found, values = set(), set()
+    for module in modules(*PRODUCT):
+        for function in functions(module):
+            decorators = {ast.unparse(each) for each in function.node.decorator_list}
+            (values if "property" in decorators else found).add(function.node.name)
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                values.add(node.attr)
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                values.add(node.target.id)
+    return found - values
+
+
+def hooks() -> set[str]:
+    """The names of attributes that are declared to be callables, and nothing else anywhere."""
+    declared: dict[bool, set[str]] = {True: set(), False: set()}
+    for module in modules(*PRODUCT):
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.AnnAssign):
+                name = ast.unparse(node.target).rpartition(".")[2]
+                declared[ast.unparse(node.annotation).startswith("Callable[")].add(name)
+    return declared[True] - declared[False]
+
+
+def is_function(value: ast.expr, known: set[str]) -> bool:
+    """Whether an expression is a lambda, a function, a bound method, or a partial of one."""
+    match value:
+        case ast.Lambda():
+            return True
+        case ast.Call(func=ast.Name(id="partial")):
+            return True
+        case ast.Attribute(attr=name):
+            return name in known
+        case ast.Name(id=name):
+            return name in known
+    return False
+
+
+def assigned(tree: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Each target of an assignment with the value that it is given."""
+    for node in (each for each in ast.walk(tree) if isinstance(each, ast.Assign)):
+        for target in node.targets:
+            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                yield from zip(target.elts, node.value.elts, strict=True)
+            else:
+                yield target, node.value
+
+
+def patched(tree: ast.AST, known: set[str], declared: set[str]) -> Iterator[str]:
+    """Attributes of other objects than `self` to which functions are assigned."""
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        if ast.unparse(call.func) == "setattr" and ast.unparse(call.args[0]) != "self":
+            yield ast.unparse(call)
+    for target, value in assigned(tree):
+        if not isinstance(target, ast.Attribute) or ast.unparse(target.value) in ("self", "cls"):
+            continue
+        if isinstance(value, ast.Constant):
+            continue
+        if target.attr in declared or is_function(value, known):
+            yield ast.unparse(target)
+
+
+def test_no_hook_is_patched_in_after_an_object_is_made() -> None:
+    known, declared = methods(), hooks()
+    found = {
+        (module.path, hook) for module in modules(*PRODUCT) for hook in patched(module.tree, known, declared)
+    }
+    assert found == PATCHED.keys()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "other.told = lambda: None",
+        "other.told = self.hear",
+        "other.told = hear",
+        "self.other.told = partial(hear, 1)",
+        "other.told, x = hear, 1",
+        "other.on_change = given",
+        "setattr(other, 'told', given)",
+    ],
+)
+def test_a_hook_that_is_patched_in_is_found(source: str) -> None:
+    assert list(patched(ast.parse(source), {"hear"}, {"on_change"}))
+
+
+@pytest.mark.parametrize("source", ["self.told = hear", "other.count = count", "other.name = self.name"])
+def test_other_assignments_patch_nothing_in(source: str) -> None:
+    assert not list(patched(ast.parse(source), {"hear"}, {"on_change"}))
