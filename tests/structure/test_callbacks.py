@@ -87,7 +87,7 @@ PATCHED: dict[tuple[str, str], str] = {
 
 def methods() -> set[str]:
     """The names of all functions and methods of the product that are no other attribute's name as well."""
-    found, values = set(), set()
+    found, values = set[str](), set[str]()
     for module in modules(*PRODUCT):
         for function in functions(module):
             decorators = {ast.unparse(each) for each in function.node.decorator_list}
