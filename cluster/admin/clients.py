@@ -1,4 +1,4 @@
-"""What metrics and the management API both read of a client: its name, and its counters."""
+"""The name and the counters of a client, as metrics and the management API both read them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What nodes ask of each other for those who look from outside: a name, an argument, one answer.
+"""Questions between nodes for HTTP clients and metrics: a name, an argument, one answer.
 
-The messages are those of `cluster.peers.inquiry_messages`. Nothing that the broker decides goes this way.
+The messages are those of `cluster.peers.inquiry_messages`. No decision of the broker depends on them.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any, Final
 from cluster.peers.inquiry_messages import InquiryAnswer, InquiryQuestion, decode_inquiry
 
 ANSWER_TIMEOUT_S: Final = 1.0
-"""How long another node may take to answer; after that it counts as one that is not there."""
+"""Seconds that another node may take to answer; after that it counts as unreachable."""
 
 Send = Callable[[str, Sequence[bytes]], object]
 Answerer = Callable[[Any], Any]
-"""Takes the argument; returns the answer, or what to wait for until there is one."""
+"""Takes the argument; returns the answer, or an awaitable of the answer."""
 
 
 class Inquiry:
-    """This node's questions to the others, and its answers to theirs."""
+    """This node's questions to the other nodes, and its answers to theirs."""
 
     def __init__(
         self,
@@ -30,9 +30,9 @@ class Inquiry:
         reachable: Callable[[], Iterable[str]],
         failed: Callable[[Exception, str], None],
     ) -> None:
-        """`reachable` tells which other nodes there is a connection to.
+        """`reachable` gives the other nodes that this node has a connection to.
 
-        `failed` is called with what an answerer raised, and its question; whoever asked is told nothing.
+        `failed` takes an answerer's exception and the name of its question; the asking node gets no answer.
         """
         self._node = node
         self._send = send
@@ -44,7 +44,7 @@ class Inquiry:
         self._failed = failed
 
     def answer(self, name: str, answerer: Answerer) -> None:
-        """Answer questions of this name with what `answerer(argument)` gives: plain values."""
+        """Answer questions of this name with `answerer(argument)`, which returns plain values."""
         self._answerers[name] = answerer
 
     async def ask(self, node: str, name: str, argument: Any = None) -> Any:
@@ -102,7 +102,7 @@ class Inquiry:
             self._tell(peer, question, value)
 
     def _answered(self, task: asyncio.Task[None]) -> None:
-        """The event loop hears of an exception at once: nothing waits for the task that it ended."""
+        """Raise the task's exception on the event loop at once: no code awaits the task."""
         self._answering.discard(task)
         if not task.cancelled():
             task.result()

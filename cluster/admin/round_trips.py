@@ -1,4 +1,4 @@
-"""How long the other nodes take to answer, asked now and then: their event loops and both ways between."""
+"""The time that each other node takes to answer, measured regularly: the network and both event loops."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RoundTrips:
         inquiry.answer(QUESTION, lambda _: True)
 
     def tick(self, now: float) -> None:
-        """Ask all that can be reached, if it is time to; what is known of the others is forgotten."""
+        """Ask all reachable nodes once an interval is over; figures of unreachable nodes are dropped."""
         if now < self._next:
             return
         self._next = now + INTERVAL_S
@@ -40,7 +40,7 @@ class RoundTrips:
             task.add_done_callback(self._finished)
 
     def _finished(self, task: asyncio.Task[None]) -> None:
-        """The event loop hears of an exception at once: nothing waits for the task that it ended."""
+        """Raise the task's exception on the event loop at once: no code awaits the task."""
         self._asking.discard(task)
         if not task.cancelled():
             task.result()

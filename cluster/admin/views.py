@@ -1,4 +1,4 @@
-"""What metrics, the status and the management API read of the node that they are on. They change nothing."""
+"""The views of a node that metrics, the status and the management API read. They change nothing."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class OwnedPartition(Protocol):
 
 
 class LostMessages(Protocol):
-    """What no replica could read any more."""
+    """Messages that no replica could read any more."""
 
     @property
     def messages(self) -> int: ...
@@ -60,7 +60,7 @@ class PartitionsView:
 
 @dataclass(frozen=True, slots=True)
 class StorageView:
-    """The journal, and what was found damaged in it."""
+    """The journal, and the damage found in it."""
 
     journal: Journal
     repair: Repair
@@ -71,17 +71,17 @@ class StorageView:
 
 @dataclass(frozen=True, slots=True)
 class HealthView:
-    """Whether the node takes clients, and what it is short of."""
+    """Whether the node takes clients, and which resources it is short of."""
 
     readiness: Callable[[], list[str]]
-    """Why clients should not be sent to this node now."""
+    """The reasons why load balancers should send no clients to this node now."""
     listening: Callable[[], bool]
     short_of: Callable[[], frozenset[str]]
     """Of `MEMORY` and `DISK`."""
     memory_limit: int
-    """Octets. The node is short of memory when it takes more."""
+    """Octets of memory above which the node is short of memory."""
     disk_free_limit: int
-    """Octets. The node is short of disk when fewer are free."""
+    """Octets free on disk below which the node is short of disk."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What nodes say while one of them starts with an empty disk, and to one that was removed."""
+"""The messages of a node that starts with an empty disk, their answers, and the message to a removed node."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REMOVED: Final = b"removed"
 
 @dataclass(frozen=True, slots=True)
 class AdmissionQuestion:
-    """A node with an empty disk asks whether the receiver has anything on its own."""
+    """A node with an empty disk asks whether the receiver's disk is empty as well."""
 
     def encode(self) -> list[bytes]:
         return [ADMISSION]
@@ -23,7 +23,7 @@ class AdmissionQuestion:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionAnswer:
-    """Whether the sender has nothing on its disk either."""
+    """Whether the sender's disk is empty as well."""
 
     empty: bool
 

@@ -1,4 +1,4 @@
-"""What the replicas of the catalog say beside Raft: commands for the leader, leases, and who shows what
+"""The messages of the catalog's replicas beside Raft: commands for the leader, leases, and applied indexes
 (`cluster.catalog.visibility`).
 """
 

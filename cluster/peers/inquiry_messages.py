@@ -1,4 +1,4 @@
-"""What nodes ask of each other for those who look from outside (`cluster.admin.inquiry`)."""
+"""The questions between nodes for HTTP clients and metrics (`cluster.admin.inquiry`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TELL: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class InquiryQuestion:
-    """A question of some name; `number`: the asking process gives it to no other question."""
+    """A question. The asking process gives each of its questions another `number`."""
 
     number: int
     name: str

@@ -17,7 +17,7 @@ class Latencies:
 
     clock: Callable[[], float]
     confirms: Durations = field(default_factory=Durations)
-    """From the first publish of an operation batch to the batch's commit, for what asked for a confirm."""
+    """From the first publish of an operation batch to the batch's commit, for messages to be confirmed."""
     deliveries: Durations = field(default_factory=Durations)
     """From a message's arrival at its owner to its first delivery."""
 
@@ -38,7 +38,7 @@ SHORTEST_S: Final = 0.00001
 
 
 class Arrivals:
-    """Of messages numbered from `first` on. What came before, to another owner, is not measured."""
+    """Arrival times of messages from `first` on; those that came to a former owner are not measured."""
 
     def __init__(self, latencies: Latencies, first: int) -> None:
         self._latencies = latencies
@@ -46,7 +46,7 @@ class Arrivals:
         self._times = [0.0]
 
     def __len__(self) -> int:
-        """DeliveryState kept."""
+        """The number of places kept."""
         return len(self._lasts)
 
     def came(self, last: int) -> None:
@@ -60,7 +60,7 @@ class Arrivals:
         """Let older messages seem to have come with those behind them, off by `PRECISION` of their age."""
         now = self._times[-1]
         lasts, times, age = [], [], -SHORTEST_S
-        # The first place stands for what is not measured.
+        # The first place stands for the messages that are not measured.
         for last, time in zip(reversed(self._lasts[1:]), reversed(self._times[1:]), strict=True):
             if now - time >= age * (1.0 + PRECISION) + SHORTEST_S:
                 age = now - time

@@ -2,7 +2,8 @@
 
 A message is an envelope part (tag, call, partition, front end, epoch), a msgpack part with the
 arguments, and the message contents as parts of their own, so that no body is copied or parsed. Link traffic
-is most of what nodes say: its typed form are the methods of the two ports, and no message is an object.
+is most of the traffic between nodes: the methods of the two ports are its typed form, and no message is an
+object.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def _terms_to_plain(terms: ConsumerTerms) -> tuple[Any, ...]:
 
 
 def address(parts: Sequence[bytes]) -> tuple[int, int]:
-    """The partition and front end that a message is for or from. Raises MessageError."""
+    """The partition and the front end in a message's envelope. Raises MessageError."""
     _tag, _call, partition, front_end, _epoch = _envelope(parts)
     return partition, front_end
 
@@ -79,7 +80,7 @@ def _arguments(parts: Sequence[bytes]) -> Any:
 
 
 def _contents(parts: Sequence[bytes], count: int) -> Sequence[bytes]:
-    """What follows the arguments."""
+    """The parts behind the arguments."""
     if len(parts) != 2 + count:
         raise MessageError(f"a call has {len(parts) - 2} parts of contents, not {count}")
     return parts[2:]
@@ -176,7 +177,7 @@ def _delivery_to_plain(delivery: Delivery) -> tuple[Any, ...]:
 
 
 def _delivery_from_plain(plain: Sequence[Any], raw: bytes) -> Delivery:
-    """From what has the form of a delivery. Raises MessageError."""
+    """The delivery in a call's arguments and contents. Raises MessageError."""
     consumer, queue, ranges, redelivered, *header, lengths_data, largest_frame = plain
     exchange, routing_key, channel, persistent, count, skip, stride = header
     lengths = None

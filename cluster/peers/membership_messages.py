@@ -1,4 +1,4 @@
-"""What nodes say of the members: where each is, whom each hears, and which learners could vote."""
+"""Messages about the members: their addresses, the nodes that each hears, and learners that could vote."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ContactAges:
 
 @dataclass(frozen=True, slots=True)
 class VoteOffer:
-    """In which groups that the receiver leads the sender is a learner that could vote."""
+    """The groups led by the receiver in which the sender is a learner that could vote."""
 
     partitions: list[int]
 

@@ -1,4 +1,4 @@
-"""What a node says of itself first thing on a connection, and once a second."""
+"""The first message of a node on a connection, repeated once a second."""
 
 from __future__ import annotations
 

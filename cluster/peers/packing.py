@@ -1,4 +1,4 @@
-"""msgpack with what else may stand in the arguments of a declaration: decimals, and names in any octets."""
+"""msgpack with extensions for the arguments of declarations: decimals, and names in any octets."""
 
 from __future__ import annotations
 

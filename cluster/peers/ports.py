@@ -23,8 +23,8 @@ Holders = dict[int, list[tuple[int, int, int]]]
 GET_LINK: Final = 1
 GET_LINK_NO_ACK: Final = 2
 GET_LINK_KEPT: Final = 3
-"""Of gets without acknowledgement whose front ends have messages removed when they have them. Deliveries
-name `GET_LINK` where the message is leased until then, `GET_LINK_NO_ACK` where it is removed already.
+"""The link of gets without acknowledgement whose front end has the message removed once it has come. A
+delivery names `GET_LINK` if its message is leased until then, and `GET_LINK_NO_ACK` if it is removed already.
 """
 FIRST_CONSUMER: Final = 16
 """Consumers of front ends are numbered from here on; the numbers below serve basic.get."""
@@ -32,7 +32,7 @@ FIRST_CONSUMER: Final = 16
 
 NOT_FOUND: Final = [404, "the queue was deleted"]
 ACCESS_REFUSED: Final = [403, "the queue is in exclusive use"]
-"""What an owner answers instead of a value: a 0-9-1 reply code and what is wrong."""
+"""An owner's answer instead of a value: a 0-9-1 reply code and its reason."""
 
 NOTHING_TO_GET: Final = (0, False)
 """The first arguments of a request that an owner of the release before does not know. That owner takes the
@@ -40,18 +40,18 @@ request for a basic.get of the first argument: a queue that does not exist.
 """
 
 KEPT: Final = 1
-"""The third argument of a get without acknowledgement: what becomes of the message, see `GET_LINK_KEPT`."""
+"""The third argument of a get without acknowledgement whose message stays leased, see `GET_LINK_KEPT`."""
 
 UNREACHABLE: Final = [404, "the node that holds the queue is down"]
-"""The answer to requests for a queue on one node that is not there."""
+"""The answer to requests for a queue on one node that is down."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerTerms:
-    """What a front end asks of an owner for one consumer.
+    """The terms of one consumer, which a front end sends to an owner.
 
     `limit` and `delivered` count messages since the consumer was attached, as delivery-count and
-    link-credit do in AMQP 1.0: the owner may send while what it sent is below `limit`.
+    link-credit do in AMQP 1.0: the owner may send while `delivered` is below `limit`.
     """
 
     consumer: int
@@ -63,7 +63,7 @@ class ConsumerTerms:
     priority: int
     joined: int = 0
     activated: int = 0
-    """What owners have told of a queue with a single active consumer, see `FrontEndPort.activity`."""
+    """The number that owners have told of a single active consumer, see `FrontEndPort.activity`."""
 
 
 @dataclass(init=False, slots=True)
@@ -85,7 +85,7 @@ class Delivery:
 
 
 class OwnerPort(Protocol):
-    """What a front end says to an owner."""
+    """The calls of a front end to an owner."""
 
     def hello(
         self, front_end: int, epoch: int, node: str, consumers: list[ConsumerTerms], tried: int
@@ -100,14 +100,14 @@ class OwnerPort(Protocol):
 
     def held(self, front_end: int, epoch: int, leases: dict[int, Ranges], holders: Holders) -> None:
         """End of the greeting: the leases, by queue, that the front end still holds, and for queues that
-        keep order by key which of its consumers holds what.
+        keep order by key the consumer that holds each lease.
         """
 
     def attach(self, front_end: int, epoch: int, request: int, terms: ConsumerTerms) -> None:
         """Add a consumer; answered by `result(request)`."""
 
     def detach(self, front_end: int, epoch: int, consumer: int) -> None:
-        """Remove a consumer; what it holds stays leased to the front end."""
+        """Remove a consumer; its messages stay leased to the front end."""
 
     def credit(self, front_end: int, epoch: int, limits: list[tuple[int, int]]) -> None:
         """New limits, by consumer."""
@@ -119,7 +119,7 @@ class OwnerPort(Protocol):
 
 
 class FrontEndPort(Protocol):
-    """What an owner says to a front end."""
+    """The calls of an owner to a front end."""
 
     def acknowledged(self, epoch: int, number: int, refused: Sequence[tuple[int, Ranges]] = ()) -> None:
         """All operation batches up to `number` are committed.
@@ -135,7 +135,7 @@ class FrontEndPort(Protocol):
         """The answer to `attach` or `request`."""
 
     def consumer_cancelled(self, epoch: int, consumer: int) -> None:
-        """The queue is gone."""
+        """The consumer's queue was deleted."""
 
     def activity(self, epoch: int, consumer: int, joined: int, activated: int) -> None:
         """A consumer of a queue with a single active one has its place in the order of all, and is the
@@ -143,4 +143,4 @@ class FrontEndPort(Protocol):
         """
 
     def resync(self) -> None:
-        """Something was lost on the way: greet the owner again."""
+        """A message was lost on the way: greet the owner again."""

@@ -2,8 +2,8 @@
 all messages.
 
 A message is a list of parts. The first octet of the first part is the tag, which names the family; within a
-family a code, or what parts there are, tells the message. Replication's own messages are defined there, and
-listed here.
+family a code, or the number of parts, names the message. Replication defines messages of its own, which this
+table lists as well.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from replication.snapshots import Part
 class MessageKind:
     """One message of a family.
 
-    `form`: the class whose fields are what the message says, or the method of a port that the message calls.
+    `form`: the class whose fields the message carries, or the method of a port that the message calls.
     `since`: the least format number (docs/decisions/0020) of the nodes that may be sent the message.
     """
 
@@ -62,7 +62,7 @@ class MessageFamily:
     """The messages of one tag.
 
     `decode`: takes the parts of a message, and raises MessageError where they have not the form of one; None
-    where the message is a call, which `cluster.peers.link_messages` carries out.
+    for calls, which `cluster.peers.link_messages` carries out.
     """
 
     name: str
@@ -191,7 +191,7 @@ _TO_FRONT_END: Final = MessageFamily("Calls to front ends", tags.TO_FRONT_END, N
     ),
     MessageKind(
         "resync", FrontEndPort.resync, OWNER, FRONT_END,
-        "Something was lost on the way: the front end is to greet the owner again.",
+        "A message was lost on the way: the front end is to greet the owner again.",
     ),
     MessageKind(
         "activity", FrontEndPort.activity, OWNER, FRONT_END,
@@ -211,12 +211,18 @@ _CATALOG: Final = MessageFamily("The catalog", tags.CATALOG, decode_catalog_mess
         "lease pong", LeasePong, LEADER, REPLICA,
         "Grants a lease, counted from `since` on the asking process's clock. `process` is told since 1.",
     ),
-    MessageKind("catalog applied", CatalogApplied, REPLICA, LEADER, "How far the replica is."),
+    MessageKind(
+        "catalog applied", CatalogApplied, REPLICA, LEADER,
+        "The replica has applied the entries up to `index`.",
+    ),
     MessageKind(
         "barrier request", BarrierRequest, REPLICA, LEADER,
         "Tell the front end when every replica with a lease has applied entry `index`.",
     ),
-    MessageKind("barrier passed", BarrierPassed, LEADER, REPLICA, "Every replica with a lease has."),
+    MessageKind(
+        "barrier passed", BarrierPassed, LEADER, REPLICA,
+        "Every replica with a lease has applied the entry.",
+    ),
 ))  # fmt: skip
 
 _NODES: Final = (
@@ -230,25 +236,34 @@ _NODES: Final = (
     MessageFamily("Admission", tags.ADMISSION, decode_admission, (
         MessageKind(
             "admission question", AdmissionQuestion, "node that starts with an empty disk", EVERY_PEER,
-            "Have you anything on your disk?",
+            "Is your disk empty as well?",
         ),
-        MessageKind("admission answer", AdmissionAnswer, NODE, "node that asks", "Whether it has nothing."),
+        MessageKind(
+            "admission answer", AdmissionAnswer, NODE, "node that asks",
+            "Whether the sender's disk is empty.",
+        ),
         MessageKind(
             "node removed", NodeRemoved, "catalog's leader", "node that was removed",
-            "You are no member any more.",
+            "The receiver is no member any more.",
         ),
     )),
     MessageFamily("Members", tags.MEMBERS, PeerGreeting.decode, (
         MessageKind(
             "peer greeting", PeerGreeting, NODE, "peer, on a new connection",
-            "Where the node is, and where the members are.",
+            "The addresses of the node and of members.",
         ),
     )),
     MessageFamily("Contacts", tags.CONTACTS, ContactAges.decode, (
-        MessageKind("contact ages", ContactAges, NODE, EVERY_PEER, "How long ago it heard the others."),
+        MessageKind(
+            "contact ages", ContactAges, NODE, EVERY_PEER,
+            "How long ago the sender heard each of the other nodes.",
+        ),
     )),
     MessageFamily("Votes", tags.VOTES, VoteOffer.decode, (
-        MessageKind("vote offer", VoteOffer, "learner", LEADER, "In which groups the learner could vote."),
+        MessageKind(
+            "vote offer", VoteOffer, "learner", LEADER,
+            "The groups in which the learner could vote.",
+        ),
     )),
     MessageFamily("Client counts", tags.CLIENT_COUNTS, ClientCounts.decode, (
         MessageKind(
@@ -257,12 +272,15 @@ _NODES: Final = (
         ),
     )),
     MessageFamily("Shortages", tags.SHORTAGE, ResourceShortage.decode, (
-        MessageKind("resource shortage", ResourceShortage, NODE, EVERY_PEER, "What the node is short of."),
+        MessageKind(
+            "resource shortage", ResourceShortage, NODE, EVERY_PEER,
+            "The resources that the node is short of.",
+        ),
     )),
     MessageFamily("Inquiries", tags.INQUIRY, decode_inquiry, (
         MessageKind(
             "inquiry question", InquiryQuestion, NODE, NODE,
-            "What an HTTP request wants to know of another node, by name.",
+            "A question to another node for an HTTP request, by name.",
         ),
         MessageKind("inquiry answer", InquiryAnswer, NODE, "node that asked", "The answer."),
     )),

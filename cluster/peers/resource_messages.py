@@ -1,4 +1,4 @@
-"""What nodes say of resources that all of them share: clients up to a limit, memory and disk."""
+"""Messages about resources that all nodes share: clients up to a limit, memory and disk."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 Receiver = Callable[[str, Sequence[bytes], float], object]
-"""Takes the messages of one tag: of which node, the parts, and the time now. Raises MessageError."""
+"""Takes a message of one tag: the sending node, the parts, and the time now. Raises MessageError."""
 
 OWNERSHIP: Final = b"A"
 CATALOG: Final = b"C"

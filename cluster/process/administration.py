@@ -1,4 +1,4 @@
-"""What a node shows over HTTP and takes from its administrators, put together on views of the node."""
+"""A node's HTTP ports with metrics, console and management API, put together on views of the node."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from cluster.config.certificates import Certificates
 
 
 class Administration:
-    """One node's: `http` is to be started and stopped."""
+    """The administration of one node. The process starts and stops `http`."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Administration:
         certificates: Certificates | None,
         wanted: Callable[[], None],
     ) -> None:
-        """`wanted` has what was asked of the node's groups carried out."""
+        """`wanted` has the node's groups carry out requests, such as a hand-over, in this turn."""
         self._round_trips = RoundTrips(services.inquiry, services.connected, node.clock)
         self.metrics = NodeMetrics(node, self._round_trips)
         self._report = NodeReport(node, services.inquiry, wanted)

@@ -1,4 +1,4 @@
-"""Tells the log of entries that the disk did not give back: found, mended, or lost with their messages."""
+"""Logs damaged entries: found on reading, mended by another replica, or lost with their messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from replication.journal import DamagedEntryError
 
 
 class DamageLog:
-    """Hears of a node's damaged entries."""
+    """Observes the damaged entries of a node."""
 
     def __init__(self, log: EventLog) -> None:
         self.log = log

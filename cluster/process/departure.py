@@ -1,6 +1,7 @@
-"""How a node leaves when it is told to stop: ownership first, then its clients, then what they gave back.
+"""How a node leaves when it is told to stop: it hands over its partitions, closes its clients' connections,
+and returns their unsettled messages.
 
-Pure: `step` is called until it says that all is done. Each stage is left to the others when its time is over.
+Pure: `step` is called until it returns True. A stage ends unfinished when its time is over.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ if TYPE_CHECKING:
     from cluster.broker.broker import Broker
 
 HANDOVER_S: Final = 5.0
-"""How long the hand-over of what this node leads may take: several tries for each partition."""
+"""Seconds for the hand-over of the groups that this node leads: several tries for each."""
 
 CLOSING_S: Final = 1.0
-"""How long clients have to agree to the closing of their connections."""
+"""Seconds that clients have to agree to the closing of their connections."""
 
 RETURNING_S: Final = 2.0
-"""How long what the clients had may take to be in the logs of its queues."""
+"""Seconds until the returned messages of the clients are in the logs of their queues."""
 
 STEP_S: Final = 0.005
 """Between two steps."""
@@ -43,11 +44,11 @@ class Clients(Protocol):
         """Accept no more connections; those that there are go on."""
 
     def stop(self) -> None:
-        """Close the sockets of those that have not agreed."""
+        """Close the sockets of clients that have not agreed."""
 
 
 class Stage(NamedTuple):
-    """What is waited for, for so long at most, and what comes then; that is told whether it came in time."""
+    """A condition, the seconds to wait for it, and the next step, which is told whether it came in time."""
 
     done: Callable[[float], bool]
     seconds: float
@@ -55,16 +56,16 @@ class Stage(NamedTuple):
 
 
 class Departure:
-    """One node's.
+    """The departure of one node.
 
-    Clients stay connected while their queues get other owners, so that they are told what is confirmed. No
-    client is let in any more: it would be given messages only to lose them a moment later.
+    Clients stay connected while their queues get other owners, so that their confirms reach them. The node
+    accepts no new client: the client would get messages only to lose them a moment later.
     """
 
     def __init__(
         self, broker: Broker, clients: Clients, handed_over: Callable[[bool], None], now: float
     ) -> None:
-        """`handed_over` hears whether all that was led here is led by others in time."""
+        """`handed_over` is told whether other nodes lead all groups of this node in time."""
         self._broker = broker
         self._clients = clients
         self._tell = handed_over
@@ -78,8 +79,9 @@ class Departure:
         clients.close_ports()
 
     def step(self, now: float) -> bool:
-        """Go on; whether the node may end now. At most one stage ends in a step, so that its effects come in
-        between.
+        """Go on; returns whether the node may end now.
+
+        At most one stage ends in a step, so that the broker acts between two stages.
         """
         stage = self._stages[0]
         in_time = stage.done(now)

@@ -1,8 +1,8 @@
-"""Ends the node when an exception has left what it shares in a state that nothing may rest on.
+"""Ends the node when an exception has left shared state in the middle of a change.
 
-From that moment nothing that was decided leaves: no answer to a client, no vote, acknowledgement or confirm
-to another node, no octet to the journal. The node hands its partitions over, by asking others to stand for
-election: that is safe from any state, since an election rests on those who vote (Raft thesis §3.10).
+From that moment the node sends no decision: no answer to a client, no vote, acknowledgement or confirm to
+another node, no octet to the journal. The node hands its partitions over, by asking other nodes to stand for
+election: that is safe from any state, since an election rests on the voters (Raft thesis §3.10).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from replication.resigning import resign
 from replication.transport import PeerTransport, UndecodableError
 
 STOP_S: Final = 5.0
-"""How long the orderly end of the process may take, before it is ended without order."""
+"""Seconds for the orderly end of the process, after which the process exits at once."""
 
 
 class NodeFailedError(Exception):
@@ -50,7 +50,7 @@ class FailStop:
         damaged: Callable[[DamagedEntryError], None],
         end: Callable[[BaseException], None],
     ) -> None:
-        """`damaged` hears of entries that cannot be read; `end` makes the node fall silent and stop."""
+        """`damaged` is told of entries that cannot be read; `end` makes the node fall silent and stop."""
         self.failure: NodeFailedError | None = None
         self.log = log
         self._damaged = damaged
@@ -70,19 +70,19 @@ class FailStop:
         return False
 
     def of_message(self, error: Exception, peer: str, tag: bytes) -> None:
-        """A message of a peer has raised it. Raises UndecodableError where only that connection ends."""
+        """A peer's message has raised `error`. Raises UndecodableError if only that connection is to end."""
         if self.spares_node(error, Origin.PEER_MESSAGE):
             text = f"a message of kind {tag!r} cannot be decoded: {said(error)}"
             self.log.error("peer_message_refused", error, peer=peer, reason=text)
             raise UndecodableError(text) from error
 
     def of_hashing(self, error: Exception) -> None:
-        """A thread that hashes passwords has raised it."""
+        """A thread that hashes passwords has raised `error`."""
         if self.spares_node(error, Origin.HASHING):
             self.log.error("password_not_hashed", error, what=said(error))
 
     def _uncaught(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Every exception that nothing has caught on the event loop, in callbacks, protocols and tasks."""
+        """Take an exception that no callback, protocol or task of the event loop has caught."""
         error = context.get("exception")
         if not isinstance(error, Exception):
             loop.default_exception_handler(context)
@@ -121,7 +121,7 @@ class FailStop:
 def fall_silent(
     error: BaseException, host: Host, transport: PeerTransport, clients: Iterable[Abortable]
 ) -> None:
-    """Say nothing more that was decided: have others lead, and cut every connection."""
+    """Send no decision any more: have other nodes lead, and cut every connection."""
     host.fail(error)
     transport.discard()
     resign(host.groups.values(), transport.send)
@@ -132,7 +132,7 @@ def fall_silent(
 
 
 def unreadable(error: JournalError) -> NodeFailedError:
-    """The journal cannot be read at the start: tells the log, and is what the process ends with."""
+    """Log that the journal cannot be read at the start; returns the error that ends the process."""
     ending = ending_of(error)
     what, code = said(error), int(ending.code)
     EventLog("node").error(
@@ -142,7 +142,7 @@ def unreadable(error: JournalError) -> NodeFailedError:
 
 
 def said(error: BaseException) -> str:
-    """The exception as one says it: its type too, where that tells more."""
+    """The text of an exception, with its type where the text alone says too little."""
     text = str(error)
     if isinstance(error, OSError) and text:
         return text

@@ -1,4 +1,4 @@
-"""The users of the configuration: those that a new cluster begins with, and the way back in to one."""
+"""The users of the configuration: the first users of a new cluster, or a way back in for administrators."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ async def found_users(config: ClusterConfig, state: AccessState, submitted: Subm
 
 
 async def restore_users(config: ClusterConfig, submitted: Submitted, log: EventLog) -> None:
-    """Put the users into the catalog as if it were new, for when no administrator can log in. Raises
-    ConfigError.
+    """Put the users into the catalog as into a new one: for a cluster whose administrators cannot log in.
+
+    Raises ConfigError.
     """
     everything = dict.fromkeys(("configure", "write", "read"), EVERYTHING)
     users = await _hashed(config)

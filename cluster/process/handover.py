@@ -1,7 +1,7 @@
-"""Leaving in order: what this node leads is led by others before it stops.
+"""Leaving in order: a node hands its groups over to other leaders before it stops.
 
-A partition whose leader just goes away is without one for an election; one that is handed over
-(Raft thesis §3.10) is without one for a message and a vote. Pure: `step` is called until `done`.
+A partition whose leader just stops has no leader until an election ends; a partition that is handed over
+(Raft thesis §3.10) has none for a message and a vote. Pure: `step` is called until `done`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Handover:
         self._given: Counter[str] = Counter()
 
     def step(self, now: float) -> None:
-        """Ask a replica of each partition that is led here to take it, and another when it did not.
+        """Ask a replica of each partition that this node leads to take over, then another if it did not.
 
         The core gives a hand-over up after an election time-out; only then is another replica asked.
         """
@@ -36,17 +36,16 @@ class Handover:
                     self._ask(group, heir, now)
 
     def done(self) -> bool:
-        """Whether nothing is led here that others could lead, and all that others could lead is led."""
+        """Whether other nodes lead every partition that they could lead."""
         groups = self._host.groups.values()
         return not any(
             self._to_be_given(group) or (group.raft.leader is None and self._heirs(group)) for group in groups
         )
 
     def _to_be_given(self, group: Group) -> bool:
-        """Whether it is led here, and could be led elsewhere.
+        """Whether this node leads the group, and another replica could.
 
-        A partition that comes back after a hand-over comes from a node that leaves as well: it is not given
-        again.
+        A group that comes back after a hand-over comes from a node that leaves as well: this node keeps it.
         """
         if group.raft.role is not Role.LEADER or not self._heirs(group):
             return False
@@ -60,7 +59,8 @@ class Handover:
         return heirs if 2 * (len(heirs) + 1) > len(voters) else []
 
     def _heir(self, group: Group) -> str | None:
-        """Who was not asked last; of several, who lacks least of the log, then who was given least."""
+        """A replica that was not asked last; of several the one that lacks least of the log, then the one
+        that was given the fewest groups."""
         progress = group.raft.progress
         last = self._asked.get(group.partition, ("", 0))[0]
         return max(

@@ -1,4 +1,4 @@
-"""Hashes passwords in threads of their own: the event loop never waits for what is slow on purpose.
+"""Hashes passwords in threads of their own: the event loop never waits for a hash, which is slow on purpose.
 
 Few hashes are made at a time, as each takes 16 MiB. Origins take turns, and so do the names at one origin:
 a client that sends a thousand wrong passwords at once waits for them, and clients with other names do not.
@@ -20,7 +20,7 @@ from cluster.catalog.access.password_checks import KEY_BYTES
 from cluster.config.passwords import PasswordHash, parse_hash
 
 THREADS: Final = 2
-"""scrypt lets other threads run."""
+"""Hashes made at a time; scrypt lets other threads run."""
 
 NICENESS: Final = 10
 """Of these threads: the event loop goes first where both want a processor."""
@@ -37,7 +37,7 @@ class Turns:
         self._waiting.setdefault(origin, {}).setdefault(name, deque()).append(work)
 
     def remove(self, origin: str, name: str, work: Any) -> None:
-        """Take out what was added, if it still waits."""
+        """Take out a password, if it still waits."""
         names = self._waiting.get(origin, {})
         if work in names.get(name, ()):
             names[name].remove(work)
@@ -63,7 +63,7 @@ class Turns:
 
 
 class Work(NamedTuple):
-    """A hash to make, and who waits for the result."""
+    """A hash to make, and the callback that takes the result."""
 
     run: Callable[[], Any]
     answer: Callable[[Any], None]
@@ -73,7 +73,7 @@ class HashingThreads:
     """Implements `cluster.catalog.access.password_checks.Hasher`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, failed: Callable[[Exception], None]) -> None:
-        """`failed` is called with what a thread raised; who waits for the hash is answered None after it."""
+        """`failed` takes the exception of a thread; the callback of the hash then gets None."""
         self.key = os.urandom(KEY_BYTES)
         self._loop = loop
         self._threads = ThreadPoolExecutor(THREADS, "passwords", _give_way)
@@ -106,7 +106,7 @@ class HashingThreads:
         def ended(done: asyncio.Future[Any]) -> None:
             self._busy -= 1
             if not done.cancelled():
-                # The answer may take back what waits.
+                # The callback may take back passwords that wait.
                 answer(None if self._unmade(done.exception()) else done.result())
                 self._begin()
 
@@ -122,7 +122,7 @@ class HashingThreads:
         return True
 
     def close(self) -> None:
-        """Drop what waits; what runs is not answered any more."""
+        """Drop waiting passwords; hashes that are being made are not answered any more."""
         self._turns = Turns()
         self._threads.shutdown(wait=False, cancel_futures=True)
 

@@ -1,4 +1,4 @@
-"""How a node becomes one of the cluster: it tells the catalog that it runs, and which users there are."""
+"""How a process joins the cluster: it tells the catalog that the node runs, and the configured users."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Joining:
         self._restores_users = restores_users
 
     async def join(self, front_end: int, formats: int) -> None:
-        """Tell the catalog of this incarnation, and wait until every node knows.
+        """Tell the catalog of this incarnation, and wait until every node has applied that.
 
-        A node that is to be added waits for that here, as long as it takes.
+        A node that an administrator has yet to add waits without limit.
         """
         config, state = self._config, self._state
         own = addresses(config.own)

@@ -1,4 +1,4 @@
-"""Where a node's journal lies, and what stands beside it: what a start does about a damaged journal.
+"""The directory of a node's journal, with the files beside it by which a start treats a damaged journal.
 
 A journal that cannot be read is as a disk that was lost (docs/decisions/0025-damage-at-the-start.md). The
 other nodes give everything back, where they have everything; a file beside the journal says whether they do.
@@ -18,7 +18,7 @@ from replication.journal.collection import Rewrite
 JOURNAL_NAME: Final = "journal"
 ASIDE_NAME: Final = "journal.damaged"
 COPIED_NAME: Final = "copied"
-"""A file that says that the other nodes have all that is in the journal (see `Copies` of the membership)."""
+"""Name of a file that exists while the other nodes have all entries of the journal (see `Copies`)."""
 
 REBUILDING_NAME: Final = "rebuilding"
 """A file that says that this node's disk is not whole yet: until then it gives no votes. In it stands which
@@ -73,7 +73,7 @@ class JournalDirectory:
         self._sync()
 
     def note_needed(self) -> None:
-        """This node is about to hold what the other nodes have not, or not often enough."""
+        """This node is about to hold entries of which the other nodes have too few copies."""
         if self.copied:
             self._copied.unlink()
             self._sync()

@@ -1,7 +1,7 @@
 """The node's log as a file: set aside when it has grown, while the node runs.
 
-Whatever is written to standard error and standard output goes there, tracebacks of a dying process included:
-the descriptors lead to the file, and to its successor once it is set aside.
+Standard error and standard output go to the file, tracebacks of a dying process included: the descriptors
+lead to the file, and to its successor once it is set aside.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class LogFile:
         self.log = EventLog("log")
         self._limit = settings.file_bytes
         self.setting_aside: threading.Thread | None = None
-        """While files are renamed, who does it."""
+        """The thread that renames the files, while it runs."""
         try:
             self._lead(self._open())
         except OSError as error:
@@ -58,7 +58,7 @@ class LogFile:
             self._lead(self._open())
             self._limit = self._settings.file_bytes
         except OSError as error:
-            # As much again, not the next line: what failed now would fail then.
+            # After as much text again, not with the next line: the renaming would fail again.
             self._limit += self._settings.file_bytes
             self.log.error("log_not_set_aside", reason=str(error))
         finally:

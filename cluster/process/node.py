@@ -56,7 +56,8 @@ from replication.transport import PeerTransport, TransportConfig
 
 TICK_S: Final = 0.02
 SETTLE_WAIT_S: Final = 0.005
-"""How long what is settled may wait for a publish to ride with; it comes again if the node dies meanwhile."""
+"""Seconds that settlements may wait for a publish to share an entry with; if the node dies meanwhile, their
+messages are delivered again."""
 
 COLLECT_INTERVAL_S: Final = 0.25
 COLLECT_BYTES: Final = 1024 * 1024
@@ -124,7 +125,7 @@ class NodeProcess:
         return Readiness(self.broker, self.front_end, failure, listening, self.add_command)
 
     def _make_view(self) -> NodeView:
-        """What is shown of this node."""
+        """The view of this node for metrics, status and the management API."""
         broker, shortages, watermarks = self.broker, self.shortages, self.watermarks
         state, names = broker.catalog.state, broker.transit.queue_name
         return NodeView(
@@ -149,7 +150,7 @@ class NodeProcess:
         )
 
     def _make_services(self) -> Services:
-        """What administrators may have this node do."""
+        """The services of this node for the management API."""
         return Services(
             config=self.config,
             version=version(),
@@ -190,7 +191,7 @@ class NodeProcess:
         )
 
     def _make_receivers(self) -> dict[bytes, tags.Receiver]:
-        """Who takes the messages of other nodes, by tag."""
+        """The receivers of other nodes' messages, by tag."""
         receivers: dict[bytes, tags.Receiver] = dict.fromkeys(self.broker.receivers, self.broker.receive)
         receivers[tags.INQUIRY] = self.inquiry.receive
         receivers[tags.CLIENT_COUNTS] = self.usage.receive
@@ -263,7 +264,7 @@ class NodeProcess:
         return self.broker.rewrite(partition, entry)
 
     def _send(self, peer: str, parts: Sequence[bytes]) -> None:
-        """Send what no turn of the broker sends."""
+        """Send a message outside the broker's turns."""
         self.transport.send(peer, parts)
         self.wanted()
 
@@ -308,7 +309,7 @@ class NodeProcess:
         self.wanted()
 
     async def stop(self) -> None:
-        """Hand over, tell clients, give up sockets, let the journal finish what it writes."""
+        """Hand over, tell clients, close sockets, and let the journal finish its batch."""
         started, self.listening = self.listening, False
         if started and not self._failed:
             await self._depart()
@@ -341,7 +342,7 @@ class NodeProcess:
     # -- the turn -------------------------------------------------------------------------------
 
     def wanted(self) -> None:
-        """Have a turn after what the event loop has at hand."""
+        """Have a turn after the callbacks that are ready on the event loop."""
         if not self._scheduled:
             self._scheduled = True
             self.loop.call_soon(self._turn)
@@ -354,7 +355,7 @@ class NodeProcess:
             self.wanted()
         self._flush()
         if self.writer.write_held():
-            # The leader waits for what this makes known; the rest of it is for the next turn.
+            # The leader waits for the acknowledgements; all other effects are for the next turn.
             self.transport.flush()
 
     def _settle_soon(self) -> None:
@@ -418,7 +419,7 @@ class NodeProcess:
             self.log.info("certificates_loaded")
 
     def _leave(self) -> None:
-        """This node was removed from the cluster: nothing is on it that others could want."""
+        """End the node, which was removed from the cluster: no queue and no replica is on it any more."""
         self.log.warning("removed", reason="this node is no member of the cluster any more")
         self._on_fatal()
 
@@ -431,7 +432,7 @@ class NodeProcess:
         return self.broker.catalog.state.nodes
 
     def _left(self, peer: str) -> None:
-        """This node speaks with the peer no more."""
+        """The transport has disconnected from the peer for good."""
         if peer in self.broker.connected:
             self.broker.peer_down(peer, self.clock())
 
@@ -452,7 +453,7 @@ class NodeProcess:
             self.broker.durable(results, self.clock())
 
     def _disk_failed(self, error: OSError) -> None:
-        """After a failed write or fsync nothing that this node says about its log can be trusted."""
+        """End the node: after a failed write or fsync its log must not be acknowledged any more."""
         self.fail_stop.end(error, "the journal's disk")
 
 

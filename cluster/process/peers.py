@@ -1,7 +1,7 @@
-"""Keeps the transport in line with the members: whom this node speaks with, and where each is.
+"""Keeps the transport's connections in line with the members of the cluster.
 
-The catalog says where nodes are. A node that does not have it yet knows some of them from its
-configuration, and hears of the others from these; what was known is kept in a file for the next start.
+The catalog has the nodes' addresses. A node without a catalog knows some nodes from its configuration, and
+learns of further ones from these nodes; a file keeps the known addresses for the next start.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Peers:
         members: Callable[[], Mapping[str, NodeDefinition]],
         left: Callable[[str], None],
     ) -> None:
-        """`members`: the nodes of the catalog. `left` hears of a peer that is not spoken with any more."""
+        """`members`: the nodes of the catalog. `left` is told of a peer that is no member any more."""
         self._config = config
         self._transport = transport
         self._send = send
@@ -52,7 +52,7 @@ class Peers:
         self._saved: dict[str, PeerAddress] = {}
 
     def start(self) -> None:
-        """Connect to those that are in the configuration, and to those that were members before."""
+        """Connect to the configured nodes, and to the nodes that were members before."""
         known = {
             name: PeerAddress(str(member.peers), member.public_key)
             for name, member in self._config.cluster.nodes.items()
@@ -72,7 +72,7 @@ class Peers:
             if node.peers and name != self._name
         }
         if self._name not in nodes:
-            # Before it is a member this node hears of the catalog only through those it began with.
+            # Before it is a member this node learns of the catalog only through the nodes that it began with.
             for name, peer in wanted.items():
                 self._connect(name, peer)
             return
@@ -94,18 +94,18 @@ class Peers:
         return PeerAddress(peer.address, peer.key or (None if founder is None else founder.public_key))
 
     def greet(self, peer: str) -> None:
-        """There is a connection to a peer: say where this node is, and who the others are."""
+        """A connection to a peer has come up: send this node's address, and those of the members."""
         members = self._members().values()
         known = [(one.name, one.peers, one.public_key) for one in members if one.peers]
         own = self._config.own
         self._send(peer, PeerGreeting(str(own.peers), own.public_key, known).encode())
 
     def receive(self, peer: str, parts: Sequence[bytes], _now: float) -> None:
-        """Where a peer says that it is, and whom it knows. Raises MessageError."""
+        """Take a peer's address, and the members that it knows. Raises MessageError."""
         greeting = PeerGreeting.decode(parts)
         used = self._used.get(peer)
         if used is not None and used.address != greeting.address:
-            # It is that peer: the transport takes a name only from whom it belongs to.
+            # The transport has checked that the peer has the key of this name.
             moved = PeerAddress(greeting.address, greeting.key or used.key)
             self._announced[peer] = moved
             self._connect(peer, moved)

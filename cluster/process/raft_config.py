@@ -1,4 +1,4 @@
-"""How a node's Raft groups are set, from its configuration."""
+"""The settings of a node's Raft groups, from its configuration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LEASE_S: Final = 1.0
 
 
 def raft_config(config: NodeConfig) -> RaftConfig:
-    """Of all groups of the node alike."""
+    """The settings of all groups of the node."""
     replication = config.cluster.replication
     return RaftConfig(
         node=config.name,

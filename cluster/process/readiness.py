@@ -1,4 +1,4 @@
-"""Why clients should not be sent to this node now."""
+"""The reasons why load balancers should send no clients to this node now."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Readiness:
         listening: Callable[[], bool],
         add_command: str,
     ) -> None:
-        """`failure` is what ends the node; `add_command` is how an administrator adds the node."""
+        """`failure` gives the exception that ends the node; `add_command`: the command that adds the node."""
         self._broker = broker
         self._front_end = front_end
         self._failure = failure
@@ -28,7 +28,7 @@ class Readiness:
         self._add_command = add_command
 
     def reasons(self) -> list[str]:
-        """Nothing when the node is ready."""
+        """The reasons, as sentences; empty: the node is ready."""
         broker, failure = self._broker, self._failure()
         reasons = []
         if failure is not None:

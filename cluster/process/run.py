@@ -37,7 +37,7 @@ def run(config: NodeConfig, *, restores_users: bool = False) -> None:
     config.curve_keys()
     start_logging(config.name, config.log_level, log_file(config.log))
     with suppress(OSError):
-        # What ps(1) and top(1) call this process; its command line may be that of what forked it.
+        # The name in ps(1) and top(1): the command line may be that of the process that forked this one.
         Path("/proc/self/comm").write_text(f"quorate {config.name}", encoding="utf-8")
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     if config.time_slice_us and not ask_for_time_slice(config.time_slice_us):

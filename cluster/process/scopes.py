@@ -1,7 +1,7 @@
 """The table of the scope that an exception ends, and the exit codes of exceptions that end the node.
 
-Wherever an exception is caught that its raiser's own protocol does not explain, `scope_of` is asked, and
-nothing else (docs/decisions/0016-fail-stop.md).
+Every handler of an unexpected exception asks `scope_of`, and decides by its answer alone
+(docs/decisions/0016-fail-stop.md).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Origin(Enum):
 
 
 class Scope(Enum):
-    """What ends."""
+    """The parts of a node that an exception may end."""
 
     CLIENT = "that client's connection, request or log-in"
     PEER = "that connection to another node"
@@ -59,7 +59,7 @@ class Ending:
 
 
 ALWAYS_THE_NODE: Final = (InvariantError, SequenceOrderError, JournalError, JournalFailedError)
-"""Exceptions that say that what is replicated, or the journal, is not what it must be, wherever they are
+"""Exceptions that report broken replicated state or a broken journal: they end the node wherever they are
 caught."""
 
 PRODUCT: Final = ("cluster.", "node.", "replication.")
@@ -77,7 +77,7 @@ BY_ORIGIN: Final = {
     Origin.PEER_MESSAGE: Scope.NODE,
     Origin.NODE: Scope.NODE,
 }
-"""What ends where nothing above says otherwise."""
+"""The scope by the place where the exception was caught, if no rule above applies."""
 
 DISK_FULL: Final = Ending(
     ExitCode.DISK_FAILED, "free space there and start the node: it goes on with what it had"
@@ -109,13 +109,13 @@ ENDINGS: Final = (
 
 
 def scope_of(error: BaseException, origin: Origin) -> Scope:
-    """What ends because of the exception."""
+    """The part of the node that the exception ends."""
     if isinstance(error, DamagedEntryError) and origin in (Origin.SESSION, Origin.REQUEST):
         return Scope.PARTITION
     if isinstance(error, ALWAYS_THE_NODE):
         return Scope.NODE
     if origin is Origin.PEER_MESSAGE and isinstance(error, MessageError):
-        # Raised by what takes a message apart, before anything is done about it.
+        # The decoder of messages has raised it, before any state has changed.
         return Scope.PEER
     if any(module.startswith(SHARED) for module in modules_passed(error)):
         return Scope.NODE
@@ -130,7 +130,7 @@ def ending_of(error: BaseException) -> Ending:
 
 
 def modules_passed(error: BaseException) -> list[str]:
-    """The modules of ours that it came through, from where it was caught to where it was raised."""
+    """The project's modules that the exception came through, from the handler to the line that raised it."""
     names = []
     step = error.__traceback__
     while step is not None:

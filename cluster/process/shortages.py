@@ -19,9 +19,7 @@ Send = Callable[[str, Sequence[bytes]], object]
 
 
 class Shortages:
-    """The resources that this node and the others are short of; `changed(reason)` is told of every other
-    outcome.
-    """
+    """The resources that each node is short of; `changed(reason)` is called when `reason` changes."""
 
     def __init__(
         self,
@@ -59,7 +57,7 @@ class Shortages:
                 self._send(peer, ResourceShortage(resources).encode())
 
     def receive(self, peer: str, parts: Sequence[bytes], _now: float) -> None:
-        """Another node says what it is short of. Raises MessageError."""
+        """Take the resources that another node is short of. Raises MessageError."""
         self._note(peer, ResourceShortage.decode(parts).resources)
 
     def _note(self, node: str, resources: frozenset[str]) -> None:

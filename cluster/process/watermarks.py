@@ -16,7 +16,7 @@ class Watermarks:
     """The limits of the configuration in octets, for this machine and the data directory."""
 
     def __init__(self, settings: ResourceAlarms, directory: Path, reclaim: Callable[[], None]) -> None:
-        """`reclaim` frees what is not needed any more and would be freed later."""
+        """`reclaim` frees memory that is not needed any more and would be freed later."""
         self.memory = memory_watermark(settings)
         self.disk_free = settings.disk_free_limit_bytes
         self._directory = directory
@@ -27,7 +27,7 @@ class Watermarks:
         short = set()
         if resources.memory_used() > self.memory:
             self._reclaim()
-            # What Python has given back, the C library may still keep.
+            # The C library may still keep memory that Python has freed.
             trim()
             if resources.memory_used() > self.memory:
                 short.add(MEMORY)

@@ -1,4 +1,4 @@
-"""Who may use an operation of the management API: by the tags of the user."""
+"""The users who may use an operation of the management API, by their tags."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cluster.catalog.access.records import ADMINISTRATOR
 
 
 class Audience(Enum):
-    """The tags of which a user must have one, and what is said to a user who has none of them."""
+    """`tags`: a user needs one of them; `refusal`: the answer to a user who has none."""
 
     MANAGEMENT = ({"management", "policymaker", "monitoring", ADMINISTRATOR}, "Not management user")
     POLICYMAKER = ({"policymaker", ADMINISTRATOR}, "User not authorised to access object")

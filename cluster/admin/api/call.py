@@ -30,7 +30,7 @@ class Call:
 
     @property
     def monitors(self) -> bool:
-        """Whether the user may see what belongs to other users."""
+        """Whether the user may see connections, channels and queues of other users."""
         return Audience.MONITORING.allows(self.identity.tags)
 
     def fields(self) -> Fields:

@@ -1,4 +1,4 @@
-"""What this node tells of its clients: connections, channels and consumers, as RabbitMQ describes them."""
+"""This node's connections, channels and consumers, as RabbitMQ describes them."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def _peer(client: Client) -> dict[str, Any]:
 
 
 def _tls(client: Client) -> dict[str, Any]:
-    """What was agreed with a client that speaks TLS, and whom its certificate names."""
+    """The version and cipher agreed with a client that speaks TLS, and the name in its certificate."""
     names = ("ssl_protocol", "ssl_key_exchange", "ssl_cipher", "ssl_hash")
     peer = ("peer_cert_subject", "peer_cert_issuer", "peer_cert_validity")
     shown: dict[str, Any] = {"ssl": False, **dict.fromkeys((*names, *peer))}
@@ -170,7 +170,7 @@ def _tls(client: Client) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Field values as they may stand in JSON: octets that are no text are no reason to show nothing."""
+    """Field values as JSON has them; octets that are no text become text all the same."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""The cluster at a glance over HTTP, its name, and who one is."""
+"""The cluster at a glance over HTTP, its name, and the user who asks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections over HTTP: who is there, and closing one."""
+"""Connections over HTTP: listing and closing them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cluster.admin.api.services import Services
 endpoints = Endpoints()
 
 CLOSED_TEXT = "Closed via management plugin"
-"""What RabbitMQ tells a client whose connection somebody closes without giving a reason."""
+"""The reason that RabbitMQ tells a client when an administrator closes its connection and gives none."""
 
 REASON_HEADER = "X-Reason"
 
@@ -72,7 +72,7 @@ async def show_connection(services: Services, call: Call) -> dict[str, Any]:
 
 @endpoints.on("DELETE", "/connections/{name}")
 async def close_connection(services: Services, call: Call) -> Status:
-    """Close a connection (320); the header X-Reason is what its client is told."""
+    """Close a connection (320); its client is told the reason in the header X-Reason."""
     await _close(services, call, await connection_in(services, call))
     return DONE
 

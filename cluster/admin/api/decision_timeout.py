@@ -1,4 +1,4 @@
-"""Waiting for the cluster's decision, but not for ever: without a majority there is none."""
+"""Waiting for the cluster's decision, for a limited time: a cluster without a majority decides nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def decided(begin: Callable[[Answer], None]) -> Any:
 
 
 async def in_time(answer: Awaitable[Any]) -> Any:
-    """Raises ApiError (503) when the answer takes too long; what was asked may happen nevertheless."""
+    """Raises ApiError (503) when the answer takes too long; the cluster may still carry the request out."""
     try:
         return await asyncio.wait_for(answer, TIMEOUT_S)
     except TimeoutError:

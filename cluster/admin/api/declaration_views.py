@@ -37,7 +37,7 @@ async def _carry_out(services: Services, call: Call, command: Command) -> None:
 
 
 def _asked(call: Call, name: str) -> bool:
-    """Whether a query parameter is set."""
+    """Whether the query parameter `name` is "true"."""
     return call.query.get(name, "").lower() == "true"
 
 
@@ -89,7 +89,7 @@ async def purge_queue(services: Services, call: Call) -> Status:
 
 
 def _present(services: Services, call: Call) -> str:
-    """The queue in the path; AMQP takes no offence at deleting what is not there. Raises ApiError."""
+    """The queue in the path. Raises ApiError (404) for a missing queue, which AMQP would let be deleted."""
     name = call.path["name"]
     try:
         services.front_end.queue(call.vhost, name, 0)

@@ -1,4 +1,4 @@
-"""RabbitMQ's `definitions.json`: read as a whole before anything of it is carried out. Pure."""
+"""RabbitMQ's `definitions.json`: read as a whole before any entry is carried out. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class DefinedBinding:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Something that is not imported, and why."""
+    """An entry that is not imported, and why."""
 
     what: str
     name: str
@@ -70,7 +70,7 @@ class DefinitionReader:
         self.read = Definitions()
 
     def definitions(self) -> Definitions:
-        """Raises ApiError for whatever is wrong in the file."""
+        """The entries of the file. Raises ApiError for the first error in the file."""
         if self._vhost is None:
             self._read_cluster()
         self._read_parameters()
@@ -112,7 +112,7 @@ class DefinitionReader:
             self.read.limits += [(vhost, limit, limits.integer(limit)) for limit in limits.values]
 
     def _read_policy(self, entry: Fields, said: Fields, *, operator: bool) -> None:
-        """A policy that asks for what is not supported, such as a federation, is left out."""
+        """Take a policy; a policy with an unsupported key, such as a federation's, is left out."""
         name, vhost = _name(entry), self._place(entry)
         try:
             policy = read_policy(name, said, operator=operator)

@@ -1,7 +1,7 @@
-"""Carries out definitions: first who and where, then exchanges, queues and bindings, many at a time.
+"""Carries out definitions: users and virtual hosts, then exchanges, queues and bindings, many at a time.
 
-What is there already stays as it is, save users, permissions and descriptions: importing a file twice
-changes nothing. Queues are spread over the nodes.
+An import replaces users, permissions and descriptions, and leaves existing exchanges, queues and bindings as
+they are: importing a file twice changes nothing. Queues are spread over the nodes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class DefinitionImport:
-    """One import. What is refused is noted, and the rest is imported all the same."""
+    """One import. A refused entry is noted, and the import goes on with the next."""
 
     def __init__(self, services: Services, definitions: Definitions) -> None:
         self._services = services
@@ -44,7 +44,7 @@ class DefinitionImport:
         self._nodes = cycle(services.running)
 
     async def run(self) -> None:
-        """Raises ApiError that says what was refused."""
+        """Import all entries. Raises ApiError that lists the refused ones."""
         found = self._definitions
         known = {*self._services.state.vhosts, *(name for name, _ in found.vhosts)}
         for vhost in sorted(found.needed_vhosts() - known):
@@ -80,7 +80,7 @@ class DefinitionImport:
 
         await asyncio.gather(*(one(entry) for entry in entries))
 
-    # -- who and where --------------------------------------------------------------------------
+    # -- users and virtual hosts --------------------------------------------------------------------------
 
     async def _user(self, entry: tuple[str, Any]) -> None:
         name, fields = entry

@@ -1,4 +1,4 @@
-"""Definitions over HTTP: everything that is declared, out and in, as RabbitMQ writes it."""
+"""Definitions over HTTP: export and import of all declarations, as RabbitMQ writes them."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _parameters(services: Services, vhost: str) -> Iterator[dict[str, Any]]:
 
 
 def _queues(services: Services, vhost: str) -> Iterator[dict[str, Any]]:
-    """Exclusive queues belong to connections, and are nobody's to declare."""
+    """The queues of a virtual host but for exclusive queues, which end with their connections."""
     for queue in services.state.queues.values():
         if queue.vhost == vhost and not queue.exclusive:
             yield {"vhost": vhost, **queue_definition(queue)}
@@ -106,7 +106,7 @@ def _bindings(services: Services, vhost: str) -> Iterator[dict[str, Any]]:
 
 @endpoints.on("POST", "/definitions", Audience.ADMINISTRATOR)
 async def import_definitions(services: Services, call: Call) -> Status:
-    """Import definitions. The answer is empty, or lists what is not supported and so was left out."""
+    """Import definitions. The answer is empty, or lists the unsupported entries that were left out."""
     return await _import(services, call, None)
 
 

@@ -1,4 +1,4 @@
-"""What the management API answers when it does not do what was asked, in RabbitMQ's words."""
+"""The management API's answers to requests that it refuses, in RabbitMQ's words."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from node.refusal import AccessRefusedError, NotFoundError, Refusal
 
 RESTARTED_CODE = 541
-"""The cluster could not decide: nothing is wrong with the request, and it may be repeated."""
+"""The reply code of a request that the cluster could not decide. The client may repeat the request."""
 
 
 class ApiError(Exception):
@@ -29,12 +29,12 @@ def no_such_object() -> ApiError:
 
 
 def not_authorised(reason: str) -> ApiError:
-    """The user is known, and may not do this."""
+    """401: the user is known and lacks the right."""
     return ApiError(401, "not_authorised", reason)
 
 
 def refused(refusal: Refusal) -> ApiError:
-    """What AMQP clients get as a channel or connection exception."""
+    """The answer to a request whose command fails with this reply code of AMQP."""
     if refusal.code == NotFoundError.code:
         return ApiError(404, "not_found", str(refusal))
     if isinstance(refusal, AccessRefusedError):

@@ -22,7 +22,7 @@ endpoints = Endpoints()
 
 BINDING_ORDER = ("vhost", "source", "destination_type", "destination", "routing_key", "properties_key")
 KINDS = {"q": DestinationKind.QUEUE, "e": DestinationKind.EXCHANGE}
-"""How paths write what a binding leads to."""
+"""The letters by which paths name the kinds of a binding's destination."""
 
 Flows = dict[tuple[str, str], Counted]
 
@@ -164,7 +164,7 @@ def _row(
 
 
 def bindings_between(services: Services, call: Call) -> list[dict[str, Any]]:
-    """The bindings between the two in the path; none where one of them is not there. Raises ApiError."""
+    """The bindings between source and destination in the path; none if either is missing. Raises ApiError."""
     source, destination = ends_of(call)
     if source == DEFAULT_EXCHANGE:
         known = destination.kind is DestinationKind.QUEUE and is_queue(services, call.vhost, destination.name)

@@ -16,7 +16,7 @@ MAX_DEPTH: Final = 32
 
 
 class Fields:
-    """A JSON object that a client sent. What is wrong with a field raises ApiError (400)."""
+    """A JSON object that a client sent. A field of another type than asked for raises ApiError (400)."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self.values = values
@@ -93,7 +93,7 @@ class Fields:
 
 
 def check_value(value: Any, depth: int = MAX_DEPTH) -> None:
-    """Raises ApiError for what has no place in a field table of AMQP."""
+    """Raises ApiError for a value that a field table of AMQP cannot hold."""
     if not depth:
         raise bad_request("tables are nested too deep")
     if value is None:

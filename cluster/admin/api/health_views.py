@@ -20,7 +20,7 @@ OK: Final = {"status": "ok"}
 PROTOCOLS: Final = {
     "amqp091": "amqp", "amqp0-9-1": "amqp", "amqps": "amqp/ssl", "amqp091s": "amqp/ssl",
 }  # fmt: skip
-"""Other names of what a listener is called."""
+"""The name of a listener by each other name that a client may use for its protocol."""
 
 UNITS: Final = {"days": 1, "weeks": 7, "months": 30, "years": 365}
 
@@ -57,7 +57,7 @@ async def check_vhosts(services: Services, call: Call) -> Any:
 
 @endpoints.on("GET", "/health/checks/ready-to-serve-clients")
 async def check_ready(services: Services, call: Call) -> Any:
-    """Whether clients may be sent to this node."""
+    """Whether a load balancer may send clients to this node."""
     return await check_vhosts(services, call)
 
 
@@ -83,7 +83,7 @@ async def check_quorum(services: Services, call: Call) -> Any:
 
 @endpoints.on("GET", "/health/checks/node-is-mirror-sync-critical")
 async def check_mirrors(services: Services, call: Call) -> Any:
-    """There are no mirrors that could be out of step."""
+    """Always true: there are no mirrors that could be out of step."""
     return OK
 
 
@@ -111,7 +111,7 @@ async def check_protocol(services: Services, call: Call) -> Any:
 
 
 async def _active(services: Services) -> list[dict[str, Any]]:
-    """Where this node listens now."""
+    """The listeners of this node that are open now."""
     facts = await services.inquiry.ask(services.node, NODE)
     return list(facts["listeners"])
 

@@ -1,6 +1,6 @@
-"""A session without a connection: what the management API does to queues, as commands of its user.
+"""A session without a connection: the management API's commands to queues, in the name of its user.
 
-So rights, limits and refusals are those of any client. One request at a time.
+Rights, limits and refusals are those of any client. One request at a time.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class InternalChannel:
         self._returned = False
 
     def close(self) -> None:
-        """What was got and not settled goes back, and so does what is still to come."""
+        """Return unsettled messages to their queue, those that still arrive included."""
         held, self._held = self._held, []
         self._core.end([(got.consumer, [(got.sequence, got.sequence)]) for got in held], nothing)
 
@@ -81,7 +81,7 @@ class InternalChannel:
         return self._port.queue(self._core.vhost, name, self._core.holder)
 
     async def look(self, queue: str, behind: Bookmark, wanted: int) -> tuple[int, list[Shown]]:
-        """How many messages of a queue are ready, and some of them behind a bookmark; all stay as they are.
+        """The number of ready messages of a queue, and up to `wanted` behind a bookmark; all stay ready.
 
         Raises Refusal and ApiError.
         """
@@ -133,11 +133,11 @@ class InternalChannel:
             self._core.settle(got.consumer, [(got.sequence, got.sequence)], outcome)
 
     def keeps_until_settled(self, queue: str) -> bool:
-        """Whether the queue still has what it gave out. Raises NotFoundError and ResourceLockedError."""
+        """Whether the queue keeps messages until settled. Raises NotFoundError and ResourceLockedError."""
         return self._port.keeps_until_settled(self._queue(queue))
 
     async def remove(self, got: Sequence[Got]) -> None:
-        """Settle what was got, and wait until that is durable. Raises Refusal and ApiError."""
+        """Settle messages, and wait until the settlement is durable. Raises Refusal and ApiError."""
         removed = {(one.consumer, one.sequence) for one in got}
         self._held = [one for one in self._held if (one.consumer, one.sequence) not in removed]
         settled = [Settlement(one.consumer, [(one.sequence, one.sequence)], Outcome.ACCEPTED) for one in got]
@@ -202,7 +202,7 @@ class InternalChannel:
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(error)
 
-    # -- what the broker says (PublishingSession) -----------------------------------------------
+    # -- calls of the broker (PublishingSession) -----------------------------------------------
 
     def confirm(self, channel: int, first: int, last: int) -> None:
         self._unconfirmed.difference_update(range(first, last + 1))
@@ -232,12 +232,12 @@ class InternalChannel:
         """This channel never consumes."""
 
     def unblocked(self) -> None:
-        """What is published at a time is little, and waits for its own confirmation only."""
+        """Each request publishes little at a time, and waits for its own confirms only."""
 
 
 @asynccontextmanager
 async def internal_channel(port: FrontEnd, user: str, vhost: str) -> AsyncIterator[InternalChannel]:
-    """A channel for as long as it is needed. Raises EntryRefusedError, and ApiError while nothing is sure."""
+    """A channel for one request. Raises EntryRefusedError, and ApiError while the node has no lease."""
     if not port.ready():
         raise ApiError(503, "service_unavailable", "this node has no contact with a majority of the nodes")
     channel = InternalChannel(port, user, vhost)

@@ -27,7 +27,7 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Which part of a list is asked for."""
+    """The part of a list that the client asks for."""
 
     number: int
     size: int
@@ -69,7 +69,7 @@ def filtered(rows: Sequence[Row], page: Page) -> Sequence[Row]:
 
 
 def _matching(pattern: Any, rows: Sequence[Row]) -> list[Row]:
-    """Raises TimeoutError."""
+    """The rows whose name matches. Raises TimeoutError after `PATTERN_TIMEOUT_S`."""
     found = []
     deadline = monotonic() + PATTERN_TIMEOUT_S
     for row in rows:
@@ -138,7 +138,7 @@ def _put(result: dict[str, Any], row: Any, path: Path) -> None:
 
 
 def paged(rows: Sequence[Row], total: int, page: Page) -> tuple[dict[str, int], Sequence[Row]]:
-    """What is said of the page, and its rows; raises ApiError when it lies behind the last one."""
+    """The page's fields in the answer, and its rows. Raises ApiError for a page behind the last one."""
     pages = -(-len(rows) // page.size)
     if page.number > max(1, pages):
         text = f"Page out of range, page: {page.number} page size: {page.size}, len: {len(rows)}"

@@ -1,4 +1,4 @@
-"""Who asks over HTTP: a name and a password with each request (RFC 7617)."""
+"""Log-ins over HTTP: each request brings a name and a password (RFC 7617)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from node.session.gate import origin_of
 from node.session.ports import Identity
 
 CHECKED_AT_ONCE: Final = 8
-"""Passwords of one origin that are being hashed for HTTP; who brings another meanwhile is told to wait."""
+"""Passwords of one origin hashed for HTTP at a time; a request with a further one is refused (429)."""
 
 
 class LoginError(ApiError):
-    """Nobody that this node knows; the client is asked to log in."""
+    """The name and password are no user's; the client is asked to log in (401)."""
 
     def __init__(self) -> None:
         super().__init__(401, "not_authorized", "Login failed")
@@ -42,10 +42,10 @@ class LogIn:
             raise _too_many("failed logins")
         origin = origin_of(remote)
         if self._services.access.recognises(user, password):
-            # No hash is made for it.
+            # The request is refused before a hash is made.
             return await self._authenticated(user, password, remote, "")
         if self._checked[origin] >= CHECKED_AT_ONCE:
-            # That an address fails is known after the hash only: few are on their way at any time.
+            # Only the hash tells whether a log-in fails: few hashes of an address are made at a time.
             raise _too_many("logins at once")
         return await self._authenticated(user, password, remote, origin)
 
@@ -54,7 +54,7 @@ class LogIn:
         self._checked[origin] += 1
 
         def authenticated(identity: Identity | None, reason: str) -> None:
-            # Who goes away has the password hashed all the same: the place is free after that.
+            # The password is hashed even if the client goes away: the place is free after that.
             self._checked[origin] -= 1
             if not self._checked[origin]:
                 del self._checked[origin]

@@ -1,4 +1,4 @@
-"""The members of the cluster over HTTP: who they are, what is on them, and how they come and go."""
+"""The members of the cluster over HTTP: their replicas and queues, adding, draining and removing them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NAMED_QUEUES: Final = 10
 
 @endpoints.on("GET", "/cluster/members", Audience.MONITORING)
 async def list_members(services: Services, call: Call) -> dict[str, Any]:
-    """The members, what is on each, and how much is left to move."""
+    """The members, the replicas and queues of each, and how many are left to move."""
     view = services.moves.view()
     return {
         "members": [_row(services, view, name) for name in services.members],
@@ -43,7 +43,7 @@ async def list_members(services: Services, call: Call) -> dict[str, Any]:
 
 
 def _leaving(view: ClusterView) -> int:
-    """Nodes on their way in or out count for a step each, beside what has to be moved."""
+    """Steps left: each node that joins or leaves, and each replica and queue that has to be moved."""
     states = [node.state for node in view.nodes.values()]
     return states.count(MemberState.JOINING) + states.count(MemberState.LEAVING)
 
@@ -66,7 +66,7 @@ def _row(services: Services, view: ClusterView, name: str) -> dict[str, Any]:
 
 @endpoints.on("PUT", "/cluster/members/{name}", Audience.ADMINISTRATOR)
 async def add_member(services: Services, call: Call) -> Status:
-    """Let a node join, or say where a known one is."""
+    """Let a node join, or set the address of a known one."""
     await _add(services, call.path["name"], call.fields())
     return DONE
 
@@ -102,7 +102,7 @@ async def drain_member(services: Services, call: Call) -> Status:
 
 @endpoints.on("POST", "/cluster/members/{name}/remove", Audience.ADMINISTRATOR)
 async def remove_member(services: Services, call: Call) -> dict[str, Any]:
-    """Drain a node and forget it; with `heir` what it has goes to that node. Tells what is lost."""
+    """Drain a node and forget it; `heir`: the node that gets its queues. The answer lists lost queues."""
     name, fields = call.path["name"], call.fields()
     heir, force = fields.text("heir"), fields.flag("force")
     moves = services.moves

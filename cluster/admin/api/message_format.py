@@ -1,4 +1,4 @@
-"""Messages as JSON: what a client publishes, and what it is shown of one that it gets."""
+"""Messages as JSON: those that a client publishes, and those that it gets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INTEGERS: Final = ("delivery_mode", "priority", "timestamp")
 
 
 def message_of(fields: Fields, exchange: str, user: str | None, body_max: int) -> Run:
-    """The message in a request to publish; `user` is whom its user-id may name, None for anybody.
+    """The message in a request to publish. Its user-id must be `user`; None: may be any name.
 
     Raises ApiError.
     """

@@ -32,7 +32,7 @@ ENCODINGS: Final = ("auto", "base64")
 Show = Callable[[Got], dict[str, Any]]
 
 GOT_OCTETS: Final = 64 * 1024 * 1024
-"""No more messages are got once so many octets of them were: an answer is put together in memory."""
+"""Octets of messages after which a request gets no more: an answer is put together in memory."""
 
 ALIVENESS_QUEUE: Final = "aliveness-test"
 
@@ -75,7 +75,7 @@ async def get_messages(services: Services, call: Call) -> Rows:
 
 
 async def _look(channel: InternalChannel, queue: str, count: int, show: Show) -> list[dict[str, Any]]:
-    """The first messages that are ready, which stay what they are and where they are."""
+    """The first ready messages, which stay ready and in their place."""
     shown: list[dict[str, Any]] = []
     octets = left = 0
     behind = BEGINNING

@@ -16,11 +16,11 @@ from node.session.ports import Got
 endpoints = Endpoints()
 
 MOST: Final = 10_000
-"""Messages that one request moves: whoever wants more asks again, and sees how far it got."""
+"""Messages that one request moves; a client repeats the request for more."""
 
 BATCH: Final = 128
 BATCH_OCTETS: Final = 4 * 1024 * 1024
-"""What is under way at a time, and what may be in both queues after a node was lost meanwhile."""
+"""Octets under way at a time. A message under way may be in both queues when a node fails meanwhile."""
 
 
 @dataclass(slots=True)
@@ -75,7 +75,7 @@ async def _move(
         batch = await _take(taking, source, min(BATCH, count - progress.moved))
         progress.drained = batch.drained
         safe = await _give(giving, destination, batch.got)
-        # Only now: until here a lost node leaves every message where it was, or in both queues.
+        # Only after the publish: a node that fails before leaves each message in its queue, or in both.
         if safe:
             await taking.remove(safe)
         progress.moved += len(safe)
@@ -90,7 +90,7 @@ class _Batch:
 
 
 async def _take(channel: InternalChannel, queue: str, count: int) -> _Batch:
-    """One message, which tells how large they are about, then as many at once as are not too much."""
+    """Get one message, whose size is an estimate for the others, then as many as fit `BATCH_OCTETS`."""
     first = await channel.get(queue, False)
     if first is None:
         return _Batch([], drained=True)
@@ -101,7 +101,7 @@ async def _take(channel: InternalChannel, queue: str, count: int) -> _Batch:
 
 
 async def _give(channel: InternalChannel, queue: str, got: list[Got]) -> list[Got]:
-    """Those that are now safe in the queue as well. Raises Refusal and ApiError."""
+    """Publish messages to the destination; returns those that it has taken. Raises Refusal and ApiError."""
     runs = [replace(one.run, exchange=DEFAULT_EXCHANGE, routing_key=queue) for one in got]
     routed = [(run, channel.route(run)) for run in runs]
     if not all(route for _, route in routed):

@@ -1,4 +1,4 @@
-"""How the management API writes names that AMQP writes otherwise, and who may see which virtual host."""
+"""Names that the management API writes otherwise than AMQP, and the virtual hosts that a user may see."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def exchange_name(name: str) -> str:
 
 
 def properties_key(routing_key: str, arguments: Mapping[str, Any]) -> str:
-    """What tells bindings between the same two apart: the quoted routing key, and a digest of arguments.
+    """The name of a binding among those of one source and destination: routing key, and digest of arguments.
 
     As in RabbitMQ, but for the digest, which is opaque there, too.
     """

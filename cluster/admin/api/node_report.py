@@ -1,6 +1,6 @@
-"""What this node tells the others, and itself, for the management API: the answers to its questions.
+"""This node's answers to the questions that the management API of any node asks.
 
-Every answer is made when it is asked for, in plain values. Only the sampler works by itself.
+Every answer is made on request, in plain values. Only the sampler runs on a timer.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ HAND_OVER: Final = "management.hand_over"
 
 CHURN_NAMES: Final = ("connection_created", "connection_closed", "channel_created", "channel_closed")
 MESSAGE_NAMES: Final = (*TRAFFIC_NAMES, *TALLY_NAMES[1:])
-"""Of a whole node: what clients published, then what queues did with it."""
+"""The counters of a whole node: those of publishes, then those of queues."""
 
 
 class NodeReport:
     """This node's part of what the management API shows."""
 
     def __init__(self, node: NodeView, inquiry: Inquiry, wanted: Callable[[], None]) -> None:
-        """`wanted` has what was asked of the node's groups carried out."""
+        """`wanted` has the node's groups carry out requests, such as a hand-over, in this turn."""
         self._node = node
         self._started = node.clock()
         self.sampler = Sampler(self._counters)
@@ -147,7 +147,7 @@ class NodeReport:
         return False
 
     def _listeners(self) -> list[dict[str, Any]]:
-        """Where this node listens now: for clients only once it is part of the cluster."""
+        """The open listeners: those for clients open once the node is part of the cluster."""
         config = self._node.config
         listen = config.listen
         open_to = [("clustering", listen.peers), ("http", listen.http)]

@@ -1,4 +1,4 @@
-"""Nodes over HTTP: what each tells of itself, and where it listens."""
+"""Nodes over HTTP: their reports and listeners."""
 
 from __future__ import annotations
 

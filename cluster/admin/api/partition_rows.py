@@ -1,4 +1,4 @@
-"""What this node tells of the partitions that it owns, and gives to another owner when it is asked to."""
+"""The partitions that this node owns: rows of them, and the hand-over of one to another node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from replication.raft import NotLeaderError, UnknownPeerError
 class PartitionRows:
     """The groups of `host` that `node` leads, in plain values.
 
-    `wanted` has what was asked of a group carried out.
+    `wanted` has a group carry out a requested hand-over in this turn.
     """
 
     node: str
@@ -42,7 +42,7 @@ class PartitionRows:
         ]
 
     def hand_over(self, argument: dict[str, Any]) -> bool:
-        """Have `to` own `partition` as soon as it has the whole log; False when it is not owned here."""
+        """Hand `partition` over to `to` once `to` has the whole log; False if this node is not the owner."""
         partition, heir = argument["partition"], argument["to"]
         if partition not in self.host.groups:
             return False

@@ -1,4 +1,4 @@
-"""Partitions over HTTP: who owns which, how far its replicas are, and giving one to another owner."""
+"""Partitions over HTTP: their owners, how far their replicas are, and hand-overs."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def topic_permission_rows(
 
 @endpoints.on("GET", "/permissions", Audience.ADMINISTRATOR)
 async def list_permissions(services: Services, call: Call) -> Rows:
-    """Who may do what in which virtual host."""
+    """The permissions of all users in all virtual hosts."""
     return Rows(permission_rows(services), ("vhost", "user"))
 
 
@@ -80,7 +80,7 @@ async def delete_permission(services: Services, call: Call) -> Status:
 
 
 async def set_permission(services: Services, vhost: str, user: str, fields: Fields) -> bool:
-    """Whether the user had none. Raises ApiError and Refusal."""
+    """Set permissions; returns whether the user had none. Raises ApiError and Refusal."""
     fields.require(*RIGHTS)
     configure, write, read = (fields.text(right) for right in RIGHTS)
     change = services.access.set_permissions
@@ -88,7 +88,7 @@ async def set_permission(services: Services, vhost: str, user: str, fields: Fiel
 
 
 async def _status(setting: Awaitable[bool]) -> Status:
-    """A user or virtual host that is not there makes the request a bad one, as in RabbitMQ."""
+    """Set a permission; a missing user or virtual host is answered with 400, as in RabbitMQ."""
     try:
         return CREATED if await setting else DONE
     except NotFoundError:
@@ -140,7 +140,7 @@ async def _clear_topic(services: Services, call: Call, exchange: str | None) -> 
 
 
 async def set_topic_permission(services: Services, vhost: str, user: str, fields: Fields) -> bool:
-    """Whether the user had none at the exchange. Raises ApiError and Refusal."""
+    """Set topic permissions; returns whether the user had none there. Raises ApiError and Refusal."""
     fields.require("exchange", *TOPIC_RIGHTS)
     exchange = exchange_name(fields.text("exchange"))
     write, read = (fields.text(right) for right in TOPIC_RIGHTS)

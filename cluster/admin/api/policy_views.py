@@ -21,7 +21,7 @@ from cluster.catalog.policy_settings import mistake_in_policy
 endpoints = Endpoints()
 
 OPERATOR_COMPONENT: Final = "operator_policy"
-"""Under which definitions have operator policies: as runtime parameters."""
+"""The component of the runtime parameters by which definitions list operator policies."""
 
 _ORDER: Final = ("vhost", "name")
 
@@ -63,7 +63,7 @@ def read_policy(name: str, fields: Fields, *, operator: bool) -> dict[str, Any]:
 
 
 async def set_policy(services: Services, vhost: str, policy: dict[str, Any], *, operator: bool) -> bool:
-    """Whether it is new. Raises ApiError and Refusal."""
+    """Set a policy; returns whether it is new. Raises ApiError and Refusal."""
     arguments = {"vhost": vhost, "operator": operator, "policy": policy}
     return bool(await _submit(services, "put_policy", arguments))
 
@@ -117,7 +117,7 @@ def _deleting(*, operator: bool) -> Handler:
 
 
 for _path, _operator in (("/policies", False), ("/operator-policies", True)):
-    # Operator policies are there to bound what policymakers may do.
+    # Operator policies bound the policies that policymakers may set.
     _writer = Audience.ADMINISTRATOR if _operator else Audience.POLICYMAKER
     _one = _path + "/{vhost}/{name}"
     endpoints.on("GET", _path)(_listing(operator=_operator))

@@ -1,4 +1,4 @@
-"""What this node tells of the queues that it owns: how much is in them, and what was counted."""
+"""The queues that this node owns: their depths and counters."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class QueueState:
     name: str
     consumers: int
     scheduled: int
-    """Messages that are not due yet: neither ready nor anybody's."""
+    """Messages that are not due yet: neither ready nor leased."""
     idle_ms: int
-    """Milliseconds since 1970 when its counters changed last; 0 where that is not known yet."""
+    """Milliseconds since 1970 when its counters changed last; 0: not known yet."""
     counts: tuple[int, ...]
     """See `rates.queue_counts`; `rates` in the same order."""
     rates: tuple[float, ...]
     local: dict[str, Any] | None = None
-    """What was declared, of a queue that is in no catalog."""
+    """The declaration of an exclusive queue that is not in the catalog."""
 
 
 @dataclass(frozen=True, slots=True)

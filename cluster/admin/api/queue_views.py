@@ -1,4 +1,4 @@
-"""Reading queues over HTTP: what the catalog defines, with what their owners tell."""
+"""Reading queues over HTTP: their definitions in the catalog, with the figures of their owners."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _row_of(services: Services, key: QueueKey, states: States, answered: set[str
 def queue_row(
     services: Services, queue: QueueDefinition, owned: OwnedQueue | None, answered: set[str]
 ) -> dict[str, Any]:
-    """A queue of the catalog. Without an owner there is nobody to say what is in it."""
+    """A queue of the catalog. A queue without an owner has no figures."""
     partition = services.state.partitions[queue.partition]
     kind = queue_type(services.state, queue)
     row = {
@@ -171,7 +171,7 @@ def _contents(state: QueueState) -> dict[str, Any]:
 
 
 def depths(ready: float, unacknowledged: float, ready_rate: float, unacknowledged_rate: float) -> Any:
-    """How many messages there are, and how fast they get more or fewer."""
+    """The numbers of messages, and their rates by the second."""
     counts = (ready + unacknowledged, ready, unacknowledged)
     rates = (ready_rate + unacknowledged_rate, ready_rate, unacknowledged_rate)
     return with_rates(DEPTH_NAMES, counts, rates)

@@ -19,11 +19,11 @@ DEPTH_NAMES: Final = ("messages", "messages_ready", "messages_unacknowledged")
 QUEUE_WIDTH: Final = len(TALLY_NAMES) + 2
 
 _TAKEN: Final = ("deliver", "deliver_no_ack", "get", "get_no_ack")
-"""What RabbitMQ adds up to `deliver_get`."""
+"""The counters that RabbitMQ adds up to `deliver_get`."""
 
 
 def queue_counts(queue: QueueOwner) -> tuple[int, ...]:
-    """The tally in the order of `TALLY_NAMES`, then what is ready and what is unacknowledged."""
+    """The tally in the order of `TALLY_NAMES`, then the ready and the unacknowledged messages."""
     return (
         *tally_counts(queue.delivery.tally),
         queue.delivery.waiting_count,
@@ -68,7 +68,7 @@ def with_rates(names: Sequence[str], counts: Sequence[float], rates: Sequence[fl
 
 
 def message_stats(names: Sequence[str], counts: Sequence[float], rates: Sequence[float]) -> dict[str, Any]:
-    """`with_rates`, and `deliver_get`: all that was taken out of queues."""
+    """`with_rates`, and `deliver_get`: all messages that were delivered or got."""
     rates = [max(0.0, rate) for rate in rates]
     taken = [names.index(name) for name in _TAKEN if name in names]
     return with_rates(

@@ -1,4 +1,4 @@
-"""What handlers return: a JSON value as it is, rows to be listed, or a status with no body."""
+"""The results of handlers: a JSON value, rows to be listed, or a status with no body."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """A list, sorted by `sort` unless the client asks otherwise; `paged` if it may ask for a page.
+    """A list, sorted by `sort` unless the client asks otherwise; `paged`: the client may ask for a page.
 
     The rows may be made while they are taken: a long list is taken in pieces.
     """

@@ -26,8 +26,8 @@ Handler = Callable[[Services, Call], Awaitable[Any]]
 class Operation:
     """One method of one path.
 
-    A `{vhost}` in the template must be one that exists and that the user may see, for other methods
-    than GET may use.
+    A `{vhost}` in the template must exist. The user must be able to see the virtual host for GET, and
+    to use it for other methods.
     """
 
     method: str
@@ -54,7 +54,7 @@ class Endpoints:
 
 @dataclass(slots=True)
 class _Place:
-    """A segment of the templates: what may follow it, and what answers if nothing does."""
+    """A segment of the templates: the segments that may follow, and the operations of a path ending here."""
 
     literal: dict[str, _Place] = field(default_factory=dict)
     named: dict[str, _Place] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Rates out of plain counters: every few seconds each is read, and what it grew by gives its rate.
+"""Rates of plain counters: each counter is read every few seconds, and its growth gives its rate.
 
 A long list of counters is read in pieces, one a tick, so that no turn of the event loop is long.
 """
@@ -14,14 +14,14 @@ INTERVAL_S: Final = 5.0
 """As RabbitMQ's statistics."""
 
 PIECE: Final = 256
-"""Things whose counters are read in one tick."""
+"""Keys whose counters are read in one tick."""
 
 Counts = tuple[int, ...]
 
 
 @dataclass(slots=True)
 class Sample:
-    """Counters and depths of one thing when they were read last, and how fast they grew, by the second.
+    """Counters and depths of one key when they were read last, and their growth by the second.
 
     `changed` is when they were first seen with these values.
     """
@@ -41,7 +41,7 @@ class Sample:
 
 
 class Sampler:
-    """The latest samples by key; `source` gives what there is to read now, with its key."""
+    """The latest samples by key; `source` gives the keys that there are now, with their counters."""
 
     def __init__(self, source: Callable[[], Iterable[tuple[Hashable, Counts]]]) -> None:
         self._source = source
@@ -62,15 +62,15 @@ class Sampler:
             known = self._samples.get(key)
             self._read[key] = Sample(now, counts, (), now) if known is None else known.next(now, counts)
         if len(piece) < PIECE:
-            # What was not read this time is gone.
+            # A key that was not read this time is gone.
             self._samples, self._read, self._reading = self._read, {}, None
 
     def rates(self, key: Hashable, count: int) -> tuple[float, ...]:
-        """The rates of a thing with `count` counters; zeros for one that was not read twice yet."""
+        """The rates of a key with `count` counters, by the second; zeros until the key was read twice."""
         sample = self._samples.get(key)
         return sample.rates if sample is not None and sample.rates else (0.0,) * count
 
     def changed(self, key: Hashable) -> float | None:
-        """When the counters of a thing were last seen to change; None for one that was not read yet."""
+        """When the counters of a key were last seen to change; None until the key was read."""
         sample = self._samples.get(key)
         return None if sample is None else sample.changed

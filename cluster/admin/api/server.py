@@ -1,4 +1,4 @@
-"""The HTTP side of the management API: who asks, for what, may they, and the answer as octets."""
+"""The HTTP side of the management API: log-in, the operation of a path, rights, and the answer."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ MAX_UNWANTED: Final = 4096
 """Octets of a body that comes with a method which has none: some clients send an empty object."""
 
 REALM: Final = 'Basic realm="RabbitMQ Management"'
-"""RabbitMQ's: clients and proxies tell by it whom they give a password to."""
+"""RabbitMQ's realm, by which clients and proxies choose the password to send."""
 
 
 class ManagementServer:
-    """Answers everything below `/api` that is not served otherwise."""
+    """Answers every path below `/api` that has no route of its own."""
 
     paths: Final = (PREFIX,)
 
@@ -56,7 +56,7 @@ class ManagementServer:
         except ApiError as error:
             return _failure(error)
         except ConnectionError:
-            # The client is gone, and nobody reads this.
+            # The client is gone, and does not read the answer.
             return _failure(bad_request("the request was cut short"))
         except (web.HTTPException, asyncio.CancelledError):
             raise
@@ -67,7 +67,7 @@ class ManagementServer:
 
     async def _respond(self, request: web.Request) -> web.StreamResponse:
         if request.method not in SAFE_METHODS and is_from_elsewhere(request):
-            # A browser that has a password for this origin would send it along, whoever asks it to.
+            # A browser that has a password for this origin sends the password with requests of any page.
             raise ApiError(403, "forbidden", "changes are not taken from pages of other origins")
         found = self._router.find(request.raw_path.partition("?")[0].removeprefix(PREFIX))
         identity = await self._log_in.identity(request)
@@ -84,10 +84,10 @@ class ManagementServer:
         value = await operation.handler(self._services, call)
         return await written(call, value)
 
-    # -- who ------------------------------------------------------------------------------------
+    # -- rights ------------------------------------------------------------------------------------
 
     async def refusal(self, request: web.Request) -> web.Response | None:
-        """The answer to who may not see what belongs to all users; None for those who monitor."""
+        """The answer to a user who may not monitor; None for one who may."""
         try:
             identity = await self._log_in.identity(request)
             if not Audience.MONITORING.allows(identity.tags):

@@ -1,4 +1,4 @@
-"""What handlers of the management API use of the node that they run on."""
+"""The parts of a node that handlers of the management API use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cluster.log.event_log import EventLog
 
 
 class Moves(Protocol):
-    """What the cluster moves between its nodes (`cluster.catalog.membership.mover.Mover`)."""
+    """The moves of replicas and queues between nodes (`cluster.catalog.membership.mover.Mover`)."""
 
     def view(self, reachable: Callable[[str], bool] | None = None) -> ClusterView: ...
 
@@ -47,11 +47,11 @@ class Services:
     readiness: Callable[[], list[str]]
     """Why clients should not be sent to this node now."""
     shut_out: Callable[[str], bool]
-    """Whether nobody at an address may log in for a while, as too many there have failed to."""
+    """Whether log-ins from an address are refused for a while, after too many failed ones."""
     spares_node: Callable[[BaseException], bool]
-    """Whether an exception ends the request that met it alone; otherwise the node's end has begun."""
+    """Whether an exception ends only the request that met it; otherwise the node's end has begun."""
     login_failed: Callable[[str], None]
-    """Somebody at an address has failed to log in."""
+    """A log-in from an address has failed."""
 
     @property
     def node(self) -> str:

@@ -1,6 +1,6 @@
-"""What a node shows of itself and of the cluster in `/api/status`.
+"""The status of the cluster that a node shows in `/api/status`.
 
-A node answers for its own partitions; `status` asks the others for theirs.
+A node answers for its own partitions; `status` asks the other nodes for theirs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PAUSE_S: Final = 0.001
 
 
 class NodeStatus:
-    """The status of the cluster, put together of what each node answers."""
+    """The status of the cluster, put together of the answers of all nodes."""
 
     def __init__(self, node: NodeView, inquiry: Inquiry) -> None:
         self._node = node
@@ -40,7 +40,7 @@ class NodeStatus:
             if part is None:
                 node: dict[str, Any] = {"name": name, "pid": None, "ready": False}
             else:
-                # A node of an older release does not say what it writes.
+                # A node of an older release leaves out the formats that it writes.
                 formats = part.get("formats", 0)
                 node = {"name": name, "pid": part["pid"], "ready": part["ready"], "formats": formats}
                 for partition in part["partitions"]:

@@ -24,7 +24,7 @@ Status = Mapping[str, Sequence[Any]]
 
 
 class StatusPage:
-    """Serves `status` to those whom `guard` lets in."""
+    """Serves `status` to the users whom `guard` lets in."""
 
     paths: Final = (PATH,)
 

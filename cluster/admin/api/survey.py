@@ -1,4 +1,4 @@
-"""What all nodes tell, put together. A node that does not answer is missing from it."""
+"""The answers of all nodes, put together. A node that does not answer is left out."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ async def consumers(inquiry: Inquiry) -> list[dict[str, Any]]:
 
 
 async def nodes(inquiry: Inquiry) -> dict[str, dict[str, Any]]:
-    """What each node that answered tells of itself."""
+    """The report of each node that answered, by node."""
     return await inquiry.ask_all(node_report.NODE)
 
 
 async def flows(inquiry: Inquiry) -> dict[tuple[str, str], Counted]:
-    """What came to exchanges, by virtual host and name, in the order of `FLOW_NAMES`."""
+    """The messages that came to exchanges, by virtual host and name, in the order of `FLOW_NAMES`."""
     found: dict[tuple[str, str], Counted] = {}
     for rows in (await inquiry.ask_all(node_report.FLOWS)).values():
         for vhost, exchange, counts, rates in rows:
@@ -77,7 +77,7 @@ async def flows(inquiry: Inquiry) -> dict[tuple[str, str], Counted]:
 
 
 async def partitions(inquiry: Inquiry) -> dict[int, dict[str, Any]]:
-    """What owners tell of their partitions, by id. Of two that say they own one the later counts."""
+    """The rows of owned partitions, by id. Of two nodes that claim a partition the later term counts."""
     found: dict[int, dict[str, Any]] = {}
     for rows in (await inquiry.ask_all(node_report.PARTITIONS)).values():
         for row in rows:

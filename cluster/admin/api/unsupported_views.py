@@ -1,4 +1,4 @@
-"""What RabbitMQ has and this broker has not: lists are empty, and changes are refused with a reason."""
+"""RabbitMQ's features that this broker lacks: lists are empty, and changes are refused with a reason."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def list_nothing(services: Services, call: Call) -> Rows:
 
 
 async def show_nothing(services: Services, call: Call) -> Any:
-    """Never there."""
+    """Always 404."""
     raise no_such_object()
 
 

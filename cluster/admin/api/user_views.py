@@ -84,7 +84,7 @@ async def delete_users(services: Services, call: Call) -> Status:
 
 @endpoints.on("GET", "/users/{name}/permissions", Audience.ADMINISTRATOR)
 async def list_permissions_of_user(services: Services, call: Call) -> Rows:
-    """What a user may do, by virtual host."""
+    """The permissions of a user, by virtual host."""
     return Rows(permission_rows(services, user=user_in(services, call).name), ("vhost", "user"))
 
 
@@ -101,7 +101,7 @@ def user_in(services: Services, call: Call) -> User:
 
 
 async def set_user(services: Services, name: str, fields: Fields) -> bool:
-    """Whether the user is new. Raises ApiError and Refusal."""
+    """Add or replace a user; returns whether the user is new. Raises ApiError and Refusal."""
     if "tags" not in fields.values:
         raise bad_request("tags_not_present")
     if "password" in fields.values and "password_hash" in fields.values:

@@ -25,7 +25,7 @@ from cluster.catalog.access.records import VhostProperties
 endpoints = Endpoints()
 
 Totals = dict[str, dict[str, Any]]
-"""What is in a virtual host and what went over its connections, by its name."""
+"""By virtual host: the numbers of its messages, and the octets over its connections."""
 
 
 @endpoints.on("GET", "/vhosts")
@@ -49,13 +49,13 @@ async def show_vhost(services: Services, call: Call) -> dict[str, Any]:
 
 @endpoints.on("PUT", "/vhosts/{name}", Audience.ADMINISTRATOR)
 async def put_vhost(services: Services, call: Call) -> Status:
-    """Add a virtual host, in which the user then has every permission, or change what is said of one."""
+    """Add a virtual host, in which the user then has every permission, or change the description of one."""
     new = await set_vhost(services, call.path["name"], call.fields(), call.user)
     return CREATED if new else DONE
 
 
 async def set_vhost(services: Services, name: str, fields: Fields, creator: str = "") -> bool:
-    """Whether it is new. Raises ApiError and Refusal."""
+    """Add or change a virtual host; returns whether it is new. Raises ApiError and Refusal."""
     if fields.flag("tracing"):
         raise ApiError(400, "not_implemented", "tracing is not supported")
     changes: dict[str, Any] = {}
@@ -93,7 +93,7 @@ async def delete_vhost(services: Services, call: Call) -> Status:
 
 @endpoints.on("GET", "/vhosts/{name}/permissions", Audience.ADMINISTRATOR)
 async def list_permissions_in_vhost(services: Services, call: Call) -> Rows:
-    """Who may do what in a virtual host."""
+    """The permissions of all users in a virtual host."""
     found(services.access.state.vhosts.get(call.path["name"]))
     return Rows(permission_rows(services, vhost=call.path["name"]), ("vhost", "user"))
 

@@ -18,7 +18,7 @@ CONTENT_TYPES: Final = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-"""Said by us and not guessed: browsers run no module that comes under another type."""
+"""Content types by ending, not guessed by aiohttp: browsers run a module under no other type."""
 
 
 @dataclass(frozen=True, slots=True)

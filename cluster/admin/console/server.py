@@ -32,13 +32,13 @@ HEADERS: Final = {
     "Cross-Origin-Embedder-Policy": "require-corp",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Permissions-Policy": "camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()",
-    # Asked for again each time and answered with 304: a node of another release must not get old modules.
+    # Browsers ask again each time and get 304: a page must not mix modules of two releases.
     "Cache-Control": "no-cache",
 }
 
 
 class Console:
-    """Serves the files; what is not among them is not found, whatever its path."""
+    """Serves the files; every other path below `/console/` is answered with 404."""
 
     paths: Final = (PATH,)
 

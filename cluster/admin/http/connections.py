@@ -16,7 +16,7 @@ from node.session.tls_port import address_of
 
 
 class Door(RequestHandler):
-    """One connection: nothing is read from one that is too many."""
+    """One connection. A connection above the limits is closed before it is read."""
 
     __slots__ = ("_address", "_doors", "_is_in")
 

@@ -1,4 +1,4 @@
-"""What every answer of a node's HTTP port says to browsers, whatever it is an answer to."""
+"""The headers of every answer of a node's HTTP ports, which tell browsers what they may do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 """Methods that change nothing (RFC 9110 §9.2.1)."""
 
 _ALWAYS: Final = {
-    # No name and version of the libraries below: they tell nothing to those who may know.
+    # The names and versions of the libraries stay out: only an attacker would use them.
     "Server": "quorate",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -18,7 +18,7 @@ _ALWAYS: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 _UNLESS_SAID: Final = {
-    # What is no page of ours is data: a browser that shows it is to run and load nothing for it.
+    # An answer that is no page of the console is data: a browser that shows it runs and loads nothing.
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "Cache-Control": "no-store",
 }
@@ -32,7 +32,7 @@ async def protect(_request: web.Request, response: web.StreamResponse) -> None:
 
 
 def is_from_elsewhere(request: web.Request) -> bool:
-    """Whether a browser sends this because a page of another origin had it do so.
+    """Whether a browser sends this request on behalf of a page of another origin.
 
     Browsers say so in `Sec-Fetch-Site` (to https and loopback) and in `Origin`; other clients send neither.
     """

@@ -1,4 +1,4 @@
-"""Whether the node lives, and whether clients should be sent to it: for load balancers and orchestrators."""
+"""Liveness and readiness of the node, for load balancers and orchestrators."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from aiohttp import web
 
 
 class Health:
-    """The paths below `/health`, which everybody may see."""
+    """The paths below `/health`, which need no log-in."""
 
     paths: Final = ("/health/live", "/health/ready")
 
     def __init__(self, readiness: Callable[[], list[str]]) -> None:
-        """`readiness` tells why clients should not be sent here now; nothing when the node is ready."""
+        """`readiness`: the reasons why load balancers should send no clients here now; empty: ready."""
         self._readiness = readiness
 
     def attach(self, app: web.Application) -> None:

@@ -1,7 +1,7 @@
-"""Which names a node answers to over HTTP.
+"""The host names that a node answers to over HTTP.
 
-A browser that a page sends to its own name, which by now leads to the node, still says the page's name (DNS
-rebinding). Where a request names an address there is no name that could have been led elsewhere.
+A page can have its own name lead to the node (DNS rebinding); the browser's request then still names the
+page's host. A request that names an address has no name that could be rebound.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ LOOPBACK: Final = "localhost"
 
 
 class Hosts:
-    """The names that are configured, and those of members, which change."""
+    """The configured names, and the names of the members, which change."""
 
     def __init__(self, configured: Iterable[str], members: Callable[[], Iterable[str]]) -> None:
         self._configured = frozenset(map(_plain, configured))
         self._members = members
 
     def knows(self, header: str) -> bool:
-        """Whether a request with this Host (RFC 9110 §7.2) is for this node; one without is of no browser."""
+        """Whether a request with this Host (RFC 9110 §7.2) is for this node. No browser leaves Host out."""
         if not header:
             return True
         name = _plain(_without_port(header))

@@ -1,4 +1,4 @@
-"""Pages that take the event loop's time: put together in slices of it, and once for all who ask at once."""
+"""Pages that take the event loop's time: rendered in slices, and once for all requests at one time."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ SLICE_S: Final = 0.001
 """How long rendering has the event loop to itself."""
 
 PAUSE_S: Final = 0.004
-"""How long everything else has it between two slices: a page takes five times as long as the work on it."""
+"""Pause between two slices, for other work: a page takes five times as long as the work on it."""
 
 REST: Final = 39
-"""For so many times the work on a page it is shown before it is rendered again: whoever asks, and however
-often, rendering takes a fortieth of the event loop's time."""
+"""A page is shown for so many times the time of its rendering before it is rendered again. However often
+clients ask, rendering takes a fortieth of the event loop's time."""
 
 LARGEST_DEBT_S: Final = 120.0
-"""A page that is not shown is not rendered while others have rests of so many seconds together to come."""
+"""Seconds of rest owed to the event loop for other pages, above which no further page is rendered."""
 
 LINES: Final = 64
 """Lines between two looks at the clock."""
@@ -45,7 +45,7 @@ class Rendering:
 
 @dataclass(frozen=True, slots=True)
 class ShownPage:
-    """`age_s`: seconds since its rendering began. What it tells was so then, or later."""
+    """`age_s`: seconds since its rendering began. Its figures were read then, or later."""
 
     rendering: Rendering
     age_s: float
@@ -99,7 +99,7 @@ async def rendered(lines: Iterable[str | None], slices: Slices | None = None) ->
 
 
 class BusyError(Exception):
-    """Too much was rendered lately."""
+    """The event loop is owed too much rest for pages that were rendered lately."""
 
     def __init__(self, wait_s: float) -> None:
         super().__init__(f"too many pages were asked for; try again in {wait_s:.0f} s")
@@ -119,10 +119,10 @@ class Pages:
         """When the rests of all pages, one after the other, will be over."""
 
     async def page(self, key: Hashable, render: Callable[[], Awaitable[Rendering]]) -> ShownPage:
-        """What is shown under the key, or what `render` makes.
+        """The page shown under the key, or the page that `render` makes.
 
-        One page is rendered at a time. Who does not wait for the end leaves it to the others. Raises
-        BusyError, and whatever `render` raises.
+        One page is rendered at a time, to its end even if no request waits any more. Raises BusyError,
+        and the exceptions of `render`.
         """
         self._forget()
         shown = self._shown.get(key)
@@ -161,7 +161,7 @@ class Pages:
 
 
 def _seen(rendering: asyncio.Task[tuple[Rendering, float]]) -> None:
-    """Its error was told to those who asked, if anybody still did."""
+    """Take the error of a rendering: the requests that waited for it have got it."""
     if not rendering.cancelled():
         rendering.exception()
 

@@ -1,4 +1,4 @@
-"""What an HTTP port is made of: parts that each serve some paths, and who may see them."""
+"""The parts of an HTTP port, each of which serves some paths, and the guard of those paths."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 Guard = Callable[[web.Request], Awaitable[web.Response | None]]
-"""Answers a request of who may not see what belongs to all users; None: let it in."""
+"""Answers the request of a user who may not monitor; None: the request goes on."""
 
 
 class Part(Protocol):
-    """Something that a node serves over HTTP."""
+    """Paths that a node serves over HTTP."""
 
     @property
     def paths(self) -> Sequence[str]:
-        """What the list at `/` names of it."""
+        """The paths that the list at `/` names."""
 
     def attach(self, app: web.Application) -> None:
         """Add the routes."""
 
 
 def guarded(guard: Guard, handler: Handler) -> Handler:
-    """The handler, for those whom the guard lets in."""
+    """The handler, behind the guard."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         refusal = await guard(request)

@@ -1,4 +1,4 @@
-"""A node's HTTP ports: where they listen, whom they answer, and what of it is in each answer."""
+"""A node's HTTP ports: their addresses, the hosts that they answer to, and the id of each request."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ async def _answer_with_id(request: web.Request, response: web.StreamResponse) ->
 
 
 def _blames_the_node(record: logging.LogRecord) -> bool:
-    """What a client sends that is no HTTP, or stops sending, is no error of this node's."""
+    """Whether a record reports an error of this node; malformed and broken-off requests are the client's."""
     error = record.exc_info[1] if record.exc_info else None
     return not isinstance(error, HttpProcessingError | ConnectionError)
 
 
 @dataclass(frozen=True, slots=True)
 class HttpPorts:
-    """Where a node listens for HTTP, and what it takes there. `identity` is shown on the encrypted port."""
+    """The addresses and limits of a node's HTTP ports. `identity`: the encrypted port's certificate."""
 
     plain: Address
     encrypted: Address | None = None
@@ -138,7 +138,7 @@ class HttpServer:
 
     @web.middleware
     async def _addressed(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Refuse what is meant for another host."""
+        """Refuse requests for another host."""
         hosts = request.headers.getall("Host", [""])
         if len(hosts) > 1 or not self._ports.hosts.knows(hosts[0]):
             reason = "this node has no such name: see node.http.hosts in docs/configuration.md"
@@ -146,7 +146,7 @@ class HttpServer:
         return await handler(request)
 
     async def _index(self, request: web.Request) -> web.Response:
-        """The list of what is here; people are sent on to the console."""
+        """The list of all parts' paths; browsers are sent on to the console."""
         if "text/html" in request.headers.get("Accept", ""):
             return web.Response(status=302, headers={"Location": "/console/"})
         return web.Response(text="".join(f"{path}\n" for part in self._parts for path in part.paths))

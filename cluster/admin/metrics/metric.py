@@ -12,7 +12,7 @@ Kind = Literal["counter", "gauge"]
 
 
 Labels = Mapping[str, str] | str
-"""A text is written out already, as `written` does it: what many samples have is written once."""
+"""A text is written out already, by `written`: labels that many samples share are written once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Metric:
     """Of a histogram: the counts up to each bound `le`, the last of them for all. They may be read only
     once, and a few at a time: a sample's value is that of the moment."""
     total: float = 0.0
-    """Of a histogram: the sum of all that was counted."""
+    """Of a histogram: the sum of all values."""
 
 
 def written(labels: Mapping[str, str]) -> str:

@@ -1,6 +1,6 @@
-"""What a node counts, for Prometheus. Each metric is explained in docs/metrics.md.
+"""The metrics of a node, for Prometheus. docs/metrics.md explains each metric.
 
-Everything is read when it is scraped; the hot path only counts in plain integers, once a batch.
+A scrape reads all counters; the hot path only adds to plain integers, once a batch.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TALLIES: Final[Mapping[str, str]] = {
     "duplicates": "Messages that queues of this node dropped because they had seen their ids.",
     "refused": "Messages that queues of this node did not take because they were full.",
 }
-"""What becomes of messages in queues, by field of `Tally`."""
+"""Help texts of the counters of messages in queues, by field of `Tally`."""
 
 GIVEN_UP: Final[Mapping[str, tuple[str, str]]] = {
     "dead": ("dead_lettered", "Messages that queues gave up to their dead-letter exchange, by reason."),
@@ -118,11 +118,11 @@ PEERS: Final[Sequence[tuple[str, Kind, str, Callable[[Peer], float]]]] = (
 
 
 class NodeMetrics:
-    """What the paths below `/metrics` show (`cluster.admin.metrics.server.MetricsView`)."""
+    """The metrics of one node, below `/metrics`; implements `cluster.admin.metrics.server.MetricsView`."""
 
     def __init__(self, node: NodeView, round_trips: RoundTrips) -> None:
         self.loop_delay = Durations()
-        """How late the node's timer was, each time: what else waits for the event loop waits as long."""
+        """Seconds that the node's timer was late: all other work of the event loop waits as long."""
         self._round_trips = round_trips
         self._node = node
         self._rabbitmq = RabbitMQNames(node)

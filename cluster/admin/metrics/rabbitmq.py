@@ -1,8 +1,8 @@
 """The names under which RabbitMQ's exporter serves metrics, where the meaning is the same.
 
-So that dashboards and alerts made for RabbitMQ work. Names, labels and endpoints are those of the plugin
-rabbitmq_prometheus: https://www.rabbitmq.com/docs/prometheus. What has no counterpart here, as figures of
-Erlang's virtual machine, is not served at all rather than as 0.
+Dashboards and alerts made for RabbitMQ work with them. Names, labels and endpoints are those of the plugin
+rabbitmq_prometheus: https://www.rabbitmq.com/docs/prometheus. Figures without a counterpart here, such as
+those of Erlang's virtual machine, are left out and not served as 0.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class RabbitMQNames:
         yield from self._dead_letters(sweep)
         yield from self._raft()
 
-    # -- who ------------------------------------------------------------------------------------
+    # -- identity ------------------------------------------------------------------------------------
 
     def _identity(self, endpoint: str) -> Iterator[Metric]:
         config = self._node.config
@@ -108,7 +108,7 @@ class RabbitMQNames:
             "rabbitmq_version": DIALECT_VERSION,
             "prometheus_plugin_version": version(),
             "prometheus_client_version": installed_version("prometheus-client"),
-            # There is none; dashboards join on the label, and this is the language that there is.
+            # Dashboards join on the label of Erlang's version; the version of Python stands in its place.
             "erlang_version": f"Python {platform.python_version()}",
             "product_name": "quorate",
             "product_version": version(),
@@ -235,5 +235,5 @@ class RabbitMQNames:
 
 
 def _tallies(sweep: Sweep) -> dict[str, Tally]:
-    """What became of messages, by type of queue."""
+    """The tallies of messages, by type of queue."""
     return {QUORUM: sweep.replicated.tally(), CLASSIC: sweep.local.tally()}

@@ -1,7 +1,7 @@
 """RabbitMQ's families of metrics that tell queues, channels, connections and exchanges apart.
 
-`/metrics/per-object` serves those of its `METRICS_RAW`, `/metrics/detailed` each that is asked for, under
-another prefix.
+`/metrics/per-object` serves the families of its `METRICS_RAW`, `/metrics/detailed` the families that the
+request names, under another prefix.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ DETAILED: Final = "rabbitmq_detailed_"
 CLUSTER: Final = "rabbitmq_cluster_"
 
 Family = Callable[[str, Sweep, Sequence[str]], Iterator[Metric | None]]
-"""Takes the prefix of names, what lists the queues and clients, and the virtual hosts that are asked for:
-none for all. None among the metrics: the work may rest."""
+"""Takes the prefix of names, the sweep over queues and clients, and the virtual hosts of the request (none:
+all). None among the metrics: the work may rest."""
 
 DELIVERIES: Final[Mapping[str, tuple[str, str]]] = {
     "get_ack": ("got", "Messages taken with basic.get, to be acknowledged."),
@@ -39,14 +39,14 @@ DELIVERIES: Final[Mapping[str, tuple[str, str]]] = {
 
 
 class RabbitMQObjects:
-    """The families of one node; queues are told of where they are owned."""
+    """The families of one node; the owner of a queue reports the queue."""
 
     def __init__(self, node: NodeView) -> None:
         self._node = node
         self.always: tuple[Family, ...] = (
             self.coarse, self.queues, self.deliveries, self.connections, self.channels, self.exchanges,
         )  # fmt: skip
-        """What `/metrics/per-object` has."""
+        """The families of `/metrics/per-object`."""
         self.families: Mapping[str, Family] = {
             "queue_coarse_metrics": self.coarse,
             "queue_consumer_count": self.consumer_counts,
@@ -111,7 +111,7 @@ class RabbitMQObjects:
             samples = ((labels, float(read(channel))) for labels, channel in channels)
             yield Metric(f"{prefix}channel_{name}", kind, help_, samples)
 
-    # -- what is declared -----------------------------------------------------------------------
+    # -- declarations -----------------------------------------------------------------------
 
     def exchanges(self, prefix: str, _: Sweep, vhosts: Sequence[str]) -> Iterator[Metric]:
         flows = [

@@ -1,4 +1,4 @@
-"""Metrics over HTTP. Everything is read when it is asked for."""
+"""Metrics over HTTP. Each request reads all counters."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from cluster.admin.metrics.exposition import CONTENT_TYPE, Piece, lines
 
 
 class MetricsView(Protocol):
-    """What is shown of a node to Prometheus. None among the metrics: the work may rest here."""
+    """The metrics of a node. None among the metrics: the work may rest here."""
 
     def metrics(self) -> Iterable[Piece]:
         """The current value of every metric of the node."""
 
     def queue_metrics(self) -> Iterable[Piece]:
-        """The same of each of its queues, of which there may be very many."""
+        """The metrics of each of the node's queues, of which there may be very many."""
 
     def object_metrics(self) -> Iterable[Piece]:
         """Of the node and each of its queues, channels and connections, as RabbitMQ names them."""
 
     def detailed_metrics(self, families: Sequence[str], vhosts: Sequence[str]) -> Iterable[Piece]:
-        """Those of RabbitMQ's families of metrics that are asked for; no virtual host: of all of them."""
+        """The metrics of these families of RabbitMQ, of queues and clients in `vhosts` (none: in all)."""
 
 
 class MetricsServer:
-    """The paths below `/metrics`. Whom `guard` does not let in sees what is counted of the whole node."""
+    """The paths below `/metrics`. A client that `guard` refuses sees only the metrics of the whole node."""
 
     paths: Final = ("/metrics", "/metrics/queues", "/metrics/per-object", "/metrics/detailed?family=…")
 

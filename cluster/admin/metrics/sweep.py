@@ -1,4 +1,4 @@
-"""One walk over everything that a node counts, for one page of metrics: in steps, with rests between."""
+"""One walk over all queues and clients of a node, for one page of metrics: in steps, with rests between."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Sums:
 
 @dataclass(slots=True)
 class Depths:
-    """Added up over queues that a node owns."""
+    """Figures added up over queues that a node owns."""
 
     queues: int = 0
     consumers: int = 0
@@ -56,23 +56,23 @@ class Depths:
 
 @dataclass(slots=True)
 class Sweep:
-    """What was found. Queues and clients that went meanwhile are told of once more."""
+    """The result of a walk. Queues and clients that end during the walk may still be in it."""
 
     declared: list[tuple[str, QueueOwner]] = field(default_factory=list)
     """Queues of the catalog that are owned here, with their labels written out."""
     exclusive: list[tuple[str, QueueOwner]] = field(default_factory=list)
-    """The same of server-named queues of this node's clients. A queue behind direct reply-to is not among
-    them: whoever knows its name may reply."""
+    """Server-named queues of this node's clients, with labels. A queue behind direct reply-to is not among
+    them: any client that knows its name may reply."""
 
     clients: list[Client] = field(default_factory=list)
-    """Those whose connections are open, of the virtual hosts that were asked for."""
+    """The clients with an open connection to the virtual hosts asked for."""
 
     replicated: Sums = field(default_factory=Sums)
     local: Sums = field(default_factory=Sums)
     owned: Depths = field(default_factory=Depths)
     """Of all queues."""
     listed: Depths = field(default_factory=Depths)
-    """Of those that may be listed, whatever their virtual host."""
+    """Of the queues that may be listed, in every virtual host."""
     traffic: Traffic = field(default_factory=Traffic)
     connections: int = 0
     channels: int = 0
@@ -92,7 +92,7 @@ class Sweep:
 
 
 def swept(node: NodeView, vhosts: Sequence[str] = ()) -> Generator[None, None, Sweep]:
-    """Walk; yields where the walk may rest. `vhosts`: whose queues and clients are listed, none for all."""
+    """Walk; yields where the walk may rest. `vhosts`: their queues and clients are listed; empty: all."""
     found = Sweep()
     yield from _queues(node.partitions, vhosts, found)
     yield from _clients(node.listener.clients.values(), vhosts, found)

@@ -1,1 +1,1 @@
-"""OpenTelemetry traces of sampled messages: what records spans, put in place only where they are wanted."""
+"""OpenTelemetry traces of sampled messages; a node without traces configured records no spans."""

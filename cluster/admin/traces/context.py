@@ -1,4 +1,4 @@
-"""Which messages are traced: those whose header `traceparent` says that their trace is sampled. Pure.
+"""The traced messages: their header `traceparent` says that the trace is sampled. Pure.
 
 https://www.w3.org/TR/trace-context/, §3.2.
 """
@@ -17,12 +17,12 @@ from node.queue.operation_format import Buffer, read_run
 HEADER: Final = "traceparent"
 
 MOST_TRACES: Final = 16
-"""Traces for which one batch records spans; of more only these are."""
+"""Traces for which one batch records spans; further traces of the batch get none."""
 
 SAMPLED: Final = 1
 
 _NAME: Final = re.compile(HEADER.encode())
-"""Looked for before anything is decoded, at the speed of a search through memory."""
+"""Searched for before any decoding, at the speed of a search through memory."""
 
 _FORM: Final = re.compile(
     r"(?P<version>[0-9a-f]{2})-(?P<trace>[0-9a-f]{32})-(?P<span>[0-9a-f]{16})-(?P<flags>[0-9a-f]{2})(?P<more>-.*)?"
@@ -48,7 +48,7 @@ Counts = dict[TraceContext, int]
 """How many messages of a batch belong to each trace."""
 
 Records = Callable[[int], bool]
-"""Whether spans of the trace with this id are recorded: every node must say the same."""
+"""Whether spans of the trace with this id are recorded: all nodes must decide alike."""
 
 
 def parse(text: str) -> TraceContext | None:
@@ -90,7 +90,7 @@ def counted(stretches: Iterable[Stretch]) -> Counts:
 
 
 def counted_in_entry(entry: Buffer, records: Records) -> Counts:
-    """The same of all messages that a log entry brings. Raises EntryFormatError."""
+    """The messages of a log entry by trace, as `counted`. Raises EntryFormatError."""
     if _NAME.search(entry) is None:
         return {}
     publishes = EntryMessages(entry).publishes()

@@ -1,6 +1,6 @@
 """Spans as OpenTelemetry's SDK makes and sends them: OTLP over HTTP, by a thread of the SDK's own.
 
-Nothing but this module imports `opentelemetry`, and nothing imports this module where there are no traces.
+Only this module imports `opentelemetry`, and a node without traces does not import this module.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cluster.config.identity import version
 from cluster.config.tables import TraceSettings
 
 QUEUED_SPANS: Final = 4096
-"""Spans that wait to be sent; while the receiver does not keep up the oldest are dropped."""
+"""Spans that may wait to be sent; of more the oldest are dropped."""
 
 SEND_INTERVAL_MS: Final = 1000
 SENT_AT_ONCE: Final = 512
@@ -34,7 +34,7 @@ CLOSING_S: Final = 0.8
 
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
 _KINDS: Final = {PUBLISH: SpanKind.SERVER, SETTLE: SpanKind.SERVER}
-"""The two that answer a client's request; the others are the broker's own doing."""
+"""The spans of a client's request; all other spans are internal."""
 
 
 class OtlpSpans:
@@ -50,7 +50,7 @@ class OtlpSpans:
             }
         )
         ratio = TraceIdRatioBased(settings.sample_ratio)
-        # Of the trace's id, so that all nodes and all that follow OpenTelemetry's sampler decide alike.
+        # The trace's id decides, so that all nodes decide alike, and as OpenTelemetry's sampler does.
         self._mask, self._bound = ratio.TRACE_ID_LIMIT, ratio.bound
         self._provider = TracerProvider(resource=resource, sampler=ALWAYS_ON, shutdown_on_exit=False)
         self._provider.add_span_processor(
@@ -88,7 +88,7 @@ class OtlpSpans:
             span.end(end_time=max(now, since))
 
     def close(self) -> None:
-        """Send what waits, for `CLOSING_S` at most. Blocks for as long."""
+        """Send the waiting spans. Blocks, for `CLOSING_S` at most."""
         sending = threading.Thread(target=self._provider.shutdown, daemon=True)
         sending.start()
         sending.join(CLOSING_S)

@@ -1,4 +1,4 @@
-"""Records what a front end's clients do with traced messages of a partition."""
+"""Records spans of traced messages that a front end's clients publish to and consume from a partition."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class TracedLink:
 
     def _remember(self, queue: int, numbers: Iterable[int], leased: RangeSet, context: TraceContext) -> None:
         for number in numbers:
-            # A consumer that has settled it at once, as it was given it, is done with it.
+            # A message delivered as settled has no span `settle`.
             if self._traced_count < MOST_LEASED and number in leased:
                 self._traced.setdefault(queue, {})[number] = context
                 self._traced_count += 1
@@ -77,7 +77,7 @@ class TracedLink:
         self._forget(queue, ranges)
 
     def _forget(self, queue: int, ranges: Ranges) -> list[TraceContext]:
-        """The contexts of messages that are leased no more."""
+        """Forget messages that are settled or released; returns their contexts."""
         traced = self._traced.get(queue)
         if not traced:
             return []

@@ -16,7 +16,7 @@ class TracedPartition:
     def __init__(self, spans: Spans, partition: int) -> None:
         self._spans, self._partition = spans, partition
         self._proposed: dict[int, int] = {}
-        """When entries were proposed that are not committed yet, by index."""
+        """The times of proposal, in nanoseconds, of entries that are not committed yet, by index."""
 
     def proposed(self, index: int) -> None:
         self._proposed[index] = self._spans.clock()

@@ -1,4 +1,4 @@
-"""What is recorded of traced messages on their way: four spans a batch, below their publisher's span."""
+"""The four spans of a batch of traced messages, children of their publisher's span."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Attributes = Mapping[str, str | int]
 
 
 class Spans(Protocol):
-    """Where spans go."""
+    """Takes finished spans."""
 
     def clock(self) -> int:
         """Nanoseconds since the epoch."""
@@ -48,10 +48,10 @@ class UntilCommit:
     attributes: Attributes
 
     def refused(self, offset: int, messages: Ranges) -> None:
-        """What queues do not take is committed as well, for whoever published it."""
+        """Refused messages are committed as well: the publisher's batch is answered."""
 
     def given_up(self, offset: int) -> bool:
-        # The spans tell of the commit, whenever that comes.
+        # The spans end with the commit, however late it comes.
         return False
 
     def committed(self) -> None:

@@ -1,4 +1,4 @@
-"""Makes what records spans, for a node that has traces configured."""
+"""Makes the recorders of spans of a node that has traces configured."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def spans_of(settings: TraceSettings | None, node: str, cluster: str) -> OtlpSpans | None:
-    """Where the node's spans go, None without settings.
+    """The exporter of the node's spans; None without settings.
 
     Raises `ConfigError` where the libraries are not installed.
     """
