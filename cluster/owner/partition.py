@@ -189,6 +189,8 @@ class PartitionOwner:
                 self.state.returned(front_end, queue, first, last)
         for queue in applied.dropped:
             self._dropped(queue)
+        for step in applied.transactions:
+            self._two_phase_commit.applied(step)
         for front_end, number in applied.acknowledged.items():
             self.state.acknowledge(front_end, number)
         waiters, dead_messages = self.state.waiters, self.state.dead_messages

@@ -27,11 +27,13 @@ from node.queue.operation_format import (
 from node.queue.operations import (
     REMOVAL,
     TRANSACTION,
+    Abandon,
     Conclude,
     Decide,
     Decided,
     Discard,
     End,
+    LoggedTransactional,
     Operation,
     Prepare,
     Prepared,
@@ -79,6 +81,13 @@ class TwoPhaseCommit:
         self._open, self._telling = {}, {}
         for keys in (self._deciding, self._abandoning, self._asked):
             keys.clear()
+
+    def applied(self, step: LoggedTransactional) -> None:
+        """The partition's log has the step."""
+        if type(step) is Decided:
+            self._deciding.discard(step.key)
+        elif type(step) is Abandon:
+            self._abandoning.discard(step.key)
 
     def take_over(self) -> None:
         """A new owner: what is prepared stays where it is until its outcome is known."""
@@ -160,7 +169,6 @@ class TwoPhaseCommit:
         if asked.participants:
             taking.keep_all([encode_decided(Decided(key, asked.participants))])
             self._deciding.add(key)
-            self._owner.proposal.committed.append(partial(self._deciding.discard, key))
 
     def _settle(self, taking: Taking, front_end: int, settlement: Settlement) -> None:
         part = TAKERS[type(settlement)](self._owner, front_end, settlement)
@@ -314,7 +322,6 @@ class TwoPhaseCommit:
             # Presumed abort. From now on no front end's wish makes it a commit.
             self._abandoning.add(key)
             self._owner.operation(encode_abandon(key))
-            self._owner.proposal.committed.append(partial(self._abandoning.discard, key))
         self._owner.after_proposed(lambda: answer(key in table.decided))
         return True
 

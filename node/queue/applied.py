@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from node.queue.operations import LoggedTransactional
 from node.ranges.range_set import RangeSet
 
 
@@ -14,7 +15,7 @@ class Applied:
 
     `appended` are (queue, first, last), `returned` (front end, queue, first, last), exactly the messages
     that were alive. `acknowledged` maps each front end with batches in the entry to the highest number
-    applied.
+    applied. `transactions` are the steps of transactions over several partitions, in log order.
     """
 
     index: int
@@ -23,6 +24,7 @@ class Applied:
     created: list[int]
     dropped: list[int]
     acknowledged: dict[int, int]
+    transactions: list[LoggedTransactional]
 
     def __init__(self, index: int, acknowledged: dict[int, int] | None = None) -> None:
         self.index = index
@@ -31,6 +33,7 @@ class Applied:
         self.created = []
         self.dropped = []
         self.acknowledged = acknowledged or {}
+        self.transactions = []
 
     def withhold(self, rows: Iterable[tuple[int, int, int]]) -> None:
         """Of what the entry has appended so far, messages that are not to be seen yet."""

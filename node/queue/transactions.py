@@ -67,6 +67,7 @@ class TransactionTable:
         self, operation: LoggedTransactional, queues: Mapping[int, QueueState], applied: Applied
     ) -> None:
         key = operation.key
+        applied.transactions.append(operation)
         match operation:
             case Prepared():
                 self.prepared[key] = operation
