@@ -28,12 +28,16 @@ CHANNEL = 1
 class Site:
     """Nodes and the time that they live in."""
 
-    def __init__(self, *names: str, seed: int = 1, default_type: str = "quorum", drift: float = 0.0) -> None:
+    def __init__(
+        self, *names: str, seed: int = 1, default_type: str = "quorum", drift: float = 0.0,
+        auto_delete_after_s: float = 0.0,
+    ) -> None:  # fmt: skip
         self.world = World(seed)
         self.network = Network(self.world, names, NetworkFaults())
         settings = NodeSettings(
-            snapshot_bytes=1 << 16, segment_bytes=1 << 16, cache_bytes=1 << 16, drift=drift
-        )
+            snapshot_bytes=1 << 16, segment_bytes=1 << 16, cache_bytes=1 << 16, drift=drift,
+            auto_delete_after_s=auto_delete_after_s,
+        )  # fmt: skip
         self.nodes = {name: SimulatedNode(name, names, self.world, self.network, settings) for name in names}
         self._front_ends = FrontEnds(default_type)
         for node in self.nodes.values():

@@ -6,11 +6,11 @@ decides leaves through `send` (to peers), the journal's writer, and subscribers 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
-from cluster.broker.events import NodeEvents
+from cluster.broker.environment import Environment, NodeEvents
 from cluster.broker.groups import Groups
 from cluster.broker.known_front_ends import KnownFrontEnds
 from cluster.broker.lost_nodes import LostNodes
@@ -19,7 +19,7 @@ from cluster.broker.partitions import Partitions
 from cluster.broker.transit import Transit
 from cluster.catalog.effective import queue_type, settings_of
 from cluster.catalog.membership.bootstrap import Bootstrap, StartEvents
-from cluster.catalog.membership.cluster_member import ClusterMember, Send
+from cluster.catalog.membership.cluster_member import ClusterMember
 from cluster.catalog.membership.copies import Copies
 from cluster.catalog.membership.formats import Formats, PeerFormats
 from cluster.catalog.membership.mover import Mover
@@ -28,14 +28,14 @@ from cluster.catalog.membership.uptime import Uptime
 from cluster.catalog.node_time import NodeTime
 from cluster.catalog.observer import Observers
 from cluster.catalog.placement import QUORUM
-from cluster.catalog.replica import Catalog
+from cluster.catalog.replica import Catalog, CatalogClient
 from cluster.config.formats import SEALED_QUEUES
 from cluster.config.node import BrokerConfig
-from cluster.gateway.link import PartitionLink
-from cluster.gateway.local_names import LocalNames
+from cluster.gateway.context import GatewayContext
+from cluster.gateway.link import Links
+from cluster.gateway.local_queues import LocalQueues
 from cluster.gateway.lost_memory import LostMemory
 from cluster.gateway.sole_replicas import SoleReplicas
-from cluster.gateway.turns import LinkTurns
 from cluster.owner.context import Unused
 from cluster.owner.lost_entries import LostEntries
 from cluster.owner.partition import PartitionOwner
@@ -66,54 +66,49 @@ class Broker:
     """See the module's docstring. Implements `OwnerContext` and observes the catalog."""
 
     def __init__(
-        self, config: BrokerConfig, journal: Journal, send: Send,
-        random: Callable[[], float], wall_ms: Callable[[], int], clock: Callable[[], float],
+        self, config: BrokerConfig, journal: Journal, environment: Environment,
         events: NodeEvents = UNHEARD, observers: NodeObservers = UNOBSERVED,
     ) -> None:  # fmt: skip
         self.config, self.node, self.front_end = config, config.node, config.front_end
-        self.clock, self.time, self.events = clock, NodeTime(clock), events
+        self.clock, self.send, self._environment = environment.clock, environment.send, environment
+        self.time, self.events = NodeTime(environment.clock), events
         self.peers = PeerStatus((one for one in config.members if one != config.node), self.now)
         self.connected, self.down_since = self.peers.connected, self.peers.down_since
         self.peer_formats = PeerFormats(config.formats)
-        self.latencies = Latencies(lambda: self.time.now)
+        self.latencies = Latencies(environment.clock)
         self.host = Host(
-            config.raft, journal, send, random, config.snapshot_bytes,
+            config.raft, journal, self.send, environment.random, config.snapshot_bytes,
             self.peer_formats.of_last_release, events.damage,
         )  # fmt: skip
-        followers = Observers()
-        self.catalog = Catalog(config.raft, self.front_end, self.host, send, followers)
+        self.followers = Observers()
+        self.catalog = Catalog(
+            config.raft, self.front_end, self.host, self.send, self.followers, config.default_queue_type
+        )
         self.groups = Groups(config.node, self.host, self.time)
-        self._join(send)
+        self._join()
         self.lost_entries = LostEntries(self.catalog.state.queue_name, events.messages_lost)
         self.partitions = Partitions(self, journal, self.lost_entries, observers)
-        followers.add(self.partitions)
         self.owners, self.replicas = self.partitions.owners, self.partitions.replicas
-        self.links: dict[int, PartitionLink] = {}
-        self._observe_link = observers.link
-        self.local = LocalNames(self.front_end, self.catalog.state)
-        self.local_queues, self.local_names = self.local.queues, self.local.names
-        self.backlog: Callable[[str], int] = _none
-        self.on_unused: Callable[[int, Unused], None] = _nothing
-        self.on_access_removed: Callable[[], None] = _nothing
-        self.on_policies_changed: Callable[[str], None] = _nothing
-        self.send, self._wall_ms, self.auto_delete_after_s = send, wall_ms, config.auto_delete_after_s
+        self.auto_delete_after_s = config.auto_delete_after_s
         self._transient = self.partitions.transient
         self._transient_entries: list[tuple[PartitionOwner, int, bytes]] = []
         self._announced: dict[int, tuple[str, int]] = {}
-        self.link_turns = LinkTurns(events.wanted, events.waiting)
         self._dirty_owners: dict[int, PartitionOwner] = {}
         self._grown_owners: dict[int, PartitionOwner] = {}
         self._next_announcement = self.now
-        self._connect(send)
+        self._serve_clients(observers)
+        self._connect()
+        self.followers.add(self.partitions)
+        self.followers.add(self.local_queues)
 
-    def _join(self, send: Send) -> None:
+    def _join(self) -> None:
         """Make what takes part in the cluster."""
         config, events = self.config, self.events
         self.copies = Copies(config.node, self.catalog, self.time, events.needed)
         self.uptime = Uptime(config.node, config.front_end, self.catalog, self.peers)
         self.formats = Formats(config.node, config.front_end, self.peer_formats, self.catalog)
         member = ClusterMember(
-            config.node, self.host, self.catalog, self.peers, self.time, send, events.wanted
+            config.node, self.host, self.catalog, self.peers, self.time, self.send, events.wanted
         )
         told = StartEvents(events.rebuilding, events.newest_lost, events.removed)
         self.bootstrap = Bootstrap(config, member, self.groups.open, told)
@@ -121,17 +116,32 @@ class Broker:
             member, config.raft.election_timeout_s, self.announced, self.bootstrap.tell_removed
         )
 
-    def _connect(self, send: Send) -> None:
+    def _serve_clients(self, observers: NodeObservers) -> None:
+        """Make the links, and the other parts that a front end of this node's clients shares."""
+        events = self.events
+        self.links = Links(
+            self.node, self.front_end, self.latencies, events.wanted, events.waiting, observers.link
+        )
+        catalog = CatalogClient(self.catalog, self.time, events.wanted)
+        self.gateway = GatewayContext(
+            self.config, self.catalog, catalog, self.bootstrap, self.peers, self.formats, self.links,
+            self.announced,
+        )  # fmt: skip
+        self.local_queues: LocalQueues = LocalQueues(
+            self.front_end, catalog, self.owners, self._environment.random_bits
+        )
+        self.sole_replicas, self.lost_memory = SoleReplicas(self.gateway), LostMemory(self.gateway)
+
+    def _connect(self) -> None:
         """Make what reaches other nodes' owners and front ends, or gives them up."""
-        self.sole_replicas = SoleReplicas(self.node, self.catalog, self.bootstrap, self.peers, self.link)
-        self.lost_memory = LostMemory(self.node, self.catalog, self.bootstrap, self.peers, self.link)
         self.lost_nodes = LostNodes(self.catalog, self.peers, self.owners, self.links, self.sole_replicas)
         self.transit = Transit(
-            self.node, self.local, self.catalog, self.time, self.owners, self.link, self.announced, send
-        )
+            self.node, self.local_queues, self.catalog, self.time, self.owners, self.links, self.announced,
+            self.send,
+        )  # fmt: skip
         self.front_ends = KnownFrontEnds(
-            self.front_end, self.links, self.catalog, self.peers, self.time, self.transit, send,
-            lambda peer: self.backlog(peer),
+            self.front_end, self.links, self.catalog, self.peers, self.time, self.transit, self.send,
+            self._environment.backlog,
         )  # fmt: skip
         self.receivers = self._receivers()
 
@@ -181,8 +191,8 @@ class Broker:
         partition, front_end = address(parts)
         if front_end >= FIRST_TRANSIT_ID:
             self.transit.receive(partition, front_end, parts)
-        elif front_end == self.front_end and partition in self.links:
-            receive_for_front_end(self.links[partition], parts)
+        elif front_end == self.front_end and partition in self.links.by_partition:
+            receive_for_front_end(self.links.by_partition[partition], parts)
 
     def _receive_announcement(self, peer: str, parts: Sequence[bytes], _now: float) -> None:
         announced = Announcement.decode(parts)
@@ -210,7 +220,7 @@ class Broker:
         self.host.peer_lost(peer, now)
         self.transit.peer_down(peer)
         self.mover.peer_down(peer)
-        for link in self.links.values():
+        for link in self.links.by_partition.values():
             if link.owner_node == peer:
                 link.owner_lost()
                 self._announced.pop(link.partition, None)
@@ -243,7 +253,7 @@ class Broker:
         self.catalog.tick(now)
         self.partitions.tick()
         self.mover.tick(now)
-        self.link_turns.flush_waiting()
+        self.links.flush_waiting()
         for owner in self.owners.values():
             self.host.repair.broken_off(partial(owner.tick, now), now)
         self.host.repair.tick(now)
@@ -263,7 +273,7 @@ class Broker:
         """Carry out what is to be done; whether something is left for another turn."""
         self.time.now = now
         for _ in range(TURN_PASSES):
-            self.link_turns.flush()
+            self.links.flush()
             self._propose()
             self.host.turn(now)
             self._apply_transient()
@@ -274,10 +284,10 @@ class Broker:
                     # in small pieces, and where all is transient: a broken connection loses both or neither.
                     self.events.decided()
                 self._serve()
-            if not (self.link_turns or self._dirty_owners or self._transient_entries):
+            if not (self.links.dirty or self._dirty_owners or self._transient_entries):
                 break
         self.host.kick(now)
-        return bool(self.link_turns or self._dirty_owners or self._transient_entries)
+        return bool(self.links.dirty or self._dirty_owners or self._transient_entries)
 
     def _propose(self) -> None:
         self._dirty_owners.update(self._grown_owners)
@@ -310,18 +320,8 @@ class Broker:
 
     # -- links and owners -----------------------------------------------------------------------
 
-    def link(self, partition: int) -> PartitionLink:
-        """This front end's link to a partition."""
-        link = self.links.get(partition)
-        if link is None:
-            link = self.links[partition] = PartitionLink(
-                partition, self.front_end, self.node, self.link_turns.mark_dirty,
-                self.link_turns.mark_waiting, self.latencies, self._observe_link(partition),
-            )  # fmt: skip
-        return link
-
     def _owner_announced(self, partition: int, node: str, term: int) -> None:
-        link = self.links.get(partition)
+        link = self.links.by_partition.get(partition)
         known = self._announced.get(partition)
         if link is None or known == (node, term) or (known is not None and known[1] > term):
             return
@@ -341,7 +341,7 @@ class Broker:
         """This node's replica, which may have been the owner, is closed."""
         if self._announced.get(partition, ("", 0))[0] == self.node:
             del self._announced[partition]
-        link = self.links.get(partition)
+        link = self.links.by_partition.get(partition)
         if link is not None and link.owner_node == self.node:
             link.owner_lost()
 
@@ -355,7 +355,7 @@ class Broker:
         self.events.members_changed()
 
     def _resync(self, peer: str) -> None:
-        for link in self.links.values():
+        for link in self.links.by_partition.values():
             if link.owner_node == peer:
                 link.resync()
         self.transit.resync(peer)
@@ -387,7 +387,7 @@ class Broker:
         return index
 
     def wall_ms(self) -> int:
-        return self._wall_ms()
+        return self._environment.wall_ms()
 
     def disk_idle(self) -> bool:
         return self.host.idle
@@ -414,7 +414,7 @@ class Broker:
         placed = (queue for queue in state.queues.values() if queue.partition == partition)
         wanted = {queue.id: settings_of(state, queue) for queue in placed}
         if partition in self._transient:
-            wanted.update(self.local_queues)
+            wanted.update(self.local_queues.settings)
         return wanted
 
     def catalog_fresh(self) -> bool:
@@ -427,8 +427,10 @@ class Broker:
 
     def queue_unused(self, queue: int, why: Unused) -> None:
         definition = self.catalog.state.queues_by_id.get(queue)
-        if definition is None:
-            self.on_unused(queue, why)
+        if definition is None and why is Unused.LEFT:
+            self.local_queues.left(queue)
+        elif definition is None:
+            self.local_queues.unused(queue, expired=why is Unused.EXPIRED)
         elif why is Unused.SEALED:
             self.catalog.submit("delete_queue", {"id": queue}, _ignore, self.now)
         elif why is Unused.EXPIRED or (why is Unused.ABANDONED and definition.auto_delete):
@@ -443,15 +445,6 @@ class Broker:
         owner = self.owners.get(partition)
         if owner is not None:
             self._dirty_owners[partition] = owner
-
-
-def _none(_peer: str) -> int:
-    """What is sent leaves at once, unless the process says otherwise."""
-    return 0
-
-
-def _nothing(*_: object) -> None:
-    """Nobody has asked to be told yet."""
 
 
 def _ignore(value: Any, refusal: Any) -> None:

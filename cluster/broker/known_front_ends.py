@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -11,7 +11,7 @@ from cluster.catalog.membership.cluster_member import Send
 from cluster.catalog.membership.peer_status import PeerStatus
 from cluster.catalog.node_time import NodeTime
 from cluster.catalog.replica import Catalog
-from cluster.gateway.link import PartitionLink
+from cluster.gateway.link import Links
 from cluster.owner.transfers import FIRST_TRANSIT_ID
 from cluster.peers.link_messages import RemoteFrontEnd
 from cluster.peers.ports import FrontEndPort
@@ -25,7 +25,7 @@ class KnownFrontEnds:
     """As the catalog knows them, by number; those of partitions that send dead letters as `Transit` does."""
 
     def __init__(
-        self, front_end: int, links: Mapping[int, PartitionLink], catalog: Catalog, peers: PeerStatus,
+        self, front_end: int, links: Links, catalog: Catalog, peers: PeerStatus,
         time: NodeTime, transit: Transit, send: Send, backlog: Callable[[str], int],
     ) -> None:  # fmt: skip
         """`backlog` tells how many octets wait for a peer in the transport."""
@@ -37,7 +37,7 @@ class KnownFrontEnds:
         if front_end >= FIRST_TRANSIT_ID:
             return self._transit.port(partition, front_end, node)
         if front_end == self._front_end:
-            return self._links.get(partition)
+            return self._links.by_partition.get(partition)
         found = self._node_of(front_end)
         return None if found is None else RemoteFrontEnd(partition, front_end, partial(self._send, found))
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from cluster.catalog.membership.peer_status import PeerStatus
 from cluster.catalog.replica import Catalog
-from cluster.gateway.link import PartitionLink
+from cluster.gateway.link import Links
 from cluster.gateway.sole_replicas import SoleReplicas
 from cluster.owner.partition import PartitionOwner
 
@@ -23,7 +23,7 @@ class LostNodes:
         catalog: Catalog,
         peers: PeerStatus,
         owners: Mapping[int, PartitionOwner],
-        links: Mapping[int, PartitionLink],
+        links: Links,
         sole_replicas: SoleReplicas,
     ) -> None:
         self._catalog = catalog
@@ -47,6 +47,6 @@ class LostNodes:
 
     def _abandon_transient(self, front_end: int) -> None:
         partition = self._catalog.state.table.transient(front_end)
-        link = None if partition is None else self._links.get(partition.id)
+        link = None if partition is None else self._links.by_partition.get(partition.id)
         if link is not None:
             link.abandon()

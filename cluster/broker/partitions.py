@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
 from cluster.broker.groups import Groups
@@ -13,7 +12,7 @@ from cluster.catalog.membership.bootstrap import Bootstrap
 from cluster.catalog.membership.copies import Copies
 from cluster.catalog.observer import Observer
 from cluster.catalog.replica import CATALOG, Catalog
-from cluster.gateway.link import PartitionLink
+from cluster.gateway.link import Links
 from cluster.gateway.sole_replicas import SoleReplicas
 from cluster.owner.context import OwnerContext
 from cluster.owner.lost_entries import LostEntries
@@ -45,14 +44,7 @@ class PartitionsNode(OwnerContext, Protocol):
     @property
     def sole_replicas(self) -> SoleReplicas: ...
     @property
-    def links(self) -> dict[int, PartitionLink]: ...
-    @property
-    def on_access_removed(self) -> Callable[[], None]: ...
-    @property
-    def on_policies_changed(self) -> Callable[[str], None]: ...
-
-    def link(self, partition: int) -> PartitionLink:
-        """This front end's link to a partition."""
+    def links(self) -> Links: ...
 
     def wanted(self) -> None:
         """Something is to be done in a turn."""
@@ -86,7 +78,7 @@ class Partitions(Observer):
 
     def partition_added(self, partition: PartitionDefinition) -> None:
         """The catalog has a partition that this node may be a replica of."""
-        self._broker.link(partition.id)
+        self._broker.links.to(partition.id)
         self._broker.copies.placed(partition)
         if partition.kind is PartitionKind.TRANSIENT:
             if partition.front_end == self._broker.front_end and partition.id not in self.owners:
@@ -179,7 +171,7 @@ class Partitions(Observer):
         self.owners.pop(partition.id, None)
         self.replicas.pop(partition.id, None)
         self.transient.pop(partition.id, None)
-        link = self._broker.links.pop(partition.id, None)
+        link = self._broker.links.by_partition.pop(partition.id, None)
         if link is not None:
             link.abandon()
         self._broker.host.close(partition.id)
@@ -187,10 +179,9 @@ class Partitions(Observer):
     def replaced(self) -> None:
         """The catalog was restored from a snapshot: open what it has, drop what it has not."""
         state = self._broker.catalog.state
-        self._broker.on_access_removed()
         for partition in state.partitions.values():
             self.partition_added(partition)
-        for id in [id for id in self._broker.links if id not in state.partitions]:
+        for id in [id for id in self._broker.links.by_partition if id not in state.partitions]:
             self.partition_removed(PartitionDefinition(id, PartitionKind.REPLICATED, ()))
         for owner in self.owners.values():
             owner.reconcile()
@@ -209,12 +200,6 @@ class Partitions(Observer):
         if owner is not None:
             owner.drop_queue(queue.id)
 
-    def vhost_removed(self, vhost: str) -> None:
-        self._broker.on_access_removed()
-
-    def user_removed(self, user: str) -> None:
-        self._broker.on_access_removed()
-
     def policies_changed(self, vhost: str) -> None:
         """What is asked of the virtual host's queues may be something else from now on."""
         state = self._broker.catalog.state
@@ -222,7 +207,6 @@ class Partitions(Observer):
             owner = self.owners.get(queue.partition) if queue.vhost == vhost else None
             if owner is not None:
                 owner.configure(queue.id, settings_of(state, queue))
-        self._broker.on_policies_changed(vhost)
 
     def node_started(self, node: NodeDefinition, previous: int) -> None:
         """A node runs anew: what its former process held is nobody's."""

@@ -10,8 +10,8 @@ from cluster.catalog.definitions import parse_local_queue_name
 from cluster.catalog.membership.cluster_member import Send
 from cluster.catalog.node_time import NodeTime
 from cluster.catalog.replica import Catalog
-from cluster.gateway.link import PartitionLink
-from cluster.gateway.local_names import LocalNames
+from cluster.gateway.link import Links
+from cluster.gateway.local_queues import LocalQueues
 from cluster.owner.context import DeadLetterQueue
 from cluster.owner.partition import PartitionOwner
 from cluster.owner.transfers import FIRST_TRANSIT_ID, TransferLink
@@ -29,15 +29,15 @@ class Transit:
     def __init__(
         self,
         node: str,
-        local: LocalNames,
+        local: LocalQueues,
         catalog: Catalog,
         time: NodeTime,
         owners: Mapping[int, PartitionOwner],
-        gateway: Callable[[int], PartitionLink],
+        gateway: Links,
         announced: Callable[[int], str | None],
         send: Send,
     ) -> None:
-        """`gateway` gives this front end's link to a partition, `announced` the node that owns one."""
+        """`gateway`: this front end's links; `announced` gives the node that owns a partition."""
         self._node, self._local, self._catalog, self._time = node, local, catalog, time
         self._owners, self._gateway, self._announced, self._send = owners, gateway, announced, send
         self._links: dict[tuple[int, int], TransferLink] = {}
@@ -85,7 +85,7 @@ class Transit:
 
         Nothing waits for one that cannot take them now.
         """
-        link = self._gateway(partition)
+        link = self._gateway.to(partition)
         if not (link.unreachable or link.full):
             link.publish(run, list(queues), None, dead_letters=True)
 

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from cluster.catalog.definitions import MemberState
+from cluster.catalog.node_time import NodeTime
 from cluster.catalog.observer import Observer
 from cluster.catalog.placement import RestartedError
 from cluster.catalog.state import CatalogState, Outcome, encode_command
@@ -66,8 +67,9 @@ class Catalog:
         host: Host,
         send: Callable[[str, Sequence[bytes | memoryview]], object],
         observer: Observer,
+        default_queue_type: str,
     ) -> None:
-        self.state = CatalogState(observer)
+        self.state = CatalogState(observer, default_queue_type)
         self.version = 0
         self.applied_index = 0
         self.leader: str | None = None
@@ -294,3 +296,28 @@ class Catalog:
 
     def read_ready(self, context: bytes) -> None:
         """The catalog is read under its lease; no read index is asked for."""
+
+
+class CatalogClient:
+    """This node's replica as clients of the node use it: each command goes on its way in this turn."""
+
+    def __init__(self, replica: Catalog, time: NodeTime, wanted: Callable[[], None]) -> None:
+        """`wanted` asks for a turn."""
+        self.state = replica.state
+        self._replica = replica
+        self._time = time
+        self._wanted = wanted
+
+    def fresh(self) -> bool:
+        """Whether the replica shows everything that any client has been told of."""
+        return self._replica.fresh(self._time.clock())
+
+    def submit(self, name: str, arguments: dict[str, Any], answer: Answer) -> None:
+        """See `Catalog.submit`."""
+        self._replica.submit(name, arguments, answer, self._time.now)
+        self._wanted()
+
+    def when_visible(self, done: Callable[[], None]) -> None:
+        """See `Catalog.when_visible`."""
+        self._replica.when_visible(done, self._time.now)
+        self._wanted()

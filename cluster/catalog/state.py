@@ -65,7 +65,7 @@ def encode_command(origin: int, request: int, name: str, arguments: dict[str, An
 class CatalogState:
     """Members, virtual hosts, exchanges, bindings, queues, which partition holds which queue, and users."""
 
-    def __init__(self, observer: Observer) -> None:
+    def __init__(self, observer: Observer, default_queue_type: str = QUORUM) -> None:
         self.access = AccessState(observer.user_removed)
         self.members = Members(observer.members_changed)
         self.table = PartitionTable(observer)
@@ -79,7 +79,7 @@ class CatalogState:
         self._recent: dict[int, list[int]] = {}
         self._retired: list[int] = []
         self._observer = observer
-        self.default_queue_type = QUORUM
+        self.default_queue_type = default_queue_type
         """Of durable queues whose virtual host says nothing else: the same on all nodes."""
         self.policies = Policies(self._policies_changed, self.vhost)
         self._commands: dict[str, Callable[..., Any]] = {

@@ -32,3 +32,5 @@ class BrokerConfig:
     """What this node lets others write (`cluster.catalog.membership.formats`)."""
     auto_delete_after_s: float = 0.0
     """How long an auto-delete queue waits for another consumer when its last one is gone."""
+    default_queue_type: str = "quorum"
+    """The type of durable queues whose virtual host has no other default."""

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from cluster.broker.broker import Broker
 from cluster.catalog.access.control import Access
 from cluster.catalog.definitions import parse_local_queue_name
 from cluster.catalog.redeclaration import locked
@@ -15,9 +14,11 @@ from cluster.gateway.browsing import Bookmark, Shown, browse
 from cluster.gateway.cancellations import Cancellations
 from cluster.gateway.client_connections import ClientConnections
 from cluster.gateway.commits import Attached, Commits, shares_of
+from cluster.gateway.context import GatewayContext
 from cluster.gateway.gets import Gets
 from cluster.gateway.link import PartitionLink
 from cluster.gateway.local_queues import LocalQueues
+from cluster.gateway.lost_memory import LostMemory
 from cluster.gateway.queue_declarations import QueueDeclarations, reachable
 from cluster.gateway.queue_deletions import QueueDeletions
 from cluster.gateway.refusals import refusal_of
@@ -54,40 +55,37 @@ from node.session.traffic import ExchangeFlow
 
 
 class FrontEnd:
-    """Implements `node.session.ports.BrokerPort` on a node's broker."""
+    """Implements `node.session.ports.BrokerPort` on the links and the catalog of a node."""
 
     def __init__(
-        self,
-        broker: Broker,
-        local: LocalQueues,
-        access: Access,
-        connections: ClientConnections,
-        default_type: str,
-    ) -> None:
-        self._broker = broker
-        self._local = local
-        self._declarations = QueueDeclarations(broker, local, default_type)
+        self, context: GatewayContext, local: LocalQueues, lost_memory: LostMemory, access: Access,
+        connections: ClientConnections, default_type: str,
+    ) -> None:  # fmt: skip
+        """`default_type` is that of durable queues."""
+        catalog, links, formats = context.catalog, context.links, context.formats
+        self._number = context.config.front_end
+        self._catalog, self._links, self._local, self._lost_memory = catalog, links, local, lost_memory
+        self._declarations = QueueDeclarations(context, local, lost_memory, default_type)
         self.churn = self._declarations.churn
-        self._deletions = QueueDeletions(broker, local, self.churn, self._ask)
+        self._deletions = QueueDeletions(catalog, formats, local, self.churn, self._ask)
         self._access = access
         self.permissions: Permissions = access
         self._connections = connections
-        self._routes = Routes(broker, access)
-        self._commits = Commits(broker)
-        self._cancellations = Cancellations(broker, local)
+        self._routes = Routes(context.replica, access, links, local)
+        self._commits = Commits(self._number, catalog.state)
+        self._cancellations = Cancellations(
+            catalog, formats, links, local, context.config.auto_delete_after_s
+        )
         self._consumers: dict[int, Attached] = {}
-        self._gets = Gets(broker, self._consumers, self._new_consumer)
+        self._gets = Gets(catalog.state, links, local, self._consumers, self._new_consumer)
         self._last_consumer = FIRST_CONSUMER
         self._waiting: dict[Subscriber, None] = {}
-        broker.on_access_removed = self._connections.access_removed
 
     # -- readiness ------------------------------------------------------------------------------
 
     def ready(self) -> bool:
-        broker = self._broker
         # Before it is a witness it may still be found that temporary exchanges are gone.
-        witnesses = broker.catalog.state.witnesses.front_ends
-        return broker.catalog_fresh() and broker.front_end in witnesses
+        return self._catalog.fresh() and self._number in self._catalog.state.witnesses.front_ends
 
     def wait_ready(self, subscriber: Subscriber) -> None:
         self._waiting[subscriber] = None
@@ -95,9 +93,9 @@ class FrontEnd:
     def wait_no_more(self, subscriber: Subscriber) -> None:
         self._waiting.pop(subscriber, None)
 
-    def tick(self) -> None:
+    def tick(self, now: float) -> None:
         """Let waiting sessions go on once the catalog may be relied upon again; close those cast out."""
-        self._connections.tick(self._broker.now)
+        self._connections.tick(now)
         if self._waiting and self.ready():
             waiting, self._waiting = self._waiting, {}
             for subscriber in waiting:
@@ -119,12 +117,12 @@ class FrontEnd:
 
     def release_holder(self, holder: int, released: Callable[[], None]) -> None:
         self._connections.leave(holder)
-        self._broker.lost_memory.release_holder(holder)
+        self._lost_memory.release_holder(holder)
         if self._declarations.release_holder(holder):
             # Both at once: no command waits for another.
-            arguments = {"front_end": self._broker.front_end, "holder": holder}
+            arguments = {"front_end": self._number, "holder": holder}
             both = iter((_nothing, released))
-            self._submit("release_holder", arguments, lambda value, refusal: next(both)())
+            self._catalog.submit("release_holder", arguments, lambda value, refusal: next(both)())
             self._local.release_holder(holder, lambda: next(both)())
         else:
             self._local.release_holder(holder, released)
@@ -142,10 +140,10 @@ class FrontEnd:
     def queue(self, vhost: str, name: str, holder: int) -> QueueRef:
         if parse_local_queue_name(name) is not None:
             return self._local.find(vhost, name, holder)
-        queue = self._broker.catalog.state.queue(vhost, name)
-        if queue.exclusive and (queue.front_end, queue.holder) != (self._broker.front_end, holder):
+        queue = self._catalog.state.queue(vhost, name)
+        if queue.exclusive and (queue.front_end, queue.holder) != (self._number, holder):
             raise locked(vhost, name)
-        return reachable(self._broker, QueueRef(name, queue.partition, queue.id, vhost))
+        return reachable(self._links, QueueRef(name, queue.partition, queue.id, vhost))
 
     def reply_queue(self, vhost: str, holder: int) -> QueueRef:
         return self._local.declare_reply(vhost, holder)
@@ -199,30 +197,23 @@ class FrontEnd:
 
     # -- the catalog ----------------------------------------------------------------------------
 
-    def _submit(
-        self, name: str, arguments: dict[str, Any], answer: Callable[[Any, Refusal | None], None]
-    ) -> None:
-        self._broker.catalog.submit(name, arguments, answer, self._broker.now)
-        self._broker.wanted()
-
     def when_visible(self, done: Callable[[], None]) -> None:
-        self._broker.catalog.when_visible(done, self._broker.now)
-        self._broker.wanted()
+        self._catalog.when_visible(done)
 
     def declare_exchange(self, vhost: str, exchange: Exchange, answer: Done) -> None:
         try:
-            if self._broker.catalog.state.vhost(vhost).exchanges.declared(exchange):
+            if self._catalog.state.vhost(vhost).exchanges.declared(exchange):
                 self.when_visible(partial(answer, None))
                 return
         except Refusal as refusal:
             answer(refusal)
             return
         arguments = {"vhost": vhost, "exchange": exchange_to_plain(exchange)}
-        self._submit("declare_exchange", arguments, lambda _, refusal: answer(refusal))
+        self._catalog.submit("declare_exchange", arguments, lambda _, refusal: answer(refusal))
 
     def delete_exchange(self, vhost: str, name: str, if_unused: bool, answer: Done) -> None:
         arguments = {"vhost": vhost, "name": name, "if_unused": if_unused}
-        self._submit("delete_exchange", arguments, lambda _, refusal: answer(refusal))
+        self._catalog.submit("delete_exchange", arguments, lambda _, refusal: answer(refusal))
 
     def bind(self, vhost: str, binding: Binding, arguments: dict[str, Any], answer: Done) -> None:
         self._change_binding("bind", vhost, binding, arguments, answer)
@@ -239,7 +230,7 @@ class FrontEnd:
             self._local.bound(name)
         else:
             try:
-                bound = self._broker.catalog.state.vhost(vhost).exchanges.bound(binding)
+                bound = self._catalog.state.vhost(vhost).exchanges.bound(binding)
             except Refusal as refusal:
                 answer(refusal)
                 return
@@ -247,7 +238,7 @@ class FrontEnd:
                 self.when_visible(partial(answer, None))
                 return
         plain = _binding_to_plain(vhost, binding, arguments)
-        self._submit(change, plain, lambda _, refusal: answer(refusal))
+        self._catalog.submit(change, plain, lambda _, refusal: answer(refusal))
 
     def declare_queue(
         self,
@@ -281,8 +272,7 @@ class FrontEnd:
         def answered(value: Any, delivery: Delivery | None) -> None:
             answer(value, delivery, refusal_of(queue, value))
 
-        self._broker.link(queue.partition).request(name, [queue.id, *arguments], answered)
-        self._broker.wanted()
+        self._links.request(self._links.to(queue.partition), name, [queue.id, *arguments], answered)
 
     def purge(self, queue: QueueRef, answer: Callable[[int, Refusal | None], None]) -> None:
         def purged(count: Any, _: Delivery | None, refusal: Refusal | None) -> None:
@@ -293,8 +283,8 @@ class FrontEnd:
             # published since. An owner of the release before does not know the question.
             self._ask(queue, "purge", [last] if isinstance(last, int) else [], purged)
 
-        self._broker.link(queue.partition).request("last", [*NOTHING_TO_GET, queue.id], known)
-        self._broker.wanted()
+        link = self._links.to(queue.partition)
+        self._links.request(link, "last", [*NOTHING_TO_GET, queue.id], known)
 
     def count(self, queue: QueueRef, answer: Callable[[QueueCounts, Refusal | None], None]) -> None:
         def counted(value: Any, _: Delivery | None, refusal: Refusal | None) -> None:
@@ -312,7 +302,7 @@ class FrontEnd:
         def looked(ready: int, shown: list[Shown], value: Any) -> None:
             answer(ready, shown, refusal_of(queue, value))
 
-        browse(self._broker, queue, behind, wanted, looked)
+        browse(self._links, queue, behind, wanted, looked)
 
     def get(
         self, queue: QueueRef, no_ack: bool, answer: Callable[[Got | None, Refusal | None], None]
@@ -328,7 +318,7 @@ class FrontEnd:
         self, subscriber: Subscriber, queue: QueueRef, options: ConsumerOptions,
         answer: Callable[[int, Refusal | None], None],
     ) -> None:  # fmt: skip
-        link = self._broker.link(queue.partition)
+        link = self._links.to(queue.partition)
         number = self._new_consumer(link, queue.id)
         described = rules_of(self._settings_of(queue) or PLAIN).described
         consumer = LinkConsumer(
@@ -342,8 +332,7 @@ class FrontEnd:
                 del self._consumers[number]
             answer(number, refusal)
 
-        link.attach(consumer, attached)
-        self._broker.wanted()
+        self._links.attach(link, consumer, attached)
 
     def consumer(self, number: int) -> LinkConsumer | None:
         """What a consumer of this front end asked for; None for one that is gone."""
@@ -355,8 +344,8 @@ class FrontEnd:
         return found is not None and not found.at_most_once
 
     def _settings_of(self, queue: QueueRef) -> QueueSettings | None:
-        defined = self._broker.catalog.state.queues_by_id.get(queue.id)
-        return self._broker.local_queues.get(queue.id) if defined is None else defined.settings
+        defined = self._catalog.state.queues_by_id.get(queue.id)
+        return self._local.settings.get(queue.id) if defined is None else defined.settings
 
     def cancel(self, consumer: int, done: Callable[[], None]) -> None:
         attached = self._consumers.get(consumer)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from cluster.gateway.link import Links
 from cluster.peers.ports import NOTHING_TO_GET
 from node.message.run import Run
 from node.queue.operation_format import read_run
 from node.session.ports import QueueRef
-
-if TYPE_CHECKING:
-    from cluster.broker.broker import Broker
 
 
 class Bookmark(NamedTuple):
@@ -38,7 +36,7 @@ Looked = Callable[[int, list[Shown], Any], None]
 """How many messages are ready, some of them, and the owner's answer where it is no page."""
 
 
-def browse(broker: Broker, queue: QueueRef, behind: Bookmark, wanted: int, answer: Looked) -> None:
+def browse(links: Links, queue: QueueRef, behind: Bookmark, wanted: int, answer: Looked) -> None:
     """Ask the queue's owner for up to `wanted` messages; none: there are no more behind the bookmark."""
 
     def answered(value: Any, _: object) -> None:
@@ -52,5 +50,5 @@ def browse(broker: Broker, queue: QueueRef, behind: Bookmark, wanted: int, answe
         ]
         answer(ready, shown, None)
 
-    broker.link(queue.partition).request("browse", [*NOTHING_TO_GET, queue.id, *behind, wanted], answered)
-    broker.wanted()
+    arguments = [*NOTHING_TO_GET, queue.id, *behind, wanted]
+    links.request(links.to(queue.partition), "browse", arguments, answered)

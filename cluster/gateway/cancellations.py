@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from cluster.catalog.membership.formats import Formats
+from cluster.catalog.replica import CatalogClient
 from cluster.config.formats import SEALED_QUEUES
-from cluster.gateway.link import PartitionLink
+from cluster.gateway.link import Links, PartitionLink
 from cluster.gateway.local_queues import LocalQueues
 from cluster.peers.ports import NOTHING_TO_GET, UNREACHABLE
-
-if TYPE_CHECKING:
-    from cluster.broker.broker import Broker
 
 Done = Callable[[], None]
 
@@ -24,9 +23,13 @@ Done = Callable[[], None]
 class Cancellations:
     """Of the clients of one node."""
 
-    def __init__(self, broker: Broker, local: LocalQueues) -> None:
-        self._broker = broker
-        self._local = local
+    def __init__(
+        self, catalog: CatalogClient, formats: Formats, links: Links, local: LocalQueues,
+        auto_delete_after_s: float,
+    ) -> None:  # fmt: skip
+        """`auto_delete_after_s`: how long an auto-delete queue waits for another consumer."""
+        self._catalog, self._formats, self._links, self._local = catalog, formats, links, local
+        self._waits = auto_delete_after_s > 0
 
     def cancel(self, link: PartitionLink, queue: int, consumer: int, done: Done) -> None:
         """End a consumer behind what was published before; call `done` when its queue is gone, if it goes."""
@@ -39,25 +42,22 @@ class Cancellations:
             stopped()
         else:
             # An owner of the release before answers at once that there is no such queue.
-            link.request("stop", [*NOTHING_TO_GET, queue, consumer], stopped)
-            self._broker.wanted()
+            self._links.request(link, "stop", [*NOTHING_TO_GET, queue, consumer], stopped)
 
     def left(self, link: PartitionLink, queue: int, done: Done) -> None:
         """A consumer of the queue was taken away; call `done` when the queue is gone, if it goes at once."""
-        polite = self._broker.auto_delete_after_s > 0
-        if polite or link.unreachable or not self._goes(queue):
+        if self._waits or link.unreachable or not self._goes(queue):
             done()
             return
         # Of a queue with a single active consumer what was given back goes before, and then the consumer.
         link.flush_waiting()
-        if self._broker.formats.everywhere >= SEALED_QUEUES:
-            link.request("close", [queue, True, False], partial(self._closed, queue, done))
+        if self._formats.everywhere >= SEALED_QUEUES:
+            self._links.request(link, "close", [queue, True, False], partial(self._closed, queue, done))
         else:
-            link.request("count", [queue], partial(self._counted, queue, done))
-        self._broker.wanted()
+            self._links.request(link, "count", [queue], partial(self._counted, queue, done))
 
     def _goes(self, queue: int) -> bool:
-        definition = self._broker.catalog.state.queues_by_id.get(queue)
+        definition = self._catalog.state.queues_by_id.get(queue)
         return self._local.goes_unused(queue) if definition is None else definition.auto_delete
 
     def _counted(self, queue: int, done: Done, value: Any, _: object) -> None:
@@ -78,4 +78,4 @@ class Cancellations:
         if self._local.goes_unused(queue):
             self._local.delete_unused(queue, done)
         else:
-            self._broker.catalog.submit("delete_queue", {"id": queue}, lambda *_: done(), self._broker.now)
+            self._catalog.submit("delete_queue", {"id": queue}, lambda *_: done())

@@ -7,6 +7,7 @@ from weakref import WeakValueDictionary
 
 from cluster.catalog.access.control import Access
 from cluster.catalog.access.usage import Usage
+from cluster.catalog.observer import Observer
 from cluster.catalog.state import CatalogState
 from node.refusal import EntryRefusedError
 from node.session.permissions import Scope
@@ -20,7 +21,7 @@ class Resident(NamedTuple):
     subscriber: Subscriber
 
 
-class ClientConnections:
+class ClientConnections(Observer):
     """The open connections of a node by the number of their holder; at most `largest`."""
 
     def __init__(self, state: CatalogState, access: Access, usage: Usage, largest: int) -> None:
@@ -80,11 +81,16 @@ class ClientConnections:
         if resident is not None:
             self._usage.closed(resident.scope.user, resident.scope.vhost, holder)
 
-    def access_removed(self) -> None:
-        """Virtual hosts or users are gone: their connections are closed in the next tick.
+    # Connections of virtual hosts and users that are gone are closed in the next tick. Not now: closing one
+    # changes the catalog, which is just being changed.
 
-        Not now: closing one changes the catalog, which is just being changed.
-        """
+    def vhost_removed(self, vhost: str) -> None:
+        self._removed = True
+
+    def user_removed(self, user: str) -> None:
+        self._removed = True
+
+    def replaced(self) -> None:
         self._removed = True
 
     def tick(self, now: float) -> None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
 
 from cluster.catalog.definitions import PartitionKind
+from cluster.catalog.state import CatalogState
 from cluster.gateway.link import PartitionLink
 from cluster.gateway.routes import Targets
 from cluster.gateway.state import Vote
@@ -22,9 +22,6 @@ from node.queue.operations import TransactionKey
 from node.queue.transaction_format import encode_conclude, encode_decide, encode_end, encode_prepare
 from node.refusal import PreconditionFailedError, Refusal
 from node.session.ports import Done, Outcome, Route, Settlement
-
-if TYPE_CHECKING:
-    from cluster.broker.broker import Broker
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +89,9 @@ def shares_of(
 class Commits:
     """Carries out the commits of a front end's sessions."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, front_end: int, state: CatalogState) -> None:
+        self._front_end = front_end
+        self._state = state
         self._last = 0
 
     def commit(self, shares: Shares, answer: Done) -> None:
@@ -109,12 +107,12 @@ class Commits:
             answer(incomplete())
         else:
             self._last += 1
-            key = TransactionKey(self._broker.front_end, self._last)
+            key = TransactionKey(self._front_end, self._last)
             Commit(key, shares, min(shares, key=self._rank), answer).begin()
 
     def _rank(self, link: PartitionLink) -> tuple[int, int]:
         """The lowest is the best coordinator: what loses fewest decisions, and is seldom out of reach."""
-        definition = self._broker.catalog.state.partitions.get(link.partition)
+        definition = self._state.partitions.get(link.partition)
         if definition is None or definition.kind is PartitionKind.TRANSIENT:
             return 2, link.partition
         return 1 if len(definition.replicas) == 1 else 0, link.partition

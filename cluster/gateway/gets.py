@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from cluster.catalog.state import CatalogState
 from cluster.gateway.commits import Attached
-from cluster.gateway.link import PartitionLink
+from cluster.gateway.link import Links, PartitionLink
+from cluster.gateway.local_queues import LocalQueues
 from cluster.gateway.refusals import refusal_of
 from cluster.peers.ports import GET_LINK, KEPT, Delivery, Ranges
 from node.queue.operation_format import encode_settle
@@ -20,9 +22,6 @@ from node.queue.operations import REMOVAL
 from node.queue.transaction_format import encode_decide
 from node.refusal import Refusal
 from node.session.ports import Got, QueueRef
-
-if TYPE_CHECKING:
-    from cluster.broker.broker import Broker
 
 GET_LINKS: Final = 1024
 """Queues that were read with basic.get, from which on those that are gone are forgotten."""
@@ -35,11 +34,13 @@ class Gets:
 
     def __init__(
         self,
-        broker: Broker,
+        state: CatalogState,
+        links: Links,
+        local: LocalQueues,
         consumers: dict[int, Attached],
         new_consumer: Callable[[PartitionLink, int], int],
     ) -> None:
-        self._broker = broker
+        self._state, self._links, self._local = state, links, local
         self._consumers = consumers
         self._new_consumer = new_consumer
         self._numbers: dict[tuple[int, int], int] = {}
@@ -47,7 +48,7 @@ class Gets:
 
     def get(self, queue: QueueRef, no_ack: bool, answer: Answer) -> None:
         """See `node.session.ports.BrokerPort.get`."""
-        link = self._broker.link(queue.partition)
+        link = self._links.to(queue.partition)
         number = self._number(link, queue)
 
         def got(value: Any, delivery: Delivery | None) -> None:
@@ -59,14 +60,12 @@ class Gets:
             if no_ack and delivery.consumer == GET_LINK:
                 again = partial(self.get, queue, no_ack, answer)
                 remove(link, queue.id, sequence, Removal(partial(answer, found, None), again))
-                self._broker.wanted()
             else:
                 answer(found, None)
 
         # An owner of the release before looks at no more than the first two.
         arguments = [queue.id, no_ack, KEPT] if no_ack else [queue.id, no_ack]
-        link.request("get", arguments, got)
-        self._broker.wanted()
+        self._links.request(link, "get", arguments, got)
 
     def _number(self, link: PartitionLink, queue: QueueRef) -> int:
         key = (queue.partition, queue.id)
@@ -79,9 +78,9 @@ class Gets:
 
     def _prune(self) -> None:
         """Forget the numbers under which messages of queues were got that are gone by now."""
-        known: Mapping[int, object] = self._broker.catalog.state.queues_by_id
+        known: Mapping[int, object] = self._state.queues_by_id
         for key, number in list(self._numbers.items()):
-            if key[1] not in known and key[1] not in self._broker.local_queues:
+            if key[1] not in known and key[1] not in self._local.settings:
                 del self._numbers[key], self._consumers[number]
         self._limit = max(GET_LINKS, 2 * len(self._numbers))
 

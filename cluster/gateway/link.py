@@ -1,4 +1,4 @@
-"""A front end's side of one partition: what it has published, settled and asked, until it is safe.
+"""A front end's side of the partitions: what it has published, settled and asked, until it is safe.
 
 A link keeps every operation batch until the owner says that it is committed, and sends all of them
 again, in order, to a new owner; the replicated machine drops those that it has already applied.
@@ -21,6 +21,9 @@ from node.ranges.numbers import count_of, merged, numbers_of
 from node.ranges.range_map import RangeMap
 from node.ranges.range_set import RangeSet
 from node.session.ports import Subscriber
+
+Answer = Callable[[Any, Delivery | None], None]
+"""Takes what an owner answers to a question."""
 
 EMPTY: Final[Mapping[int, Ranges]] = {}
 
@@ -152,12 +155,10 @@ class PartitionLink:
         self._release(queue, ranges)
         self._operation(encode_discard(queue, ranges))
 
-    def attach(self, consumer: LinkConsumer, answer: Callable[[Any, Delivery | None], None]) -> None:
+    def attach(self, consumer: LinkConsumer, answer: Answer) -> None:
         self._ask(PendingRequest("attach", [], consumer, answer))
 
-    def request(
-        self, name: str, arguments: list[Any], answer: Callable[[Any, Delivery | None], None]
-    ) -> None:
+    def request(self, name: str, arguments: list[Any], answer: Answer) -> None:
         """Ask the owner; asked again, with the same arguments, of whoever becomes owner next."""
         self._ask(PendingRequest(name, arguments, None, answer))
 
@@ -417,6 +418,71 @@ class PartitionLink:
         attached = self.consumers.get(consumer)
         if epoch == self._epoch and attached is not None:
             attached.joined, attached.activated = joined, activated
+
+
+class Links:
+    """The links of one front end by partition, and which of them have something for their owners."""
+
+    def __init__(
+        self, node: str, front_end: int, latencies: Latencies, wanted: Callable[[], None],
+        waiting: Callable[[], None], observer: Callable[[int], LinkObserver | None],
+    ) -> None:  # fmt: skip
+        """`wanted` asks for a turn, in which `flush` is called; `waiting` for `flush_waiting`, a few
+        milliseconds later; `observer` makes that of a new link.
+        """
+        self.by_partition: dict[int, PartitionLink] = {}
+        self._observer = observer
+        self._node, self._front_end, self._latencies = node, front_end, latencies
+        self._wanted, self._begins_to_wait = wanted, waiting
+        self._dirty: dict[int, PartitionLink] = {}
+        self._waiting: dict[int, PartitionLink] = {}
+
+    def to(self, partition: int) -> PartitionLink:
+        """The link to a partition, made when it is first asked for."""
+        link = self.by_partition.get(partition)
+        if link is None:
+            link = self.by_partition[partition] = PartitionLink(
+                partition, self._front_end, self._node, self.mark_dirty, self.mark_waiting, self._latencies,
+                self._observer(partition),
+            )  # fmt: skip
+        return link
+
+    def request(self, link: PartitionLink, name: str, arguments: list[Any], answer: Answer) -> None:
+        """Ask the owner at the link's other end in this turn: see `PartitionLink.request`."""
+        link.request(name, arguments, answer)
+        self._wanted()
+
+    def attach(self, link: PartitionLink, consumer: LinkConsumer, answer: Answer) -> None:
+        """Have a consumer served in this turn: see `PartitionLink.attach`."""
+        link.attach(consumer, answer)
+        self._wanted()
+
+    @property
+    def dirty(self) -> bool:
+        """Whether `flush` is to be called in this turn."""
+        return bool(self._dirty)
+
+    def mark_dirty(self, link: PartitionLink) -> None:
+        if not self._dirty:
+            self._wanted()
+        self._dirty[link.partition] = link
+
+    def mark_waiting(self, link: PartitionLink) -> None:
+        if not self._waiting:
+            self._begins_to_wait()
+        self._waiting[link.partition] = link
+
+    def flush(self) -> None:
+        """Send what this turn brought."""
+        links, self._dirty = self._dirty, {}
+        for link in links.values():
+            link.flush()
+
+    def flush_waiting(self) -> None:
+        """Send what links have kept for something to ride with."""
+        links, self._waiting = self._waiting, {}
+        for link in links.values():
+            link.flush_waiting()
 
 
 def _unanswered(value: Any, delivery: Delivery | None) -> None:

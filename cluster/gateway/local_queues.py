@@ -6,17 +6,17 @@ server-named queue is in the catalog, because publishers on other nodes route by
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from cluster.broker.broker import Broker
 from cluster.catalog.definitions import FIRST_LOCAL_ID, LOCAL_QUEUE_PREFIX, REPLY_QUEUE_PREFIX, LocalName
+from cluster.catalog.observer import Observer
 from cluster.catalog.placement import RestartedError
 from cluster.catalog.policies import ResourceKind
 from cluster.catalog.redeclaration import locked, refuse_reserved
-from cluster.owner.context import Unused
+from cluster.catalog.replica import CatalogClient
 from node.queue.features.arguments import check_arguments
 from node.queue.settings import PLAIN, QueueSettings
 from node.refusal import NotFoundError
@@ -41,23 +41,52 @@ class LocalQueue:
     bound: bool = False
 
 
-class LocalQueues:
-    """The server-named exclusive queues of this node's connections."""
+class QueuesInMemory(Protocol):
+    """The owner of the queues in this node's memory (`cluster.owner.partition.PartitionOwner`)."""
 
-    def __init__(self, broker: Broker, random_bits: Callable[[int], int]) -> None:
-        self._broker = broker
+    def create_queue(self, queue: int, settings: QueueSettings) -> None: ...
+    def configure(self, queue: int, settings: QueueSettings) -> None: ...
+    def drop_queue(self, queue: int) -> None: ...
+
+
+class LocalQueues(Observer):
+    """The server-named exclusive queues of this node's connections, and those of direct reply-to.
+
+    `settings` says what each of them asks for, and `names` its virtual host and name, by the queue's number.
+    """
+
+    def __init__(
+        self, front_end: int, catalog: CatalogClient, owners: Mapping[int, QueuesInMemory],
+        random_bits: Callable[[int], int],
+    ) -> None:  # fmt: skip
+        """`owners`: by partition, those of this node."""
+        self.front_end = front_end
+        self.settings: dict[int, QueueSettings] = {}
+        self.names: dict[int, tuple[str, str]] = {}
+        self._catalog = catalog
+        self._owners = owners
         self._random_bits = random_bits
         self._queues: dict[str, LocalQueue] = {}
         self._by_id: dict[int, LocalQueue] = {}
         self._replies: dict[int, LocalQueue] = {}
         self._by_holder: dict[int, dict[int, LocalQueue]] = {}
-        broker.on_unused = self._unused
-        broker.on_policies_changed = self._policies_changed
+
+    def may_be_there(self, name: LocalName, vhost: str) -> bool:
+        """Whether a queue that is in no catalog has this name, as far as this node can tell.
+
+        A name is what clients make up: it must not lead to what has another, or is in another virtual host.
+        """
+        partition = self._catalog.state.partitions.get(name.partition)
+        if partition is None or not name.front_end or partition.front_end != name.front_end:
+            return False
+        if name != LocalName.of(*name[:3], vhost) or name.queue < FIRST_LOCAL_ID:
+            return False
+        return name.front_end != self.front_end or name.queue in self.settings
 
     def declare(self, vhost: str, declaration: QueueDeclaration, holder: int) -> QueueRef:
         """Raises PreconditionFailedError for arguments that make no sense."""
         check_arguments(declaration.arguments, declaration.name, vhost)
-        state = self._broker.catalog.state
+        state = self._catalog.state
         if "max-queues" in state.access.vhost(vhost).limits:
             here = sum(queue.vhost == vhost for queue in self._queues.values())
             state.check_queue_limit(vhost, declaration.name, here)
@@ -76,28 +105,34 @@ class LocalQueues:
         self._by_holder.setdefault(holder, {})[ref.id] = queue
         return ref
 
-    def _settings(self, vhost: str, name: str, arguments: dict[str, Any]) -> QueueSettings:
-        policies = self._broker.catalog.state.policies
+    def _effective(self, vhost: str, name: str, arguments: dict[str, Any]) -> QueueSettings:
+        policies = self._catalog.state.policies
         return policies.settings(vhost, ResourceKind.CLASSIC_QUEUE, name, arguments)
 
-    def _policies_changed(self, vhost: str) -> None:
+    def replaced(self) -> None:
+        """The catalog was restored from a snapshot: its policies may be others."""
+        for vhost in self._catalog.state.vhosts:
+            self.policies_changed(vhost)
+
+    def policies_changed(self, vhost: str) -> None:
+        """What is asked of the virtual host's queues may be something else from now on."""
         for queue in self._queues.values():
             if queue.vhost == vhost:
-                settings = self._settings(vhost, queue.ref.name, queue.arguments)
-                self._broker.local_queues[queue.ref.id] = settings
-                self._broker.owners[queue.ref.partition].configure(queue.ref.id, settings)
+                settings = self._effective(vhost, queue.ref.name, queue.arguments)
+                self.settings[queue.ref.id] = settings
+                self._owners[queue.ref.partition].configure(queue.ref.id, settings)
 
     def _create(self, vhost: str, prefix: str, arguments: dict[str, Any] | None) -> QueueRef:
         """Without arguments policies count no more than they do."""
-        partition = self._broker.catalog.state.table.transient(self._broker.front_end)
+        partition = self._catalog.state.table.transient(self.front_end)
         if partition is None:
             raise RestartedError("this node is not part of the cluster yet")
         id = FIRST_LOCAL_ID | self._random_bits(RANDOM_ID_BITS)
-        name = LocalName.of(self._broker.front_end, partition.id, id, vhost).text(prefix)
-        settings = PLAIN if arguments is None else self._settings(vhost, name, arguments)
-        self._broker.local_queues[id] = settings
-        self._broker.local_names[id] = (vhost, name)
-        self._broker.owners[partition.id].create_queue(id, settings)
+        name = LocalName.of(self.front_end, partition.id, id, vhost).text(prefix)
+        settings = PLAIN if arguments is None else self._effective(vhost, name, arguments)
+        self.settings[id] = settings
+        self.names[id] = (vhost, name)
+        self._owners[partition.id].create_queue(id, settings)
         return QueueRef(name, partition.id, id, vhost)
 
     def redeclare(self, vhost: str, declaration: QueueDeclaration, holder: int) -> QueueRef:
@@ -153,13 +188,12 @@ class LocalQueues:
         del of_holder[ref.id]
         if not of_holder:
             del self._by_holder[queue.holder]
-        del self._broker.local_queues[ref.id], self._broker.local_names[ref.id]
-        self._broker.owners[ref.partition].drop_queue(ref.id)
+        del self.settings[ref.id], self.names[ref.id]
+        self._owners[ref.partition].drop_queue(ref.id)
         if queue.bound:
             arguments = {"vhost": queue.vhost, "name": ref.name}
             # The next start of this node removes what a lost command did not.
-            answer = partial(_call, done)
-            self._broker.catalog.submit("forget_local_queue", arguments, answer, self._broker.now)
+            self._catalog.submit("forget_local_queue", arguments, partial(_call, done))
         else:
             done()
 
@@ -187,10 +221,18 @@ class LocalQueues:
         """Its last consumer is gone. Calls back as `delete` does."""
         self.delete(self._by_id[id].ref, done)
 
-    def _unused(self, id: int, how: Unused) -> None:
-        # Nobody takes a reply but who asked: it does not wait for another consumer.
-        queue = (self._replies if how is Unused.LEFT else self._by_id).get(id)
-        if queue is not None and (queue.auto_delete or how is Unused.EXPIRED):
+    def left(self, id: int) -> None:
+        """The last consumer of a queue is gone. One of direct reply-to goes at once: only the client that
+        asked takes the replies.
+        """
+        reply = self._replies.get(id)
+        if reply is not None:
+            self.delete(reply.ref)
+
+    def unused(self, id: int, *, expired: bool) -> None:
+        """A queue had no consumer for a while; `expired`: not for as long as it asked to live without."""
+        queue = self._by_id.get(id)
+        if queue is not None and (queue.auto_delete or expired):
             self.delete(queue.ref)
 
 

@@ -11,10 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from cluster.catalog.definitions import PartitionKind, QueueDefinition
-from cluster.catalog.membership.bootstrap import Bootstrap
-from cluster.catalog.membership.peer_status import PeerStatus
-from cluster.catalog.replica import Catalog
-from cluster.gateway.link import PartitionLink
+from cluster.gateway.context import GatewayContext
 
 FORGET_S: Final = 1.0
 """How long a node may be out of reach before what was in its memory is given up. One that comes back
@@ -24,28 +21,16 @@ tells the consumers of these queues that they are cancelled."""
 class LostMemory:
     """What this node does about the queues in others' memory."""
 
-    def __init__(
-        self,
-        node: str,
-        catalog: Catalog,
-        bootstrap: Bootstrap,
-        peers: PeerStatus,
-        link: Callable[[int], PartitionLink],
-    ) -> None:
-        """`link` gives this front end's link to a partition."""
-        self._node = node
-        self._catalog = catalog
-        self._bootstrap = bootstrap
-        self._peers = peers
-        self._link = link
+    def __init__(self, context: GatewayContext) -> None:
+        self._context = context
         self._absent: dict[str, float] = {}
         self._forgotten: set[str] = set()
         self._waiting: list[tuple[int, int, Callable[[], None]]] = []
 
     def holds(self, queue: QueueDefinition) -> bool:
         """Whether the queue was in the memory of a node that is out of reach."""
-        partition = self._catalog.state.partitions[queue.partition]
-        return partition.kind is PartitionKind.TRANSIENT and self._link(partition.id).unreachable
+        partition = self._context.catalog.state.partitions[queue.partition]
+        return partition.kind is PartitionKind.TRANSIENT and self._context.links.to(partition.id).unreachable
 
     def wait(self, queue: int, holder: int, callback: Callable[[], None]) -> None:
         """Call back, for this connection, when the queue is removed or its node is there again."""
@@ -57,20 +42,21 @@ class LostMemory:
 
     def tick(self, now: float) -> None:
         """Have lost queues removed in time, and let those go on who wait for it."""
-        for member in self._bootstrap.members:
-            if member == self._node or member in self._peers.connected:
+        context = self._context
+        for member in context.bootstrap.members:
+            if member == context.config.node or member in context.peers.connected:
                 self._absent.pop(member, None)
                 self._forgotten.discard(member)
-            elif now - self._absent.setdefault(member, now) >= FORGET_S and self._catalog.leads:
-                self._forget(member, now)
+            elif now - self._absent.setdefault(member, now) >= FORGET_S and context.replica.leads:
+                self._forget(member)
         if self._waiting:
             self._resume()
 
-    def _forget(self, member: str, now: float) -> None:
+    def _forget(self, member: str) -> None:
         if member in self._forgotten:
             return
         self._forgotten.add(member)
-        state = self._catalog.state
+        state = self._context.catalog.state
         lost = [
             queue.id
             for queue in state.queues.values()
@@ -79,10 +65,10 @@ class LostMemory:
         ]
         if lost:
             # By their numbers: the node may be back, with new queues, before this is carried out.
-            self._catalog.submit("delete_queues", {"ids": lost}, _ignore, now)
+            self._context.catalog.submit("delete_queues", {"ids": lost}, _ignore)
 
     def _resume(self) -> None:
-        queues = self._catalog.state.queues_by_id
+        queues = self._context.catalog.state.queues_by_id
         waiting, self._waiting = self._waiting, []
         for queue, holder, callback in waiting:
             if queue in queues and self.holds(queues[queue]):

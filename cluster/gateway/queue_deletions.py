@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from cluster.broker.broker import Broker
+from cluster.catalog.membership.formats import Formats
+from cluster.catalog.replica import CatalogClient
 from cluster.config.formats import SEALED_QUEUES
 from cluster.gateway.local_queues import LocalQueues
 from cluster.gateway.queue_declarations import QueueChurn
@@ -25,8 +26,11 @@ GONE: Final = QueueCounts(0, 0, 0)
 class QueueDeletions:
     """What the connections of one node delete."""
 
-    def __init__(self, broker: Broker, local: LocalQueues, churn: QueueChurn, ask: Ask) -> None:
-        self._broker, self._local, self._churn, self._ask = broker, local, churn, ask
+    def __init__(
+        self, catalog: CatalogClient, formats: Formats, local: LocalQueues, churn: QueueChurn, ask: Ask
+    ) -> None:
+        self._catalog, self._formats = catalog, formats
+        self._local, self._churn, self._ask = local, churn, ask
 
     def delete(self, queue: QueueRef, if_unused: bool, if_empty: bool, answer: Deleted) -> None:
         """Delete a queue, `if_unused` only without consumers, `if_empty` only without ready messages.
@@ -54,7 +58,7 @@ class QueueDeletions:
             else:
                 counted(None if refusal else value[1:], delivery, refusal)
 
-        if (if_unused or if_empty) and self._broker.formats.everywhere >= SEALED_QUEUES:
+        if (if_unused or if_empty) and self._formats.everywhere >= SEALED_QUEUES:
             self._ask(queue, "close", [if_unused, if_empty], closed)
         else:
             self._ask(queue, "count", [], counted)
@@ -64,17 +68,9 @@ class QueueDeletions:
         if self._local.owns(queue):
             self._local.delete(queue, lambda: answer(messages, None))
         else:
-            self._broker.catalog.submit(
-                "delete_queue",
-                {"id": queue.id},
-                lambda _, refusal: answer(messages, refusal),
-                self._broker.now,
+            self._catalog.submit(
+                "delete_queue", {"id": queue.id}, lambda _, refusal: answer(messages, refusal)
             )
-            self._broker.wanted()
-
-
-def _deleted(messages: int, answer: Deleted, _: object, refusal: Refusal | None) -> None:
-    answer(messages, refusal)
 
 
 def _unmet(queue: QueueRef, counts: QueueCounts, if_unused: bool, if_empty: bool) -> Refusal | None:

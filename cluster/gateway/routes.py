@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cluster.broker.broker import Broker
 from cluster.catalog.access.control import Access
 from cluster.catalog.definitions import FIRST_LOCAL_ID, parse_local_queue_name
-from cluster.gateway.link import PartitionLink
+from cluster.catalog.replica import Catalog
+from cluster.gateway.link import Links, PartitionLink
+from cluster.gateway.local_queues import LocalQueues
 from node.refusal import AccessRefusedError, NotFoundError
 from node.routing.exchange import DEFAULT_EXCHANGE, RESERVED_PREFIX, Exchange, ExchangeKind
 from node.session.permissions import Right, Scope
@@ -36,9 +37,11 @@ class Targets:
 class Routes:
     """Routes of all users in all virtual hosts, remembered until the catalog changes."""
 
-    def __init__(self, broker: Broker, access: Access) -> None:
-        self._broker = broker
+    def __init__(self, replica: Catalog, access: Access, links: Links, local: LocalQueues) -> None:
+        self._replica = replica
         self._access = access
+        self._links = links
+        self._local = local
         self._known: dict[tuple[Scope, str, str], Targets] = {}
         self._version = -1
         self.flows: dict[tuple[str, str], ExchangeFlow] = {}
@@ -47,7 +50,7 @@ class Routes:
 
     def exchange(self, vhost: str, name: str) -> Exchange:
         """Raises NotFoundError."""
-        return self._broker.catalog.state.vhost(vhost).exchanges.get(name)
+        return self._replica.state.vhost(vhost).exchanges.get(name)
 
     def needs_headers(self, scope: Scope, exchange: str) -> bool:
         """Whether messages to the exchange have routes by their headers. Raises NotFoundError."""
@@ -57,7 +60,7 @@ class Routes:
             # Who may not write to it does not learn whether it is there.
             self._access.check_exchange(scope.user, scope.vhost, Right.WRITE, exchange)
             raise
-        return self._broker.catalog.state.vhost(scope.vhost).exchanges.uses_headers(exchange)
+        return self._replica.state.vhost(scope.vhost).exchanges.uses_headers(exchange)
 
     def find(
         self,
@@ -73,9 +76,9 @@ class Routes:
         if headers is not None or (exchange == DEFAULT_EXCHANGE and key.startswith(RESERVED_PREFIX)):
             # Queues that are in no catalog come and go without its knowing.
             return self._compute(scope, exchange, (key,), headers)
-        if self._version != self._broker.catalog.version or len(self._known) > CACHED_ROUTES:
+        if self._version != self._replica.version or len(self._known) > CACHED_ROUTES:
             self._known.clear()
-            self._version = self._broker.catalog.version
+            self._version = self._replica.version
         targets = self._known.get((scope, exchange, key))
         if targets is None:
             targets = self._known[scope, exchange, key] = self._compute(scope, exchange, (key,), None)
@@ -92,7 +95,7 @@ class Routes:
                 self._access.check_topic(scope.user, vhost, Right.WRITE, exchange, key)
         if found.internal:
             raise AccessRefusedError(f"cannot publish to internal exchange '{exchange}' in vhost '{vhost}'")
-        exchanges = self._broker.catalog.state.vhost(vhost).exchanges
+        exchanges = self._replica.state.vhost(vhost).exchanges
         names = set(exchanges.route(exchange, keys[0], headers, keys[1:]))
         if exchange == DEFAULT_EXCHANGE:
             # Queues of one node are in no catalog: their names tell where they are.
@@ -100,12 +103,12 @@ class Routes:
         return self._to_queues(vhost, exchange, sorted(names))
 
     def _to_queues(self, vhost: str, exchange: str, names: Iterable[str]) -> Targets:
-        state = self._broker.catalog.state
+        state = self._replica.state
         by_partition: dict[int, list[int]] = {}
         for name in names:
             local = parse_local_queue_name(name)
             if local is not None:
-                if self._broker.local.may_be_there(local, vhost):
+                if self._local.may_be_there(local, vhost):
                     by_partition.setdefault(local.partition, []).append(local.queue)
             elif (vhost, name) in state.queues:
                 queue = state.queues[vhost, name]
@@ -114,14 +117,14 @@ class Routes:
         if len(self.flows) >= self._flows_limit:
             self._prune_flows()
         flow = self.flows.setdefault((vhost, exchange), ExchangeFlow())
-        links = tuple((self._broker.link(partition), queues) for partition, queues in known)
+        links = tuple((self._links.to(partition), queues) for partition, queues in known)
         return Targets(links, sum(len(queues) for _, queues in known), flow)
 
     def find_local(self, vhost: str, name: str) -> QueueRef:
         """Where the queue of a name that tells it is, if it is still there. Raises NotFoundError."""
         local = parse_local_queue_name(name)
-        there = local is not None and self._broker.local.may_be_there(local, vhost)
-        if local is None or not there or self._broker.link(local.partition).unreachable:
+        there = local is not None and self._local.may_be_there(local, vhost)
+        if local is None or not there or self._links.to(local.partition).unreachable:
             # What was in the memory of a node that is down is lost.
             raise NotFoundError(f"no queue '{name}' in vhost '{vhost}'")
         return QueueRef(name, local.partition, local.queue, vhost)
@@ -131,17 +134,17 @@ class Routes:
         return any(self._is_there(link, queue) for link, queues in targets.links for queue in queues)
 
     def _is_there(self, link: PartitionLink, queue: int) -> bool:
-        state = self._broker.catalog.state
+        state = self._replica.state
         if queue < FIRST_LOCAL_ID:
             return queue in state.queues_by_id
         # Which queues of its own another node has is not known here.
         partition = state.partitions.get(link.partition)
-        elsewhere = partition is not None and partition.front_end != self._broker.front_end
-        return elsewhere or queue in self._broker.local_queues
+        elsewhere = partition is not None and partition.front_end != self._local.front_end
+        return elsewhere or queue in self._local.settings
 
     def _prune_flows(self) -> None:
         """Forget what was counted of exchanges that are gone by now."""
-        vhosts = self._broker.catalog.state.vhosts
+        vhosts = self._replica.state.vhosts
         present = {(name, one.name) for name, vhost in vhosts.items() for one in vhost.exchanges}
         self.flows = {key: flow for key, flow in self.flows.items() if key in present}
         self._flows_limit = max(COUNTED_EXCHANGES, 2 * len(self.flows))

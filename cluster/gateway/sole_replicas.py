@@ -7,39 +7,22 @@ the node is back at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from cluster.catalog.definitions import PartitionDefinition, PartitionKind
-from cluster.catalog.membership.bootstrap import Bootstrap
-from cluster.catalog.membership.peer_status import PeerStatus
-from cluster.catalog.replica import Catalog
-from cluster.gateway.link import PartitionLink
+from cluster.gateway.context import GatewayContext
 
 
 class SoleReplicas:
-    """What this node's links to them are told."""
+    """Tells this node's links to such partitions."""
 
-    def __init__(
-        self,
-        node: str,
-        catalog: Catalog,
-        bootstrap: Bootstrap,
-        peers: PeerStatus,
-        link: Callable[[int], PartitionLink],
-    ) -> None:
-        """`link` gives this front end's link to a partition."""
-        self._node = node
-        self._catalog = catalog
-        self._bootstrap = bootstrap
-        self._peers = peers
-        self._link = link
+    def __init__(self, context: GatewayContext) -> None:
+        self._context = context
 
     def placed(self, partition: PartitionDefinition) -> None:
         """The catalog has a partition, or has it elsewhere: its node may be one that is away already."""
         if len(partition.hosts) == 1:
             (host,) = partition.hosts
-            met = self._bootstrap.met - {self._node}
-            if host in met and not self._peers.alive(host):
+            met = self._context.bootstrap.met - {self._context.config.node}
+            if host in met and not self._context.peers.alive(host):
                 self._lost(partition)
 
     def node_lost(self, node: str) -> None:
@@ -51,17 +34,17 @@ class SoleReplicas:
         """The node has not come back, or not come at all, within the time that it is given."""
         for partition in self._only_on(node):
             self._lost(partition)
-            link = self._link(partition.id)
+            link = self._context.links.to(partition.id)
             # What was in memory is gone: the queues are, soon, and with them what waits for them.
             if link.unreachable and partition.kind is PartitionKind.REPLICATED:
                 link.give_up()
 
     def _only_on(self, node: str) -> list[PartitionDefinition]:
-        partitions = self._catalog.state.partitions.values()
+        partitions = self._context.catalog.state.partitions.values()
         return [partition for partition in partitions if partition.hosts == {node}]
 
     def _lost(self, partition: PartitionDefinition) -> None:
-        link = self._link(partition.id)
+        link = self._context.links.to(partition.id)
         # One that has announced itself meanwhile is there, and is not announced a second time.
         if link.owner is None:
             link.sole_replica_lost(kept=partition.kind is PartitionKind.REPLICATED)

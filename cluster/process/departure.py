@@ -107,6 +107,6 @@ class Departure:
 
     def _returned(self, now: float) -> bool:
         """Messages that clients had and did not settle are in the logs of their queues."""
-        self._broker.link_turns.flush_waiting()
-        links = self._broker.links.values()
+        self._broker.links.flush_waiting()
+        links = self._broker.links.by_partition.values()
         return not any(link.unacknowledged for link in links if link.owner is not None)

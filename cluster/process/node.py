@@ -17,7 +17,8 @@ from cluster.admin.inquiry import Inquiry
 from cluster.admin.traces.start import observers, spans_of
 from cluster.admin.views import HealthView, NodeView, PartitionsView, StorageView
 from cluster.broker.broker import Broker
-from cluster.broker.events import NodeEvents
+from cluster.broker.environment import Environment, NodeEvents
+from cluster.broker.front_end import front_end
 from cluster.catalog.access.control import Access
 from cluster.catalog.access.usage import Usage
 from cluster.catalog.definitions import NodeDefinition
@@ -27,10 +28,7 @@ from cluster.config.identity import version
 from cluster.config.models import NodeConfig
 from cluster.config.node import BrokerConfig
 from cluster.config.tables import ConfigError
-from cluster.gateway.broker_port import FrontEnd
-from cluster.gateway.client_connections import ClientConnections
 from cluster.gateway.client_limits import client_memory, connection_limits, gate
-from cluster.gateway.local_queues import LocalQueues
 from cluster.log.event_log import EventLog
 from cluster.peers import tags
 from cluster.process.administration import Administration
@@ -95,13 +93,15 @@ class NodeProcess:
         self.peers = Peers(config, self.transport, self._send, self._members, self._left)
         self.broker = self._make_broker()
         self.writer = JournalWriter(self.journal, loop.call_soon_threadsafe, self._durable, self._disk_failed)
-        self.local_queues = LocalQueues(self.broker, secrets.randbits)
         self.hashing = HashingThreads(loop, self.fail_stop.of_hashing)
         self.access = Access(
             self.broker.catalog.state.access, self.submit, self.hashing, config.cluster.loopback_users
         )
         self.usage = Usage(self.access.state, self._send, lambda: self.broker.connected)
-        self.front_end = self._make_front_end()
+        settings = config.cluster
+        self.front_end = front_end(
+            self.broker, self.access, self.usage, settings.limits.connections, settings.default_queue_type
+        )
         self.listener = self._make_listener()
         self.certificates = None if config.tls is None else Certificates(config.tls)
         self.shortages = Shortages(config.name, self._send, lambda: self.broker.connected, self._held_back)
@@ -131,7 +131,7 @@ class NodeProcess:
         return NodeView(
             self.config,
             self.clock,
-            PartitionsView(state, broker.host, broker.owners, self.local_queues, names),
+            PartitionsView(state, broker.host, broker.owners, broker.local_queues, names),
             StorageView(
                 self.journal, broker.host.repair, broker.lost_entries, lambda: self.directory.set_aside
             ),
@@ -167,14 +167,6 @@ class NodeProcess:
             spares_node=partial(self.fail_stop.spares_node, origin=Origin.REQUEST),
             login_failed=self.listener.failed,
         )
-
-    def _make_front_end(self) -> FrontEnd:
-        settings = self.config.cluster
-        self.broker.catalog.state.default_queue_type = settings.default_queue_type
-        connections = ClientConnections(
-            self.broker.catalog.state, self.access, self.usage, settings.limits.connections
-        )
-        return FrontEnd(self.broker, self.local_queues, self.access, connections, settings.default_queue_type)
 
     def _make_listener(self) -> Listener:
         limits, memory = connection_limits(self.config), client_memory(self.config)
@@ -238,6 +230,7 @@ class NodeProcess:
             joins=self.config.joins,
             formats=self.config.cluster.formats,
             auto_delete_after_s=self.config.cluster.auto_delete_after_s,
+            default_queue_type=self.config.cluster.default_queue_type,
         )
         damage = DamageLog(self.log)
         events = NodeEvents(
@@ -252,13 +245,10 @@ class NodeProcess:
             damage=RepairEvents(damage.found, damage.repaired),
             messages_lost=damage.lost,
         )
-        broker = Broker(
-            config, self.journal, self.transport.send, random.random, wall_ms, self.clock, events,
-            observers(self.spans),
-        )  # fmt: skip
-        broker.latencies.clock = self.clock
-        broker.backlog = self.transport.backlog
-        return broker
+        environment = Environment(
+            self.transport.send, self.transport.backlog, self.clock, wall_ms, random.random, secrets.randbits
+        )
+        return Broker(config, self.journal, environment, events, observers(self.spans))
 
     def _rewrite(self, partition: int, entry: Entry) -> bytes | None:
         return self.broker.rewrite(partition, entry)
@@ -315,7 +305,7 @@ class NodeProcess:
             await self._depart()
         self.listener.stop()
         if not self._failed:
-            self.broker.link_turns.flush_waiting()
+            self.broker.links.flush_waiting()
             self.broker.turn(self.clock())
         await self.administration.http.stop()
         if self._timer is not None:
@@ -363,7 +353,7 @@ class NodeProcess:
 
     def _settle(self) -> None:
         if not self._failed:
-            self.broker.link_turns.flush_waiting()
+            self.broker.links.flush_waiting()
             self.wanted()
 
     def _flush(self) -> None:
@@ -376,7 +366,7 @@ class NodeProcess:
             return
         now = self.clock()
         self.broker.tick(now)
-        self.front_end.tick()
+        self.front_end.tick(now)
         self.listener.tick()
         self.administration.tick(now, late=max(0.0, now - self._tick_due))
         if now >= self._next_collection:

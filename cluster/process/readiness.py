@@ -48,7 +48,7 @@ class Readiness:
             reasons.append("no word from the catalog's leader: is a majority of the nodes up?")
         reasons.extend(
             f"partition {link.partition} has no owner"
-            for link in broker.links.values()
+            for link in broker.links.by_partition.values()
             if link.owner is None and self._is_replicated(link.partition)
         )
         return reasons

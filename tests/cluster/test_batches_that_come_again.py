@@ -190,7 +190,7 @@ def test_a_queue_is_emptied_once_by_one_purge(cornered: Cornered) -> None:
     asked = [queue, owner.state.next_sequence - 1]
 
     def purge() -> None:
-        link = cornered.far.broker.link(owner.partition)
+        link = cornered.far.broker.links.to(owner.partition)
         link.request("purge", asked, lambda value, _: told.append(value))
 
     other = cornered.site.client(cornered.near.name)

@@ -157,7 +157,7 @@ def test_an_owner_of_the_release_before_gives_nothing_for_it(site: Site) -> None
         answers.append((value, delivery))
 
     for node in site.nodes.values():
-        link = node.broker.link(node.broker.catalog.state.queues["/", "q"].partition)
+        link = node.broker.links.to(node.broker.catalog.state.queues["/", "q"].partition)
         link.request(
             "get", [*NOTHING_TO_GET, 1, 256, 0, 10], lambda value, delivery: answers.append((value, delivery))
         )

@@ -65,7 +65,7 @@ def test_a_cancel_asks_the_owner_once(auto_delete: bool) -> None:
     client = site.client("n3")
     tag = client.consume("q")
     broker = client.node.broker
-    link = broker.link(broker.catalog.state.queues["/", "q"].partition)
+    link = broker.links.to(broker.catalog.state.queues["/", "q"].partition)
     before = link._request
     client.cancel(tag)
     assert link._request - before == 1 + auto_delete

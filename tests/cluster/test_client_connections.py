@@ -15,6 +15,7 @@ from cluster.catalog.state import CatalogState, encode_command
 from cluster.gateway.client_connections import ClientConnections
 from node.refusal import EntryRefusedError
 from node.session.ports import Entry
+from tests.simulation.front_ends import TrustingHasher
 
 
 @dataclass(eq=False)
@@ -38,8 +39,7 @@ class Node(Observer):
         self._network = network
         self._requests = 0
         self.state = CatalogState(self)
-        hasher: Any = None
-        access = Access(self.state.access, self._submit, hasher)
+        access = Access(self.state.access, self._submit, TrustingHasher())
         self.usage = Usage(self.state.access, self._send, self._reachable)
         self.connections = ClientConnections(self.state, access, self.usage, largest)
         users = {name: {"password_hash": "", "tags": []} for name in ("alice", "bob")}
@@ -47,10 +47,10 @@ class Node(Observer):
         self.do("declare_vhost", vhost="v", creator="alice")
 
     def vhost_removed(self, vhost: str) -> None:
-        self.connections.access_removed()
+        self.connections.vhost_removed(vhost)
 
     def user_removed(self, user: str) -> None:
-        self.connections.access_removed()
+        self.connections.user_removed(user)
 
     def _reachable(self) -> list[str]:
         return [one.name for one in self._network.values() if one is not self and one.up]

@@ -228,7 +228,7 @@ def test_transient_dead_letters_for_a_node_that_is_down_take_no_memory() -> None
     client.declare("q", message_ttl=10, dead_letter_exchange="", dead_letter_routing_key="grave")
     partition = client.node.broker.catalog.state.queues["/", "grave"].partition
     site.nodes["n3"].stop(power=False)
-    link = client.node.broker.link(partition)
+    link = client.node.broker.links.to(partition)
     site.until(lambda: link.unreachable)
     client.publish("q", *[b"m" * 100] * 100, delivery_mode=1)
     site.run(0.5)

@@ -36,7 +36,7 @@ def client() -> Client:
     client = site.client("n1")
     site.nodes["n3"].stop(power=False)
     queue = site.nodes["n1"].broker.catalog.state.queues["/", "q"]
-    site.until(lambda: site.nodes["n1"].broker.link(queue.partition).unreachable)
+    site.until(lambda: site.nodes["n1"].broker.links.to(queue.partition).unreachable)
     return client
 
 

@@ -71,7 +71,7 @@ def test_balanced_queues_are_owned_by_the_nodes_with_the_fewest(by_policy: bool)
     for number in range(4):
         client.declare(f"s{number}", **arguments)
     broker = site.nodes["n1"].broker
-    site.until(lambda: queues_owned(broker) == {"n1": 2, "n2": 2, "n3": 2})
+    site.until(lambda: queues_owned(broker.catalog.state, broker.announced) == {"n1": 2, "n2": 2, "n3": 2})
     for number in range(4):
         assert client.confirms(client.publish(f"s{number}", b"m")) == [True]
 

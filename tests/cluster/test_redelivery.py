@@ -25,7 +25,7 @@ def test_nothing_is_delivered_again_without_a_lease() -> None:
     of_queue = owner.queues[queue.id]
     ((_, consumer),) = of_queue.delivery.consumers
     given = [(of_queue.delivery.granted, of_queue.delivery.granted)]
-    link = site.nodes["n1"].broker.links[queue.partition]
+    link = site.nodes["n1"].broker.links.by_partition[queue.partition]
     with mock.patch.object(Broker, "may_serve", lambda self, partition: False):
         client.node.input(lambda: link.redeliver(queue.id, consumer, given))
         site.run(0.5)

@@ -74,7 +74,7 @@ def test_a_message_of_a_node_that_went_down_is_with_the_client_or_in_the_queue(s
     site.client("n1").declare("q", **KINDS["classic"])
     getting, other = site.client("n2"), site.client("n3")
     broker = other.node.broker
-    link = broker.link(broker.catalog.state.queues["/", "q"].partition)
+    link = broker.links.to(broker.catalog.state.queues["/", "q"].partition)
     assert getting.get("q") is None
     assert other.confirms(other.publish("q", b"a")) == [True]
     getting.ask("q")

@@ -18,7 +18,7 @@ def bodies_of(client: Client) -> list[bytes]:
 
 def activity(client: Client) -> list[bool]:
     """Whether each consumer of the client's node is the active one, in the order of their beginning."""
-    links = client.node.broker.links.values()
+    links = client.node.broker.links.by_partition.values()
     consumers = {number: one for link in links for number, one in link.consumers.items()}
     return [consumers[number].activated > 0 for number in sorted(consumers)]
 

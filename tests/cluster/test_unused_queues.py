@@ -103,9 +103,7 @@ def test_what_was_published_before_a_cancel_goes_to_the_consumer(kind: str) -> N
 
 @pytest.mark.requirement("A15.4")
 def test_an_auto_delete_queue_waits_politely_where_that_is_set() -> None:
-    site = Site("n1", "n2", "n3")
-    for node in site.nodes.values():
-        node.broker.auto_delete_after_s = POLITE_S
+    site = Site("n1", "n2", "n3", auto_delete_after_s=POLITE_S)
     client = site.client("n2")
     client.declare("q", auto_delete=True)
     client.cancel(client.consume("q"))

@@ -35,7 +35,7 @@ class Client:
         self.name = name
         self.queue = queue
         self.definition = node.broker.catalog.state.queue("/", queue)
-        self.link: PartitionLink = node.broker.link(self.definition.partition)
+        self.link: PartitionLink = node.broker.links.to(self.definition.partition)
         self.published: list[str] = []
         self.leased: dict[str, int] = {}
         self.consumer = 0

@@ -162,7 +162,7 @@ def check_memory(nodes: Iterable[SimulatedNode]) -> str | None:
 def kept_by(node: SimulatedNode, front_ends: set[int]) -> Iterator[tuple[str, object]]:
     """Everything on an idle node that should be empty."""
     broker = node.broker
-    for link in broker.links.values():
+    for link in broker.links.by_partition.values():
         name = f"of its link to partition {link.partition}"
         yield f"operations {name}", len(link.unacknowledged)
         yield f"octets {name}", link.unacknowledged_bytes

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from cluster.broker.front_end import front_end
 from cluster.catalog.access.control import Access
 from cluster.catalog.access.usage import Usage
 from cluster.gateway.broker_port import FrontEnd
-from cluster.gateway.client_connections import ClientConnections
-from cluster.gateway.local_queues import LocalQueues
 from tests.simulation.node import TICK_S, SimulatedNode
 
 USER = "guest"
@@ -46,19 +44,17 @@ class FrontEnds:
         """That of the node's present process; its timers run as long as the process."""
         found = self._made.get((node.name, node.life))
         if found is None:
-            local = LocalQueues(node.broker, random.Random(f"{node.name} {node.life}").getrandbits)
             state = node.broker.catalog.state
             access = Access(state.access, _submit_nothing, TrustingHasher())
             usage = Usage(state.access, _tell_nobody, lambda: ())
-            connections = ClientConnections(state, access, usage, largest=CONNECTIONS)
-            found = FrontEnd(node.broker, local, access, connections, self._default_type)
+            found = front_end(node.broker, access, usage, CONNECTIONS, self._default_type)
             self._made[node.name, node.life] = found
             _tick(node, found)
         return found
 
 
 def _tick(node: SimulatedNode, front_end: FrontEnd) -> None:
-    front_end.tick()
+    front_end.tick(node.broker.now)
     node.after(TICK_S, lambda: _tick(node, front_end))
 
 

@@ -6,6 +6,7 @@ journal's writer, and a restart with a new front end incarnation.
 
 from __future__ import annotations
 
+import random
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,7 +15,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from cluster.broker.broker import Broker
-from cluster.broker.events import NodeEvents
+from cluster.broker.environment import Environment, NodeEvents
 from cluster.config.formats import FORMATS
 from cluster.config.node import BrokerConfig
 from cluster.gateway.commits import Commits
@@ -50,6 +51,7 @@ class NodeSettings:
     election_timeout_s: float = 0.6
     drift: float = 0.0
     lease_s: float = 1.0
+    auto_delete_after_s: float = 0.0
 
 
 class SimulatedNode:
@@ -154,15 +156,21 @@ class SimulatedNode:
                 newest_lost=None if self.journal.fresh else self.newest_lost,
                 joins=self.name not in self.members,
                 formats=self.formats,
+                auto_delete_after_s=settings.auto_delete_after_s,
             ),
             self.journal,
-            self.transport.send,
-            self._random.random,
-            self.wall_ms,
-            self.clock,
+            Environment(
+                self.transport.send,
+                lambda peer: 0,
+                self.clock,
+                self.wall_ms,
+                self._random.random,
+                random.Random(f"{self.name} {self.life}").getrandbits,
+            ),
             self._events(),
         )
-        self.commits, self.writer = Commits(self.broker), self.writer_type(self, self.journal)
+        self.commits = Commits(self.front_end, self.broker.catalog.state)
+        self.writer = self.writer_type(self, self.journal)
         self._network.join(self.transport)
         self.broker.start(self.writer)
         started = {"name": self.name, "front_end": self.front_end, "formats": self.broker.formats.own}

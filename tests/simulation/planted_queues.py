@@ -37,7 +37,7 @@ def stale_routes() -> AbstractContextManager[object]:
         self: Routes, scope: Scope, exchange: str, key: str, headers: Mapping[str, Any] | None,
         copies: Sequence[str] = (),
     ) -> Targets:  # fmt: skip
-        self._version = self._broker.catalog.version
+        self._version = self._replica.version
         return intact(self, scope, exchange, key, headers, copies)
 
     return mock.patch.object(Routes, "find", forgetless)

@@ -17,10 +17,7 @@ ROOTS = ("node", "cluster", "replication")
 
 MODULE_CIRCLES: tuple[set[str], ...] = ()
 
-PACKAGE_CIRCLES: tuple[set[str], ...] = (
-    {"node.message", "node.wire.amqp091"},
-    {"cluster.broker", "cluster.gateway"},
-)
+PACKAGE_CIRCLES: tuple[set[str], ...] = ({"node.message", "node.wire.amqp091"},)
 
 Graph = Mapping[str, set[str]]
 

@@ -65,8 +65,8 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "cluster.catalog": of_cluster("catalog", "config", "peers"),
     "cluster.catalog.membership": of_cluster("catalog", "config", "peers"),
     "cluster.owner": of_cluster("owner", "peers"),
-    # The parts of the clients' end take the whole broker still.
-    "cluster.gateway": of_cluster("gateway", "broker", "catalog", "config", "owner.context", "peers"),
+    # The two ends of a queue know of each other only what `peers` has.
+    "cluster.gateway": of_cluster("gateway", "catalog", "config", "peers"),
     "cluster.broker": of_cluster("broker", "catalog", "config", "gateway", "owner", "peers"),
     "cluster.admin": of_cluster(
         "admin", "catalog", "config", "gateway", "log", "peers", "system", "owner", "broker"
@@ -103,7 +103,7 @@ MAY_NOT_IMPORT: dict[str, frozenset[str]] = {
 
 PURE = (
     "replication.raft", "node.ranges", "node.refusal", "node.message", "node.wire", "node.routing",
-    "node.queue", "cluster.owner", "cluster.catalog",
+    "node.queue", "cluster.owner", "cluster.catalog", "cluster.gateway", "cluster.broker",
 )  # fmt: skip
 """Decisions: `(input, now)` in, bytes or effects out. The simulator runs them under its own clock."""
 

@@ -1,13 +1,36 @@
-"""What a node's machine tells the process that drives it."""
+"""The interfaces between a node's machine and the process that drives the machine."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cluster.owner.lost_entries import MessageLoss
 from replication.journal import DamagedEntryError
 from replication.repair import UNHEARD, RepairEvents
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """The ways to other nodes, clocks, and randomness."""
+
+    send: Callable[[str, Sequence[bytes | memoryview]], object]
+    """Queues one message, as parts, for a peer."""
+
+    backlog: Callable[[str], int]
+    """How many octets wait in the transport for a peer."""
+
+    clock: Callable[[], float]
+    """Seconds of a clock that never goes back."""
+
+    wall_ms: Callable[[], int]
+    """Milliseconds since the epoch."""
+
+    random: Callable[[], float]
+    """From 0 to 1."""
+
+    random_bits: Callable[[int], int]
+    """A number of so many bits that no client can guess."""
 
 
 def _nothing() -> None:
@@ -33,7 +56,7 @@ class NodeEvents:
     """What may leave before the turn is over should leave now."""
 
     waiting: Callable[[], None] = _nothing
-    """Something waits for `LinkTurns.flush_waiting`, a few milliseconds at most."""
+    """Something waits for `Links.flush_waiting`, a few milliseconds at most."""
 
     members_changed: Callable[[], None] = _nothing
     """The catalog has other nodes, or the same ones elsewhere."""
