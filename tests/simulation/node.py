@@ -159,14 +159,7 @@ class SimulatedNode:
                 auto_delete_after_s=settings.auto_delete_after_s,
             ),
             self.journal,
-            Environment(
-                self.transport.send,
-                lambda peer: 0,
-                self.clock,
-                self.wall_ms,
-                self._random.random,
-                random.Random(f"{self.name} {self.life}").getrandbits,
-            ),
+            self._environment(),
             self._events(),
         )
         self.commits = Commits(self.front_end, self.broker.catalog.state)
@@ -177,6 +170,16 @@ class SimulatedNode:
         self._ask("start_node", started, self._started)
         self.after(self._random.uniform(0.0, TICK_S), self._tick)
         self.after(COLLECT_S, self._collect)
+
+    def _environment(self) -> Environment:
+        return Environment(
+            self.transport.send,
+            lambda peer: 0,
+            self.clock,
+            self.wall_ms,
+            self._random.random,
+            random.Random(f"{self.name} {self.life}").getrandbits,
+        )
 
     def _events(self) -> NodeEvents:
         return NodeEvents(
