@@ -8,12 +8,12 @@ from functools import partial
 from typing import Final
 
 from cluster.owner.context import DeadLetterQueue, DeadLetterRoutes
-from node.message.content import properties_in, read_headers_property
-from node.message.deaths import Death, copied_keys, cycles, dead_properties, deaths_in
+from node.message.deaths import Death
+from node.message.gathering import joined
 from node.message.reason import Reason
-from node.message.rewriting import joined, with_properties
 from node.message.run import Run
 from node.queue.feature import DeadLetterTarget
+from node.wire.formats import format_of
 
 NOWHERE: Final = DeadLetterTarget("", None)
 """Of a queue that was asked for no dead letters since some became such: to queues by their own keys."""
@@ -64,19 +64,21 @@ class DeadLetterRouter:
         """One for each stretch of messages with the same properties."""
         death = Death(self._queue, reason, time_ms // 1000, run.exchange, run.routing_key)
         key = run.routing_key if self._key is None else self._key
-        for index, count, properties in properties_in(run):
-            changed = dead_properties(properties, death, routed_anew=self._key is not None)
-            part = with_properties(run.slice(index, count), {properties: changed}.__getitem__)
+        anew = self._key is not None
+        for index, count, properties in format_of(run).properties_in(run):
+            part = format_of(run).dead_letters(run.slice(index, count), properties, death, routed_anew=anew)
             part = replace(part, exchange=self._exchange, routing_key=key)
-            yield DeadRun(first + index, part, self._targets(key, changed, reason), reason)
+            yield DeadRun(first + index, part, self._targets(key, part, reason), reason)
 
-    def _targets(self, key: str, properties: bytes, reason: Reason) -> tuple[DeadLetterQueue, ...]:
-        keys = [key, *(copied_keys(properties) if self._key is None else ())]
-        headers = partial(read_headers_property, properties)
+    def _targets(self, key: str, dead: Run, reason: Reason) -> tuple[DeadLetterQueue, ...]:
+        """The queues that take dead letters with the same properties."""
+        messages = format_of(dead)
+        _, _, properties = next(messages.properties_in(dead))
+        keys = [key, *(messages.copied_keys(properties) if self._key is None else ())]
+        headers = partial(messages.headers, properties)
         found = self._transit.targets(self._vhost, self._exchange, keys, headers)
         if found and reason is not Reason.REJECTED:
-            deaths = deaths_in(properties)
-            found = [one for one in found if not cycles(deaths, one.name)]
+            found = [one for one in found if not messages.cycles(properties, one.name)]
         return tuple(found)
 
 

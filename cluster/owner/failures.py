@@ -8,23 +8,16 @@ RabbitMQ's quorum queues, a message is discarded when more deliveries than the l
 from __future__ import annotations
 
 from collections.abc import Iterator
-from struct import Struct
-from typing import Final
 
 from cluster.owner.discarding import discard_leased
 from cluster.owner.resting import let_rest
 from cluster.owner.state import OwnerState
 from cluster.peers.ports import Ranges
 from node.message.reason import Reason
-from node.message.rewriting import Headers, edit_properties, with_properties
 from node.message.run import Run
 from node.queue.dispatch import QueueOwner
 from node.ranges.range_set import RangeSet
-
-DELIVERY_COUNT: Final = b"x-delivery-count"
-"""The header that tells a consumer how many deliveries of a message have failed; without it none has."""
-
-_COUNT: Final = Struct(">cq")
+from node.wire.formats import format_of
 
 
 def discard_exhausted(owner: OwnerState, number: int, front_end: int, ranges: Ranges) -> tuple[bytes, Ranges]:
@@ -58,13 +51,4 @@ def told_failures(queue: QueueOwner, first: int, run: Run) -> Iterator[tuple[int
     """Messages that are delivered again, numbered from `first` on: they say how often delivery failed."""
     for start, end, failures in queue.delivery.failures(first, first + run.count - 1):
         part = run.slice(start - first, end - start + 1)
-        yield start, with_delivery_count(part, failures) if failures else part
-
-
-def with_delivery_count(run: Run, failures: int) -> Run:
-    """The messages with the header that tells consumers of failed deliveries."""
-
-    def edit(headers: Headers) -> Headers:
-        return {**headers, DELIVERY_COUNT: _COUNT.pack(b"l", failures)}
-
-    return with_properties(run, lambda properties: edit_properties(properties, edit))
+        yield start, format_of(part).with_delivery_count(part, failures) if failures else part

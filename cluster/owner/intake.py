@@ -275,7 +275,7 @@ def _detached(run: Run) -> Run:
     """The run with bytes of its own, which do not keep the whole batch in memory."""
     return Run(
         run.exchange, run.routing_key, run.channel, run.persistent, run.count, run.skip, run.stride,
-        run.lengths, run.largest_frame, bytes(run.raw), run.special,
+        run.lengths, run.largest_frame, bytes(run.raw), run.special, run.format,
     )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ import msgpack
 from cluster.peers.ports import ConsumerTerms, Delivery, FrontEndPort, Holders, OwnerPort, Ranges
 from cluster.peers.tags import TO_FRONT_END, TO_OWNER
 from node.message.run import Run
+from node.wire.formats import FORMATS
 from replication.forms import expect
 from replication.raft import MessageError
 
@@ -30,6 +31,11 @@ _DELIVERY_FORM: Final = (
     bytes | None, int,
 )  # fmt: skip
 _DELIVERIES_FORM: Final = [_DELIVERY_FORM]
+
+_CHANNEL_BITS: Final = 16
+"""A delivery's channel number stands in so many bits of an integer, the format of its messages above."""
+
+_CHANNEL_MAX: Final = (1 << _CHANNEL_BITS) - 1
 
 Send = Callable[[Sequence[bytes | memoryview]], object]
 
@@ -171,7 +177,8 @@ def _delivery_to_plain(delivery: Delivery) -> tuple[Any, ...]:
     lengths = None if run.lengths is None else run.lengths.tobytes()
     return (
         delivery.consumer, delivery.queue, delivery.ranges, delivery.redelivered,
-        run.exchange, run.routing_key, run.channel, run.persistent, run.count, run.skip, run.stride,
+        run.exchange, run.routing_key, run.channel | run.format << _CHANNEL_BITS, run.persistent, run.count,
+        run.skip, run.stride,
         lengths, run.largest_frame,
     )  # fmt: skip
 
@@ -179,7 +186,10 @@ def _delivery_to_plain(delivery: Delivery) -> tuple[Any, ...]:
 def _delivery_from_plain(plain: Sequence[Any], raw: bytes) -> Delivery:
     """The delivery in a call's arguments and contents. Raises MessageError."""
     consumer, queue, ranges, redelivered, *header, lengths_data, largest_frame = plain
-    exchange, routing_key, channel, persistent, count, skip, stride = header
+    exchange, routing_key, kind, persistent, count, skip, stride = header
+    format, channel = kind >> _CHANNEL_BITS, kind & _CHANNEL_MAX
+    if format not in FORMATS:
+        raise MessageError(f"messages of unknown format {format}")
     lengths = None
     if lengths_data is not None:
         lengths = array("I")
@@ -187,7 +197,8 @@ def _delivery_from_plain(plain: Sequence[Any], raw: bytes) -> Delivery:
             raise MessageError(f"{len(lengths_data)} octets are no lengths of messages")
         lengths.frombytes(lengths_data)
     run = Run(
-        exchange, routing_key, channel, persistent, count, skip, stride, lengths, largest_frame, raw
+        exchange, routing_key, channel, persistent, count, skip, stride, lengths, largest_frame, raw,
+        format=format,
     )  # fmt: skip
     return Delivery(consumer, queue, [(first, last) for first, last in ranges], redelivered, run)
 

@@ -1,33 +1,11 @@
-"""What a message that a queue gives up looks like as a dead letter.
-
-As RabbitMQ writes it (rabbit_dead_letter.erl): header x-death, an array of tables with the latest death
-first and one table for each queue and reason, which counts; x-first-death-*; no expiration any more.
-"""
+"""A message that a queue gave up: why, when, and where it had been published, whatever its format."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from struct import Struct
 from typing import Final
 
 from node.message.reason import Reason
-from node.message.rewriting import Headers, edit_properties
-from node.message.sender_selected import CC, keys_in
-from node.wire.amqp091.errors import FieldSyntaxError
-from node.wire.amqp091.fields import (
-    encode_value,
-    join_array,
-    join_table,
-    read_headers,
-    split_array,
-    split_table,
-)
-from node.wire.amqp091.properties import property_places
-
-X_DEATH: Final = b"x-death"
-X_DELAY: Final = b"x-delay"
-EXPIRATION: Final = "expiration"
 
 REASON_NAMES: Final = {
     Reason.REJECTED: "rejected",
@@ -35,13 +13,9 @@ REASON_NAMES: Final = {
     Reason.MAXLEN: "maxlen",
     Reason.DELIVERY_LIMIT: "delivery_limit",
 }
+"""The words in which dead letters state a reason, RabbitMQ's."""
 
 _REASON_BITS: Final = 4
-_COUNT = Struct(">cq")
-_COUNT_MAX: Final = 2**63 - 1
-"""A client may have sent any count, and there is no larger one on the wire."""
-_TIME = Struct(">cQ")
-_LENGTH = Struct(">cI")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,117 +37,3 @@ def encode_death(reason: Reason, time_ms: int) -> int:
 def decode_death(value: int) -> tuple[Reason, int]:
     """Reason and milliseconds since the epoch."""
     return Reason(value & ((1 << _REASON_BITS) - 1)), value >> _REASON_BITS
-
-
-def dead_properties(properties: bytes, death: Death, *, routed_anew: bool) -> bytes:
-    """The property list of the dead letter. `routed_anew`: by another key, so that CC counts no more.
-
-    Raises FieldSyntaxError.
-    """
-    expiration = property_places(properties).get(EXPIRATION)
-    lived = None if expiration is None else properties[expiration[0] + 1 : expiration[1]]
-
-    def edit(headers: Headers) -> Headers:
-        headers = _with_death(headers, death, [death.routing_key, *copied_to(headers)], lived)
-        if routed_anew:
-            headers.pop(CC, None)
-        if X_DELAY in headers:
-            headers[X_DELAY] = _done(headers[X_DELAY])
-        return headers
-
-    return edit_properties(properties, edit, without=(EXPIRATION,))
-
-
-def copied_to(headers: Headers) -> list[str]:
-    """The routing keys in the header CC (sender-selected distribution)."""
-    return keys_in(headers.get(CC, b""))
-
-
-def copied_keys(properties: bytes) -> list[str]:
-    """The routing keys in the header CC of a property list."""
-    place = property_places(properties).get("headers")
-    return [] if place is None else copied_to(dict(split_table(properties, place[0])))
-
-
-def cycles(deaths: bytes | None, queue: str) -> bool:
-    """Whether the message has died in the queue before, and never since because a client rejected it.
-
-    `deaths` is the encoded value of the dead letter's x-death, None without one.
-    """
-    for table in _tables(deaths):
-        if _text_of(table.get(b"reason", b"")) == REASON_NAMES[Reason.REJECTED]:
-            return False
-        if _text_of(table.get(b"queue", b"")) == queue:
-            return True
-    return False
-
-
-def deaths_in(properties: bytes) -> bytes | None:
-    """The encoded value of the header x-death in a property list."""
-    place = property_places(properties).get("headers")
-    return None if place is None else dict(split_table(properties, place[0])).get(X_DEATH)
-
-
-def _with_death(headers: Headers, death: Death, keys: Iterable[str], lived: bytes | None) -> Headers:
-    reason = REASON_NAMES[death.reason]
-    before = headers.get(X_DEATH)
-    if before is None:
-        for name, value in (("reason", reason), ("queue", death.queue), ("exchange", death.exchange)):
-            headers[f"x-first-death-{name}".encode()] = _text(value)
-    same, count, others = None, 0, []
-    for element in _elements(before):
-        table = dict(split_table(element, 1)) if element[:1] == b"F" else {}
-        told = (_text_of(table.get(b"queue", b"")), _text_of(table.get(b"reason", b"")))
-        if told == (death.queue, reason):
-            # Of the format before RabbitMQ 3.6 each death has an entry of its own, without a count.
-            same, count = same or table, count + (_count_of(table.get(b"count", b"")) or 1)
-        else:
-            others.append(element)
-    if same is None:
-        same = {
-            b"exchange": _text(death.exchange),
-            b"queue": _text(death.queue),
-            b"reason": _text(reason),
-            b"routing-keys": b"A" + join_array(map(_text, keys)),
-            b"time": _TIME.pack(b"T", death.time_s),
-        }
-        if lived is not None:
-            same[b"original-expiration"] = _LENGTH.pack(b"S", len(lived)) + lived
-    same[b"count"] = _COUNT.pack(b"l", min(count + 1, _COUNT_MAX))
-    latest = b"F" + join_table(sorted(same.items()))
-    headers[X_DEATH] = b"A" + join_array([latest, *others])
-    return headers
-
-
-def _elements(array: bytes | None) -> list[bytes]:
-    return split_array(array, 1) if array is not None and array[:1] == b"A" else []
-
-
-def _tables(array: bytes | None) -> list[Headers]:
-    return [dict(split_table(each, 1)) for each in _elements(array) if each[:1] == b"F"]
-
-
-def _text(value: str) -> bytes:
-    octets = value.encode("utf-8", "surrogateescape")
-    return _LENGTH.pack(b"S", len(octets)) + octets
-
-
-def _text_of(value: bytes) -> str:
-    return value[_LENGTH.size :].decode("utf-8", "surrogateescape") if value[:1] == b"S" else ""
-
-
-def _done(delay: bytes) -> bytes:
-    """A delay that is over, as the plug-in for delays writes it: below zero."""
-    found = _count_of(delay)
-    return encode_value(-found) if found else delay
-
-
-def _count_of(value: bytes) -> int:
-    """An integer above zero; 0 for what is none."""
-    if not value:
-        return 0
-    try:
-        found = read_headers(join_table([(b"n", value)]), 0)[0]["n"]
-    except FieldSyntaxError:
-        return 0
-    return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import accumulate, repeat
 from operator import sub
 
@@ -55,11 +56,14 @@ class Gathered:
         return Run(
             kind.exchange, kind.routing_key, kind.channel, kind.persistent, len(self.lengths), kind.skip,
             0, self.lengths, self._largest, b"".join(self.pieces), kind.special,
+            kind.format,
         )  # fmt: skip
 
 
-def _kind(run: Run) -> tuple[str, str, int, bool, int, bool]:
-    return run.exchange, run.routing_key, run.channel, run.persistent, run.skip, run.special
+def _kind(run: Run) -> tuple[str, str, int, bool, int, bool, int]:
+    return (
+        run.exchange, run.routing_key, run.channel, run.persistent, run.skip, run.special, run.format,
+    )  # fmt: skip
 
 
 class Sources:
@@ -104,3 +108,17 @@ def gather(ranges: list[Range], find: Callable[[int], StoredRun]) -> list[tuple[
             one.lengths.extend(map(sub, offsets[low + 1 : high + 1], offsets[low:high]))
             first = end + 1
     return [(one.ranges, one.run()) for one in found]
+
+
+def joined(runs: list[Run]) -> Run:
+    """One run of all the messages of several, which differ in nothing but their contents."""
+    first = runs[0]
+    if len(runs) == 1:
+        return first
+    lengths = array("I")
+    for run in runs:
+        lengths.extend(run.lengths if run.lengths is not None else [run.stride] * run.count)
+    return replace(
+        first, count=len(lengths), stride=0, lengths=lengths, raw=b"".join([run.raw for run in runs]),
+        largest_frame=max(run.largest_frame for run in runs),
+    )  # fmt: skip

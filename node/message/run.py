@@ -23,6 +23,7 @@ class Run:
     `lengths` is None; otherwise `stride` is 0 and `lengths` holds each message's length.
     `largest_frame` is the size in octets of the largest frame in the run, end octet included.
     `special`: the messages' properties ask for something (see `PropertyChecks`), all of them or none.
+    `format` is the octet of the messages' format, as the publish operation has it: `node.wire.formats`.
     """
 
     exchange: Final[str]
@@ -36,6 +37,7 @@ class Run:
     largest_frame: Final[int]
     raw: Final[bytes | memoryview]
     special: Final[bool]
+    format: Final[int]
 
     def __init__(
         self,
@@ -50,6 +52,7 @@ class Run:
         largest_frame: int,
         raw: bytes | memoryview,
         special: bool = False,
+        format: int = 0,
     ) -> None:
         self.exchange = exchange
         self.routing_key = routing_key
@@ -62,6 +65,7 @@ class Run:
         self.largest_frame = largest_frame
         self.raw = raw
         self.special = special
+        self.format = format
 
     def slice(self, first: int, count: int) -> Run:
         """The `count` messages from index `first` on, sharing this run's bytes."""
@@ -79,6 +83,7 @@ class Run:
         return Run(
             self.exchange, self.routing_key, self.channel, self.persistent,
             count, self.skip, self.stride, lengths, self.largest_frame, piece, self.special,
+            self.format,
         )  # fmt: skip
 
     def contents(self) -> Iterator[bytes]:

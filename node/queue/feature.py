@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from node.message.content import Asked, asked_in, properties_in
+from node.message.format import Asked
 from node.message.reason import Reason
 from node.message.run import Run
 from node.queue.argument import Argument
@@ -25,6 +25,7 @@ from node.queue.settings import QueueSettings
 from node.queue.weights import Weights
 from node.ranges.range_map import Span
 from node.ranges.range_set import Range
+from node.wire.formats import format_of
 
 
 class FeatureContext(Protocol):
@@ -123,10 +124,11 @@ Notes = dict[Aspect, list[Span]]
 class Incoming:
     """A run of messages that come in, as the rules of their queues look at it."""
 
-    __slots__ = ("_asked", "_stretches", "ids", "run")
+    __slots__ = ("_asked", "_stretches", "format", "ids", "run")
 
     def __init__(self, run: Run) -> None:
         self.run = run
+        self.format = format_of(run)
         self._stretches: list[tuple[int, int, bytes]] | None = None
         self._asked: list[tuple[int, int, Asked]] | None = None
         self.ids: list[tuple[int, bytes]] | None = None
@@ -136,8 +138,8 @@ class Incoming:
         """Messages in a row with the same properties: the first and the last, counted from 0, and those."""
         found = self._stretches
         if found is None:
-            found = [(index, index + count - 1, each) for index, count, each in properties_in(self.run)]
-            self._stretches = found
+            stretches = self.format.properties_in(self.run)
+            found = self._stretches = [(index, index + count - 1, each) for index, count, each in stretches]
         return found
 
     def asked(self) -> list[tuple[int, int, Asked]]:
@@ -147,8 +149,12 @@ class Incoming:
         found = self._asked
         if found is None:
             stretches = self.stretches() if self.run.special else []
-            found = self._asked = [(first, last, asked_in(each)) for first, last, each in stretches]
+            found = self._asked = [(first, last, self.format.asked(each)) for first, last, each in stretches]
         return found
+
+    def size_spans(self) -> list[Span]:
+        """Messages in a row, counted from 0, whose bodies have as many octets."""
+        return self.format.size_spans(self.run)
 
 
 @dataclass(frozen=True, slots=True)

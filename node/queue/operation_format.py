@@ -1,8 +1,8 @@
 """The octets of the operations in a log entry.
 
     publish  kind u8, flags u8 (1 uniform, 2 persistent, 4 special, 8 dead letters),
-             format u8 (0: AMQP 0-9-1 frames), channel u16, queue count u16, exchange length u8,
-             key length u8, message count u32, skip u16, stride u32, largest frame u32, raw length u32,
+             format u8 (`node.wire.formats`), channel u16, queue count u16, exchange length u8, key length u8,
+             message count u32, skip u16, stride u32, largest frame u32, raw length u32,
              queue ids u64 each, exchange, key, [lengths u32 each], raw
     annotate kind u8, queue u64, aspect u8, span count u32, firsts, lasts and values u64 each
     remove   kind u8, queue u64, reason u8, range count u32, firsts and lasts u64 each
@@ -60,8 +60,7 @@ from node.ranges.columns import Buffer as Buffer
 from node.ranges.columns import decode_columns, encode_columns, ranges_of_columns
 from node.ranges.range_map import Span, check_spans
 from node.ranges.range_set import Range, decode_array, encode_array
-
-FRAMES_0_9_1: Final = 0
+from node.wire.formats import FORMATS
 
 _UNIFORM = 1
 _PERSISTENT = 2
@@ -104,7 +103,7 @@ def encode_publish(run: Run, queues: Sequence[int], *, dead_letters: bool = Fals
         | (_PERSISTENT if run.persistent else 0)
         | (_SPECIAL if run.special else 0)
         | (_DEAD_LETTERS if dead_letters else 0),
-        FRAMES_0_9_1,
+        run.format,
         run.channel,
         len(queues),
         len(exchange),
@@ -247,7 +246,7 @@ def count_messages(operations: Buffer) -> int:
 def read_run(data: Buffer, position: int) -> Run:
     """The run of the publish operation at `position`, its content a view of `data`."""
     head = _PUBLISH.unpack_from(data, position)
-    _, flags, _, channel, queues, exchange_size, key_size, count, skip, stride, largest, size = head
+    _, flags, format, channel, queues, exchange_size, key_size, count, skip, stride, largest, size = head
     view = memoryview(data)
     exchange_at = position + _PUBLISH.size + 8 * queues
     key_at = exchange_at + exchange_size
@@ -267,15 +266,16 @@ def read_run(data: Buffer, position: int) -> Run:
         largest,
         view[offset : offset + size],
         bool(flags & _SPECIAL),
+        format,
     )
 
 
 def _read_publish(data: Buffer, offset: int) -> tuple[Publish, int]:
-    flags, version, queue_count, exchange_size, key_size, count, size = _PUBLISH_EXTENT.unpack_from(
+    flags, format, queue_count, exchange_size, key_size, count, size = _PUBLISH_EXTENT.unpack_from(
         data, offset
     )
-    if version != FRAMES_0_9_1:
-        raise ValueError("unknown content format")
+    if format not in FORMATS:
+        raise ValueError(f"messages of unknown format {format}")
     if count == 0:
         raise ValueError("run without messages")
     queues = _ids(queue_count).unpack_from(data, offset + _PUBLISH.size)

@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from node.message.content import properties_in, read_headers_property
-from node.message.rewriting import with_properties
 from node.message.run import Run
-from node.message.sender_selected import may_have_copies, read_copies, without_blind_copies
 from node.refusal import Refusal
 from node.session.permissions import Scope
 from node.session.ports import BrokerPort, Done, Route, Settlement, Subscriber
 from node.session.traffic import Traffic
+from node.wire.formats import format_of
 
 
 class PublishingSession(Subscriber, Protocol):
@@ -59,7 +57,7 @@ class Publishes:
         of messages that no queue takes.
         """
         try:
-            if may_have_copies(run) or self._port.needs_headers(scope, run.exchange):
+            if format_of(run).may_have_copies(run) or self._port.needs_headers(scope, run.exchange):
                 self._publish_one_by_one(scope, channel, run, mandatory, first_tag, held)
                 return
             route = self._port.route(scope, run.exchange, run.routing_key)
@@ -93,14 +91,15 @@ class Publishes:
     ) -> None:
         """Messages with headers of their own have routes of their own."""
         by_headers = self._port.needs_headers(scope, run.exchange)
-        for first, count, properties in properties_in(run):
-            headers = read_headers_property(properties) if by_headers else None
-            copies = read_copies(properties)
+        messages = format_of(run)
+        for first, count, properties in messages.properties_in(run):
+            headers = messages.headers(properties) if by_headers else None
+            copies = messages.copies(properties)
             route = self._port.route(scope, run.exchange, run.routing_key, headers, copies.keys)
             tag = first_tag + first if first_tag else 0
             piece = run.slice(first, count)
             if copies.blind:
-                piece = with_properties(piece, without_blind_copies)
+                piece = messages.without_blind_copies(piece)
             self._publish_along(route, channel, piece, mandatory, tag, held)
 
     def _unroutable(self, channel: int, run: Run, mandatory: bool) -> None:

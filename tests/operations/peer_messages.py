@@ -18,6 +18,7 @@ from cluster.peers.link_messages import RemoteFrontEnd, RemoteOwner, receive_for
 from cluster.peers.registry import FAMILIES, MessageFamily, MessageKind
 from cluster.peers.tags import TO_FRONT_END, TO_OWNER
 from node.message.run import Run
+from node.wire.formats import FORMATS
 from replication.forms import ENVELOPE, RAFT_TAG, SNAPSHOT_TAG
 from replication.raft import encode_message
 from replication.repair import HAS, REPAIR_TAG, EntryAnswer
@@ -59,8 +60,10 @@ def runs(draw: st.DrawFn) -> Run:
     plain = {
         name: draw(SCALARS[types[one.annotation]])
         for name, one in fields.items()
-        if one.annotation in types and name != "special"
+        if one.annotation in types and name not in ("special", "format", "channel")
     }
+    plain["channel"] = draw(st.integers(0, 2**16 - 1))
+    plain["format"] = draw(st.sampled_from(sorted(FORMATS)))
     lengths = draw(
         st.none() | st.lists(st.integers(0, 2**32 - 1), max_size=3).map(lambda one: array("I", one))
     )

@@ -23,7 +23,7 @@ from node.session.core import SessionCore
 from node.session.logins import PasswordLogin
 from node.session.ports import BrokerPort, Got, Identity, Outcome, QueueDeclaration
 from node.session.transport import Transport
-from node.wire.amqp091.composing import composed, contents_of
+from node.wire.formats import AMQP_0_9_1, FORMATS, format_of
 
 HEADER, LOG_IN_S = b"LINES001", 5.0
 CHANNEL, TAG, BODY_MAX = 1, 1, 1 << 20
@@ -86,7 +86,7 @@ class LineSession:
             raise EntryRefusedError("log in first")
         elif verb == "publish":
             exchange, key, body = words
-            run = composed(exchange, key, {}, body.encode(), self.user, BODY_MAX)
+            run = FORMATS[AMQP_0_9_1].composed(exchange, key, {}, body.encode(), self.user, BODY_MAX)
             self._core.publish(CHANNEL, run, True, TAG)
         elif verb == "credit":
             self._core.credit(*map(int, words))
@@ -117,7 +117,7 @@ class LineSession:
             self._answer(f"refused {result}")
         elif isinstance(result, Got):
             self.unsettled.setdefault(result.consumer, set()).add(result.sequence)
-            self._answer(f"ok {result.consumer} {result.sequence} {contents_of(result.run)[1].decode()}")
+            self._answer(f"ok {result.consumer} {result.sequence} {format_of(result.run).contents(result.run)[1].decode()}")
         elif isinstance(result, c.Nothing):
             self._answer("nothing")
         else:
@@ -143,7 +143,7 @@ class LineSession:
     def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool) -> None:
         for place, number in enumerate(numbers):
             self.unsettled[consumer].add(number)
-            self._say(f"message {consumer} {number} {contents_of(run.slice(place, 1))[1].decode()}")
+            self._say(f"message {consumer} {number} {format_of(run).contents(run.slice(place, 1))[1].decode()}")
 
     def confirm(self, channel: int, first: int, last: int) -> None:
         fate, self._fate = self._fate, "ok"

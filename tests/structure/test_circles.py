@@ -17,7 +17,7 @@ ROOTS = ("node", "cluster", "replication")
 
 MODULE_CIRCLES: tuple[set[str], ...] = ()
 
-PACKAGE_CIRCLES: tuple[set[str], ...] = ({"node.message", "node.wire.amqp091"},)
+PACKAGE_CIRCLES: tuple[set[str], ...] = ()
 
 Graph = Mapping[str, set[str]]
 

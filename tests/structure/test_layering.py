@@ -35,14 +35,22 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     ),
     "node.ranges": frozenset({"node.ranges"}),
     "node.refusal": frozenset({"node.refusal"}),
-    "node.message.run": frozenset({"node.message.run"}),
     "node.names": frozenset(),
     "node.type_names": frozenset(),
-    "node.wire": frozenset({"node.wire", "node.names", "node.ranges.numbers", "node.message.run"}),
-    # What a message asks for is read with the decoder of the protocol that it came by.
-    "node.message": frozenset({"node.message", "node.ranges", "node.refusal", "node.wire"}),
+    # The interface of messages; the formats that implement it are on the wire's side.
+    "node.message": frozenset({"node.message", "node.ranges"}),
+    "node.wire": frozenset({"node.wire", "node.message", "node.names", "node.ranges", "node.refusal"}),
     "node.routing": frozenset({"node.routing", "node.refusal", "node.type_names"}),
-    "node.queue": frozenset({"node.queue", "node.message", "node.ranges", "node.refusal", "node.type_names"}),
+    "node.queue": frozenset(
+        {
+            "node.queue",
+            "node.message",
+            "node.ranges",
+            "node.refusal",
+            "node.type_names",
+            "node.wire.formats",
+        }
+    ),
     "node.session": frozenset(
         {
             "node.session",

@@ -14,7 +14,6 @@ from cluster.admin.api.decision_timeout import in_time
 from cluster.admin.api.errors import ApiError, bad_request
 from cluster.gateway.broker_port import FrontEnd
 from cluster.gateway.browsing import Bookmark, Shown
-from node.message.content import headers_in
 from node.message.run import Run
 from node.ranges.numbers import Numbers
 from node.refusal import Refusal
@@ -24,6 +23,7 @@ from node.session.commands import Command, Get, Result
 from node.session.consumers import nothing
 from node.session.core import SessionCore, none_in_use
 from node.session.ports import Got, Outcome, QueueRef, Route, Settlement
+from node.wire.formats import format_of
 
 CHANNEL: Final = 1
 
@@ -166,7 +166,8 @@ class InternalChannel:
         """Where a run goes; false for nowhere. Raises NotFoundError and AccessRefusedError."""
         headers, scope = None, self._core.scope
         if self._port.needs_headers(scope, run.exchange):
-            ((_, _, headers),) = headers_in(run)
+            _, _, properties = next(format_of(run).properties_in(run))
+            headers = format_of(run).headers(properties)
         return self._port.route(scope, run.exchange, run.routing_key, headers)
 
     async def publish_all(self, runs: Sequence[tuple[Run, Route]]) -> set[int]:

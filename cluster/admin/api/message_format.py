@@ -11,8 +11,7 @@ from cluster.admin.api.fields import Fields
 from node.message.run import Run
 from node.session.command_limits import CommandLimitError, check_name
 from node.session.ports import Got
-from node.wire.amqp091.composing import composed, contents_of
-from node.wire.amqp091.errors import ProtocolException
+from node.wire.formats import AMQP_0_9_1, FORMATS, format_of
 
 INTEGERS: Final = ("delivery_mode", "priority", "timestamp")
 
@@ -30,8 +29,8 @@ def message_of(fields: Fields, exchange: str, user: str | None, body_max: int) -
     try:
         for name in (exchange, key):
             check_name(name, "basic.publish")
-        return composed(exchange, key, _properties(fields), _body(fields), user, body_max)
-    except (CommandLimitError, ValueError, ProtocolException) as error:
+        return FORMATS[AMQP_0_9_1].composed(exchange, key, _properties(fields), _body(fields), user, body_max)
+    except (CommandLimitError, ValueError) as error:
         raise bad_request(str(error)) from None
 
 
@@ -65,7 +64,7 @@ def _body(fields: Fields) -> bytes:
 
 def shown_message(got: Got, encoding: str, truncate: int | None) -> dict[str, Any]:
     """A message that was got: text where it is UTF-8 and `encoding` is "auto", otherwise base64."""
-    properties, body = contents_of(got.run)
+    properties, body = format_of(got.run).contents(got.run)
     shown, kind = _payload(body if truncate is None else body[:truncate], encoding)
     return {
         "payload_bytes": len(body),

@@ -9,10 +9,11 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from node.message.content import properties_in, read_headers_property
+from node.message.format import MessageFormat
 from node.message.run import Run
 from node.queue.entry import EntryMessages
 from node.queue.operation_format import Buffer, read_run
+from node.wire.formats import format_of
 
 HEADER: Final = "traceparent"
 
@@ -66,15 +67,16 @@ def stretches_in(run: Run, records: Records) -> list[Stretch]:
     if _NAME.search(run.raw) is None:
         return []
     found = []
-    for first, count, properties in properties_in(run):
-        context = _context_of(properties) if _NAME.search(properties) else None
+    messages = format_of(run)
+    for first, count, properties in messages.properties_in(run):
+        context = _context_of(messages, properties) if _NAME.search(properties) else None
         if context is not None and records(context.trace):
             found.append(Stretch(first, count, context))
     return found
 
 
-def _context_of(properties: bytes) -> TraceContext | None:
-    value = read_headers_property(properties).get(HEADER)
+def _context_of(messages: MessageFormat, properties: bytes) -> TraceContext | None:
+    value = messages.headers(properties).get(HEADER)
     if isinstance(value, bytes):
         value = value.decode("ascii", "replace")
     return parse(value) if isinstance(value, str) else None

@@ -11,7 +11,6 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Final
 
-from node.message.content import read_short_string
 from node.queue.argument import Argument, PolicyUse
 from node.queue.argument_types import read_positive_time
 from node.queue.delivery_state import DeliveryState
@@ -178,7 +177,7 @@ def _ids(incoming: Incoming) -> list[tuple[int, bytes]]:
     if found is None:
         found = incoming.ids = []
         for first, last, properties in incoming.stretches():
-            name = read_short_string(properties, "message_id")
+            name = incoming.format.text(properties, "message_id")
             if name is not None:
                 digest = digest_of(name)
                 found += [(at, digest) for at in range(first, last + 1)]

@@ -17,7 +17,7 @@ from hashlib import blake2b
 from heapq import heappop, heappush
 from typing import Final
 
-from node.message.content import read_headers_property, read_short_string
+from node.message.format import MessageFormat
 from node.queue.annotations import Annotations
 from node.queue.argument import Argument
 from node.queue.argument_types import read_text
@@ -325,15 +325,15 @@ def named(argument: str) -> str:
 
 
 @lru_cache(_CACHED)
-def group_of(properties: bytes, name: str) -> int:
-    """The group of messages with this property list, by one of PROPERTIES or a header.
+def group_of(messages: MessageFormat, properties: bytes, name: str) -> int:
+    """The group of messages with these properties, by one of PROPERTIES or a header.
 
-    NO_GROUP for messages that have nothing of the name. Raises FieldSyntaxError.
+    NO_GROUP for messages that have nothing of the name.
     """
     if name in PROPERTIES:
-        value = read_short_string(properties, name)
+        value = messages.text(properties, name)
         return NO_GROUP if value is None else group_named(value)
-    header = read_headers_property(properties).get(name)
+    header = messages.headers(properties).get(name)
     if header is None:
         return NO_GROUP
     return group_named(header.encode() if isinstance(header, str) else repr(header).encode())
@@ -361,7 +361,7 @@ class Groups(Rule):
             notes[Aspect.GROUP] = [(first, first + run.count - 1, group_named(key))]
             return
         spans = (
-            (first + start, first + end, group_of(properties, name))
+            (first + start, first + end, group_of(incoming.format, properties, name))
             for start, end, properties in incoming.stretches()
         )
         groups = [span for span in spans if span[2] != NO_GROUP]

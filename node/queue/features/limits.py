@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Final
 
-from node.message.content import size_spans
 from node.message.reason import Reason
 from node.queue.argument import Argument, PolicyUse
 from node.queue.argument_types import one_of, read_natural
@@ -27,6 +26,7 @@ from node.queue.settings import QueueSettings
 from node.queue.weights import Weights
 from node.ranges.range_map import ABOVE_ALL, RangeMap, Span
 from node.ranges.range_set import Range, RangeSet
+from node.wire.formats import format_of
 
 WEIGHED_AT_ONCE: Final = 4096
 """Messages whose size is looked up in one turn."""
@@ -178,13 +178,16 @@ class Limits(Feature):
         durable: list[Span] = []
         for part in delivery.state.alive.intersection(first, last):
             for position, run in context.contents(*part):
-                durable += [(position + low, position + high, size) for low, high, size in size_spans(run)]
+                durable += [
+                    (position + low, position + high, size)
+                    for low, high, size in format_of(run).size_spans(run)
+                ]
         if durable:
             context.log(encode_annotate(context.number, Aspect.SIZE, durable))
         soft = [
             (position + low, position + high, size)
             for position, run in delivery.soft.runs(first, last)
-            for low, high, size in size_spans(run)
+            for low, high, size in format_of(run).size_spans(run)
         ]
         delivery.soft.annotate(Aspect.SIZE, soft)
         for span in (*durable, *soft):
@@ -211,7 +214,7 @@ class Weighing(Rule):
     """Says how many octets the bodies of messages have."""
 
     def decide(self, incoming: Incoming, first: int, now: int, notes: Notes) -> None:
-        sizes = size_spans(incoming.run)
+        sizes = incoming.size_spans()
         notes[Aspect.SIZE] = [(first + start, first + end, size) for start, end, size in sizes]
 
 
@@ -238,7 +241,7 @@ class Refusing(Rule):
 
     def _sizes(self, incoming: Incoming) -> list[Span]:
         """Spans of bodies of equal size; of size 0 unless the queue has a limit on them."""
-        return size_spans(incoming.run) if self._weighs else [(0, incoming.run.count - 1, 0)]
+        return incoming.size_spans() if self._weighs else [(0, incoming.run.count - 1, 0)]
 
     def refuse(
         self,

@@ -6,13 +6,14 @@ Only messages that have one of the two are ever asked: `may_have_copies` finds o
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
-from node.message.rewriting import Headers, edit_properties
+from node.message.format import Copies
 from node.message.run import Run
 from node.refusal import PreconditionFailedError
 from node.wire.amqp091.fields import split_array, split_table
 from node.wire.amqp091.properties import property_places
+from node.wire.amqp091.rewriting import Headers, edit_properties
 
 REMEMBERED_OCTETS: Final = 512
 """Property lists of more octets are read each time."""
@@ -28,13 +29,6 @@ _TYPES: Final = {
     b"d": "double", b"f": "float", b"T": "timestamp", b"D": "decimal", b"x": "binary",
 }  # fmt: skip
 """What RabbitMQ calls the types of field values."""
-
-
-class Copies(NamedTuple):
-    """The keys that a message goes by besides its own; `blind`: some must not be seen by those who get it."""
-
-    keys: tuple[str, ...]
-    blind: bool
 
 
 def may_have_copies(run: Run) -> bool:

@@ -10,18 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pika import BasicProperties
 
-from node.message.content import properties_in
-from node.message.deaths import (
-    Death,
-    cycles,
-    dead_properties,
-    deaths_in,
-    decode_death,
-    encode_death,
-)
+from node.message.deaths import Death, decode_death, encode_death
+from node.message.gathering import joined
 from node.message.reason import Reason
-from node.message.rewriting import edit_properties, joined, with_properties
 from node.message.run import Run
+from node.wire.amqp091.contents import properties_in
+from node.wire.amqp091.deaths import cycles, dead_properties, deaths_in
 from node.wire.amqp091.fields import (
     Timestamp,
     encode_table,
@@ -31,6 +25,7 @@ from node.wire.amqp091.fields import (
     split_table,
 )
 from node.wire.amqp091.properties import check_properties, property_places
+from node.wire.amqp091.rewriting import edit_properties, with_properties
 from tests import messages
 
 NAMES = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tracemalloc
 
-from node.message.sender_selected import REMEMBERED_OCTETS, read_copies
 from node.wire.amqp091.property_values import encode_properties
+from node.wire.amqp091.sender_selected import REMEMBERED_OCTETS, read_copies
 
 
 def test_long_property_lists_are_not_kept() -> None:

@@ -9,15 +9,22 @@ from array import array
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import lru_cache
+from struct import Struct
+from typing import Final
 
-from node.message.content import PROPERTIES_AT, content_header_end
 from node.message.run import Run
 from node.wire.amqp091.codec import END, FRAME
+from node.wire.amqp091.contents import PROPERTIES_AT, content_header_end
 from node.wire.amqp091.fields import join_table, split_table
 from node.wire.amqp091.header_tables import ANY_NUMBER
 from node.wire.amqp091.methods import FRAME_HEADER
 from node.wire.amqp091.primitives import SHORT
 from node.wire.amqp091.properties import PROPERTY_FLAGS, Traits, check_properties, property_places
+
+DELIVERY_COUNT: Final = b"x-delivery-count"
+"""The header that tells a consumer how many deliveries of a message have failed; without it none has."""
+
+_COUNT: Final = Struct(">cq")
 
 Headers = dict[bytes, bytes]
 """Header names and encoded values, the octet of their type included."""
@@ -66,15 +73,10 @@ def with_properties(run: Run, change: Callable[[bytes], bytes]) -> Run:
     )  # fmt: skip
 
 
-def joined(runs: list[Run]) -> Run:
-    """One run of all the messages of several, which differ in nothing but their contents."""
-    first = runs[0]
-    if len(runs) == 1:
-        return first
-    lengths = array("I")
-    for run in runs:
-        lengths.extend(run.lengths if run.lengths is not None else [run.stride] * run.count)
-    return replace(
-        first, count=len(lengths), stride=0, lengths=lengths, raw=b"".join([run.raw for run in runs]),
-        largest_frame=max(run.largest_frame for run in runs),
-    )  # fmt: skip
+def with_delivery_count(run: Run, failures: int) -> Run:
+    """The messages with the header that tells consumers of failed deliveries."""
+
+    def edit(headers: Headers) -> Headers:
+        return {**headers, DELIVERY_COUNT: _COUNT.pack(b"l", failures)}
+
+    return with_properties(run, lambda properties: edit_properties(properties, edit))

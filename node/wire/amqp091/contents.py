@@ -1,7 +1,6 @@
-"""What stands in the AMQP 0-9-1 content header frames of messages (§4.2.6.1).
+"""What stands in the content header frames of messages (§4.2.6.1).
 
-Only what routes by headers, or has to decide about messages, asks: everything else passes contents on
-as they came.
+Only routing by headers, and decisions about messages, ask: everything else passes contents on as they came.
 """
 
 from __future__ import annotations
@@ -11,8 +10,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 from struct import Struct
 from struct import error as StructError
-from typing import Final, NamedTuple
+from typing import Final
 
+from node.message.format import Asked
 from node.message.run import Run
 from node.ranges.range_map import Span, spans_of
 from node.wire.amqp091.codec import END, FRAME
@@ -78,15 +78,6 @@ def size_spans(run: Run) -> list[Span]:
     return [(0, run.count - 1, body_size(run))] if sizes is None else spans_of(sizes, 0)
 
 
-def headers_in(run: Run) -> Iterator[tuple[int, int, Table]]:
-    """(index of the first, how many, headers) for each stretch of messages with the same properties.
-
-    Raises FieldSyntaxError when a content header is malformed.
-    """
-    for first, count, properties in properties_in(run):
-        yield first, count, read_headers_property(properties)
-
-
 def read_headers_property(properties: bytes) -> Table:
     """The headers in a property list, which starts with its flags; empty when there are none.
 
@@ -121,15 +112,6 @@ def read_delay(properties: bytes) -> int:
     """
     delay = read_headers_property(properties).get("x-delay")
     return delay if isinstance(delay, int) and not isinstance(delay, bool) and delay > 0 else 0
-
-
-class Asked(NamedTuple):
-    """The wishes of a message, as its properties have them, to its queues."""
-
-    delay_ms: int
-    priority: int
-    expiration_ms: int | None
-    """How long the message may wait; None for ever."""
 
 
 @lru_cache(_CACHED)

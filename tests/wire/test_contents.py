@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from pika import BasicProperties
 from pika.frame import Body, Header
 
-from node.message.content import headers_in, read_headers_property
 from node.message.run import Run
+from node.wire.amqp091.contents import read_headers_property
 from node.wire.amqp091.errors import FieldSyntaxError
+from node.wire.formats import format_of
 
 
 def run_of(*contents: BasicProperties) -> Run:
@@ -26,7 +27,9 @@ def test_headers_are_read_once_for_messages_that_share_them() -> None:
     plain = BasicProperties(content_type="text/plain", delivery_mode=2)
     full = BasicProperties("text/plain", "gzip", headers, 2, correlation_id="x")
     run = run_of(plain, full, full, BasicProperties(headers={"a": 2}), plain)
-    assert list(headers_in(run)) == [(0, 1, {}), (1, 2, headers), (3, 1, {"a": 2}), (4, 1, {})]
+    messages = format_of(run)
+    found = [(first, count, messages.headers(values)) for first, count, values in messages.properties_in(run)]
+    assert found == [(0, 1, {}), (1, 2, headers), (3, 1, {"a": 2}), (4, 1, {})]
 
 
 @pytest.mark.requirement("A7.1")

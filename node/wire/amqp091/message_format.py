@@ -1,0 +1,80 @@
+"""Answers what is asked of messages that came over AMQP 0-9-1, from the octets of their frames (§4.2.6)."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from node.message.deaths import Death
+from node.message.format import Asked, Copies, MessageSyntaxError
+from node.message.run import Run
+from node.ranges.range_map import Span
+from node.wire.amqp091 import composing, contents, deaths, sender_selected
+from node.wire.amqp091.errors import ProtocolException
+from node.wire.amqp091.fields import Table
+from node.wire.amqp091.rewriting import with_delivery_count, with_properties
+
+
+class Amqp091Format:
+    """Implements `MessageFormat`. Properties are the property list of a content header, flags first."""
+
+    def properties_in(self, run: Run) -> Iterator[tuple[int, int, bytes]]:
+        return contents.properties_in(run)
+
+    def body_sizes(self, run: Run) -> array[int] | None:
+        return contents.body_sizes(run)
+
+    def body_size(self, run: Run) -> int:
+        return contents.body_size(run)
+
+    def size_spans(self, run: Run) -> list[Span]:
+        return contents.size_spans(run)
+
+    def may_have_copies(self, run: Run) -> bool:
+        return sender_selected.may_have_copies(run)
+
+    def asked(self, properties: bytes) -> Asked:
+        return contents.asked_in(properties)
+
+    def text(self, properties: bytes, name: str) -> bytes | None:
+        return contents.read_short_string(properties, name)
+
+    def headers(self, properties: bytes) -> Table:
+        return contents.read_headers_property(properties)
+
+    def copies(self, properties: bytes) -> Copies:
+        return sender_selected.read_copies(properties)
+
+    def without_blind_copies(self, run: Run) -> Run:
+        return with_properties(run, sender_selected.without_blind_copies)
+
+    def with_delivery_count(self, run: Run, failures: int) -> Run:
+        return with_delivery_count(run, failures)
+
+    def dead_letters(self, run: Run, properties: bytes, death: Death, *, routed_anew: bool) -> Run:
+        changed = deaths.dead_properties(properties, death, routed_anew=routed_anew)
+        return with_properties(run, {properties: changed}.__getitem__)
+
+    def copied_keys(self, properties: bytes) -> list[str]:
+        return deaths.copied_keys(properties)
+
+    def cycles(self, properties: bytes, queue: str) -> bool:
+        return deaths.cycles(deaths.deaths_in(properties), queue)
+
+    def composed(
+        self,
+        exchange: str,
+        routing_key: str,
+        properties: Mapping[str, Any],
+        body: bytes,
+        user: str | None,
+        body_max: int,
+    ) -> Run:
+        try:
+            return composing.composed(exchange, routing_key, properties, body, user, body_max)
+        except (ValueError, ProtocolException) as error:
+            raise MessageSyntaxError(str(error)) from None
+
+    def contents(self, run: Run) -> tuple[dict[str, Any], bytes]:
+        return composing.contents_of(run)

@@ -1,0 +1,20 @@
+"""The formats of messages, by the octet that runs, operations and messages between nodes state."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from node.message.format import MessageFormat
+from node.message.run import Run
+from node.wire.amqp091.message_format import Amqp091Format
+
+AMQP_0_9_1: Final = 0
+"""Content frames as the publisher sent them."""
+
+FORMATS: Final[dict[int, MessageFormat]] = {AMQP_0_9_1: Amqp091Format()}
+"""A run whose octet is not here is refused where it is decoded. Octets stand in journals: never renumber."""
+
+
+def format_of(run: Run) -> MessageFormat:
+    """Who answers what is asked of the run's messages."""
+    return FORMATS[run.format]
