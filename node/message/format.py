@@ -47,6 +47,9 @@ class MessageFormat(Protocol):
     Octets that a session has taken in are well formed: a format's errors for others are those of its decoder.
     """
 
+    def __hash__(self) -> int:
+        """Answers are remembered by format and properties."""
+
     # -- of a run -------------------------------------------------------------------------------
 
     def properties_in(self, run: Run) -> Iterator[tuple[int, int, bytes]]:

@@ -117,7 +117,7 @@ class LineSession:
             self._answer(f"refused {result}")
         elif isinstance(result, Got):
             self.unsettled.setdefault(result.consumer, set()).add(result.sequence)
-            self._answer(f"ok {result.consumer} {result.sequence} {format_of(result.run).contents(result.run)[1].decode()}")
+            self._answer(f"ok {result.consumer} {result.sequence} {_text(result.run)}")
         elif isinstance(result, c.Nothing):
             self._answer("nothing")
         else:
@@ -143,7 +143,7 @@ class LineSession:
     def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool) -> None:
         for place, number in enumerate(numbers):
             self.unsettled[consumer].add(number)
-            self._say(f"message {consumer} {number} {format_of(run).contents(run.slice(place, 1))[1].decode()}")
+            self._say(f"message {consumer} {number} {_text(run.slice(place, 1))}")
 
     def confirm(self, channel: int, first: int, last: int) -> None:
         fate, self._fate = self._fate, "ok"
@@ -198,3 +198,9 @@ class LineSession:
 
 def lines(port: BrokerPort, clock: Callable[[], float]) -> ClientProtocol:
     return ClientProtocol("lines", (HEADER,), lambda transport: LineSession(port, transport, clock))
+
+
+def _text(run: Run) -> str:
+    """The body of a run of one message."""
+    _, body = format_of(run).contents(run)
+    return body.decode()
