@@ -1,4 +1,4 @@
-"""What stands in the content header frames of messages (§4.2.6.1).
+"""Reads the content header frames of messages (§4.2.6.1).
 
 Only routing by headers, and decisions about messages, ask: everything else passes contents on as they came.
 """

@@ -1,4 +1,4 @@
-"""What a message that a queue gives up looks like as a dead letter.
+"""Makes dead letters of messages that a queue gives up.
 
 As RabbitMQ writes it (rabbit_dead_letter.erl): header x-death, an array of tables with the latest death
 first and one table for each queue and reason, which counts; x-first-death-*; no expiration any more.

@@ -46,7 +46,7 @@ def keys_in(value: bytes) -> list[str]:
 
 
 def read_copies(properties: bytes) -> Copies:
-    """What a property list asks for. Raises PreconditionFailedError where a header is no array, in
+    """The keys that a property list asks for. Raises PreconditionFailedError where a header is no array, in
     RabbitMQ's words.
     """
     # Clients choose how long they are: what is remembered of all clients must stay small.
