@@ -20,9 +20,8 @@ from node.wire.amqp091.deliver_path import encode_contents
 from node.wire.amqp091.effects import Disposition, Effect, Log
 from node.wire.amqp091.errors import Failure, LoginRefusedError, NotAllowedError
 from node.wire.amqp091.fields import Table
-from node.wire.amqp091.lifecycle import DEAF, NOT_OPEN_YET, ConnectionState
+from node.wire.amqp091.lifecycle import DEAF, NOT_OPEN_YET, ConnectionState, Stage
 from node.wire.amqp091.limits import ConnectionLimits
-from node.wire.amqp091.negotiation import Stage
 from node.wire.amqp091.primitives import Method, method_ids, truncated
 from node.wire.amqp091.reader import FrameReader
 from node.wire.amqp091.replies import reply_text

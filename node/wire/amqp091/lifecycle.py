@@ -1,8 +1,8 @@
-"""The states of a connection, its heartbeats, and how it ends (§2.2.4, §4.2.3, §4.2.7, §4.10).
+"""A connection's states, negotiation, heartbeats and end (§2.2.4, §4.2.3, §4.2.7, §4.10).
 
 state        meaning                                       leaves by
 HEADER       waiting for the protocol header               8 octets
-NEGOTIATING  see `negotiation`                             Open-Ok; any error: PAUSED
+NEGOTIATING  see `Negotiation`                             Open-Ok; any error: PAUSED
 OPEN         channels work                                 Close received: PARTED; Close sent: CLOSING
 CLOSING      we sent Close; all but Close is discarded     Close-Ok received or time-out: CLOSED
 PARTED       we sent Close-Ok; everything is discarded     the client closes the socket, or time-out: CLOSED
@@ -12,7 +12,7 @@ CLOSED       CloseSocket was emitted                       -
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from math import inf
 from typing import Final
@@ -22,15 +22,138 @@ from node.wire.amqp091.channel import Channel
 from node.wire.amqp091.channel_state import ChannelState
 from node.wire.amqp091.codec import FRAME_OVERHEAD
 from node.wire.amqp091.credit import Credits
-from node.wire.amqp091.effects import CloseSocket, ConnectionClosed, Log, NegotiationFailed, Outbox, Unsettled
+from node.wire.amqp091.effects import (
+    Authenticate,
+    CloseSocket,
+    ConnectionClosed,
+    Log,
+    NegotiationFailed,
+    OpenVhost,
+    Outbox,
+    Unsettled,
+)
 from node.wire.amqp091.errors import Failure, ResourceExhaustedError
+from node.wire.amqp091.fields import FieldValue, Table
 from node.wire.amqp091.intake import Intake, Parking, WorkShare
-from node.wire.amqp091.limits import ConnectionLimits
-from node.wire.amqp091.negotiation import Negotiation
+from node.wire.amqp091.limits import MAX_CHANNEL, SMALLEST_FRAME_MAX, ConnectionLimits
+from node.wire.amqp091.primitives import Method
 from node.wire.amqp091.properties import PropertyChecks
 from node.wire.amqp091.publish_path import PublishPath
 from node.wire.amqp091.replies import reply_text
 from node.wire.amqp091.shared import ConnectionParts
+
+CAPABILITIES: Mapping[str, bool] = {
+    "publisher_confirms": True,
+    "exchange_exchange_bindings": True,
+    "basic.nack": True,
+    "consumer_cancel_notify": True,
+    "connection.blocked": True,
+    "consumer_priorities": True,
+    "authentication_failure_close": True,
+    "per_consumer_qos": True,
+    "direct_reply_to": True,
+}
+
+
+class Stage(Enum):
+    START = 1
+    AUTHENTICATION = 2
+    TUNE = 3
+    OPEN = 4
+    VHOST = 5
+    DONE = 6
+
+
+class NegotiationError(Exception):
+    """The client does not negotiate as it must; it gets no answer (§2.2.4)."""
+
+
+class Negotiation:
+    """From the protocol header to Open-Ok (§2.2.4, §2.3.3, §4.2.2), and the limits that it agreed on.
+
+    `frame_max`, `channel_max` and `heartbeat` count from Tune-Ok on.
+
+    stage            expects from the client    then
+    START            Start-Ok                   Authenticate asked of the shell, AUTHENTICATION
+    AUTHENTICATION   nothing                    Tune sent by `authenticated`, TUNE
+    TUNE             Tune-Ok                    OPEN
+    OPEN             Open                       OpenVhost asked of the shell, VHOST
+    VHOST            nothing                    Open-Ok sent by `opened`, DONE
+    """
+
+    __slots__ = (
+        "_limits", "_outbox", "channel_max", "client_properties", "frame_max", "heartbeat", "mechanism",
+        "stage",
+    )  # fmt: skip
+
+    def __init__(self, limits: ConnectionLimits, outbox: Outbox):
+        self.stage = Stage.START
+        self.client_properties: Table = {}
+        self.mechanism = ""
+        self.channel_max = limits.channel_max or MAX_CHANNEL
+        self.frame_max = limits.frame_max
+        self.heartbeat = limits.heartbeat
+        self._limits = limits
+        self._outbox = outbox
+
+    @property
+    def waits_for_shell(self) -> bool:
+        return self.stage in (Stage.AUTHENTICATION, Stage.VHOST)
+
+    def start(self) -> None:
+        """The protocol header came: offer the mechanisms."""
+        capabilities: Table = dict(CAPABILITIES)
+        properties: Table = {**self._limits.server_properties, "capabilities": capabilities}
+        mechanisms = " ".join(self._limits.mechanisms).encode()
+        self._outbox.send(0, m.ConnectionStart(0, 9, properties, mechanisms, b"en_US"))
+
+    def receive(self, method: Method) -> None:
+        """Raises NegotiationError."""
+        match self.stage, method:
+            case Stage.START, m.ConnectionStartOk():
+                self._start_ok(method)
+            case Stage.TUNE, m.ConnectionTuneOk():
+                self._tune_ok(method)
+            case Stage.OPEN, m.ConnectionOpen():
+                self.stage = Stage.VHOST
+                self._outbox.emit(OpenVhost(method.virtual_host))
+            case _:
+                raise NegotiationError(f"{method.__doc__} in stage {self.stage.name}")
+
+    def _start_ok(self, method: m.ConnectionStartOk) -> None:
+        if method.mechanism not in self._limits.mechanisms:
+            raise NegotiationError(f"mechanism {method.mechanism[:32]!r} was not offered")
+        self.client_properties = method.client_properties
+        self.mechanism = method.mechanism
+        self.stage = Stage.AUTHENTICATION
+        self._outbox.emit(Authenticate(method.mechanism, method.response))
+
+    def authenticated(self) -> None:
+        self.stage = Stage.TUNE
+        self._outbox.send(0, m.ConnectionTune(self.channel_max, self.frame_max, self.heartbeat))
+
+    def _tune_ok(self, method: m.ConnectionTuneOk) -> None:
+        """Limits are only ever lowered, 0 meaning what was proposed; the heartbeat is the client's choice."""
+        if method.channel_max > self.channel_max:
+            raise NegotiationError(f"channel-max {method.channel_max} is above {self.channel_max}")
+        if method.frame_max > self.frame_max:
+            raise NegotiationError(f"frame-max {method.frame_max} is above {self.frame_max}")
+        if method.frame_max and method.frame_max < SMALLEST_FRAME_MAX:
+            raise NegotiationError(f"frame-max {method.frame_max} is below {SMALLEST_FRAME_MAX}")
+        self.channel_max = method.channel_max or self.channel_max
+        self.frame_max = method.frame_max or self.frame_max
+        self.heartbeat = method.heartbeat
+        self.stage = Stage.OPEN
+
+    def opened(self) -> None:
+        self.stage = Stage.DONE
+        self._outbox.send(0, m.ConnectionOpenOk())
+
+    def client_can(self, capability: str) -> bool:
+        """Whether the client announced the capability."""
+        capabilities: FieldValue = self.client_properties.get("capabilities")
+        return isinstance(capabilities, dict) and capabilities.get(capability) is True
+
 
 SILENT_INTERVALS = 2
 """Without an octet from the client for so many intervals, it is gone."""

@@ -30,8 +30,7 @@ from node.wire.amqp091.errors import (
     UnexpectedMethodError,
 )
 from node.wire.amqp091.intake import FRAME_WORK, PROPERTIES_WORK, REQUEST_WORK, WORK_A_SECOND
-from node.wire.amqp091.lifecycle import TAKING, ConnectionState, Lifecycle
-from node.wire.amqp091.negotiation import NegotiationError
+from node.wire.amqp091.lifecycle import TAKING, ConnectionState, Lifecycle, NegotiationError
 from node.wire.amqp091.primitives import SHORT, method_ids
 from node.wire.amqp091.publish_path import PUBLISH_IDS
 
