@@ -26,8 +26,8 @@ from cluster.catalog.replica import Answer
 from cluster.config.certificates import Certificates
 from cluster.config.identity import version
 from cluster.config.models import NodeConfig
-from cluster.config.node import BrokerConfig
 from cluster.config.tables import ConfigError
+from cluster.gateway.broker_port import FrontEnd
 from cluster.gateway.client_limits import client_memory, connection_limits, gate
 from cluster.log.event_log import EventLog
 from cluster.peers import tags
@@ -38,8 +38,8 @@ from cluster.process.fail_stop import FailStop, fall_silent
 from cluster.process.hashing import HashingThreads
 from cluster.process.joining import Joining, add_command
 from cluster.process.journal_directory import JournalDirectory
+from cluster.process.machine_config import machine_config
 from cluster.process.peers import Peers
-from cluster.process.raft_config import raft_config
 from cluster.process.readiness import Readiness
 from cluster.process.scopes import Origin
 from cluster.process.shortages import Shortages
@@ -98,10 +98,7 @@ class NodeProcess:
             self.broker.catalog.state.access, self.submit, self.hashing, config.cluster.loopback_users
         )
         self.usage = Usage(self.access.state, self._send, lambda: self.broker.connected)
-        settings = config.cluster
-        self.front_end = front_end(
-            self.broker, self.access, self.usage, settings.limits.connections, settings.default_queue_type
-        )
+        self.front_end = self._make_front_end()
         self.listener = self._make_listener()
         self.certificates = None if config.tls is None else Certificates(config.tls)
         self.shortages = Shortages(config.name, self._send, lambda: self.broker.connected, self._held_back)
@@ -168,6 +165,12 @@ class NodeProcess:
             login_failed=self.listener.failed,
         )
 
+    def _make_front_end(self) -> FrontEnd:
+        settings = self.config.cluster
+        return front_end(
+            self.broker, self.access, self.usage, settings.limits.connections, settings.default_queue_type
+        )
+
     def _make_listener(self) -> Listener:
         limits, memory = connection_limits(self.config), client_memory(self.config)
         protocols = (amqp091(self.front_end, limits, self.clock),)
@@ -216,24 +219,15 @@ class NodeProcess:
 
     def _make_broker(self) -> Broker:
         self.spans = spans_of(self.config.traces, self.config.name, self.config.cluster.name)
-        members = tuple(sorted(self.config.cluster.nodes))
-        snapshot_bytes = self.config.cluster.journal.snapshot_bytes
-        config = BrokerConfig(
-            self.config.name,
-            self.front_end_id,
-            members,
-            raft_config(self.config),
-            snapshot_bytes,
-            empty=self.journal.fresh,
-            rebuilding=self.directory.rebuilding,
-            newest_lost=None if self.journal.fresh else self.directory.newest_lost,
-            joins=self.config.joins,
-            formats=self.config.cluster.formats,
-            auto_delete_after_s=self.config.cluster.auto_delete_after_s,
-            default_queue_type=self.config.cluster.default_queue_type,
+        config = machine_config(self.config, self.front_end_id, self.journal, self.directory)
+        environment = Environment(
+            self.transport.send, self.transport.backlog, self.clock, wall_ms, random.random, secrets.randbits
         )
+        return Broker(config, self.journal, environment, self._events(), observers(self.spans))
+
+    def _events(self) -> NodeEvents:
         damage = DamageLog(self.log)
-        events = NodeEvents(
+        return NodeEvents(
             wanted=self.wanted,
             decided=self._flush,
             waiting=self._settle_soon,
@@ -245,10 +239,6 @@ class NodeProcess:
             damage=RepairEvents(damage.found, damage.repaired),
             messages_lost=damage.lost,
         )
-        environment = Environment(
-            self.transport.send, self.transport.backlog, self.clock, wall_ms, random.random, secrets.randbits
-        )
-        return Broker(config, self.journal, environment, events, observers(self.spans))
 
     def _rewrite(self, partition: int, entry: Entry) -> bytes | None:
         return self.broker.rewrite(partition, entry)
