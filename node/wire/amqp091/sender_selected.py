@@ -1,6 +1,6 @@
 """Sender-selected distribution (RabbitMQ's extension): further routing keys in the headers CC and BCC.
 
-Only messages that have one of the two are ever asked: `may_have_copies` finds out for a whole run.
+Only messages of runs in which one of the two headers may be are asked: `Amqp091Format.may_have_copies`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from functools import lru_cache
 from typing import Final
 
 from node.message.format import Copies
-from node.message.run import Run
 from node.refusal import PreconditionFailedError
 from node.wire.amqp091.fields import split_array, split_table
 from node.wire.amqp091.properties import property_places
@@ -19,6 +18,8 @@ REMEMBERED_OCTETS: Final = 512
 """Property lists of more octets are read each time."""
 
 CC: Final = b"CC"
+"""Stands in the octets of the name of each of the two headers."""
+
 BCC: Final = b"BCC"
 
 _ARRAY: Final = b"A"
@@ -29,11 +30,6 @@ _TYPES: Final = {
     b"d": "double", b"f": "float", b"T": "timestamp", b"D": "decimal", b"x": "binary",
 }  # fmt: skip
 """What RabbitMQ calls the types of field values."""
-
-
-def may_have_copies(run: Run) -> bool:
-    """False for a run in which no message has such a header."""
-    return run.special and CC in (run.raw if isinstance(run.raw, bytes) else bytes(run.raw))
 
 
 def keys_in(value: bytes) -> list[str]:
