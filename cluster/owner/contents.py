@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Protocol
 
-from node.message.gathering import gather
-from node.message.run import Run
+from node.message.run import Run, gather
 from node.queue.entry import EntryMessages
 from node.queue.partition import PartitionMachine
 from node.ranges.numbers import Range

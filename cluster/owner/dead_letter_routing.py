@@ -9,9 +9,8 @@ from typing import Final
 
 from cluster.owner.context import DeadLetterQueue, DeadLetterRoutes
 from node.message.deaths import Death
-from node.message.gathering import joined
 from node.message.reason import Reason
-from node.message.run import Run
+from node.message.run import Run, joined
 from node.queue.feature import DeadLetterTarget
 from node.wire.formats import format_of
 

@@ -3,14 +3,22 @@
 A run is what one channel published in one piece of input with the same exchange, routing key and
 flags. Its content is kept as the frames that the publisher sent, so that a delivery is a matter of
 slicing bytes (design: "Header and body frames of a publish go to the consumer as they came").
+
+Messages that wait in many priorities are given out in small pieces of many runs: `gather` puts them
+together, in the order of delivery, so that they are one delivery.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import accumulate, repeat
+from operator import sub
 from typing import Final
+
+from node.ranges.numbers import Range
 
 
 @dataclass(init=False, slots=True)
@@ -92,3 +100,111 @@ class Run:
         for length in self.lengths if self.lengths is not None else [self.stride] * self.count:
             yield bytes(self.raw[start + self.skip : start + length])
             start += length
+
+
+class StoredRun:
+    """A run whose messages are numbered from `first` to `last`; `offsets` tell where each begins and ends."""
+
+    __slots__ = ("first", "last", "offsets", "run")
+
+    def __init__(self, first: int, run: Run) -> None:
+        self.first = first
+        self.last = first + run.count - 1
+        self.run = run
+        lengths = repeat(run.stride, run.count) if run.lengths is None else run.lengths
+        self.offsets = list(accumulate(lengths, initial=0))
+
+
+class Gathered:
+    """Messages of runs that differ in nothing but their contents."""
+
+    __slots__ = ("_kind", "_largest", "lengths", "pieces", "ranges")
+
+    def __init__(self) -> None:
+        self.ranges: list[Range] = []
+        self.pieces: list[bytes | memoryview] = []
+        self.lengths = array("I")
+        self._kind: Run | None = None
+        self._largest = 0
+
+    def takes(self, run: Run) -> bool:
+        """Whether the run's messages can be among these; then they are expected to be."""
+        if self._kind is not None and _kind(run) != _kind(self._kind):
+            return False
+        self._kind = run
+        self._largest = max(self._largest, run.largest_frame)
+        return True
+
+    def run(self) -> Run:
+        """All of them, in the order in which they were added."""
+        kind = self._kind
+        assert kind is not None
+        return Run(
+            kind.exchange, kind.routing_key, kind.channel, kind.persistent, len(self.lengths), kind.skip,
+            0, self.lengths, self._largest, b"".join(self.pieces), kind.special,
+            kind.format,
+        )  # fmt: skip
+
+
+def _kind(run: Run) -> tuple[str, str, int, bool, int, bool, int]:
+    return (
+        run.exchange, run.routing_key, run.channel, run.persistent, run.skip, run.special, run.format,
+    )  # fmt: skip
+
+
+class Sources:
+    """The runs that messages have been found in, by `find`: the next level's are mostly in the same ones."""
+
+    __slots__ = ("_find", "_firsts", "_known")
+
+    def __init__(self, find: Callable[[int], StoredRun]) -> None:
+        self._find = find
+        self._firsts: list[int] = []
+        self._known: list[StoredRun] = []
+
+    def holding(self, number: int) -> StoredRun:
+        """The run that holds the message."""
+        i = bisect_right(self._firsts, number)
+        if i and self._known[i - 1].last >= number:
+            return self._known[i - 1]
+        found = self._find(number)
+        self._firsts.insert(i, found.first)
+        self._known.insert(i, found)
+        return found
+
+
+def gather(ranges: list[Range], find: Callable[[int], StoredRun]) -> list[tuple[list[Range], Run]]:
+    """The messages of the ranges as few runs; `find` tells where one is."""
+    sources = Sources(find)
+    found = [Gathered()]
+    start = stop = -1
+    for first, last in ranges:
+        while first <= last:
+            if not start <= first <= stop:
+                stored = sources.holding(first)
+                start, stop, raw, offsets = stored.first, stored.last, stored.run.raw, stored.offsets
+                if not found[-1].takes(stored.run):
+                    found.append(Gathered())
+                    found[-1].takes(stored.run)
+                one = found[-1]
+            end = last if last <= stop else stop
+            low, high = first - start, end - start + 1
+            one.ranges.append((first, end))
+            one.pieces.append(raw[offsets[low] : offsets[high]])
+            one.lengths.extend(map(sub, offsets[low + 1 : high + 1], offsets[low:high]))
+            first = end + 1
+    return [(one.ranges, one.run()) for one in found]
+
+
+def joined(runs: list[Run]) -> Run:
+    """One run of all the messages of several, which differ in nothing but their contents."""
+    first = runs[0]
+    if len(runs) == 1:
+        return first
+    lengths = array("I")
+    for run in runs:
+        lengths.extend(run.lengths if run.lengths is not None else [run.stride] * run.count)
+    return replace(
+        first, count=len(lengths), stride=0, lengths=lengths, raw=b"".join([run.raw for run in runs]),
+        largest_frame=max(run.largest_frame for run in runs),
+    )  # fmt: skip

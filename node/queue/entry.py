@@ -14,8 +14,7 @@ from itertools import chain
 from struct import Struct
 from typing import Final, NamedTuple
 
-from node.message.gathering import StoredRun
-from node.message.run import Run
+from node.message.run import Run, StoredRun
 from node.queue.operation_format import Buffer, EntryFormatError, read_operations, read_run
 from node.queue.operations import Publish
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 
-from node.message.gathering import StoredRun, gather
-from node.message.run import Run
+from node.message.run import Run, StoredRun, gather
 from node.queue.operations import Aspect
 from node.ranges.range_map import RangeMap, Span
 from node.ranges.range_set import Range, RangeSet

@@ -5,8 +5,7 @@ from __future__ import annotations
 from array import array
 from dataclasses import replace
 
-from node.message.gathering import StoredRun, gather
-from node.message.run import Run
+from node.message.run import Run, StoredRun, gather
 from node.ranges.numbers import Range, numbers_of
 
 UNIFORM = Run("", "q", 1, True, 4, 1, 3, None, 10, b"-aA-bB-cC-dD")

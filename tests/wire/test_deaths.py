@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from pika import BasicProperties
 
 from node.message.deaths import Death, decode_death, encode_death
-from node.message.gathering import joined
 from node.message.reason import Reason
-from node.message.run import Run
+from node.message.run import Run, joined
 from node.wire.amqp091.contents import properties_in
 from node.wire.amqp091.deaths import cycles, dead_properties, deaths_in
 from node.wire.amqp091.fields import (
