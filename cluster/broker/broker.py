@@ -87,7 +87,13 @@ class Broker:
         self.groups = Groups(config.node, self.host, self.time)
         self._join()
         self.lost_entries = LostEntries(self.catalog.state.queue_name, events.messages_lost)
-        self.partitions = Partitions(self, journal, self.lost_entries, observers)
+        self.links = Links(
+            self.node, self.front_end, self.latencies, events.wanted, events.waiting, observers.link
+        )
+        self.partitions = Partitions(
+            config, self, self.catalog, self.groups, self.links, journal, self.lost_entries, observers,
+            events.wanted, self._owner_gone,
+        )  # fmt: skip
         self.owners, self.replicas = self.partitions.owners, self.partitions.replicas
         self.auto_delete_after_s = config.auto_delete_after_s
         self._transient = self.partitions.transient
@@ -96,10 +102,8 @@ class Broker:
         self._dirty_owners: dict[int, PartitionOwner] = {}
         self._grown_owners: dict[int, PartitionOwner] = {}
         self._next_announcement = self.now
-        self._serve_clients(observers)
+        self._serve_clients()
         self._connect()
-        self.followers.add(self.partitions)
-        self.followers.add(self.local_queues)
 
     def _join(self) -> None:
         """Make what takes part in the cluster."""
@@ -110,19 +114,15 @@ class Broker:
         member = ClusterMember(
             config.node, self.host, self.catalog, self.peers, self.time, self.send, events.wanted
         )
-        told = StartEvents(events.rebuilding, events.newest_lost, events.removed)
+        told = StartEvents(events.rebuilding, events.newest_lost, events.removed, events.members_changed)
         self.bootstrap = Bootstrap(config, member, self.groups.open, told)
         self.mover = Mover(
             member, config.raft.election_timeout_s, self.announced, self.bootstrap.tell_removed
         )
 
-    def _serve_clients(self, observers: NodeObservers) -> None:
-        """Make the links, and the other parts that a front end of this node's clients shares."""
-        events = self.events
-        self.links = Links(
-            self.node, self.front_end, self.latencies, events.wanted, events.waiting, observers.link
-        )
-        catalog = CatalogClient(self.catalog, self.time, events.wanted)
+    def _serve_clients(self) -> None:
+        """Make what a front end of this node's clients shares."""
+        catalog = CatalogClient(self.catalog, self.time, self.events.wanted)
         self.gateway = GatewayContext(
             self.config, self.catalog, catalog, self.bootstrap, self.peers, self.formats, self.links,
             self.announced,
@@ -134,16 +134,20 @@ class Broker:
 
     def _connect(self) -> None:
         """Make what reaches other nodes' owners and front ends, or gives them up."""
-        self.lost_nodes = LostNodes(self.catalog, self.peers, self.owners, self.links, self.sole_replicas)
+        self.lost_nodes = LostNodes(
+            self.catalog, self.peers, self.links, self.sole_replicas, self.partitions.front_end_lost
+        )
         self.transit = Transit(
-            self.node, self.local_queues, self.catalog, self.time, self.owners, self.links, self.announced,
-            self.send,
+            self.node, self.local_queues, self.catalog, self.time, self.partitions.sessions, self.links,
+            self.announced, self.send,
         )  # fmt: skip
         self.front_ends = KnownFrontEnds(
             self.front_end, self.links, self.catalog, self.peers, self.time, self.transit, self.send,
             self._environment.backlog,
         )  # fmt: skip
         self.receivers = self._receivers()
+        for follower in (self.copies, self.partitions, self.sole_replicas, self.bootstrap, self.local_queues):
+            self.followers.add(follower)
 
     def start(self, writer: Writer) -> None:
         """Open the catalog; the partitions follow as the catalog tells of them."""
@@ -233,10 +237,8 @@ class Broker:
         self._resync(peer)
         self._announce([peer])
         definition = self.catalog.state.nodes.get(peer)
-        for owner in self.owners.values():
-            if owner.active and definition is not None:
-                owner.sessions.lost_words(definition.front_end)
-                self.partitions.ask_greeting(owner, definition.front_end)
+        if definition is not None:
+            self.partitions.words_lost(definition.front_end)
         self.wanted()
 
     def durable(self, results: Sequence[tuple[int, int, int]], now: float) -> None:
@@ -314,9 +316,8 @@ class Broker:
         entries, self._transient_entries = self._transient_entries, []
         for owner, index, data in entries:
             owner.apply(index, data, self.now)
-            log = self._transient[owner.partition]
-            if log.collection_due:
-                log.collect(owner.machine.live_indexes(), owner.machine.applied_index)
+            if self._transient[owner.partition].collection_due:
+                self.partitions.collect(owner.partition)
 
     # -- links and owners -----------------------------------------------------------------------
 
@@ -327,7 +328,7 @@ class Broker:
             return
         self._announced[partition] = (node, term)
         if node == self.node:
-            link.owner_elected(node, term, self.owners[partition].sessions)
+            link.owner_elected(node, term, self.partitions.sessions(partition))
         else:
             link.owner_elected(node, term, RemoteOwner(partition, partial(self.send, node)))
         self.transit.owner_announced(partition, node)
@@ -337,22 +338,13 @@ class Broker:
         known = self._announced.get(partition)
         return None if known is None else known[0]
 
-    def owner_gone(self, partition: int) -> None:
+    def _owner_gone(self, partition: int) -> None:
         """This node's replica, which may have been the owner, is closed."""
         if self._announced.get(partition, ("", 0))[0] == self.node:
             del self._announced[partition]
         link = self.links.by_partition.get(partition)
         if link is not None and link.owner_node == self.node:
             link.owner_lost()
-
-    def members_changed(self) -> None:
-        """The catalog has other nodes, or the same ones elsewhere."""
-        nodes = self.catalog.state.nodes
-        for name in nodes.keys() - self.bootstrap.met - {self.node, *self.connected}:
-            # A node that is not met in time is treated like one that went.
-            self.down_since.setdefault(name, self.now)
-        self.bootstrap.met = set(nodes)
-        self.events.members_changed()
 
     def _resync(self, peer: str) -> None:
         for link in self.links.by_partition.values():

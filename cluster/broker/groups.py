@@ -31,6 +31,15 @@ class Groups:
         if self._node in order:
             self._nudge_at[partition] = self._time.now + NUDGE_S * order.index(self._node)
 
+    @property
+    def whole(self) -> bool:
+        """See `Host.whole`."""
+        return self._host.whole
+
+    def close(self, partition: int) -> None:
+        """Stop this node's replica, if it runs, and forget its log."""
+        self._host.close(partition)
+
     def tick(self, now: float) -> None:
         """Campaign where it is this node's turn."""
         for partition, at in list(self._nudge_at.items()):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Final
 
 from cluster.catalog.membership.peer_status import PeerStatus
 from cluster.catalog.replica import Catalog
 from cluster.gateway.link import Links
 from cluster.gateway.sole_replicas import SoleReplicas
-from cluster.owner.partition import PartitionOwner
 
 FRONT_END_GRACE_S: Final = 1.0
 """How long a broken connection to a node may take to come back before its leases are given up."""
@@ -22,15 +21,16 @@ class LostNodes:
         self,
         catalog: Catalog,
         peers: PeerStatus,
-        owners: Mapping[int, PartitionOwner],
         links: Links,
         sole_replicas: SoleReplicas,
+        front_end_lost: Callable[[int], None],
     ) -> None:
+        """`front_end_lost` tells the owners here."""
         self._catalog = catalog
         self._peers = peers
-        self._owners = owners
         self._links = links
         self._sole_replicas = sole_replicas
+        self._front_end_lost = front_end_lost
 
     def tick(self, now: float) -> None:
         down_since = self._peers.down_since
@@ -41,8 +41,7 @@ class LostNodes:
             self._sole_replicas.node_given_up(peer)
             definition = self._catalog.state.nodes.get(peer)
             if definition is not None and definition.front_end:
-                for owner in self._owners.values():
-                    owner.lost_front_ends.lost(definition.front_end)
+                self._front_end_lost(definition.front_end)
                 self._abandon_transient(definition.front_end)
 
     def _abandon_transient(self, front_end: int) -> None:

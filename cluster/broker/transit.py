@@ -13,7 +13,6 @@ from cluster.catalog.replica import Catalog
 from cluster.gateway.link import Links
 from cluster.gateway.local_queues import LocalQueues
 from cluster.owner.context import DeadLetterQueue
-from cluster.owner.partition import PartitionOwner
 from cluster.owner.transfers import FIRST_TRANSIT_ID, TransferLink
 from cluster.peers.link_messages import RemoteFrontEnd, RemoteOwner, receive_for_front_end
 from cluster.peers.ports import FrontEndPort, OwnerPort
@@ -32,14 +31,16 @@ class Transit:
         local: LocalQueues,
         catalog: Catalog,
         time: NodeTime,
-        owners: Mapping[int, PartitionOwner],
+        sessions: Callable[[int], OwnerPort],
         gateway: Links,
         announced: Callable[[int], str | None],
         send: Send,
     ) -> None:
-        """`gateway`: this front end's links; `announced` gives the node that owns a partition."""
+        """`sessions`: where an owner on this node is reached; `gateway`: this front end's links; `announced`
+        gives the node that owns a partition.
+        """
         self._node, self._local, self._catalog, self._time = node, local, catalog, time
-        self._owners, self._gateway, self._announced, self._send = owners, gateway, announced, send
+        self._sessions, self._gateway, self._announced, self._send = sessions, gateway, announced, send
         self._links: dict[tuple[int, int], TransferLink] = {}
 
     # -- where to -------------------------------------------------------------------------------
@@ -114,7 +115,7 @@ class Transit:
 
     def _owner_port(self, partition: int, node: str) -> OwnerPort:
         if node == self._node:
-            return self._owners[partition].sessions
+            return self._sessions(partition)
         return RemoteOwner(partition, partial(self._send, node))
 
     def _to(self, partition: int) -> list[TransferLink]:

@@ -8,22 +8,32 @@ the node is back at once.
 from __future__ import annotations
 
 from cluster.catalog.definitions import PartitionDefinition, PartitionKind
+from cluster.catalog.observer import Observer
 from cluster.gateway.context import GatewayContext
 
 
-class SoleReplicas:
+class SoleReplicas(Observer):
     """Tells this node's links to such partitions."""
 
     def __init__(self, context: GatewayContext) -> None:
         self._context = context
 
-    def placed(self, partition: PartitionDefinition) -> None:
+    def partition_added(self, partition: PartitionDefinition) -> None:
         """The catalog has a partition, or has it elsewhere: its node may be one that is away already."""
         if len(partition.hosts) == 1:
             (host,) = partition.hosts
             met = self._context.bootstrap.met - {self._context.config.node}
             if host in met and not self._context.peers.alive(host):
                 self._lost(partition)
+
+    def partition_changed(self, partition: PartitionDefinition) -> None:
+        """The catalog has a partition elsewhere."""
+        self.partition_added(partition)
+
+    def replaced(self) -> None:
+        """The catalog was restored from a snapshot."""
+        for partition in self._context.catalog.state.partitions.values():
+            self.partition_added(partition)
 
     def node_lost(self, node: str) -> None:
         """The connection to the node broke."""

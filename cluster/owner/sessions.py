@@ -61,6 +61,10 @@ class FrontEndSessions:
         coming = self._serving.on_the_way(terms.queue, (front_end, terms.consumer))
         return replace(terms, delivered=terms.delivered + coming) if coming else terms
 
+    def greeted(self, front_end: int) -> bool:
+        """Whether the front end has greeted this owner."""
+        return self._front_ends.epoch(front_end) is not None
+
     def lost_words(self, front_end: int) -> None:
         """Something that the front end said is lost: what it says next counts only in a new greeting.
 

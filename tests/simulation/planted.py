@@ -57,7 +57,7 @@ def _old_catalog() -> AbstractContextManager[object]:
     intact = Partitions._close
 
     def hasty(self: Partitions, partition: int) -> None:
-        with mock.patch.object(self._broker, "catalog_fresh", lambda: True):
+        with mock.patch.object(self._context, "catalog_fresh", lambda: True):
             intact(self, partition)
 
     return mock.patch.object(Partitions, "_close", hasty)

@@ -72,14 +72,6 @@ def test_one_place_hears_of_what_nothing_catches() -> None:
 # -- hooks --------------------------------------------------------------------------------------
 
 PATCHED: dict[tuple[str, str], str] = {
-    ("cluster/gateway/broker_port.py", "broker.on_access_removed"): "the front end is made after the broker",
-    ("cluster/gateway/local_queues.py", "broker.on_unused"): "local queues are made after the broker",
-    (
-        "cluster/gateway/local_queues.py",
-        "broker.on_policies_changed",
-    ): "local queues are made after the broker",
-    ("cluster/process/node.py", "broker.latencies.clock"): "the broker's own clock stands still in a turn",
-    ("cluster/process/node.py", "broker.backlog"): "the broker does not know the transport",
     ("node/wire/amqp091/connection.py", "self._parts.alarmed"): "set while a memory or disk alarm lasts",
 }
 """Hooks that are assigned to an object after it was made, with the reason of each."""

@@ -6,8 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from cluster.catalog.definitions import NodeDefinition
 from cluster.catalog.membership.admission import Admission, AdmissionDesk
 from cluster.catalog.membership.cluster_member import ClusterMember
+from cluster.catalog.observer import Observer
 from cluster.catalog.replica import CATALOG
 from cluster.config.node import BrokerConfig
 from cluster.peers.admission_messages import (
@@ -33,12 +35,15 @@ class StartEvents:
     removed: Callable[[], None]
     """It is no member any more."""
 
+    members_changed: Callable[[], None]
+    """The catalog has other nodes, or the same ones elsewhere."""
+
 
 OpenGroup = Callable[[int, Membership, Sequence[str], Machine], None]
 """Starts this node's replica of a partition; the names say who campaigns first."""
 
 
-class Bootstrap:
+class Bootstrap(Observer):
     """Opens the catalog once it is known how, and knows who the members are."""
 
     def __init__(
@@ -92,7 +97,29 @@ class Bootstrap:
         self._open_group(CATALOG, Membership(voters), self._config.members, member.catalog)
         member.wanted()
 
-    def told_of_process(self, newest: int) -> None:
+    # -- what the catalog tells -------------------------------------------------------------------
+
+    def members_changed(self) -> None:
+        """The catalog has other nodes, or the same ones elsewhere."""
+        member = self._member
+        nodes, peers = member.catalog.state.nodes, member.peers
+        for name in nodes.keys() - self.met - {member.node, *peers.connected}:
+            # A node that is not met in time is treated like one that went.
+            peers.down_since.setdefault(name, member.time.now)
+        self.met = set(nodes)
+        self._told.members_changed()
+
+    def node_started(self, node: NodeDefinition, previous: int) -> None:
+        """A node runs anew, maybe this one."""
+        if node.front_end == self._config.front_end:
+            self._told_of_process(self._member.catalog.state.table.last)
+
+    def replaced(self) -> None:
+        """The catalog was restored from a snapshot."""
+        for node in self._member.catalog.state.nodes.values():
+            self.node_started(node, 0)
+
+    def _told_of_process(self, newest: int) -> None:
         """The catalog tells of this process when `newest` is the newest partition: later ones lack nothing.
 
         Founders of a new group would otherwise wait for one another's votes for ever.
@@ -101,6 +128,8 @@ class Bootstrap:
         if host.rebuilding and newest < host.newest_lost:
             host.newest_lost = newest
             self._told.newest_lost(newest)
+
+    # -- admission --------------------------------------------------------------------------------
 
     def tick(self, now: float) -> None:
         """Ask the others what they have, and go on when that is clear."""

@@ -13,6 +13,7 @@ from typing import Final
 
 from cluster.catalog.definitions import MemberState, NodeDefinition, PartitionDefinition, PartitionKind
 from cluster.catalog.node_time import NodeTime
+from cluster.catalog.observer import Observer
 from cluster.catalog.replica import Catalog
 
 ENOUGH_REPLICAS: Final = 3
@@ -21,7 +22,7 @@ VOTERS: Final = (MemberState.MEMBER, MemberState.DRAINING)
 """Members whose vote in the catalog's group is there to stay."""
 
 
-class Copies:
+class Copies(Observer):
     """Knows which groups need this node's replica."""
 
     def __init__(self, node: str, catalog: Catalog, time: NodeTime, needed: Callable[[], None]) -> None:
@@ -41,10 +42,19 @@ class Copies:
             and not any(needed(partition, self._node) for partition in state.partitions.values())
         )
 
-    def placed(self, partition: PartitionDefinition) -> None:
+    def partition_added(self, partition: PartitionDefinition) -> None:
         """The catalog has a partition that this node may be a replica of, and that is not opened yet."""
         if needed(partition, self._node):
             self._needed()
+
+    def partition_changed(self, partition: PartitionDefinition) -> None:
+        """Replicas move: this node may get one."""
+        self.partition_added(partition)
+
+    def replaced(self) -> None:
+        """The catalog was restored from a snapshot."""
+        for partition in self._catalog.state.partitions.values():
+            self.partition_added(partition)
 
     def members_changed(self) -> None:
         """The catalog's own group may be about to shrink."""
