@@ -219,7 +219,7 @@ def act(port: Port, pipe: Pipe, step: str) -> None:
             pipe.client.data_received(encode_method(1, m.BasicQos(0, 1)) * 2000)
         case "deliver":
             pipe.client.data_received(encode_method(1, m.BasicConsume("q")))
-            for consumer in session.connection._parts.consumers:
+            for consumer in session.connection._credits.consumers:
                 numbers = port.broker.lease(consumer, 1)
                 session.deliver(consumer, run_of([bytes(20 * KIB)]), numbers, False)
                 break
@@ -235,7 +235,7 @@ def test_a_client_that_is_gone_leaves_nothing_for_the_collector() -> None:
         for _ in range(50):
             pipe = port.connect()
             pipe.client.data_received(encode_method(1, m.BasicConsume("q", "t")) + begin(100))
-            (consumer,) = pipe.client.session.connection._parts.consumers
+            (consumer,) = pipe.client.session.connection._credits.consumers
             pipe.client.session.deliver(consumer, run_of([b"x"]), port.broker.lease(consumer, 1), False)
             port.lose(pipe)
             del pipe

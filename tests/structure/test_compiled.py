@@ -31,7 +31,7 @@ HOT = {
     "node/queue/lifecycle.py": {"Settled"},
     "node/queue/applied.py": {"Applied"},
     "node/wire/amqp091/effects.py": {"Publish", "Settle", "Credit"},
-    "node/wire/amqp091/unsettled.py": {"TagRun"},
+    "node/delivery/unsettled.py": {"DeliveryRun"},
     "cluster/peers/ports.py": {"Delivery"},
     "cluster/gateway/state.py": {"Confirmation", "OperationBatch"},
     "cluster/owner/serving.py": {"Handout"},

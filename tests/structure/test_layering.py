@@ -37,9 +37,13 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "node.refusal": frozenset({"node.refusal"}),
     "node.names": frozenset(),
     "node.type_names": frozenset(),
+    # What protocols share of deliveries to a client: both their machines and the sessions stand on it.
+    "node.delivery": frozenset({"node.delivery", "node.ranges.numbers"}),
     # The interface of messages; the formats that implement it are on the wire's side.
     "node.message": frozenset({"node.message", "node.ranges"}),
-    "node.wire": frozenset({"node.wire", "node.message", "node.names", "node.ranges", "node.refusal"}),
+    "node.wire": frozenset(
+        {"node.wire", "node.delivery", "node.message", "node.names", "node.ranges", "node.refusal"}
+    ),
     "node.routing": frozenset({"node.routing", "node.refusal", "node.type_names"}),
     "node.queue": frozenset(
         {
@@ -54,6 +58,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "node.session": frozenset(
         {
             "node.session",
+            "node.delivery",
             "node.message",
             "node.names",
             "node.ranges",
@@ -110,8 +115,8 @@ MAY_NOT_IMPORT: dict[str, frozenset[str]] = {
 """Parts of what a row allows that a package must not use after all."""
 
 PURE = (
-    "replication.raft", "node.ranges", "node.refusal", "node.message", "node.wire", "node.routing",
-    "node.queue", "cluster.owner", "cluster.catalog", "cluster.gateway", "cluster.broker",
+    "replication.raft", "node.delivery", "node.ranges", "node.refusal", "node.message", "node.wire",
+    "node.routing", "node.queue", "cluster.owner", "cluster.catalog", "cluster.gateway", "cluster.broker",
 )  # fmt: skip
 """Decisions: `(input, now)` in, bytes or effects out. The simulator runs them under its own clock."""
 

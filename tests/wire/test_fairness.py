@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from node.delivery.output import OUTPUT_BYTES, QUANTUM_BYTES, share_out
 from node.refusal import NotFoundError
 from node.wire.amqp091 import effects as e
 from node.wire.amqp091 import methods as m
-from node.wire.amqp091.effects import OUTPUT_BYTES, QUANTUM_BYTES, share_out
+from node.wire.amqp091.effects import FRAMING
 from node.wire.amqp091.limits import ConnectionLimits
 from tests.wire.client import Client, Frame, frames, opened, publish, run_of
 
@@ -56,7 +57,7 @@ def test_channels_take_turns_and_keep_their_order(written: list[tuple[int, int]]
     came: list[bytes] = []
     waiting = list(pieces)
     while waiting:
-        taken, waiting = share_out(waiting)
+        taken, waiting = share_out(waiting, FRAMING)
         assert taken
         shares = Counter[bytes]()
         for piece in taken:

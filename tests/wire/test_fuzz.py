@@ -9,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from node.delivery.octets import SIZE_OCTETS
+from node.delivery.unsettled import octets_of
 from node.ranges.numbers import numbers_of
 from node.wire.amqp091 import effects as e
 from node.wire.amqp091 import methods as m
@@ -23,10 +25,8 @@ from node.wire.amqp091.lifecycle import (
     ConnectionState,
 )
 from node.wire.amqp091.limits import ConnectionLimits
-from node.wire.amqp091.octets import SIZE_OCTETS
 from node.wire.amqp091.properties import TRAITS_OCTETS
 from node.wire.amqp091.publish_path import TARGET_OCTETS
-from node.wire.amqp091.unsettled import octets_of
 from tests.wire.client import Client, frames, header, opened, publish, run_of
 from tests.wire.strategies import commands, cuts, streams
 
@@ -280,7 +280,7 @@ def memory_is_accounted_for(connection: Connection) -> None:
     octets = (
         sum(map(len, connection._intake._pieces._pieces))
         + sum(len(one._data) - one._at + sum(map(len, one._pieces._pieces)) for one in parked)
-        + sum(map(len, connection._outbox._output))
+        + sum(map(len, connection._outbox._pieces))
         + sum(len(one.run.raw) for one in held)
         + sum(len(channel.content._frames) for channel in channels if channel.content is not None)
         + sum(one._octets for one in open_transactions)

@@ -9,16 +9,17 @@ from collections.abc import Callable
 
 import pytest
 
+from node.delivery.credit import Credits, Windows
+from node.delivery.octets import SIZE_OCTETS
+from node.delivery.output import Output
+from node.delivery.unsettled import RUN_OCTETS, UnsettledDeliveries
 from node.wire.amqp091 import effects as e
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.codec import PROTOCOL_HEADER, encode_frame, encode_method
-from node.wire.amqp091.credit import Credits
-from node.wire.amqp091.effects import Outbox
+from node.wire.amqp091.effects import FRAMING
 from node.wire.amqp091.intake import Intake, ParkedFrames
 from node.wire.amqp091.lifecycle import CHANNEL_OCTETS, ConnectionState
 from node.wire.amqp091.limits import ConnectionLimits
-from node.wire.amqp091.octets import SIZE_OCTETS
-from node.wire.amqp091.unsettled import RUN_OCTETS, UnsettledDeliveries
 from tests.wire.client import Client, header, opened, publish, run_of
 
 START_OK = encode_method(0, m.ConnectionStartOk({}, "PLAIN", b"\0guest\0guest"))
@@ -298,7 +299,7 @@ def test_a_client_that_sends_nothing_is_let_go_too() -> None:
 
 def test_a_record_takes_no_more_than_is_counted() -> None:
     count = 20_000
-    credits = Credits(ConnectionLimits(), Outbox())
+    credits = Credits(Windows(2000, 16, 1 << 22, 1 << 24), Output(FRAMING))
     runs, singles = UnsettledDeliveries(credits), UnsettledDeliveries(credits)
     tracemalloc.start()
     for tag in range(1, count + 1):

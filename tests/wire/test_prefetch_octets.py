@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from node.delivery.credit import HOLD_S
 from node.ranges.numbers import numbers_of
 from node.wire.amqp091 import effects as e
 from node.wire.amqp091 import methods as m
-from node.wire.amqp091.credit import HOLD_S
 from tests.wire.client import Client, opened, run_of
 
 

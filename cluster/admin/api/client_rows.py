@@ -18,11 +18,11 @@ from cluster.admin.clients import (
 )
 from cluster.config.certificates import distinguished_name
 from cluster.gateway.state import LinkConsumer
+from node.delivery.credit import ChannelConsumer
 from node.session.listener import Client
 from node.wire.amqp091.channel import Channel
 from node.wire.amqp091.channel_state import ChannelState
 from node.wire.amqp091.connection import Connection
-from node.wire.amqp091.credit import ChannelConsumer
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
+from node.delivery.credit import ChannelConsumer
+from node.delivery.unsettled import UnknownDeliveryError
 from node.message.run import Run
 from node.names import REPLY_TO
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.channel_state import CLOSE_IDS, CLOSE_OK_IDS, ChannelState
 from node.wire.amqp091.codec import decode_method
 from node.wire.amqp091.confirms import Confirms
-from node.wire.amqp091.credit import ChannelConsumer
 from node.wire.amqp091.deliveries import ChannelDeliveries
 from node.wire.amqp091.effects import (
     Answer,
@@ -196,8 +197,6 @@ class Channel:
             self.deliveries.transaction.roll_back()
             self.deliveries.transaction = None
         self._awaited = bool(self.deliveries.consumers)
-        for consumer in self.deliveries.consumers.values():
-            del self._parts.consumers[consumer.number]
         return self.deliveries.close()
 
     def _report_end(self) -> bool:
@@ -250,12 +249,10 @@ class Channel:
         pending = self.answer(m.BasicConsumeOk(tag))
         if isinstance(pending, m.BasicConsume):
             consumer = self.deliveries.add_consumer(tag, number, pending.no_ack, returnable)
-            self._parts.consumers[number] = consumer
             if reply_to:
                 self._replies.begin(consumer, reply_to)
 
     def end_consumer(self, consumer: ChannelConsumer) -> None:
-        del self._parts.consumers[consumer.number]
         self.deliveries.remove_consumer(consumer)
         self._replies.end(consumer)
 
@@ -402,9 +399,8 @@ class Channel:
                 self.deliveries.settle(Disposition.ACCEPTED, last, multiple=True)
             else:
                 self.deliveries.accept_row(first, last)
-        except UnknownDeliveryTagError as error:
-            error.method = (m.BasicAck.CLASS_ID, m.BasicAck.METHOD_ID)
-            raise
+        except UnknownDeliveryError as error:
+            raise _unknown_tag(error.number, (m.BasicAck.CLASS_ID, m.BasicAck.METHOD_ID)) from None
 
     def _nack(self, method: m.BasicNack) -> None:
         disposition = Disposition.RETURNED if method.requeue else Disposition.REJECTED
@@ -416,9 +412,8 @@ class Channel:
     def _settle(self, method: m.BasicNack | m.BasicReject, disposition: Disposition, multiple: bool) -> None:
         try:
             self.deliveries.settle(disposition, method.delivery_tag, multiple)
-        except UnknownDeliveryTagError as error:
-            error.method = method_ids(method)
-            raise
+        except UnknownDeliveryError as error:
+            raise _unknown_tag(error.number, method_ids(method)) from None
 
     def _recover(self, method: m.BasicRecover | m.BasicRecoverAsync) -> None:
         if not method.requeue:
@@ -428,6 +423,10 @@ class Channel:
         if isinstance(method, m.BasicRecover):
             self._reply(method, m.BasicRecoverOk())
         self.deliveries.recover()
+
+
+def _unknown_tag(tag: int, method: tuple[int, int]) -> UnknownDeliveryTagError:
+    return UnknownDeliveryTagError(f"unknown delivery tag {tag}", method)
 
 
 _HANDLERS: Final[dict[type[Method], Callable[[Channel, Any], None]]] = {

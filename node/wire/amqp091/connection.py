@@ -15,9 +15,8 @@ from node.wire.amqp091 import methods as m
 from node.wire.amqp091.channel import Channel
 from node.wire.amqp091.channel_state import ChannelState
 from node.wire.amqp091.codec import HEARTBEAT
-from node.wire.amqp091.credit import ChannelConsumer
 from node.wire.amqp091.deliver_path import encode_contents
-from node.wire.amqp091.effects import Disposition, Effect, Log
+from node.wire.amqp091.effects import Credit, Disposition, Effect, Log
 from node.wire.amqp091.errors import Failure, LoginRefusedError, NotAllowedError
 from node.wire.amqp091.fields import Table
 from node.wire.amqp091.lifecycle import DEAF, NOT_OPEN_YET, ConnectionState, Stage
@@ -42,7 +41,6 @@ class Connection(FrameReader):
     def __init__(self, limits: ConnectionLimits, now: float):
         super().__init__(limits, now)
         self._confirmed: set[Channel] = set()
-        self._delivered: set[ChannelConsumer] = set()
         self._alarm = ResourceAlarm(self._outbox)
 
     # -- input and output -----------------------------------------------------------------------
@@ -85,12 +83,7 @@ class Connection(FrameReader):
                 channel.flush_confirms()
         self._confirmed.clear()
         output = self._outbox.take_output()
-        if self._delivered and not self._outbox.waiting:
-            for consumer in self._delivered:
-                consumer.taken = consumer.received
-                self._credits.touch(consumer)
-            self._delivered.clear()
-        self._credits.look_at_output(self._parts.consumers.values())
+        self._credits.output_taken()
         if self._unread:
             self._share.exhaust()
         if output:
@@ -104,7 +97,8 @@ class Connection(FrameReader):
 
     def take_effects(self) -> list[Effect]:
         """The effects that no call has returned yet."""
-        self._credits.announce()
+        for granted in self._credits.changes():
+            self._outbox.emit(Credit(granted.consumer, granted.limit))
         return self._outbox.take_effects()
 
     @property
@@ -130,7 +124,6 @@ class Connection(FrameReader):
         self._deadline = inf
         self._heartbeats.stop()
         self._confirmed.clear()
-        self._delivered.clear()
         self._forget()
         return self.take_effects()
 
@@ -293,17 +286,16 @@ class Connection(FrameReader):
         """
         if self.state is not ConnectionState.OPEN:
             return
-        found = self._parts.consumers.get(consumer)
+        found = self._credits.consumers.get(consumer)
         if found is None:
             self._outbox.settle(Disposition.UNSENT, 0, consumer, numbers)
             return
         self._channels[found.channel].deliveries.deliver(found, run, numbers, redelivered)
-        self._delivered.add(found)
-        self._credits.look_at_output(self._parts.consumers.values())
+        self._credits.look_at_output()
 
     def cancel_consumer(self, consumer: int) -> None:
         """The consumer's queue is gone: tell the client, if it can be told."""
-        found = self._parts.consumers.get(consumer)
+        found = self._credits.consumers.get(consumer)
         if found is None:
             return
         self._channels[found.channel].end_consumer(found)
@@ -312,15 +304,11 @@ class Connection(FrameReader):
 
     def pause_credit(self) -> None:
         """The socket's buffer is above its high-water mark: revoke all credit."""
-        self._set_credit_paused(True)
+        self._credits.pause(True)
 
     def resume_credit(self) -> None:
         """The socket's buffer has drained."""
-        self._set_credit_paused(False)
-
-    def _set_credit_paused(self, paused: bool) -> None:
-        self._credits.paused = paused
-        self._credits.touch_all(self._parts.consumers.values())
+        self._credits.pause(False)
 
     # -- publishing -----------------------------------------------------------------------------
 

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from struct import Struct
+from typing import Final, NamedTuple
 
+from node.delivery.credit import ChannelConsumer, Credits, FlowControl
+from node.delivery.octets import OctetWindows
+from node.delivery.unsettled import Taken, UnsettledDeliveries
 from node.message.run import Run
 from node.ranges.numbers import Numbers, merged, ranges_of
-from node.wire.amqp091.credit import ChannelConsumer, ChannelPrefetch, Credits
+from node.wire.amqp091.codec import FRAME
 from node.wire.amqp091.deliver_path import encode_contents, encode_deliveries
 from node.wire.amqp091.effects import Disposition, Outbox, Unsettled
 from node.wire.amqp091.methods import BasicGetOk
-from node.wire.amqp091.octets import OctetWindows
 from node.wire.amqp091.transaction import ChannelTransaction, TransactionLoad
-from node.wire.amqp091.unsettled import Taken, UnsettledDeliveries
+
+_BODY_SIZE: Final = Struct(f">{FRAME.size + 4}xQ")
+"""A content header frame up to its body size: frame header, class and weight come before."""
 
 
 class HeldDelivery(NamedTuple):
@@ -55,22 +60,27 @@ class HeldDeliveries:
         return taken
 
 
-class ChannelDeliveries(ChannelPrefetch):
+class ChannelDeliveries(FlowControl):
     """The deliveries of one channel, and those that the client has not settled.
 
-    `octets` is None unless some limit is in octets. Consumers have no credit while anything is held, so what
+    `prefetch` is shared by the consumers that acknowledge, 0 for no limit; `consumer_prefetch` and
+    `consumer_octets` go to the consumers that are started from now on (basic.qos, §3.1.7). `octets` is None
+    unless some limit is in octets. Consumers have no credit while anything is held, so what
     is held is at most what was in flight between owner and front end. It does not stay long: see
     `give_back_held`.
     """
 
     __slots__ = (
-        "_credits", "_flowing", "_frame_max", "_held", "_in_flight", "_next_tag", "_outbox",
-        "consumers", "got", "octets", "redelivered",
+        "_credits", "_flowing", "_frame_max", "_held", "_in_flight", "_next_tag", "_outbox", "channel",
+        "consumer_octets", "consumer_prefetch", "consumers", "got", "octets", "prefetch", "redelivered",
         "returned", "sent_no_ack", "transaction", "unsettled",
     )  # fmt: skip
 
     def __init__(self, channel: int, frame_max: int, outbox: Outbox, credits: Credits):
-        super().__init__(channel)
+        self.channel = channel
+        self.prefetch = 0
+        self.consumer_prefetch = 0
+        self.consumer_octets = 0
         self.consumers: dict[str, ChannelConsumer] = {}
         self.octets: OctetWindows | None = None
         self.unsettled = UnsettledDeliveries(credits)
@@ -90,17 +100,31 @@ class ChannelDeliveries(ChannelPrefetch):
 
     def first_limit(self, no_ack: bool) -> int:
         """The credit that a consumer begins with if it is added now."""
-        return self._credits.limit(ChannelConsumer(0, "", self, no_ack=no_ack, returnable=False))[0]
+        return self._credits.limit(self._new_consumer("", 0, no_ack, False))[0]
+
+    def _new_consumer(self, tag: str, number: int, no_ack: bool, returnable: bool) -> ChannelConsumer:
+        return ChannelConsumer(
+            number,
+            tag,
+            self.channel,
+            self,
+            no_ack=no_ack,
+            returnable=returnable,
+            prefetch=self.consumer_prefetch,
+            octet_limit=self.consumer_octets,
+        )
 
     def add_consumer(self, tag: str, number: int, no_ack: bool, returnable: bool) -> ChannelConsumer:
-        consumer = ChannelConsumer(number, tag, self, no_ack=no_ack, returnable=returnable and not no_ack)
+        consumer = self._new_consumer(tag, number, no_ack, returnable and not no_ack)
         self.consumers[tag] = consumer
+        self._credits.consumers[number] = consumer
         self._credits.touch(consumer)
         return consumer
 
     def remove_consumer(self, consumer: ChannelConsumer) -> None:
         """Nothing more is sent to it; what it holds unsettled stays on the channel."""
         del self.consumers[consumer.tag]
+        del self._credits.consumers[consumer.number]
         consumer.ended = True
         for one in self._held.take_all():
             if one.consumer is consumer:
@@ -112,6 +136,7 @@ class ChannelDeliveries(ChannelPrefetch):
     def close(self) -> Unsettled:
         """Everything ends: what was held goes back unsent, what was sent is returned."""
         for consumer in self.consumers.values():
+            del self._credits.consumers[consumer.number]
             consumer.ended = True
         self.consumers.clear()
         for one in self._held.take_all():
@@ -146,14 +171,12 @@ class ChannelDeliveries(ChannelPrefetch):
         """Messages that fit into the octets that are left; None without a limit in octets."""
         return None if self.octets is None else self.octets.messages(consumer)
 
-    def room(self) -> int:
-        """Deliveries that the shared prefetch leaves; of no meaning without one."""
-        return max(0, self.prefetch - self._in_flight)
+    def room(self) -> int | None:
+        """Deliveries that the shared prefetch leaves; None without one."""
+        return max(0, self.prefetch - self._in_flight) if self.prefetch else None
 
     def deliver(self, consumer: ChannelConsumer, run: Run, numbers: Numbers, redelivered: bool) -> None:
-        consumer.received += run.count
-        consumer.octets += len(run.raw)
-        self._credits.touch(consumer)
+        self._credits.delivered(consumer, run.count, len(run.raw))
         delivery = HeldDelivery(consumer, run, numbers, redelivered)
         if self._held:
             self._held.add(delivery)
@@ -205,8 +228,11 @@ class ChannelDeliveries(ChannelPrefetch):
             return 0
         if consumer.no_ack or not self.limited:
             return run.count
-        count = min(run.count, self.room()) if self.prefetch else run.count
-        return count if self.octets is None else self.octets.fitting(consumer, run.slice(0, count))
+        room = self.room()
+        count = run.count if room is None else min(run.count, room)
+        return (
+            count if self.octets is None else self.octets.fitting(consumer, body_sizes(run.slice(0, count)))
+        )
 
     def _send_or_hold(self, delivery: HeldDelivery) -> None:
         consumer, run, numbers, redelivered = delivery
@@ -234,7 +260,7 @@ class ChannelDeliveries(ChannelPrefetch):
             self._in_flight += run.count
             self.unsettled.append(tag, consumer.number, numbers, consumer)
             if self.octets is not None:
-                self.octets.sent(consumer, run, numbers)
+                self.octets.sent(consumer, body_sizes(run), numbers)
         # Last: whatever happens then, they are known as unsettled, and go back with the channel.
         self._outbox.write_deliveries(
             encode_deliveries(self.channel, consumer.tag, tag, redelivered, run, self._frame_max)
@@ -270,8 +296,20 @@ class ChannelDeliveries(ChannelPrefetch):
     # -- settling -------------------------------------------------------------------------------
 
     def settle(self, disposition: Disposition, tag: int, multiple: bool) -> None:
-        """Raises UnknownDeliveryTagError, and ResourceExhaustedError where a transaction grows too large."""
-        taken = self.unsettled.take_up_to(tag) if multiple else (self.unsettled.take(tag),)
+        """With `multiple` every delivery up to `tag`, 0 for all.
+
+        A tag other than 0 must itself be that of an unsettled delivery: basic.ack's delivery-tag "MUST
+        refer to a delivered message", and one that was settled before has been referred to already.
+
+        Raises UnknownDeliveryError, and ResourceExhaustedError where a transaction grows too large.
+        """
+        taken: Sequence[Taken]
+        if not multiple:
+            taken = (self.unsettled.take(tag),)
+        elif tag:
+            taken = self.unsettled.take_up_to(tag)
+        else:
+            taken = self.unsettled.take_all()
         if self.transaction is not None:
             self.transaction.settle(disposition, taken)
             return
@@ -280,7 +318,7 @@ class ChannelDeliveries(ChannelPrefetch):
         self._release()
 
     def accept_row(self, first: int, last: int) -> None:
-        """Accept consecutive tags; raises UnknownDeliveryTagError at the first that is none, as `settle`."""
+        """Accept consecutive tags; raises UnknownDeliveryError at the first that is none, as `settle`."""
         row = self.unsettled.take_row(first, last)
         if self.transaction is not None:
             self.transaction.settle(Disposition.ACCEPTED, row)
@@ -325,3 +363,11 @@ class ChannelDeliveries(ChannelPrefetch):
             self._credits.touch_all(self.consumers.values())
         else:
             self._credits.touch(consumer)
+
+
+def body_sizes(run: Run) -> Iterator[int]:
+    """The size of each message's body, as its content header tells it."""
+    at = run.skip
+    for length in run.lengths if run.lengths is not None else [run.stride] * run.count:
+        yield _BODY_SIZE.unpack_from(run.raw, at)[0]
+        at += length

@@ -6,12 +6,12 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from node.delivery.output import Framing, Output
 from node.message.run import Run
 from node.ranges.numbers import Numbers, Range, merged, ranges_of
 from node.wire.amqp091.codec import FRAME, encode_method
@@ -241,14 +241,14 @@ Effect = (
 )
 
 
-OUTPUT_BYTES: Final = 512 * 1024
-"""More than this does not go out at once while channels could take turns."""
-
-QUANTUM_BYTES: Final = 64 * 1024
-"""Octets that a channel may write in its turn, at least one piece."""
-
-
-_DELIVER: Final = SHORT.pack(BasicDeliver.CLASS_ID) + SHORT.pack(BasicDeliver.METHOD_ID)
+FRAMING: Final = Framing(
+    channel_at=1,
+    channel_octets=2,
+    everywhere=b"\0\0",
+    delivery_at=FRAME.size,
+    delivery=SHORT.pack(BasicDeliver.CLASS_ID) + SHORT.pack(BasicDeliver.METHOD_ID),
+)
+"""§4.2.3: type, channel and size; frames of channel 0 are for the whole connection."""
 
 
 class Disposition(Enum):
@@ -261,7 +261,7 @@ class Disposition(Enum):
     """Back to the queue; the client never got it."""
 
 
-class Outbox:
+class Outbox(Output):
     """Octets and effects in their order; settlements are gathered and merged.
 
     Every other effect but Publish comes after the settlements that went before it: a purge or the
@@ -269,53 +269,17 @@ class Outbox:
     settlements there is no order to keep, and mixing them must not break the merging.
     """
 
-    __slots__ = ("_effects", "_output", "_settled", "octets", "publishing", "unread")
+    __slots__ = ("_effects", "_settled", "publishing")
 
     def __init__(self) -> None:
-        self.octets = 0
-        """Octets that have not been taken."""
-        self.unread = 0
-        """Those among them that the client has asked for by requests and publishes: all but deliveries."""
+        super().__init__(FRAMING)
         self.publishing: set[int] = set()
         """Channels with publishes among the effects, each of which may be refused."""
-        self._output: list[bytes | bytearray] = []
         self._effects: list[Effect] = []
         self._settled: dict[tuple[Disposition, int, int], list[Range]] = {}
 
     def send(self, channel: int, method: Method) -> None:
         self.write(encode_method(channel, method))
-
-    def write(self, data: bytes | bytearray) -> None:
-        """Whole frames."""
-        self._output.append(data)
-        self.octets += len(data)
-        self.unread += len(data)
-
-    def write_deliveries(self, data: bytes | bytearray) -> None:
-        """Whole frames, for which credit was given."""
-        self._output.append(data)
-        self.octets += len(data)
-
-    @property
-    def waiting(self) -> bool:
-        return bool(self._output)
-
-    def take_output(self) -> bytes:
-        """The output to send now; of much output, a share for each channel (§4.3)."""
-        output, self._output = self._output, []
-        if len(output) > 1 and self.octets > OUTPUT_BYTES:
-            output, self._output = share_out(output)
-        self.octets = self.unread = 0
-        for piece in self._output:
-            self.octets += len(piece)
-            if not piece.startswith(_DELIVER, FRAME.size):
-                self.unread += len(piece)
-        return b"".join(output)
-
-    def clear(self) -> None:
-        """Drop all output: the socket will take none of it."""
-        self._output.clear()
-        self.octets = self.unread = 0
 
     def publish(self, effect: Publish) -> None:
         self.publishing.add(effect.channel)
@@ -348,31 +312,6 @@ class Outbox:
         settled, self._settled = self._settled, {}
         for (disposition, channel, consumer), ranges in settled.items():
             self._effects.append(settlement(disposition, channel, consumer, merged(ranges)))
-
-
-def share_out(pieces: list[bytes | bytearray]) -> tuple[list[bytes | bytearray], list[bytes | bytearray]]:
-    """The pieces that go first, and those that wait: channels take turns, each in its own order.
-
-    Each piece is frames of one channel. Nothing overtakes frames of channel 0, which may end everything.
-    """
-    by_channel: dict[bytes, deque[bytes | bytearray]] = {}
-    for piece in pieces:
-        by_channel.setdefault(bytes(piece[1:3]), deque()).append(piece)
-    if b"\0\0" in by_channel:
-        return pieces, []
-    taken: list[bytes | bytearray] = []
-    room = OUTPUT_BYTES
-    while room > 0 and by_channel:
-        channel, waiting = next(iter(by_channel.items()))
-        del by_channel[channel]
-        quantum = QUANTUM_BYTES
-        while waiting and quantum > 0:
-            taken.append(waiting.popleft())
-            quantum -= len(taken[-1])
-        room -= QUANTUM_BYTES - quantum
-        if waiting:
-            by_channel[channel] = waiting
-    return taken, [piece for waiting in by_channel.values() for piece in waiting]
 
 
 def settlement(disposition: Disposition, channel: int, consumer: int, ranges: list[Range]) -> Settlement:

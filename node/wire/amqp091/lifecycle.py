@@ -17,11 +17,11 @@ from enum import Enum
 from math import inf
 from typing import Final
 
+from node.delivery.credit import Credits, Windows
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.channel import Channel
 from node.wire.amqp091.channel_state import ChannelState
 from node.wire.amqp091.codec import FRAME_OVERHEAD
-from node.wire.amqp091.credit import Credits
 from node.wire.amqp091.effects import (
     Authenticate,
     CloseSocket,
@@ -260,7 +260,10 @@ class Lifecycle:
         self._outbox = Outbox()
         self._negotiation = Negotiation(limits, self._outbox)
         self._heartbeats = Heartbeats()
-        self._credits = Credits(limits, self._outbox)
+        windows = Windows(
+            limits.delivery_window, limits.first_window, limits.delivery_window_bytes, limits.pending_bytes
+        )
+        self._credits = Credits(windows, self._outbox)
         self._intake = Intake()
         self._largest_payload = m.FRAME_MIN_SIZE - FRAME_OVERHEAD
         self._alarmed: Callable[[int], None] | None = None
@@ -308,7 +311,7 @@ class Lifecycle:
             + parts.publishes.remembered
             + parts.checks.remembered
             + len(self._channels) * CHANNEL_OCTETS
-            + len(parts.consumers) * CONSUMER_OCTETS
+            + len(self._credits.consumers) * CONSUMER_OCTETS
             + len(self._used_tags) * USED_NUMBER_OCTETS
         )
 
@@ -343,7 +346,7 @@ class Lifecycle:
         """The socket is gone. No part refers to another in a circle: the collector would come late."""
         self._intake.clear()
         self._let_go_of_memory()
-        self._outbox.clear()
+        self._outbox.drop_output()
         self._credits.clear()
         self._alarmed = self._parts.alarmed = None
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from array import array
 
+from node.delivery.credit import ChannelConsumer
 from node.message.run import Run
 from node.wire.amqp091.codec import END, FRAME, FRAME_OVERHEAD
-from node.wire.amqp091.credit import ChannelConsumer
 from node.wire.amqp091.errors import ReplyConsumerError
 from node.wire.amqp091.methods import BasicConsume, BasicPublish
 from node.wire.amqp091.primitives import encode_shortstr, method_ids

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntFlag
 
-from node.wire.amqp091.credit import ChannelConsumer, Credits
+from node.delivery.credit import Credits
 from node.wire.amqp091.effects import Outbox
 from node.wire.amqp091.limits import ConnectionLimits
 from node.wire.amqp091.properties import PropertyChecks
@@ -35,7 +35,6 @@ class ConnectionParts:
     credits: Credits
     checks: PropertyChecks
     publishes: PublishPath
-    consumers: dict[int, ChannelConsumer] = field(default_factory=dict)
     unfinished_bytes: int = 0
     """Octets of contents that have not come completely."""
     load: TransactionLoad = field(init=False)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from node.delivery.unsettled import Taken, UnsettledDeliveries
 from node.message.run import Run
 from node.ranges.numbers import Range, merged, ranges_of
 from node.wire.amqp091.effects import (
@@ -27,7 +28,6 @@ from node.wire.amqp091.effects import (
 )
 from node.wire.amqp091.errors import ResourceExhaustedError
 from node.wire.amqp091.limits import ConnectionLimits
-from node.wire.amqp091.unsettled import Taken, UnsettledDeliveries
 
 
 class TransactionLoad:

@@ -6,11 +6,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from node.wire.amqp091.credit import Credits
-from node.wire.amqp091.effects import Outbox
-from node.wire.amqp091.errors import UnknownDeliveryTagError
-from node.wire.amqp091.limits import ConnectionLimits
-from node.wire.amqp091.unsettled import COMPACT_AFTER, Taken, UnsettledDeliveries, octets_of
+from node.delivery.credit import Credits, Windows
+from node.delivery.output import Framing, Output
+from node.delivery.unsettled import (
+    COMPACT_AFTER,
+    Taken,
+    UnknownDeliveryError,
+    UnsettledDeliveries,
+    octets_of,
+)
+
+
+def new_credits() -> Credits:
+    return Credits(Windows(2000, 16, 1 << 22, 1 << 24), Output(Framing(0, 0, None, 0, b"message")))
 
 
 def expanded(taken: list[Taken]) -> list[tuple[int, int]]:
@@ -31,7 +39,7 @@ steps = st.lists(
 @given(steps)
 @settings(max_examples=200)
 def test_it_behaves_as_a_dictionary(steps: list[tuple]) -> None:  # type: ignore[type-arg]
-    credits = Credits(ConnectionLimits(), Outbox())
+    credits = new_credits()
     unsettled = UnsettledDeliveries(credits)
     model: dict[int, tuple[int, int]] = {}
     tag, sequence = 1, 100
@@ -47,15 +55,16 @@ def test_it_behaves_as_a_dictionary(steps: list[tuple]) -> None:  # type: ignore
         elif name == "up_to":
             wanted = arguments[0]
             if wanted and wanted not in model:
-                with pytest.raises(UnknownDeliveryTagError):
+                with pytest.raises(UnknownDeliveryError):
                     unsettled.take_up_to(wanted)
                 continue
             settled = [one for one in sorted(model) if one <= (wanted or tag)]
-            assert expanded(unsettled.take_up_to(wanted)) == [model.pop(one) for one in settled]
+            taken = unsettled.take_up_to(wanted) if wanted else unsettled.take_all()
+            assert expanded(taken) == [model.pop(one) for one in settled]
         else:
             wanted = min(model, default=0) if name == "oldest" else arguments[0]
             if wanted not in model:
-                with pytest.raises(UnknownDeliveryTagError):
+                with pytest.raises(UnknownDeliveryError):
                     unsettled.take(wanted)
                 continue
             assert expanded([unsettled.take(wanted)]) == [model.pop(wanted)]
@@ -65,7 +74,7 @@ def test_it_behaves_as_a_dictionary(steps: list[tuple]) -> None:  # type: ignore
 
 
 def test_settled_runs_at_the_front_are_forgotten() -> None:
-    unsettled = UnsettledDeliveries(Credits(ConnectionLimits(), Outbox()))
+    unsettled = UnsettledDeliveries(new_credits())
     for tag in range(1, 10 * COMPACT_AFTER):
         unsettled.append(tag, 1, range(2 * tag, 2 * tag + 1), None)
         if tag > 5:
@@ -75,7 +84,7 @@ def test_settled_runs_at_the_front_are_forgotten() -> None:
 
 
 def test_consecutive_deliveries_are_one_run() -> None:
-    unsettled = UnsettledDeliveries(Credits(ConnectionLimits(), Outbox()))
+    unsettled = UnsettledDeliveries(new_credits())
     for tag in range(1, 1001):
         unsettled.append(tag, 1, range(tag + 7, tag + 8), None)
     assert len(unsettled._runs) == 1

@@ -1,10 +1,10 @@
-"""How many messages each consumer may still be given (§3.1.7).
+"""How many messages each consumer may still be given.
 
 The shell is told cumulative limits: a consumer takes `limit` messages in all since it began. A limit
 is the lowest of
 
     settled + prefetch                         prefetch per consumer, unless acknowledged by itself
-    received + what the channel's prefetch leaves   prefetch shared by the channel's consumers
+    received + what the client's bound leaves  prefetch that consumers share, credit of a link (`FlowControl`)
     received + what fits into the octets left       prefetch in octets (`octets`)
     taken + window                             deliveries that the client has not read must not pile up
 
@@ -17,10 +17,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable
 from math import inf
-from typing import Final
+from typing import Final, NamedTuple
 
-from node.wire.amqp091.effects import Credit, Outbox
-from node.wire.amqp091.limits import ConnectionLimits
+from node.delivery.output import Output
 
 REFILL: Final = 8
 """A window is refilled when this fraction of it is used up: no need to tell every turn."""
@@ -29,20 +28,26 @@ HOLD_S: Final = 0.2
 """How long a delivery may wait for a prefetch that consumers share, before it goes back to its queue."""
 
 
-class ChannelPrefetch:
-    """What a channel's client bounds its consumers by, as far as their credit depends on it.
+class Windows:
+    """How much may wait for one client; octets, and deliveries of one consumer.
 
-    `prefetch` is shared by the consumers that acknowledge, 0 for no limit; `consumer_prefetch` and
-    `consumer_octets` go to the consumers that are started from now on.
+    `deliveries` of a consumer, or as many as `octets` hold by the mean size of its messages, and `first`
+    before it has had any. From `pending` octets of output on no consumer has credit.
     """
 
-    __slots__ = ("channel", "consumer_octets", "consumer_prefetch", "prefetch")
+    __slots__ = ("deliveries", "first", "octets", "pending")
 
-    def __init__(self, channel: int) -> None:
-        self.channel = channel
-        self.prefetch = 0
-        self.consumer_prefetch = 0
-        self.consumer_octets = 0
+    def __init__(self, deliveries: int, first: int, octets: int, pending: int) -> None:
+        self.deliveries = deliveries
+        self.first = first
+        self.octets = octets
+        self.pending = pending
+
+
+class FlowControl:
+    """How a client bounds what it is sent on a channel or a link, as far as credit depends on it."""
+
+    __slots__ = ()
 
     @property
     @abstractmethod
@@ -55,8 +60,8 @@ class ChannelPrefetch:
         """Whether the client bounds what it is sent by more than the prefetch of a consumer."""
 
     @abstractmethod
-    def room(self) -> int:
-        """Deliveries that the shared prefetch leaves; of no meaning without one."""
+    def room(self) -> int | None:
+        """Deliveries that the client's bound leaves; None without one."""
 
     @abstractmethod
     def octet_room(self, consumer: ChannelConsumer) -> int | None:
@@ -64,7 +69,7 @@ class ChannelPrefetch:
 
     @abstractmethod
     def give_back_held(self) -> None:
-        """What could not be sent for a while goes back: another client may have a use for it."""
+        """Deliveries that could not be sent for a while go back: another client may have a use for them."""
 
 
 class ChannelConsumer:
@@ -74,8 +79,8 @@ class ChannelConsumer:
         "announced",
         "awaited_octets",
         "channel",
-        "deliveries",
         "ended",
+        "flow",
         "no_ack",
         "number",
         "octet_limit",
@@ -90,16 +95,25 @@ class ChannelConsumer:
     )
 
     def __init__(
-        self, number: int, tag: str, deliveries: ChannelPrefetch, *, no_ack: bool, returnable: bool
+        self,
+        number: int,
+        tag: str,
+        channel: int,
+        flow: FlowControl,
+        *,
+        no_ack: bool,
+        returnable: bool,
+        prefetch: int = 0,
+        octet_limit: int = 0,
     ) -> None:
         self.number = number
         self.tag = tag
-        self.channel = deliveries.channel
-        self.deliveries = deliveries
+        self.channel = channel
+        self.flow = flow
         self.no_ack = no_ack
         self.returnable = returnable
         """Messages that it cannot be sent may go back to their queue, which has not removed them yet."""
-        self.prefetch = deliveries.consumer_prefetch
+        self.prefetch = prefetch
         self.received = 0
         """Given by the shell, whether sent or held."""
         self.settled = 0
@@ -109,10 +123,17 @@ class ChannelConsumer:
         self.octets = 0
         self.ended = False
         """Cancelled, or gone with its channel: its limit is of no use any more."""
-        self.octet_limit = deliveries.consumer_octets
+        self.octet_limit = octet_limit
         self.octets_in_flight = 0
         self.awaited_octets = 0
         """The size of a message that did not fit: less room than that is none."""
+
+
+class Granted(NamedTuple):
+    """The consumer takes `limit` messages in all since it began; a lower limit than before revokes credit."""
+
+    consumer: int
+    limit: int
 
 
 class Credits:
@@ -120,10 +141,11 @@ class Credits:
 
     __slots__ = (
         "_changed",
+        "_delivered",
         "_holding",
-        "_limits",
-        "_outbox",
-        "_pending_bytes",
+        "_output",
+        "_windows",
+        "consumers",
         "deadline",
         "held_octets",
         "paused",
@@ -131,7 +153,9 @@ class Credits:
         "swamped",
     )
 
-    def __init__(self, limits: ConnectionLimits, outbox: Outbox):
+    def __init__(self, windows: Windows, output: Output):
+        self.consumers: dict[int, ChannelConsumer] = {}
+        """Those of all channels, by their numbers."""
         self.paused = False
         self.swamped = False
         """There is more output than the client reads for now."""
@@ -141,11 +165,12 @@ class Credits:
         """Of the records of deliveries that the client has not settled."""
         self.deadline = inf
         """When `tick` has something to do."""
-        self._holding: set[ChannelPrefetch] = set()
-        self._limits = limits
-        self._pending_bytes = limits.pending_bytes
-        self._outbox = outbox
+        self._holding: set[FlowControl] = set()
+        self._windows = windows
+        self._output = output
         self._changed: set[ChannelConsumer] = set()
+        self._delivered: set[ChannelConsumer] = set()
+        """Consumers with deliveries that the client may not have taken."""
 
     def touch(self, consumer: ChannelConsumer) -> None:
         self._changed.add(consumer)
@@ -153,17 +178,38 @@ class Credits:
     def touch_all(self, consumers: Iterable[ChannelConsumer]) -> None:
         self._changed.update(consumers)
 
-    def look_at_output(self, consumers: Iterable[ChannelConsumer]) -> None:
+    def delivered(self, consumer: ChannelConsumer, count: int, octets: int) -> None:
+        """The consumer was given so many messages, to be sent or held."""
+        consumer.received += count
+        consumer.octets += octets
+        self._changed.add(consumer)
+        self._delivered.add(consumer)
+
+    def output_taken(self) -> None:
+        """The socket has taken output; all deliveries with it, if nothing waits any more."""
+        if self._delivered and not self._output.waiting:
+            for consumer in self._delivered:
+                consumer.taken = consumer.received
+            self._changed |= self._delivered
+            self._delivered.clear()
+        self.look_at_output()
+
+    def look_at_output(self) -> None:
         """Stop all consumers when more waits for the client than it seems to read, until nothing waits."""
-        outbox = self._outbox
-        swamped = outbox.octets > self._pending_bytes or (self.swamped and outbox.waiting)
+        output = self._output
+        swamped = output.octets > self._windows.pending or (self.swamped and output.waiting)
         if swamped is not self.swamped:
             self.swamped = swamped
-            self.touch_all(consumers)
+            self._changed.update(self.consumers.values())
 
-    def holds(self, deliveries: ChannelPrefetch) -> None:
+    def pause(self, paused: bool) -> None:
+        """The socket's buffer is above its high-water mark: no consumer has credit; or it has drained."""
+        self.paused = paused
+        self._changed.update(self.consumers.values())
+
+    def holds(self, flow: FlowControl) -> None:
         """The channel holds deliveries that it may not send now. The time runs from the next tick on."""
-        self._holding.add(deliveries)
+        self._holding.add(flow)
         if self.deadline == inf:
             self.deadline = 0.0
 
@@ -171,6 +217,7 @@ class Credits:
         """No consumer is left."""
         self._holding.clear()
         self._changed.clear()
+        self._delivered.clear()
         self.deadline = inf
 
     def tick(self, now: float) -> None:
@@ -181,42 +228,45 @@ class Credits:
             return
         holding, self._holding = self._holding, set()
         self.deadline = inf
-        for deliveries in holding:
-            deliveries.give_back_held()
+        for flow in holding:
+            flow.give_back_held()
 
-    def announce(self) -> None:
-        """Emit a Credit for each consumer whose limit is another than the one told last."""
+    def changes(self) -> list[Granted]:
+        """Each consumer whose limit is another than the one told last, in the order of their numbers."""
+        granted: list[Granted] = []
         if not self._changed:
-            return
+            return granted
         for consumer in sorted(self._changed, key=lambda one: one.number):
             if consumer.ended:
                 continue
             limit, refill = self.limit(consumer)
             if abs(limit - consumer.announced) > refill:
                 consumer.announced = limit
-                self._outbox.emit(Credit(consumer.number, limit))
+                granted.append(Granted(consumer.number, limit))
         self._changed.clear()
+        return granted
 
     def limit(self, consumer: ChannelConsumer) -> tuple[int, int]:
         """The consumer's limit, and by how much it may differ from the one told last without being told."""
-        deliveries = consumer.deliveries
-        if self.paused or self.swamped or deliveries.stopped:
+        flow = consumer.flow
+        if self.paused or self.swamped or flow.stopped:
             return consumer.received, 0
-        window = self._limits.delivery_window
+        window = self._windows.deliveries
         if consumer.octets:
             mean = max(1, consumer.octets // consumer.received)
-            window = max(1, min(window, self._limits.delivery_window_bytes // mean))
+            window = max(1, min(window, self._windows.octets // mean))
         else:
-            window = min(window, self._limits.first_window)
+            window = min(window, self._windows.first)
         limit = consumer.taken + window
         refill = window // REFILL
         if not consumer.no_ack:
             allowed = consumer.settled + consumer.prefetch if consumer.prefetch else limit
-            if deliveries.prefetch:
-                allowed = min(allowed, consumer.received + deliveries.room())
-            octet_room = deliveries.octet_room(consumer)
+            room = flow.room()
+            if room is not None:
+                allowed = min(allowed, consumer.received + room)
+            octet_room = flow.octet_room(consumer)
             if octet_room is not None:
                 allowed = min(allowed, consumer.received + octet_room)
             if allowed <= limit:
-                limit, refill = allowed, (0 if consumer.prefetch or deliveries.limited else refill)
+                limit, refill = allowed, (0 if consumer.prefetch or flow.limited else refill)
         return limit, refill

@@ -1,6 +1,9 @@
-"""The deliveries of a channel that the client has not settled, as runs of consecutive tags.
+"""The deliveries of a channel that the client has not settled, as runs of consecutive delivery numbers.
 
-Cost: one in-order acknowledgement is O(1), a multiple one is O(runs it covers), one out of order is
+A protocol numbers the deliveries of a channel, or of a session, one after the other: delivery tags of AMQP
+0-9-1, delivery ids of AMQP 1.0. Here each number leads to the queue's sequence number of the message.
+
+Cost: one in-order settlement is O(1), a multiple one is O(runs it covers), one out of order is
 a binary search and, where it splits a run, an insertion.
 """
 
@@ -12,9 +15,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final, NamedTuple
 
+from node.delivery.credit import ChannelConsumer, Credits
 from node.ranges.numbers import Numbers
-from node.wire.amqp091.credit import ChannelConsumer, Credits
-from node.wire.amqp091.errors import UnknownDeliveryTagError
 
 COMPACT_AFTER = 256
 """Settled runs at the front of the list that are dropped at once."""
@@ -25,39 +27,47 @@ RUN_OCTETS: Final = 256
 NUMBER_OCTETS: Final = 80
 """Octets of each delivery of a run besides, if their sequence numbers are not consecutive."""
 
-_TAG = attrgetter("tag")
+_FIRST = attrgetter("first")
+
+
+class UnknownDeliveryError(Exception):
+    """`number` is none of an unsettled delivery of the channel."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"unknown delivery {number}")
+        self.number = number
 
 
 @dataclass(init=False, slots=True)
-class TagRun:
-    """Deliveries with tags from `tag` on, and their sequence numbers.
+class DeliveryRun:
+    """Deliveries numbered from `first` on, and the sequence numbers of their messages.
 
     `consumer` is None for messages that were got; `link` is the number that the shell knows.
     """
 
-    tag: int
+    first: int
     link: int
     numbers: Numbers
     consumer: ChannelConsumer | None
 
-    def __init__(self, tag: int, link: int, numbers: Numbers, consumer: ChannelConsumer | None) -> None:
-        self.tag = tag
+    def __init__(self, first: int, link: int, numbers: Numbers, consumer: ChannelConsumer | None) -> None:
+        self.first = first
         self.link = link
         self.numbers = numbers
         self.consumer = consumer
 
 
 class Taken(NamedTuple):
-    """Deliveries that are settled now: their sequence numbers, and their first tag."""
+    """Deliveries that are settled now: their sequence numbers, and the number of the first delivery."""
 
     link: int
     numbers: Numbers
     consumer: ChannelConsumer | None
-    tag: int
+    first: int
 
 
 class UnsettledDeliveries:
-    """Tag runs in the order of their tags; `count` deliveries in all.
+    """Runs in the order of their numbers; `count` deliveries in all.
 
     Their octets are counted with the connection's: by run, as nothing is paid for a delivery within one.
     """
@@ -66,12 +76,12 @@ class UnsettledDeliveries:
 
     def __init__(self, credits: Credits) -> None:
         self._credits = credits
-        self._runs: list[TagRun] = []
+        self._runs: list[DeliveryRun] = []
         self._head = 0
         self.count = 0
 
-    def append(self, tag: int, link: int, numbers: Numbers, consumer: ChannelConsumer | None) -> None:
-        """Deliveries with tags above all that were appended before."""
+    def append(self, first: int, link: int, numbers: Numbers, consumer: ChannelConsumer | None) -> None:
+        """Deliveries with numbers above all that were appended before."""
         self.count += len(numbers)
         if len(self._runs) > self._head and type(numbers) is range:
             newest = self._runs[-1]
@@ -80,28 +90,28 @@ class UnsettledDeliveries:
                 newest.link == link
                 and type(before) is range
                 and before.stop == numbers.start
-                and newest.tag + len(before) == tag
+                and newest.first + len(before) == first
             ):
                 newest.numbers = range(before.start, numbers.stop)
                 return
-        self._runs.append(TagRun(tag, link, numbers, consumer))
+        self._runs.append(DeliveryRun(first, link, numbers, consumer))
         self._credits.record_octets += octets_of(numbers)
 
     def restore(self, taken: Iterable[Taken]) -> None:
         """Put back, in their places, deliveries that were taken and are not settled after all."""
-        back = [TagRun(one.tag, one.link, one.numbers, one.consumer) for one in taken]
+        back = [DeliveryRun(one.first, one.link, one.numbers, one.consumer) for one in taken]
         if not back:
             return
-        runs = sorted(self._runs[self._head :] + back, key=_TAG)
+        runs = sorted(self._runs[self._head :] + back, key=_FIRST)
         self.take_all()
         for run in runs:
-            self.append(run.tag, run.link, run.numbers, run.consumer)
+            self.append(run.first, run.link, run.numbers, run.consumer)
 
-    def take(self, tag: int) -> Taken:
-        """Settle the delivery `tag`; raises UnknownDeliveryTagError."""
-        position = self._position(tag)
+    def take(self, number: int) -> Taken:
+        """Settle one delivery; raises UnknownDeliveryError."""
+        position = self._position(number)
         run = self._runs[position]
-        offset = tag - run.tag
+        offset = number - run.first
         numbers = run.numbers
         self.count -= 1
         if offset == 0:
@@ -110,40 +120,34 @@ class UnsettledDeliveries:
             run.numbers = numbers[:offset]
             octets = octets_of(run.numbers) - octets_of(numbers)
             if offset + 1 < len(numbers):
-                rest = TagRun(tag + 1, run.link, numbers[offset + 1 :], run.consumer)
+                rest = DeliveryRun(number + 1, run.link, numbers[offset + 1 :], run.consumer)
                 self._runs.insert(position + 1, rest)
                 octets += octets_of(rest.numbers)
             self._credits.record_octets += octets
-        return Taken(run.link, numbers[offset : offset + 1], run.consumer, tag)
+        return Taken(run.link, numbers[offset : offset + 1], run.consumer, number)
 
     def take_row(self, first: int, last: int) -> Iterator[Taken]:
-        """Settle deliveries with consecutive tags, one by one; raises UnknownDeliveryTagError on the way."""
+        """Settle deliveries with consecutive numbers, one by one; raises UnknownDeliveryError on the way."""
         if len(self._runs) > self._head:
             run = self._runs[self._head]
-            if run.tag == first and last - first < len(run.numbers):
+            if run.first == first and last - first < len(run.numbers):
                 taken = Taken(run.link, run.numbers[: last - first + 1], run.consumer, first)
                 self.count -= last - first + 1
                 self._cut_front(self._head, last - first + 1)
                 yield taken
                 return
-        for tag in range(first, last + 1):
-            yield self.take(tag)
+        for number in range(first, last + 1):
+            yield self.take(number)
 
-    def take_up_to(self, tag: int) -> list[Taken]:
-        """Settle every delivery up to `tag`, 0 for all; raises UnknownDeliveryTagError.
-
-        A tag other than 0 must itself be that of an unsettled delivery: basic.ack's delivery-tag "MUST
-        refer to a delivered message", and one that was settled before has been referred to already.
-        """
-        if tag == 0:
-            return self.take_all()
-        position = self._position(tag)
+    def take_up_to(self, number: int) -> list[Taken]:
+        """Settle every delivery up to this one, itself unsettled; raises UnknownDeliveryError."""
+        position = self._position(number)
         run = self._runs[position]
         taken = [
-            Taken(one.link, one.numbers, one.consumer, one.tag) for one in self._runs[self._head : position]
+            Taken(one.link, one.numbers, one.consumer, one.first) for one in self._runs[self._head : position]
         ]
-        count = tag - run.tag + 1
-        taken.append(Taken(run.link, run.numbers[:count], run.consumer, run.tag))
+        count = number - run.first + 1
+        taken.append(Taken(run.link, run.numbers[:count], run.consumer, run.first))
         self.count -= sum(len(one.numbers) for one in taken)
         self._credits.record_octets -= sum(octets_of(one.numbers) for one in taken[:-1])
         self._head = position
@@ -151,6 +155,7 @@ class UnsettledDeliveries:
         return taken
 
     def take_all(self) -> list[Taken]:
+        """Settle every delivery."""
         taken = list(self)
         self._credits.record_octets -= sum(octets_of(one.numbers) for one in taken)
         self._runs.clear()
@@ -160,23 +165,23 @@ class UnsettledDeliveries:
 
     def __iter__(self) -> Iterator[Taken]:
         for run in self._runs[self._head :]:
-            yield Taken(run.link, run.numbers, run.consumer, run.tag)
+            yield Taken(run.link, run.numbers, run.consumer, run.first)
 
-    def _position(self, tag: int) -> int:
-        """Index of the run that holds `tag`."""
+    def _position(self, number: int) -> int:
+        """Index of the run that holds the delivery."""
         runs, head = self._runs, self._head
-        if head < len(runs) and runs[head].tag == tag:
+        if head < len(runs) and runs[head].first == number:
             return head
-        position = bisect_right(runs, tag, lo=head, key=_TAG) - 1
-        if position < head or tag >= runs[position].tag + len(runs[position].numbers):
-            raise UnknownDeliveryTagError(f"unknown delivery tag {tag}")
+        position = bisect_right(runs, number, lo=head, key=_FIRST) - 1
+        if position < head or number >= runs[position].first + len(runs[position].numbers):
+            raise UnknownDeliveryError(number)
         return position
 
     def _cut_front(self, position: int, count: int) -> None:
         """Drop the first `count` deliveries of a run, and the run with its last one."""
         run = self._runs[position]
         if count < len(run.numbers):
-            run.tag += count
+            run.first += count
             run.numbers = run.numbers[count:]
             if type(run.numbers) is not range:
                 self._credits.record_octets -= NUMBER_OCTETS * count

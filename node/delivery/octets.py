@@ -9,20 +9,14 @@ Only channels that asked for such a limit have this object: deliveries of others
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from struct import Struct
+from collections.abc import Iterable
 from typing import Final
 
-from node.message.run import Run
+from node.delivery.credit import ChannelConsumer, Credits
 from node.ranges.numbers import Numbers
-from node.wire.amqp091.codec import FRAME
-from node.wire.amqp091.credit import ChannelConsumer, Credits
 
 SIZE_OCTETS: Final = 192
 """Octets of memory for the record of one delivery's size."""
-
-_BODY_SIZE = Struct(f">{FRAME.size + 4}xQ")
-"""A content header frame up to its body size: frame header, class and weight come before."""
 
 
 class OctetWindows:
@@ -39,26 +33,28 @@ class OctetWindows:
         self.in_flight = 0
         self._sizes: dict[tuple[int, int], int] = {}
 
-    def fitting(self, consumer: ChannelConsumer, run: Run) -> int:
-        """How many messages of the run, from its first on, fit into both windows one after the other.
+    def fitting(self, consumer: ChannelConsumer, sizes: Iterable[int]) -> int:
+        """How many messages of these sizes, from the first on, fit into both windows one after the other.
 
         Once one has gone back because it did not fit, none does that was on its way behind it.
         """
         if consumer.awaited_octets and consumer.returnable:
             return 0
         mine, all_ = consumer.octets_in_flight, self.in_flight
-        for count, size in enumerate(body_sizes(run)):
+        fit = 0
+        for size in sizes:
             if not (_fits(consumer.octet_limit, mine, size) and _fits(self.channel_limit, all_, size)):
                 consumer.awaited_octets = size
-                return count
+                return fit
+            fit += 1
             mine += size
             all_ += size
-        return run.count
+        return fit
 
-    def sent(self, consumer: ChannelConsumer, run: Run, numbers: Numbers) -> None:
-        """The run was delivered; these are its sequence numbers."""
+    def sent(self, consumer: ChannelConsumer, sizes: Iterable[int], numbers: Numbers) -> None:
+        """Messages of these sizes were delivered; these are their sequence numbers."""
         known = len(self._sizes)
-        for sequence, size in zip(numbers, body_sizes(run), strict=True):
+        for sequence, size in zip(numbers, sizes, strict=True):
             self._sizes[consumer.number, sequence] = size
             consumer.octets_in_flight += size
             self.in_flight += size
@@ -104,11 +100,3 @@ def _room(limit: int, used: int) -> int:
 
 def _fits(limit: int, used: int, size: int) -> bool:
     return not limit or not used or used + size <= limit
-
-
-def body_sizes(run: Run) -> Iterator[int]:
-    """The size of each message's body, as its content header tells it."""
-    at = run.skip
-    for length in run.lengths if run.lengths is not None else [run.stride] * run.count:
-        yield _BODY_SIZE.unpack_from(run.raw, at)[0]
-        at += length
