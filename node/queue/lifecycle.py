@@ -58,7 +58,9 @@ class Lifecycle:
         state, settings = delivery.state, delivery.settings
         # Messages that wait for their time are ready in no order.
         later = delivery.annotations.logged(Aspect.DUE).where(now + 1, ABOVE_ALL)
-        for part in state.withheld.ranges():
+        # By a clock that is behind also messages are due later that have been discarded meanwhile.
+        dead = delivery.annotations.logged(Aspect.DEATH).coverage() if later else RangeSet()
+        for part in (*state.withheld.ranges(), *dead.ranges()):
             later.remove(*part)
         delivery.scheduled = Schedule(later) if later else None
         ready = delivery.living(0, ABOVE_ALL).without((first, last) for first, last, _ in later.all())

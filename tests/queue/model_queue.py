@@ -1,0 +1,134 @@
+"""The messages of one queue, and its log, as a model of its owner knows them: one by one."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+
+from node.message.deaths import encode_death
+from node.message.reason import Reason
+from node.queue.life import Place
+from node.queue.operations import OWNER, Annotate, Aspect, Semantics
+from node.queue.queue import QueueState
+from node.queue.settings import QueueSettings
+from node.ranges.range_map import spans_of
+from node.ranges.range_set import RangeSet
+from tests.life import goes
+
+READY, HELD, GONE = "ready", "held", "gone"
+SCHEDULED, WITHHELD, DEAD = "scheduled", "withheld", "dead"
+
+
+def life_of(place: str | int) -> Place:
+    """The place in the table of a message's life."""
+    if isinstance(place, int):
+        return Place.REMOVING if place == OWNER else Place.LEASED
+    return Place(place)
+
+
+@dataclass
+class Message:
+    """Where a message is: a place, or the front end that leases it (OWNER: it is being removed).
+
+    A message goes no way that the table lacks, and the owner's places are the same after each rule.
+    """
+
+    soft: bool
+    place: str | int = "new"
+    redelivered: bool = False
+    logged_return: bool = False
+    level: int = 0
+    group: int = 0
+    due: int = 0
+    """When it is ready, as the owner's clock says."""
+    resting: bool = False
+    """It waits because a delivery has failed: its group waits for it."""
+    consumer: tuple[int, int] | None = None
+    """Who has it, as far as the owner knows."""
+
+    def goes(self, place: str | int) -> None:
+        """The message is somewhere else."""
+        if self.soft and place == GONE:
+            # What is in no log is gone with its owner, wherever it was.
+            self.place = place
+            return
+        goes(life_of(self.place), life_of(place))
+        self.place = place
+
+
+@dataclass
+class ModelConsumer:
+    no_ack: bool
+    priority: int
+    sent: int = 0
+    limit: int = 0
+
+
+def ranges_of(numbers: list[int]) -> list[tuple[int, int]]:
+    return list(RangeSet((number, number) for number in numbers).ranges())
+
+
+class ModelQueue:
+    """`messages` by number, of which `next` comes next; `state` is what the log says."""
+
+    def __init__(self, semantics: Semantics, settings: QueueSettings) -> None:
+        self.state = QueueState(semantics)
+        self.messages: dict[int, Message] = {}
+        self.next = 1
+        self._settings = settings
+
+    def settle(self, parts: list[tuple[int, int]]) -> None:
+        for first, last in parts:
+            self.state.remove_all([(first, last)])
+
+    def at(self, place: str | int) -> list[int]:
+        return [number for number, message in self.messages.items() if message.place == place]
+
+    def window(self, part: tuple[int, int]) -> tuple[int, int]:
+        first = max(1, self.next - part[0])
+        return first, first + part[1]
+
+    def oldest(self, place: str | int) -> tuple[int, int]:
+        """The oldest message of a place as a `window`."""
+        return (self.next - min(self.at(place), default=self.next), 0)
+
+    def numbered(
+        self, count: int, gap: int, soft: bool, values: list[int], due: int
+    ) -> tuple[int, dict[Aspect, list[tuple[int, int, int]]]]:
+        """New messages: the number of the first, and what is decided about them."""
+        first = self.next + gap
+        self.next = first + count
+        values = [values[i % len(values)] for i in range(count)]
+        leveled, grouped = self._settings.asked.get("max_priority"), self._settings.asked.get("group_by")
+        notes = {}
+        if leveled:
+            notes[Aspect.PRIORITY] = spans_of(values, first)
+        if grouped:
+            notes[Aspect.GROUP] = spans_of(values, first)
+        if due:
+            notes[Aspect.DUE] = [(first, self.next - 1, due)]
+        for number, value in zip(range(first, self.next), values, strict=True):
+            level, group = value if leveled else 0, value if grouped else 0
+            self.messages[number] = Message(soft, level=level, group=group, due=due)
+        return first, notes
+
+    def append(self, first: int, count: int, notes: dict[Aspect, list[tuple[int, int, int]]]) -> None:
+        self.state.append(first, first + count - 1)
+        for aspect, spans in notes.items():
+            self.annotate(aspect, spans)
+
+    def annotate(self, aspect: Aspect, spans: list[tuple[int, int, int]]) -> None:
+        columns = (array("Q", numbers) for numbers in zip(*spans, strict=True))
+        self.state.annotate(Annotate(1, aspect, *columns))
+
+    def kill(self, parts: list[tuple[int, int]]) -> None:
+        """The messages wait for their way to the dead-letter exchange."""
+        if parts:
+            value = encode_death(Reason.MAXLEN, 1)
+            self.annotate(Aspect.DEATH, [(first, last, value) for first, last in sorted(parts)])
+
+    @property
+    def by_age(self) -> bool:
+        asked = self._settings.asked
+        plain = not asked.get("max_priority") and not asked.get("group_by")
+        return plain and Aspect.DUE not in self.state.annotations
