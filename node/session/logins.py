@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from struct import error as StructError
-
-from node.wire.amqp091.errors import FieldSyntaxError
-from node.wire.amqp091.fields import FieldValue, read_table
-from node.wire.amqp091.primitives import LONG
 
 PLAIN = "PLAIN"
-AMQPLAIN = "AMQPLAIN"
 EXTERNAL = "EXTERNAL"
 
 
@@ -44,8 +38,6 @@ def parse_login(mechanism: str, response: bytes, certified_name: str) -> Login:
     match mechanism:
         case "PLAIN":
             return _plain(response)
-        case "AMQPLAIN":
-            return _amqplain(response)
         case "EXTERNAL" if certified_name:
             return CertifiedLogin(certified_name)
         case "EXTERNAL":
@@ -58,25 +50,9 @@ def _plain(response: bytes) -> PasswordLogin:
     parts = response.split(b"\0")
     if len(parts) != 3:
         raise MalformedResponseError("the response has not the three parts of PLAIN")
-    return _login(parts[1], parts[2])
+    return password_login(parts[1], parts[2])
 
 
-def _amqplain(response: bytes) -> PasswordLogin:
-    """AMQPLAIN: a field table without its length, with LOGIN and PASSWORD."""
-    try:
-        table, _ = read_table(LONG.pack(len(response)) + response, 0)
-    except (FieldSyntaxError, StructError, IndexError):
-        raise MalformedResponseError("the response is no field table") from None
-    user, password = (_octets(table.get(name)) for name in ("LOGIN", "PASSWORD"))
-    if user is None or password is None:
-        raise MalformedResponseError("the response has no LOGIN or no PASSWORD that is a text")
-    return _login(user, password)
-
-
-def _octets(value: FieldValue) -> bytes | None:
-    return value.encode() if isinstance(value, str) else value if isinstance(value, bytes) else None
-
-
-def _login(user: bytes, password: bytes) -> PasswordLogin:
+def password_login(user: bytes, password: bytes) -> PasswordLogin:
     """Names are in UTF-8, passwords may be any octets."""
     return PasswordLogin(user.decode("utf-8", "replace"), password.decode("utf-8", "surrogateescape"))

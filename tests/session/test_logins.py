@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.session.logins import CertifiedLogin, MalformedResponseError, PasswordLogin, parse_login
+from node.session.amqp091.amqplain import parse_response
+from node.session.logins import CertifiedLogin, MalformedResponseError, PasswordLogin
 from node.wire.amqp091.fields import encode_table
 
 LENGTH = 4
@@ -30,7 +31,7 @@ def amqplain(**fields: str | bytes | int) -> bytes:
     ],
 )
 def test_what_a_response_says(mechanism: str, response: bytes, login: object) -> None:
-    assert parse_login(mechanism, response, "client.example") == login
+    assert parse_response(mechanism, response, "client.example") == login
     assert "secret" not in repr(login)
 
 
@@ -50,14 +51,14 @@ def test_what_a_response_says(mechanism: str, response: bytes, login: object) ->
 )
 def test_what_is_no_response_is_refused(mechanism: str, response: bytes) -> None:
     with pytest.raises(MalformedResponseError) as refusal:
-        parse_login(mechanism, response, "")
+        parse_response(mechanism, response, "")
     assert "secret" not in str(refusal.value)
 
 
 @given(st.sampled_from(["PLAIN", "AMQPLAIN", "EXTERNAL"]), st.binary(max_size=64))
 def test_any_octets_are_a_login_or_refused(mechanism: str, response: bytes) -> None:
     try:
-        login = parse_login(mechanism, response, "")
+        login = parse_response(mechanism, response, "")
     except MalformedResponseError:
         return
     assert isinstance(login, PasswordLogin)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from node.session.amqp091.amqplain import parse_response
 from node.session.core import SessionCore
-from node.session.logins import MalformedResponseError, parse_login
+from node.session.logins import MalformedResponseError
 from node.session.permissions import IMPERSONATOR
 from node.session.ports import Identity
 from node.session.transport import Transport
@@ -28,7 +29,7 @@ class Authentication:
         """The client's response to Start or Secure."""
         connection = self._connection
         try:
-            login = parse_login(effect.mechanism, effect.response, self._transport.certified_name)
+            login = parse_response(effect.mechanism, effect.response, self._transport.certified_name)
         except MalformedResponseError as error:
             connection.refused(str(error))
             return
