@@ -1,6 +1,7 @@
 """One queue and its arguments: what is ready at what time, and where everything else goes.
 
-It is for anybody to check by reading, and knows nothing of a broker. Messages are numbers, in the order in
+It is for anybody to check by reading, and knows nothing of a broker but the table of a message's life, which
+says where a message may go. Messages are numbers, in the order in
 which they are published; times are seconds.
 """
 
@@ -9,6 +10,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from typing import Final
+
+from node.queue.life import Place
+from tests.life import goes
 
 DROP_HEAD: Final = "drop-head"
 REJECT: Final = "reject-publish"
@@ -47,6 +51,12 @@ class Message:
     expires: float = math.inf
     failed: int = 0
     came_back: bool = False
+    place: Place = Place.NEW
+
+    def goes(self, to: Place) -> None:
+        """The message is somewhere else. Raises AssertionError where the table lacks the way."""
+        goes(self.place, to)
+        self.place = to
 
 
 @dataclass
@@ -78,6 +88,7 @@ class QueueModel:
             if one.due <= now:
                 self.scheduled.remove(one)
                 self._expire(one.due)
+                one.goes(Place.READY)
                 if one.expires <= one.due:
                     self._dies(one, "expired")
                 else:
@@ -107,6 +118,7 @@ class QueueModel:
         lives = [one for one in (message.ttl, terms.ttl) if one is not None]
         message.expires = max(now, message.due) + min(lives, default=math.inf)
         if message.due > now:
+            message.goes(Place.SCHEDULED)
             self.scheduled.append(message)
         else:
             self._make_ready(message)
@@ -119,6 +131,7 @@ class QueueModel:
 
     def _make_ready(self, message: Message) -> None:
         """In its place, whether it is new, due or back."""
+        message.goes(Place.READY)
         self.ready.append(message)
         self.ready.sort(key=lambda one: (-self._level(one), one.number))
         while self.terms.overflow == DROP_HEAD and self._too_much(self.ready):
@@ -130,6 +143,7 @@ class QueueModel:
         return 0 if self.terms.levels is None else min(message.priority, self.terms.levels)
 
     def _dies(self, message: Message, reason: str) -> None:
+        message.goes(Place.DEAD)
         self.dead.append((message.number, reason))
 
     # -- what goes out --------------------------------------------------------------------------
@@ -139,12 +153,14 @@ class QueueModel:
         if not self.ready:
             return None
         message = self.ready.pop(0)
+        message.goes(Place.LEASED if keeps else Place.REMOVING)
         if keeps:
             self.held.append(message)
         return message
 
     def acknowledged(self, message: Message) -> None:
         self.held.remove(message)
+        message.goes(Place.GONE)
 
     def rejected(self, message: Message) -> None:
         self.held.remove(message)
@@ -161,8 +177,10 @@ class QueueModel:
             # It may be over its time when it has rested.
             rest = self.terms.rest * 2 ** (message.failed - 1)
             message.due = now + min(rest, self.terms.longest_rest)
+            message.goes(Place.SCHEDULED)
             self.scheduled.append(message)
         elif message.expires <= now:
+            message.goes(Place.READY)
             self._dies(message, "expired")
         else:
             self._make_ready(message)
@@ -170,6 +188,8 @@ class QueueModel:
     def purge(self) -> int:
         """How many went: those that are delayed too, and none that a client has."""
         count = len(self.ready) + len(self.scheduled)
+        for one in (*self.ready, *self.scheduled):
+            one.goes(Place.GONE)
         self.ready.clear()
         self.scheduled.clear()
         return count
