@@ -323,7 +323,7 @@ class FrontEnd:
         described = rules_of(self._settings_of(queue) or PLAIN).described
         consumer = LinkConsumer(
             number, queue.id, subscriber, options.limit, options.no_ack, options.exclusive, options.priority,
-            grouped=described.by_consumer, single_active=described.takes_turns,
+            grouped=described.by_consumer, single_active=described.takes_turns, lapses=described.lapses,
         )  # fmt: skip
 
         def attached(value: Any, _: Delivery | None) -> None:
@@ -372,18 +372,21 @@ class FrontEnd:
 
     def settle(self, consumer: int, ranges: list[Range]) -> None:
         attached = self._consumers.get(consumer)
-        if attached is not None:
-            attached.link.settle(attached.queue, ranges)
+        mine = [] if attached is None else attached.still_with(consumer, ranges)
+        if attached is not None and mine:
+            attached.link.settle(attached.queue, mine)
 
     def give_back(self, consumer: int, ranges: list[Range], failed: bool) -> None:
         attached = self._consumers.get(consumer)
-        if attached is not None:
-            attached.link.give_back(attached.queue, ranges, failed=failed)
+        mine = [] if attached is None else attached.still_with(consumer, ranges)
+        if attached is not None and mine:
+            attached.link.give_back(attached.queue, mine, failed=failed)
 
     def discard(self, consumer: int, ranges: list[Range]) -> None:
         attached = self._consumers.get(consumer)
-        if attached is not None:
-            attached.link.discard(attached.queue, ranges)
+        mine = [] if attached is None else attached.still_with(consumer, ranges)
+        if attached is not None and mine:
+            attached.link.discard(attached.queue, mine)
 
 
 def _binding_to_plain(vhost: str, binding: Binding, arguments: dict[str, Any]) -> dict[str, Any]:

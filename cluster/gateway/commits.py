@@ -31,6 +31,11 @@ class Attached:
     link: PartitionLink
     queue: int
 
+    def still_with(self, consumer: int, ranges: Ranges) -> Ranges:
+        """Those of the messages that no other consumer here was given since; `consumer` is the number."""
+        latest = self.link.latest
+        return ranges if latest is None else latest.still_with(self.queue, consumer, ranges)
+
 
 @dataclass(slots=True)
 class Share:
@@ -82,7 +87,9 @@ def shares_of(
         attached = consumers.get(consumer)
         if attached is not None:
             share = shares.setdefault(attached.link, Share())
-            share.settled.append((attached.queue, outcome, ranges))
+            mine = attached.still_with(consumer, ranges)
+            if mine:
+                share.settled.append((attached.queue, outcome, mine))
     return shares
 
 

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from cluster.gateway.latest_holders import LatestHolders
 from cluster.gateway.observer import LinkObserver
 from cluster.gateway.state import Awaiting, Confirmation, LinkConsumer, OperationBatch, PendingRequest
 from cluster.peers.latencies import Latencies
@@ -58,6 +59,7 @@ class PartitionLink:
         """Unreachable, and what it held was in memory."""
         self.consumers: dict[int, LinkConsumer] = {}
         self.leases: dict[int, RangeSet] = {}
+        self.latest: LatestHolders | None = None
         self.unacknowledged: deque[OperationBatch] = deque()
         self.unacknowledged_bytes = 0
         self._front_end, self._node = front_end, node
@@ -323,6 +325,8 @@ class PartitionLink:
             leased.remove_all(ranges)
         if queue in self._holders:
             self._holders[queue].remove_all(ranges)
+        if self.latest is not None:
+            self.latest.released(queue, ranges)
         if self._observer is not None:
             self._observer.released(queue, ranges)
 
@@ -374,6 +378,9 @@ class PartitionLink:
             consumer.delivered += delivery.run.count
             if not consumer.no_ack:
                 self._hold(delivery)
+                if consumer.lapses:
+                    self.latest = self.latest or LatestHolders(self.consumers)
+                    self.latest.given(delivery)
                 if consumer.grouped:
                     holders = self._holders.setdefault(delivery.queue, RangeMap())
                     for first, last in delivery.ranges:
@@ -400,6 +407,8 @@ class PartitionLink:
             self.consumers[pending.consumer.id] = pending.consumer
         if delivery is not None and delivery.consumer == GET_LINK:
             self._hold(delivery)
+            if self.latest is not None:
+                self.latest.given(delivery)
         observer = self._observer
         since = 0 if observer is None else observer.arrived()
         pending.answer(value, delivery)

@@ -110,6 +110,8 @@ class LinkConsumer:
     """Whether its queue keeps order by key: a new owner must know which consumer has which messages."""
     single_active: bool = False
     """Whether its queue has a single active consumer."""
+    lapses: bool = False
+    """Whether its leases may lapse: another consumer may have its messages before it has answered."""
     joined: int = 0
     activated: int = 0
     """See `cluster.peers.ports.FrontEndPort.activity`."""

@@ -63,6 +63,7 @@ def discard_leased(
     dead_letters = makes_dead_letters(owner, number)
     durable, soft = list(ranges), list[tuple[int, Run]]()
     if queue is not None:
+        durable = queue.lifecycle.settleable(front_end, durable)
         soft = _soft(queue, durable) if dead_letters else soft
         settled = queue.lifecycle.settle(front_end, durable)
         durable = settled.durable

@@ -37,6 +37,7 @@ def discard_exhausted(owner: OwnerState, number: int, front_end: int, ranges: Ra
 def return_leased(owner: OwnerState, number: int, queue: QueueOwner, front_end: int) -> None:
     """Let later owners know of what a lost front end had, or may have had."""
     leased = list(queue.delivery.leases[front_end].ranges()) if front_end in queue.delivery.leases else []
+    leased = queue.lifecycle.returnable(front_end, leased)
     if leased:
         spent, leased = discard_exhausted(owner, number, front_end, leased)
         if spent:

@@ -264,6 +264,8 @@ def _is_rewritten(owner: OwnerState, operation: Operation, data: bytes) -> bool:
         return owner.durable and not read_run(data, operation.position).persistent
     if isinstance(operation, Settle | Return | Discard):
         queue = owner.queues.get(operation.queue)
+        if queue is not None and queue.delivery.timed is not None:
+            return True
         soft = owner.durable and queue is not None and bool(queue.delivery.soft)
         if type(operation) is Return:
             return soft or (operation.failed and queue is not None and bool(queue.lifecycle.hooks.exhausted))
@@ -293,11 +295,13 @@ def take_settle(owner: OwnerState, front_end: int, operation: Settle) -> bytes |
 
 def take_return(owner: OwnerState, front_end: int, operation: Return) -> bytes | None:
     """Durable messages are ready again once the return is applied; soft ones at once."""
+    queue = owner.queues.get(operation.queue)
     spent, ranges = b"", operation.ranges
+    if queue is not None and not owner.resuming(front_end, operation.queue):
+        ranges = queue.lifecycle.returnable(front_end, ranges)
     if operation.failed:
         spent, ranges = discard_exhausted(owner, operation.queue, front_end, ranges)
         let_rest(owner, operation.queue, front_end, ranges)
-    queue = owner.queues.get(operation.queue)
     durable = list(ranges)
     if queue is not None:
         durable = []

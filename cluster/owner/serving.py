@@ -348,6 +348,7 @@ def _hand_out(
 def regrant(owner: OwnerState, serving: Serving, number: int, consumer: ConsumerKey, messages: Range) -> None:
     """Give a consumer what it had before and gave back (0-9-1, basic.recover without requeue)."""
     queue = owner.queues[number]
+    queue.delivery.now = owner.wall_ms()
     outgoing: Outgoing = {}
     for handout in serving.hand_out_again(queue, number, consumer, messages, owner.room):
         _hand_over(owner, serving, handout, outgoing)

@@ -102,6 +102,8 @@ class FrontEndSessions:
             return
         for queue, owner in self._owner.queues.items():
             mine = list(state.held.get(queue, RangeSet()).ranges())
+            if owner.delivery.timed is not None:
+                owner.delivery.now = self._owner.wall_ms()
             owner.lifecycle.release_unheld(front_end, mine)
             owner.lifecycle.reattached(front_end, mine, holders.get(queue, ()))
             self._serving.mark(queue)

@@ -213,6 +213,11 @@ class OwnerState:
         self.queues[queue].lifecycle.release(front_end, first, last)
         self.mark(queue)
 
+    def resuming(self, front_end: int, queue: int) -> bool:
+        """Whether the front end has told of leases of the queue that are not taken over yet."""
+        state = self.front_ends.current(front_end)
+        return state is not None and bool(state.held.get(queue))
+
     def await_return(self, queue: int) -> None:
         """A batch that returns messages of the queue was taken into the next entry."""
         self._returning[queue] += 1

@@ -110,8 +110,11 @@ class TwoPhaseCommit:
         lease, former = queue.delivery.lease_of(TRANSACTION), queue.delivery.leases.get(front_end)
         for first, last in settlement.ranges:
             if former is not None and former is not lease:
-                lease.update(former.intersection(first, last))
+                moved = former.intersection(first, last)
+                lease.update(moved)
                 former.remove(first, last)
+                if queue.delivery.timed is not None:
+                    queue.delivery.timed.end(moved)
             for part in queue.lifecycle.find_waiting(first, last):
                 lease.add(*part)
                 if queue.delivery.ready.by_consumer:

@@ -9,6 +9,7 @@ from functools import partial
 
 from cluster.owner.context import OwnerContext, Unused
 from cluster.owner.feature_context import QueueContext
+from cluster.owner.lapses import let_lapse
 from cluster.owner.state import OwnerState
 from node.queue.dispatch import QueueOwner
 from node.queue.operation_format import encode_seal_queue
@@ -18,6 +19,7 @@ from node.queue.operations import ANY_MESSAGES
 def before_serving(owner: OwnerState, number: int, queue: QueueOwner, now: int) -> None:
     """What is due is ready, and the queue's features have their say; `now` is wall clock."""
     queue.lifecycle.let_go(now)
+    let_lapse(owner, number, queue, now)
     if queue.lifecycle.hooks.serve:
         context = QueueContext(owner, number)
         for feature in queue.lifecycle.hooks.serve:
@@ -32,6 +34,8 @@ def after_serving(owner: OwnerState, number: int, queue: QueueOwner) -> None:
             feature.served(context, complete=complete)
     if queue.delivery.scheduled:
         owner.alarms.set(number, queue.delivery.scheduled.wake)
+    if queue.delivery.timed:
+        owner.alarms.set(number, queue.delivery.timed.wake)
 
 
 def left_behind(owner: OwnerState, context: OwnerContext, number: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from node.queue.annotations import Annotations
 from node.queue.consumers import Consumers
 from node.queue.counters import Tally
+from node.queue.leases import Leases
 from node.queue.operations import Aspect
 from node.queue.order import Order, ReadyByAge
 from node.queue.queue import QueueState
@@ -18,14 +19,16 @@ from node.ranges.range_set import Range, RangeSet
 class DeliveryState:
     """One queue's messages by place, and its consumers. `node.queue.life` has the transitions.
 
-    `leases` by front end; `awaited` are the front ends that may hold what is `held`; `granted` is the newest
-    message that was ever given out. `term` is the owner's; `fresh`: nothing of the queue can have been leased
+    `leases` by front end; `timed` are leases with tokens and deadlines, None where no feature asks for such,
+    and `now` is then the time of the turn that hands messages out: wall clock, in milliseconds. `awaited` are
+    the front ends that may hold what is `held`; `granted` is the newest message that was ever given out.
+    `term` is the owner's; `fresh`: nothing of the queue can have been leased
     before this owner.
     """
 
     __slots__ = (
-        "annotations", "awaited", "consumers", "fresh", "granted", "held", "leases", "ready", "redelivered",
-        "scheduled", "settings", "soft", "state", "tally", "term",
+        "annotations", "awaited", "consumers", "fresh", "granted", "held", "leases", "now", "ready",
+        "redelivered", "scheduled", "settings", "soft", "state", "tally", "term", "timed",
     )  # fmt: skip
 
     def __init__(self, state: QueueState, settings: QueueSettings, term: int, fresh: bool) -> None:
@@ -38,6 +41,8 @@ class DeliveryState:
         self.scheduled: Schedule | None = None
         self.held = RangeSet()
         self.leases: dict[int, RangeSet] = {}
+        self.timed: Leases | None = None
+        self.now = 0
         self.awaited: set[int] = set()
         self.redelivered = state.returned.copy()
         self.granted = 0

@@ -191,6 +191,8 @@ class QueueOwner:
         delivery.ready.hand_over((consumer.front_end, consumer.number), ranges, count)
         ranges = ranges if len(ranges) == 1 else merged(ranges)
         delivery.lease_of(OWNER if grant.removal else grant.front_end).update(ranges)
+        if delivery.timed is not None and not grant.removal:
+            self.lifecycle.begin_lease(grant.front_end, consumer, ranges)
         for feature in () if grant.removal else self.lifecycle.hooks.given:
             feature.given(consumer, ranges)
         newest = ranges[-1][1]
@@ -259,6 +261,8 @@ class QueueOwner:
                     return grants
                 delivery.ready.claim((front_end, number), low, end)
                 delivery.lease_of(front_end).add(low, end)
+                if delivery.timed is not None:
+                    self.lifecycle.begin_lease(front_end, consumer, [(low, end)])
                 for feature in self.lifecycle.hooks.given:
                     feature.given(consumer, [(low, end)])
                 grants.append(

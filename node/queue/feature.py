@@ -20,6 +20,7 @@ from node.message.run import Run
 from node.queue.argument import Argument
 from node.queue.consumers import Consumer
 from node.queue.delivery_state import DeliveryState
+from node.queue.leases import NEVER
 from node.queue.operations import Aspect
 from node.queue.settings import QueueSettings
 from node.queue.weights import Weights
@@ -85,6 +86,13 @@ class Feature:
     def room(self, consumer: Consumer, wanted: int) -> int:
         """How many messages the consumer, who settles what it gets, may be given now, up to `wanted`."""
         return wanted
+
+    def lease_until(self, consumer: Consumer | None, now: int) -> int:
+        """The deadline of leases that begin now, in milliseconds since the epoch, `leases.NEVER` for none; of
+        several features' the earliest counts. None for the consumer: a new owner has heard of the leases from
+        their front end. A queue with a feature that has this hook keeps leases with tokens.
+        """
+        return NEVER
 
     def given(self, consumer: Consumer, ranges: list[Range]) -> None:
         """The messages are leased to the consumer. No log says so; the mark in the log is above them."""
@@ -188,7 +196,8 @@ class Description:
     `dead_letters`: where messages go that the queue discards, None for nowhere; `refused_too`: also those
     that the queue has no room for. `unused_ms`: how long the queue stays that no client uses; None for ever.
     `by_consumer`: front ends must tell a new owner which of their consumers has which message. `takes_turns`:
-    one consumer at a time is active, and front ends must tell a new owner who was.
+    one consumer at a time is active, and front ends must tell a new owner who was. `lapses`: a message may be
+    given to another consumer before the first one has answered, whose late answer then counts no more.
     """
 
     dead_letters: DeadLetterTarget | None = None
@@ -196,6 +205,7 @@ class Description:
     unused_ms: int | None = None
     by_consumer: bool = False
     takes_turns: bool = False
+    lapses: bool = False
 
 
 class Rule:

@@ -21,8 +21,8 @@ class Hooks:
     """For each hook the features that implement it, in the order of the registry. See `Feature`."""
 
     __slots__ = (
-        "exhausted", "given", "note", "passes_on", "ready", "rest", "return_", "room", "serve", "served",
-        "settle", "take_over",
+        "exhausted", "given", "lease_until", "note", "passes_on", "ready", "rest", "return_", "room", "serve",
+        "served", "settle", "take_over",
     )  # fmt: skip
 
     def __init__(self, features: Sequence[tuple[Aspect | None, Feature]] = ()) -> None:
@@ -33,6 +33,7 @@ class Hooks:
         self.take_over = _implementing(found, "take_over")
         self.serve = _implementing(found, "serve")
         self.room = _implementing(found, "room")
+        self.lease_until = _implementing(found, "lease_until")
         self.given = _implementing(found, "given")
         self.served = _implementing(found, "served")
         self.settle = _implementing(found, "settle")

@@ -79,6 +79,8 @@ LIFE: Final[tuple[Transition, ...]] = (
     Transition(L, "settled, rejected or failed too often", G, ("SETTLE", "DISCARD", "REMOVE")),
     Transition(L, "rejected or failed too often, with a dead-letter exchange", D, ("ANNOTATE",)),
     Transition(L, "given back, or the front end is lost", R, ("RETURN", "RETURN_FAILED")),
+    Transition(L, "lapsed", R, ("RETURN_FAILED",)),
+    Transition(L, "lapsed, and rests", S, ("RETURN_FAILED", "ANNOTATE")),
     Transition(L, "given back, and rests", S, ("RETURN_FAILED", "ANNOTATE")),
     Transition(L, "new owner", H),
     Transition(L, "new owner, by whose clock it is not due yet", S),

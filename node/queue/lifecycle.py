@@ -13,8 +13,10 @@ from types import MappingProxyType
 from typing import Final
 
 from node.message.run import Run
+from node.queue.consumers import Consumer
 from node.queue.delivery_state import DeliveryState
 from node.queue.hooks import FeatureRegistry, Hooks, Shares
+from node.queue.leases import NEVER, NO_TOKEN, Leases
 from node.queue.operations import OWNER, Aspect, Semantics
 from node.queue.schedule import Schedule
 from node.queue.settings import PLAIN, QueueSettings
@@ -73,6 +75,7 @@ class Lifecycle:
         self._lost = False
         self.shares: Shares = {} if settings is PLAIN else registry.shares_of(delivery, {})
         self.hooks: Hooks = registry.hooks_of(self.shares)
+        self._keep_leases()
         if state.annotations:
             self._rest_again(later)
             for part in delivery.living(0, ABOVE_ALL).ranges():
@@ -86,6 +89,15 @@ class Lifecycle:
         self._delivery.settings = settings
         self.shares = self._registry.shares_of(self._delivery, self.shares)
         self.hooks = self._registry.hooks_of(self.shares)
+        self._keep_leases()
+
+    def _keep_leases(self) -> None:
+        """Leases have tokens from now on where a feature asks for deadlines; earlier ones have none."""
+        delivery = self._delivery
+        if not self.hooks.lease_until:
+            delivery.timed = None
+        elif delivery.timed is None:
+            delivery.timed = Leases()
 
     @property
     def attended(self) -> bool:
@@ -216,15 +228,64 @@ class Lifecycle:
             self._unschedule(*part)
         return found
 
-    def settle(self, front_end: int, ranges: list[Range]) -> Settled:
+    def begin_lease(self, front_end: int, consumer: Consumer | None, ranges: list[Range]) -> None:
+        """A queue whose leases have tokens has given the messages to a consumer; None: to one that only the
+        front end knows.
+        """
+        delivery = self._delivery
+        if delivery.timed is not None:
+            now = delivery.now
+            deadline = min([one.lease_until(consumer, now) for one in self.hooks.lease_until], default=NEVER)
+            number = UNKNOWN if consumer is None else consumer.number
+            delivery.timed.begin(front_end, number, ranges, deadline)
+
+    def lapsed(self, front_end: int, ranges: list[Range]) -> None:
+        """The front end's leases of the messages have lapsed: those that are lapsing still are ready again,
+        marked redelivered.
+
+        A RETURN that counts a failed delivery of the messages must have been applied before.
+        """
+        delivery = self._delivery
+        lease, timed = delivery.leases.get(front_end), delivery.timed
+        if lease is None or timed is None:
+            return
+        lapsing = [part for one in ranges for part in timed.lapsing.intersection(*one)]
+        parts = [part for one in lapsing for part in lease.intersection(*one)]
+        for part in parts if delivery.soft else ():
+            delivery.soft.count_failure(*part)
+        self.give_back(lease, parts, redelivered=True)
+
+    def settleable(self, front_end: int, ranges: list[Range], token: int = NO_TOKEN) -> list[Range]:
+        """Those of the messages that the front end may settle: where leases have tokens none under a lease of
+        another front end, or with another token than the one that is named.
+        """
+        timed = self._delivery.timed
+        return ranges if timed is None else timed.settleable(front_end, ranges, token)
+
+    def returnable(self, front_end: int, ranges: list[Range]) -> list[Range]:
+        """Those of the messages that the front end can give back. Where leases have tokens these are no
+        messages whose lease has lapsed: they come back without the front end, their delivery counted.
+        """
+        delivery = self._delivery
+        if delivery.timed is None:
+            return ranges
+        parts = RangeSet(part for one in ranges for part in delivery.leased(front_end, *one))
+        return list(parts.without(delivery.timed.lapsing.ranges()).ranges())
+
+    def settle(self, front_end: int, ranges: list[Range], token: int = NO_TOKEN) -> Settled:
         """The front end is done with messages that it was given.
 
-        Also one whose lease was lost meanwhile may settle: the message has been processed. On an
-        at-most-once queue only the owner's own removal settles.
+        Also one whose lease was lost may settle: the message has been processed, unless another lease with
+        a token has begun, see `settleable`. On an at-most-once queue only the owner's removal settles.
         """
         delivery = self._delivery
         if front_end != OWNER and delivery.state.semantics is Semantics.AT_MOST_ONCE:
             return Settled(0, [])
+        if delivery.timed is not None:
+            ranges = self.settleable(front_end, ranges, token)
+            if not ranges:
+                return Settled(0, [])
+            delivery.timed.end(ranges)
         lease = delivery.leases.get(front_end)
         count = lease.remove_all(ranges) if lease is not None else 0
         if delivery.ready.by_consumer:
@@ -280,6 +341,8 @@ class Lifecycle:
         count = 0
         # Newer ones were handed out meanwhile: only a redelivered message may come after them (0-9-1 §4.7).
         redelivered = redelivered or (bool(parts) and parts[-1][1] < delivery.granted)
+        if delivery.timed is not None:
+            delivery.timed.end(parts)
         for part in parts:
             place.remove(*part)
             delivery.ready.done(*part)
@@ -376,7 +439,8 @@ class Lifecycle:
         batches that were not acknowledged yet. Returns the ranges that are leased to it from now on.
         `holders` tells, of a queue that keeps order by key, which of its consumers has what.
 
-        When all that were awaited have answered, messages that no front end has are ready.
+        A deadline begins anew: the time that was left the former owner alone knew. When all that were awaited
+        have answered, messages that no front end has are ready.
         """
         delivery = self._delivery
         accepted: list[Range] = []
@@ -384,6 +448,7 @@ class Lifecycle:
         for first, last in ranges:
             for part in self.find_waiting(first, last):
                 delivery.lease_of(front_end).add(*part)
+                self.begin_lease(front_end, None, [part])
                 accepted.append(part)
                 if delivery.ready.by_consumer:
                     for start, end, consumer in consumers.cover(*part, UNKNOWN):

@@ -107,6 +107,7 @@ class Stage(Scenery):
         consumer = LinkConsumer(
             self._consumers, client.definition.id, client, int(limit), False, False, 0,
             grouped=described.by_consumer, single_active=described.takes_turns,
+            lapses=described.lapses,
         )  # fmt: skip
         client.link.attach(
             consumer, lambda value, _: self.tell(f"{name} consumes") if value is None else None

@@ -1,0 +1,49 @@
+"""How long consumers may keep messages of a queue without settling them (queue argument x-lease-period)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from node.queue.argument import Argument, PolicyUse
+from node.queue.argument_types import read_positive_time
+from node.queue.consumers import Consumer
+from node.queue.delivery_state import DeliveryState
+from node.queue.feature import Declaration, Description, Feature, Rule
+from node.queue.settings import QueueSettings
+
+LEASE_PERIOD: Final = Argument(
+    "x-lease-period", read_positive_time, "lease_period_ms", policy=PolicyUse.LIMIT
+)
+
+
+class LeasePeriod(Feature):
+    """Lets the queue's leases lapse after a period, in milliseconds.
+
+    Leases that there are when a policy asks for a period keep none, or keep their deadline.
+    """
+
+    def __init__(self, period: int) -> None:
+        super().__init__()
+        self._period = period
+
+    def lease_until(self, consumer: Consumer | None, now: int) -> int:
+        return now + self._period
+
+
+class Lapsing(Rule):
+    """Has front ends know which of their consumers has a message."""
+
+    def describe(self, description: Description) -> None:
+        description.lapses = True
+
+
+def _rule(settings: QueueSettings) -> Rule | None:
+    return None if LEASE_PERIOD.of(settings) is None else Lapsing()
+
+
+def _share(delivery: DeliveryState, former: Feature | None) -> Feature | None:
+    period = LEASE_PERIOD.of(delivery.settings)
+    return None if period is None else LeasePeriod(period)
+
+
+FEATURE: Final[Declaration] = Declaration(LEASE_PERIOD, make=_share, rule=_rule)

@@ -1,0 +1,242 @@
+"""Leases with tokens and deadlines: the index of them, and what a queue's owner does with them."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from node.queue.leases import NEVER, NO_TOKEN, STEP_RANGES, Leases
+from node.queue.operations import Semantics
+from node.queue.settings import QueueSettings
+from tests.queue.building import uniform_run
+from tests.queue.owners import A, B, attach, got, marked, owner_of, state_with
+
+PERIOD = QueueSettings(lease_period_ms=100)
+
+
+def test_a_grant_is_one_entry_whatever_its_size() -> None:
+    leases = Leases()
+    token = leases.begin(A, 1, [(1, 1000), (2000, 3000)], 50)
+    assert len(leases) == 1
+    lease = leases.of(2500)
+    assert lease is not None
+    assert (lease.front_end, lease.consumer, lease.token, lease.deadline) == (A, 1, token, 50)
+    leases.end([(1, 1000)])
+    assert leases.of(1000) is None and len(leases) == 1
+    leases.end([(2000, 3000)])
+    assert len(leases) == 0 and leases.wake == NEVER
+
+
+def test_a_lease_lapses_with_the_messages_that_are_left() -> None:
+    leases = Leases()
+    leases.begin(A, 1, [(1, 9)], 50)
+    leases.begin(B, 1, [(10, 12)], 40)
+    leases.end([(4, 5), (10, 10)])
+    assert leases.wake == 40
+    assert leases.lapse(39) == []
+    assert leases.lapse(45) == [(B, [(11, 12)])]
+    assert leases.lapse(50) == [(A, [(1, 3), (6, 9)])]
+    assert list(leases.lapsing.ranges()) == [(1, 3), (6, 9), (11, 12)]
+    leases.end([(1, 9)])
+    assert list(leases.lapsing.ranges()) == [(11, 12)]
+
+
+def test_a_step_lets_a_bounded_number_lapse() -> None:
+    leases = Leases()
+    for number in range(2 * STEP_RANGES):
+        leases.begin(A, 1, [(2 * number, 2 * number)], 10)
+    assert len(leases.lapse(10)) == STEP_RANGES
+    assert leases.wake <= 10
+    assert len(leases.lapse(10)) == STEP_RANGES
+    assert leases.wake == NEVER
+
+
+def test_deadlines_of_leases_that_are_over_are_not_kept() -> None:
+    leases = Leases()
+    for number in range(10_000):
+        leases.begin(A, 1, [(number, number)], 1_000_000)
+        leases.end([(number, number)])
+    assert len(leases._deadlines) < 100
+
+
+def test_a_settlement_names_a_lease_by_its_holder_or_its_token() -> None:
+    leases = Leases()
+    over = leases.begin(A, 1, [(1, 4)], NEVER)
+    current = leases.begin(A, 2, [(1, 2)], NEVER)
+    leases.begin(B, 1, [(3, 3)], NEVER)
+    assert leases.settleable(A, [(1, 9)]) == [(1, 2), (4, 9)]
+    assert leases.settleable(A, [(1, 9)], over) == [(4, 9)]
+    assert leases.settleable(A, [(1, 9)], current) == [(1, 2), (5, 9)]
+    assert leases.settleable(B, [(1, 4)]) == [(3, 3)]
+
+
+PARTS = st.tuples(st.integers(0, 40), st.integers(0, 8)).map(lambda part: (part[0], part[0] + part[1]))
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("begin"), st.sampled_from((A, B)), PARTS, st.integers(0, 60)),
+        st.tuples(st.just("end"), st.just(A), PARTS, st.just(0)),
+        st.tuples(st.just("lapse"), st.just(A), st.just((0, 0)), st.integers(0, 60)),
+    ),
+    max_size=40,
+)
+
+
+@given(STEPS)
+def test_each_message_is_under_the_lease_that_began_last(
+    steps: list[tuple[str, int, tuple[int, int], int]],
+) -> None:
+    leases = Leases()
+    model: dict[int, tuple[int, int, int]] = {}
+    for step, front_end, (first, last), time in steps:
+        numbers = range(first, last + 1)
+        if step == "begin":
+            token = leases.begin(front_end, 1, [(first, last)], time)
+            model |= dict.fromkeys(numbers, (front_end, token, time))
+        elif step == "end":
+            leases.end([(first, last)])
+            model = {number: each for number, each in model.items() if number not in numbers}
+        else:
+            due = {number: each[0] for number, each in model.items() if each[2] <= time}
+            lapsed = {
+                number: front_end
+                for front_end, parts in leases.lapse(time)
+                for low, high in parts
+                for number in range(low, high + 1)
+            }
+            assert lapsed == due
+            model = {number: each for number, each in model.items() if number not in due}
+        assert len(leases) == len({token for _, token, _ in model.values()})
+        assert leases.wake == min((time for _, _, time in model.values()), default=NEVER)
+        for number in range(50):
+            lease = leases.of(number)
+            found = None if lease is None else (lease.front_end, lease.token, lease.deadline)
+            assert found == model.get(number)
+
+
+# -- the owner of a queue ---------------------------------------------------------------------------
+
+
+def test_a_queue_that_asks_for_nothing_keeps_ranges_alone() -> None:
+    owner = owner_of(state_with(3), fresh=True)
+    attach(owner, A)
+    owner.dispatch(99)
+    assert owner.delivery.timed is None
+    assert list(owner.delivery.leases[A].ranges()) == [(1, 3)]
+
+
+def test_a_lease_begins_with_the_grant_and_ends_with_the_settlement() -> None:
+    owner = owner_of(state_with(3), fresh=True, settings=PERIOD)
+    attach(owner, A)
+    owner.delivery.now = 1000
+    owner.dispatch(99)
+    timed = owner.delivery.timed
+    assert timed is not None and (len(timed), timed.wake) == (1, 1100)
+    assert owner.lifecycle.settle(A, [(1, 3)]).durable == [(1, 3)]
+    assert (len(timed), timed.wake) == (0, NEVER)
+
+
+def test_what_has_lapsed_goes_to_another_consumer_marked_redelivered() -> None:
+    owner = owner_of(state_with(2), fresh=True, settings=PERIOD)
+    attach(owner, A, limit=2)
+    owner.dispatch(99)
+    timed = owner.delivery.timed
+    assert timed is not None
+    assert timed.lapse(100) == [(A, [(1, 2)])]
+    owner.lifecycle.lapsed(A, [(1, 2)])
+    assert owner.delivery.leased_count == 0
+    attach(owner, B)
+    assert marked(owner.dispatch(99)) == [(1, 2, True)]
+
+
+def test_a_late_settlement_settles_no_lease_of_another_front_end() -> None:
+    owner = owner_of(state_with(3), fresh=True, settings=PERIOD)
+    attach(owner, A, limit=3)
+    owner.dispatch(99)
+    timed = owner.delivery.timed
+    assert timed is not None
+    owner.lifecycle.lapsed(A, timed.lapse(100)[0][1])
+    attach(owner, B, limit=2)
+    assert got(owner.dispatch(99)) == [(B, 1, 1, 2)]
+    # B has 1 and 2 now, and no consumer has 3.
+    settled = owner.lifecycle.settle(A, [(1, 3)])
+    assert (settled.count, settled.durable) == (1, [(3, 3)])
+    assert list(owner.delivery.leases[B].ranges()) == [(1, 2)]
+    assert owner.lifecycle.returnable(A, [(1, 2)]) == []
+    assert owner.lifecycle.settle(B, [(1, 2)]).count == 2
+
+
+def test_a_settlement_that_names_a_token_settles_that_lease_alone() -> None:
+    owner = owner_of(state_with(1), fresh=True, settings=PERIOD)
+    attach(owner, A, 1, limit=1)
+    owner.dispatch(99)
+    timed = owner.delivery.timed
+    assert timed is not None
+    first = timed.of(1)
+    owner.lifecycle.lapsed(A, timed.lapse(100)[0][1])
+    attach(owner, A, 2, limit=1)
+    owner.dispatch(99)
+    second = timed.of(1)
+    assert first is not None and second is not None
+    assert (first.consumer, second.consumer) == (1, 2)
+    assert first.token != second.token != NO_TOKEN
+    assert owner.lifecycle.settle(A, [(1, 1)], first.token).count == 0
+    assert owner.lifecycle.settle(A, [(1, 1)], second.token).count == 1
+
+
+def test_until_its_return_is_applied_what_lapses_may_be_settled_and_not_given_back() -> None:
+    owner = owner_of(state_with(2), fresh=True, settings=PERIOD)
+    attach(owner, A, limit=2)
+    owner.dispatch(99)
+    timed = owner.delivery.timed
+    assert timed is not None
+    ((_, lapsing),) = timed.lapse(100)
+    assert owner.delivery.leased_count == 2
+    assert owner.lifecycle.returnable(A, [(1, 2)]) == []
+    assert owner.lifecycle.settle(A, [(1, 1)]).count == 1
+    owner.lifecycle.lapsed(A, lapsing)
+    assert list(owner.delivery.ready.ranges()) == [(2, 2)]
+    assert not timed.lapsing
+
+
+def test_transient_messages_lapse_as_well_and_their_failures_count() -> None:
+    owner = owner_of(state_with(0), fresh=True, settings=PERIOD)
+    owner.lifecycle.add_soft(1, uniform_run(2))
+    attach(owner, A, limit=2)
+    owner.dispatch(99)
+    timed = owner.delivery.timed
+    assert timed is not None
+    owner.lifecycle.lapsed(A, timed.lapse(100)[0][1])
+    assert list(owner.delivery.ready.ranges()) == [(1, 2)]
+    assert owner.delivery.failures(1, 2) == [(1, 2, 1)]
+
+
+def test_what_is_removed_before_its_delivery_has_no_lease() -> None:
+    owner = owner_of(state_with(2, semantics=Semantics.AT_MOST_ONCE), fresh=True, settings=PERIOD)
+    attach(owner, A, limit=1)
+    attach(owner, B, no_ack=True, limit=1)
+    owner.dispatch(99)
+    assert owner.delivery.timed is not None and len(owner.delivery.timed) == 0
+
+
+def test_a_deadline_begins_anew_with_a_new_owner() -> None:
+    owner = owner_of(state_with(4, mark=4, attached=(A,)), settings=PERIOD, now=5000)
+    owner.delivery.now = 5000
+    owner.lifecycle.reattached(A, [(1, 3)])
+    timed = owner.delivery.timed
+    assert timed is not None and timed.wake == 5100
+    assert timed.lapse(5100) == [(A, [(1, 3)])]
+
+
+def test_a_policy_turns_deadlines_on_and_off() -> None:
+    owner = owner_of(state_with(2), fresh=True, settings=QueueSettings(max_length=9))
+    attach(owner, A, limit=1)
+    owner.dispatch(99)
+    owner.lifecycle.reconfigure(PERIOD)
+    timed = owner.delivery.timed
+    assert timed is not None and len(timed) == 0
+    owner.delivery.consumers.credit(A, 1, 2)
+    owner.dispatch(99)
+    assert len(timed) == 1
+    assert owner.lifecycle.settle(A, [(1, 2)]).count == 2
+    owner.lifecycle.reconfigure(QueueSettings(max_length=9))
+    assert owner.delivery.timed is None
