@@ -179,7 +179,8 @@ _TO_FRONT_END: Final = MessageFamily("Calls to front ends", tags.TO_FRONT_END, N
     ),
     MessageKind(
         "delivered", FrontEndPort.delivered, OWNER, FRONT_END,
-        "Messages for consumers; each run's contents are a part of their own.",
+        "Messages for consumers; each run's contents are a part of their own. A run's channel has the "
+        "octet of its format (`node.wire.formats`) above its 16 bits.",
     ),
     MessageKind(
         "result", FrontEndPort.result, OWNER, FRONT_END,
