@@ -36,7 +36,7 @@ from replication.raft import (
     decode_message,
     encode_message,
 )
-from replication.repair import UNHEARD, Repair, RepairEvents
+from replication.repair import NO_REPAIR_EVENTS, Repair, RepairEvents
 from replication.snapshots import (
     ACKNOWLEDGED,
     FINAL,
@@ -76,7 +76,7 @@ class Host:
         random: Callable[[], float],
         snapshot_bytes: int,
         of_last_release: Callable[[str], bool] = _no_peer,
-        damage: RepairEvents = UNHEARD,
+        damage: RepairEvents = NO_REPAIR_EVENTS,
     ) -> None:
         """`of_last_release` says whether a peer reads only what the last release wrote."""
         self.node = config.node

@@ -21,7 +21,7 @@ from replication.raft.errors import CompactedError, MessageError
 from replication.resigning import resign
 
 REPAIR_TAG: Final = b"D"
-ASK_INTERVAL_S: Final = 0.5
+REPAIR_INTERVAL_S: Final = 0.5
 """Between two questions for one entry: the node that has it may be down."""
 
 ASK: Final = 1
@@ -89,7 +89,7 @@ class RepairEvents:
     """Another replica's copy took the entry's place; called with that replica's node."""
 
 
-UNHEARD: Final = RepairEvents()
+NO_REPAIR_EVENTS: Final = RepairEvents()
 
 
 class Repair:
@@ -167,12 +167,12 @@ class Repair:
         """Ask again for what is not mended, and look whether it is needed yet."""
         for error in self._journal.take_damaged():
             if (error.partition, error.index) not in self.damaged and error.partition in self._groups:
-                self._note(self._groups[error.partition], error, now - ASK_INTERVAL_S)
+                self._note(self._groups[error.partition], error, now - REPAIR_INTERVAL_S)
         for key, damage in list(self.damaged.items()):
             group = self._groups.get(key[0])
             if group is None or not _needed(group, damage.error):
                 del self.damaged[key]
-            elif now >= damage.asked_at + ASK_INTERVAL_S:
+            elif now >= damage.asked_at + REPAIR_INTERVAL_S:
                 self._ask(group, damage, now)
 
     def _ask(self, group: Group, damage: Damage, now: float) -> None:
@@ -188,7 +188,7 @@ class Repair:
 
     def receive(self, peer: str, parts: Sequence[bytes], now: float) -> None:
         """A question or an answer of another replica. Raises MessageError."""
-        partition, message = decode(parts)
+        partition, message = decode_repair(parts)
         group = self._groups.get(partition)
         if group is None:
             return
@@ -230,7 +230,7 @@ def _needed(group: Group, error: DamagedEntryError) -> bool:
     return row >= 0 and group.log.table.terms[row] == error.term
 
 
-def decode(parts: Sequence[bytes]) -> tuple[int, EntryQuestion | EntryAnswer]:
+def decode_repair(parts: Sequence[bytes]) -> tuple[int, EntryQuestion | EntryAnswer]:
     """The partition, and what is asked or told of it. Raises MessageError."""
     _, partition = addressed(parts)
     try:

@@ -22,7 +22,7 @@ from replication.raft import Entry, EntryKind, MessageError, SnapshotRequest, en
 
 CHUNK_BYTES = 512 * 1024
 """A chunk is closed once it has so many octets: it exceeds them by less than one entry."""
-WINDOW_BYTES = 4 * CHUNK_BYTES
+SNAPSHOT_WINDOW_BYTES = 4 * CHUNK_BYTES
 """No chunk is sent while so much is not acknowledged: the follower syncs one while the next ones travel."""
 STALL_S = 5.0
 """A stream whose peer says nothing for so long is given up by both sides; the leader starts another."""
@@ -113,7 +113,7 @@ class SnapshotSender:
     def parts(self) -> list[Part]:
         """The messages to send now: as many as the window has room for, the snapshot at the end."""
         parts = []
-        room = WINDOW_BYTES - sum(self._unacknowledged)
+        room = SNAPSHOT_WINDOW_BYTES - sum(self._unacknowledged)
         while room > 0 and not self._complete:
             part = self._part(self._acknowledged + len(self._unacknowledged))
             size = sum(map(len, part.body))

@@ -8,8 +8,8 @@ from typing import Final
 
 from cluster.admin.inquiry import Inquiry
 
-QUESTION: Final = "round_trip"
-INTERVAL_S: Final = 5.0
+ROUND_TRIP_QUESTION: Final = "round_trip"
+ROUND_TRIPS_INTERVAL_S: Final = 5.0
 
 
 class RoundTrips:
@@ -24,13 +24,13 @@ class RoundTrips:
         self._clock = clock
         self._next = 0.0
         self._asking: set[asyncio.Task[None]] = set()
-        inquiry.answer(QUESTION, lambda _: True)
+        inquiry.answer(ROUND_TRIP_QUESTION, lambda _: True)
 
     def tick(self, now: float) -> None:
         """Ask all reachable nodes once an interval is over; figures of unreachable nodes are dropped."""
         if now < self._next:
             return
-        self._next = now + INTERVAL_S
+        self._next = now + ROUND_TRIPS_INTERVAL_S
         connected = self._connected()
         for peer in [peer for peer in self.last if peer not in connected]:
             del self.last[peer]
@@ -47,7 +47,7 @@ class RoundTrips:
 
     async def _measure(self, peer: str) -> None:
         asked = self._clock()
-        if await self._inquiry.ask(peer, QUESTION) is None:
+        if await self._inquiry.ask(peer, ROUND_TRIP_QUESTION) is None:
             self.last.pop(peer, None)
         else:
             self.last[peer] = self._clock() - asked

@@ -20,7 +20,7 @@ from cluster.broker.transit import Transit
 from cluster.catalog.effective import queue_type, settings_of
 from cluster.catalog.membership.bootstrap import Bootstrap, StartEvents
 from cluster.catalog.membership.cluster_member import ClusterMember
-from cluster.catalog.membership.copies import Copies
+from cluster.catalog.membership.copies import JournalCopies
 from cluster.catalog.membership.formats import Formats, PeerFormats
 from cluster.catalog.membership.mover import Mover
 from cluster.catalog.membership.peer_status import PeerStatus
@@ -108,7 +108,7 @@ class Broker:
     def _join(self) -> None:
         """Make what takes part in the cluster."""
         config, events = self.config, self.events
-        self.copies = Copies(config.node, self.catalog, self.time, events.needed)
+        self.copies = JournalCopies(config.node, self.catalog, self.time, events.needed)
         self.uptime = Uptime(config.node, config.front_end, self.catalog, self.peers)
         self.formats = Formats(config.node, config.front_end, self.peer_formats, self.catalog)
         member = ClusterMember(
@@ -172,7 +172,7 @@ class Broker:
             tags.TO_OWNER: self._receive_for_owner,
             tags.TO_FRONT_END: self._receive_for_front_end,
             tags.OWNERSHIP: self._receive_announcement,
-            tags.CATALOG: self.catalog.receive,
+            tags.CATALOG_REPLICAS: self.catalog.receive,
             tags.ADMISSION: self.bootstrap.receive,
             tags.VOTES: self.mover.receive,
             tags.CONTACTS: self.mover.leader_balance.receive,

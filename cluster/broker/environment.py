@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cluster.owner.lost_entries import MessageLoss
 from replication.journal import DamagedEntryError
-from replication.repair import UNHEARD, RepairEvents
+from replication.repair import NO_REPAIR_EVENTS, RepairEvents
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class NodeEvents:
     removed: Callable[[], None] = _nothing
     """This node is no member any more."""
 
-    damage: RepairEvents = UNHEARD
+    damage: RepairEvents = NO_REPAIR_EVENTS
     """Entries cannot be read here, or can be read again."""
 
     messages_lost: Callable[[DamagedEntryError, list[MessageLoss]], None] = _no_losses

@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from cluster.catalog.access.control import Answer
 from node.refusal import Refusal
-
-Answer = Callable[[Any, Refusal | None], None]
 
 
 async def answered(begin: Callable[[Answer], None]) -> Any:

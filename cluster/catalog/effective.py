@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cluster.catalog.definitions import PartitionKind, QueueDefinition
 from cluster.catalog.placement import CLASSIC, QUORUM
-from cluster.catalog.policies import Applied, ResourceKind
+from cluster.catalog.policies import AppliedPolicies, ResourceKind
 from cluster.catalog.redeclaration import TYPE_ARGUMENT
 from cluster.catalog.state import CatalogState
 from node.queue.settings import QueueSettings
@@ -30,7 +30,7 @@ def resource_kind(state: CatalogState, queue: QueueDefinition) -> ResourceKind:
     return ResourceKind.QUORUM_QUEUE if quorum else ResourceKind.CLASSIC_QUEUE
 
 
-def applied_to_queue(state: CatalogState, queue: QueueDefinition) -> Applied:
+def applied_to_queue(state: CatalogState, queue: QueueDefinition) -> AppliedPolicies:
     """The policies that apply to the queue."""
     return state.policies.applied(queue.vhost, resource_kind(state, queue), queue.name)
 

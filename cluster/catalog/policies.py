@@ -19,7 +19,7 @@ from node.queue.settings import QueueSettings
 from node.refusal import NotFoundError
 from node.routing.exchange import Exchanges
 
-REMEMBERED: Final = 65_536
+REMEMBERED_NAMES: Final = 65_536
 """Names for which it is remembered what applies to them."""
 
 
@@ -53,7 +53,7 @@ class Policy:
         return kind in _KINDS.get(self.apply_to, ()) and permits(compiled(self.pattern), name)
 
 
-class Applied(NamedTuple):
+class AppliedPolicies(NamedTuple):
     """The policy that applies to a queue or exchange, and its definition."""
 
     policy: str | None
@@ -86,7 +86,7 @@ class Policies:
         self._vhosts: dict[str, VhostPolicies] = {}
         self._changed = changed
         self._check_vhost = check_vhost
-        self._applied: dict[tuple[str, ResourceKind, str], Applied] = {}
+        self._applied: dict[tuple[str, ResourceKind, str], AppliedPolicies] = {}
 
     # -- commands -------------------------------------------------------------------------------
 
@@ -121,15 +121,15 @@ class Policies:
         """By name. Not to be changed."""
         return self._vhosts.get(vhost, VhostPolicies()).of(operator=operator)
 
-    def applied(self, vhost: str, kind: ResourceKind, name: str) -> Applied:
+    def applied(self, vhost: str, kind: ResourceKind, name: str) -> AppliedPolicies:
         """The policy that applies to a queue or exchange of this name."""
         policies = self._vhosts.get(vhost)
         if policies is None:
-            return NOTHING
+            return NO_POLICY
         key = (vhost, kind, name)
         found = self._applied.get(key)
         if found is None:
-            if len(self._applied) >= REMEMBERED:
+            if len(self._applied) >= REMEMBERED_NAMES:
                 self._applied.clear()
             found = self._applied[key] = _applied(policies, kind, name)
         return found
@@ -167,12 +167,12 @@ class Policies:
             )
 
 
-NOTHING: Final = Applied(None, None, {})
+NO_POLICY: Final = AppliedPolicies(None, None, {})
 
 
-def _applied(policies: VhostPolicies, kind: ResourceKind, name: str) -> Applied:
+def _applied(policies: VhostPolicies, kind: ResourceKind, name: str) -> AppliedPolicies:
     user, operator = (_first(each, kind, name) for each in (policies.user, policies.operator))
-    return Applied(
+    return AppliedPolicies(
         None if user is None else user.name,
         None if operator is None else operator.name,
         joined_definition(

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from cluster.catalog.access.control import Answer
 from cluster.catalog.definitions import MemberState
 from cluster.catalog.node_time import NodeTime
 from cluster.catalog.observer import Observer
 from cluster.catalog.placement import RestartedError
-from cluster.catalog.state import CatalogState, Outcome, encode_command
+from cluster.catalog.state import CatalogState, CommandOutcome, encode_command
 from cluster.catalog.visibility import LeaseGrantor, LeaseHolder, counts_from
 from cluster.peers.catalog_messages import (
     BarrierPassed,
@@ -36,10 +37,8 @@ CATALOG: Final = 0
 """The catalog's partition."""
 
 FELL_BEHIND: Final = "this node fell behind; declare again"
-RETRY_S: Final = 0.3
+COMMAND_RETRY_S: Final = 0.3
 """A question that is not answered for so long is asked again: messages and leaders may be lost."""
-
-Answer = Callable[[Any, Refusal | None], None]
 
 
 @dataclass(slots=True)
@@ -139,7 +138,7 @@ class Catalog:
         else:
             self._tell_leader(CommandProposal(data))
 
-    def _outcome(self, index: int, outcome: Outcome, now: float) -> None:
+    def _outcome(self, index: int, outcome: CommandOutcome, now: float) -> None:
         if outcome.origin != self._front_end:
             return
         pending = self._pending.get(outcome.request)
@@ -234,7 +233,7 @@ class Catalog:
             self._holder.pinged(now)
             self._send(self.leader, LeasePing(now, self.applied_index, self._front_end).encode())
         for request, pending in list(self._pending.items()):
-            if now - pending.asked >= RETRY_S:
+            if now - pending.asked >= COMMAND_RETRY_S:
                 pending.asked = now
                 if pending.index:
                     self._ask_barrier(request, pending, now)

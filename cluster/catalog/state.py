@@ -36,10 +36,10 @@ from node.refusal import NotFoundError, PreconditionFailedError, Refusal
 from node.routing.exchange import Exchanges
 from node.routing.matching import Binding, Destination, DestinationKind
 
-VERSION: Final = 1
+COMMAND_VERSION: Final = 1
 """Of commands."""
 
-SNAPSHOT_VERSION: Final = 4
+CATALOG_SNAPSHOT_VERSION: Final = 4
 """1 had no `access`: there were no users in the catalog. 2 had no `policies`; 3 had no `members`, whose set
 never changed, and no `witnesses`."""
 
@@ -49,7 +49,7 @@ RETIRED_FRONT_ENDS: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CommandOutcome:
     """The outcome of a command: `error` or `value`."""
 
     origin: int
@@ -59,7 +59,7 @@ class Outcome:
 
 
 def encode_command(origin: int, request: int, name: str, arguments: dict[str, Any]) -> bytes:
-    return pack([VERSION, origin, request, name, arguments])
+    return pack([COMMAND_VERSION, origin, request, name, arguments])
 
 
 class CatalogState:
@@ -104,7 +104,7 @@ class CatalogState:
             **self.witnesses.commands,
         }
 
-    def apply(self, data: bytes) -> Outcome | None:
+    def apply(self, data: bytes) -> CommandOutcome | None:
         """Carry out one committed command; refusals are outcomes like any other.
 
         None when the command had been carried out before: a proposer that gets no answer asks again.
@@ -116,9 +116,9 @@ class CatalogState:
         recent.append(request)
         del recent[:-RECENT_REQUESTS]
         try:
-            return Outcome(origin, request, value=self._commands[name](**arguments))
+            return CommandOutcome(origin, request, value=self._commands[name](**arguments))
         except Refusal as error:
-            return Outcome(origin, request, error=error)
+            return CommandOutcome(origin, request, error=error)
 
     # -- look-ups -------------------------------------------------------------------------------
 
@@ -352,7 +352,7 @@ class CatalogState:
     def snapshot(self) -> bytes:
         """The whole state; equal states give equal bytes."""
         plain = {
-            "version": SNAPSHOT_VERSION,
+            "version": CATALOG_SNAPSHOT_VERSION,
             "members": self.members.to_plain(),
             "partitions": self.table.to_plain(),
             "queues": [to_plain(queue) for queue in self.queues.values()],

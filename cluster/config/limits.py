@@ -13,7 +13,7 @@ MIB: Final = 1024 * KIB
 GIB: Final = 1024 * MIB
 
 
-class Limits(Section):
+class ClientLimits(Section):
     """Limits for clients. They protect a node from its clients."""
 
     connections: int = Field(

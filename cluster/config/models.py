@@ -18,7 +18,7 @@ from cluster.config.addresses import Address, AddressField
 from cluster.config.environment import overlay
 from cluster.config.formats import FORMATS
 from cluster.config.http_settings import HttpSettings
-from cluster.config.limits import GIB, KIB, MIB, Limits
+from cluster.config.limits import GIB, KIB, MIB, ClientLimits
 from cluster.config.passwords import PasswordHash
 from cluster.config.tables import (
     ConfigError,
@@ -171,7 +171,7 @@ class ClusterConfig(Section):
         strict=False,
         description="Users who may only log in from the node's own machine.",
     )
-    limits: Limits = Limits()
+    limits: ClientLimits = ClientLimits()
     alarms: ResourceAlarms = ResourceAlarms()
     strangers: Strangers = Strangers()
     replication: Replication = Replication()

@@ -9,15 +9,15 @@ from collections.abc import Mapping, Sequence
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 Scalar = str | int | float | bool
-Table = Mapping[str, "Scalar | Sequence[str] | Table"]
+TomlTable = Mapping[str, "Scalar | Sequence[str] | TomlTable"]
 
 
-def toml_text(table: Table) -> str:
+def toml_text(table: TomlTable) -> str:
     """The TOML text of nested tables of strings, numbers, booleans and lists of strings."""
     return "".join(_lines(table, ())).lstrip("\n")
 
 
-def _lines(table: Table, path: tuple[str, ...]) -> list[str]:
+def _lines(table: TomlTable, path: tuple[str, ...]) -> list[str]:
     scalars = [
         f"{_key(key)} = {_value(value)}\n" for key, value in table.items() if not isinstance(value, Mapping)
     ]

@@ -88,7 +88,7 @@ def _plain(name: str, value: object) -> object:
     return text if len(text) <= LONGEST_VALUE else text[:LONGEST_VALUE] + "…"
 
 
-class Stream(Protocol):
+class LogStream(Protocol):
     """The stream that lines are written to."""
 
     def write(self, text: str, /) -> int: ...
@@ -96,7 +96,7 @@ class Stream(Protocol):
     def flush(self) -> None: ...
 
 
-def start_logging(node: str, level: str, stream: Stream | None = None) -> None:
+def start_logging(node: str, level: str, stream: LogStream | None = None) -> None:
     """Send every record of at least `level` to `stream` (standard error by default)."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines(node))

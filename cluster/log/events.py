@@ -22,7 +22,7 @@ class Event:
     remedy: str
 
 
-NOTHING: Final = "Nothing."
+NO_REMEDY: Final = "Nothing."
 
 EVENTS: Final = (
     Event(
@@ -30,14 +30,14 @@ EVENTS: Final = (
         "journal_opened",
         "The node has read its journal; the event has the octets read and the seconds taken.",
         "The node starts.",
-        NOTHING,
+        NO_REMEDY,
     ),
     Event(
         "Q102",
         "listening",
         "The node is part of the cluster and takes clients on the ports that the event names.",
         "The node's start is over.",
-        NOTHING,
+        NO_REMEDY,
     ),
     Event(
         "Q103",
@@ -47,7 +47,7 @@ EVENTS: Final = (
         "Nothing if `complete` is true. Otherwise the queues of the other partitions pause for an election: "
         "stop one node at a time, and wait until the others are ready.",
     ),
-    Event("Q104", "stopped", "The node has stopped in order.", "SIGTERM or SIGINT.", NOTHING),
+    Event("Q104", "stopped", "The node has stopped in order.", "SIGTERM or SIGINT.", NO_REMEDY),
     Event(
         "Q105",
         "journal_failed",
@@ -78,7 +78,7 @@ EVENTS: Final = (
         "certificates_loaded",
         "The node has read the certificate's files again: new connections get the certificate in them.",
         "The files have changed, or the node got SIGHUP.",
-        NOTHING,
+        NO_REMEDY,
     ),
     Event(
         "Q109",
@@ -159,7 +159,7 @@ EVENTS: Final = (
         "damaged_journal_removed",
         "The node has removed the journal that an earlier start had set aside.",
         "The node has its content back from the other nodes, and has started again.",
-        NOTHING,
+        NO_REMEDY,
     ),
     Event(
         "Q201",
@@ -174,7 +174,7 @@ EVENTS: Final = (
         "rebuilt",
         "The node has got back the content of its lost disk or journal, and votes again.",
         "See `rebuilding`.",
-        NOTHING,
+        NO_REMEDY,
     ),
     Event(
         "Q203",
@@ -259,7 +259,7 @@ EVENTS: Final = (
         "close_timeout",
         "A client did not answer connection.close; the node closed its socket.",
         "The client is gone, or has a defect.",
-        NOTHING,
+        NO_REMEDY,
     ),
     Event(
         "Q306",
@@ -335,7 +335,7 @@ EVENTS: Final = (
         "connection_closed_by_operator",
         "A user of the management API has closed a client's connection.",
         "See `reason`, if the user gave one.",
-        NOTHING,
+        NO_REMEDY,
     ),
     Event(
         "Q404",
@@ -349,21 +349,21 @@ EVENTS: Final = (
         "definitions_imported",
         "A user of the management API has imported definitions.",
         "POST /api/definitions, or `quorate definitions import`.",
-        NOTHING,
+        NO_REMEDY,
     ),
     Event(
         "Q406",
         "messages_moved",
         "A user of the management API has moved messages to another queue.",
         "A request to the API, or the console.",
-        NOTHING,
+        NO_REMEDY,
     ),
     Event(
         "Q407",
         "owner_change_asked",
         "A user of the management API has asked for another node to own a partition.",
         "A request to the API, or the console.",
-        NOTHING,
+        NO_REMEDY,
     ),
     Event(
         "Q901",

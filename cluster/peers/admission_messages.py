@@ -8,7 +8,7 @@ from typing import Final
 
 from cluster.peers.tags import ADMISSION
 
-EMPTY: Final = b"empty"
+EMPTY_WORD: Final = b"empty"
 ESTABLISHED: Final = b"established"
 REMOVED: Final = b"removed"
 
@@ -28,7 +28,7 @@ class AdmissionAnswer:
     empty: bool
 
     def encode(self) -> list[bytes]:
-        return [ADMISSION, EMPTY if self.empty else ESTABLISHED]
+        return [ADMISSION, EMPTY_WORD if self.empty else ESTABLISHED]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,4 +49,4 @@ def decode_admission(parts: Sequence[bytes]) -> AdmissionMessage | None:
     word = bytes(parts[1])
     if word == REMOVED:
         return NodeRemoved()
-    return AdmissionAnswer(word == EMPTY) if word in (EMPTY, ESTABLISHED) else None
+    return AdmissionAnswer(word == EMPTY_WORD) if word in (EMPTY_WORD, ESTABLISHED) else None

@@ -10,7 +10,7 @@ from enum import IntEnum
 from typing import Any
 
 from cluster.peers.packing import pack, unpack_part
-from cluster.peers.tags import CATALOG
+from cluster.peers.tags import CATALOG_REPLICAS
 from replication.forms import expect
 
 
@@ -24,7 +24,7 @@ class CatalogCode(IntEnum):
 
 
 def _encode(code: CatalogCode, argument: Any, process: int | None = None) -> list[bytes]:
-    parts = [CATALOG, pack([code, argument])]
+    parts = [CATALOG_REPLICAS, pack([code, argument])]
     return parts if process is None else [*parts, pack(process)]
 
 

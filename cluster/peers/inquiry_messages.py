@@ -10,8 +10,8 @@ from cluster.peers.packing import pack, unpack_part
 from cluster.peers.tags import INQUIRY
 from replication.forms import expect
 
-ASK: Final = 1
-TELL: Final = 2
+ASK_CODE: Final = 1
+TELL_CODE: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class InquiryQuestion:
     argument: Any
 
     def encode(self) -> list[bytes]:
-        return [INQUIRY, pack([ASK, self.number, [self.name, self.argument]])]
+        return [INQUIRY, pack([ASK_CODE, self.number, [self.name, self.argument]])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +34,14 @@ class InquiryAnswer:
     value: Any
 
     def encode(self) -> list[bytes]:
-        return [INQUIRY, pack([TELL, self.number, self.value])]
+        return [INQUIRY, pack([TELL_CODE, self.number, self.value])]
 
 
 def decode_inquiry(parts: Sequence[bytes]) -> InquiryQuestion | InquiryAnswer | None:
     """None: a code that this release does not know. Raises MessageError."""
     code, number, value = unpack_part(parts, (int, int, object))
-    if code == ASK:
+    if code == ASK_CODE:
         expect(value, (str, object))
         name, argument = value
         return InquiryQuestion(number, name, argument)
-    return InquiryAnswer(number, value) if code == TELL else None
+    return InquiryAnswer(number, value) if code == TELL_CODE else None

@@ -37,7 +37,7 @@ _CHANNEL_BITS: Final = 16
 
 _CHANNEL_MAX: Final = (1 << _CHANNEL_BITS) - 1
 
-Send = Callable[[Sequence[bytes | memoryview]], object]
+SendCall = Callable[[Sequence[bytes | memoryview]], object]
 
 
 class OwnerCall(IntEnum):
@@ -95,7 +95,7 @@ def _contents(parts: Sequence[bytes], count: int) -> Sequence[bytes]:
 class RemoteOwner:
     """`OwnerPort` for an owner on another node."""
 
-    def __init__(self, partition: int, send: Send) -> None:
+    def __init__(self, partition: int, send: SendCall) -> None:
         self._partition = partition
         self._send = send
 
@@ -206,7 +206,7 @@ def _delivery_from_plain(plain: Sequence[Any], raw: bytes) -> Delivery:
 class RemoteFrontEnd:
     """`FrontEndPort` for a front end on another node."""
 
-    def __init__(self, partition: int, front_end: int, send: Send) -> None:
+    def __init__(self, partition: int, front_end: int, send: SendCall) -> None:
         self._partition = partition
         self._front_end = front_end
         self._send = send

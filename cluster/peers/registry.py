@@ -82,7 +82,7 @@ def _decode_stream(parts: Sequence[bytes]) -> Part:
 
 
 def _decode_repair(parts: Sequence[bytes]) -> EntryQuestion | EntryAnswer:
-    return repair.decode(parts)[1]
+    return repair.decode_repair(parts)[1]
 
 
 LEADER, FOLLOWER, CANDIDATE, REPLICA = "leader", "follower", "candidate", "replica"
@@ -202,7 +202,7 @@ _TO_FRONT_END: Final = MessageFamily("Calls to front ends", tags.TO_FRONT_END, N
 
 NODE, EVERY_PEER = "node", "every peer"
 
-_CATALOG: Final = MessageFamily("The catalog", tags.CATALOG, decode_catalog_message, (
+_CATALOG: Final = MessageFamily("The catalog", tags.CATALOG_REPLICAS, decode_catalog_message, (
     MessageKind("command proposal", CommandProposal, REPLICA, LEADER, "Propose this command."),
     MessageKind(
         "lease ping", LeasePing, REPLICA, LEADER,

@@ -13,7 +13,7 @@ Receiver = Callable[[str, Sequence[bytes], float], object]
 """Takes a message of one tag: the sending node, the parts, and the time now. Raises MessageError."""
 
 OWNERSHIP: Final = b"A"
-CATALOG: Final = b"C"
+CATALOG_REPLICAS: Final = b"C"
 CONTACTS: Final = b"H"
 ADMISSION: Final = b"J"
 TO_OWNER: Final = b"L"

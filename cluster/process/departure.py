@@ -27,7 +27,7 @@ STEP_S: Final = 0.005
 """Between two steps."""
 
 
-class Client(Protocol):
+class DepartingClient(Protocol):
     """A connection."""
 
     def force_close(self, reason: str) -> None:
@@ -38,7 +38,7 @@ class Clients(Protocol):
     """The connections of a node (`node.session.listener.Listener`)."""
 
     @property
-    def clients(self) -> Mapping[int, Client]: ...
+    def clients(self) -> Mapping[int, DepartingClient]: ...
 
     def close_ports(self) -> None:
         """Accept no more connections; those that there are go on."""
@@ -47,7 +47,7 @@ class Clients(Protocol):
         """Close the sockets of clients that have not agreed."""
 
 
-class Stage(NamedTuple):
+class DepartureStage(NamedTuple):
     """A condition, the seconds to wait for it, and the next step, which is told whether it came in time."""
 
     done: Callable[[float], bool]
@@ -71,9 +71,9 @@ class Departure:
         self._tell = handed_over
         self._handover = Handover(broker.host, lambda: broker.connected)
         self._stages = [
-            Stage(self._handed_over, HANDOVER_S, self._send_away),
-            Stage(lambda now: not clients.clients, CLOSING_S, lambda in_time: clients.stop()),
-            Stage(self._returned, RETURNING_S, lambda in_time: None),
+            DepartureStage(self._handed_over, HANDOVER_S, self._send_away),
+            DepartureStage(lambda now: not clients.clients, CLOSING_S, lambda in_time: clients.stop()),
+            DepartureStage(self._returned, RETURNING_S, lambda in_time: None),
         ]
         self._deadline = now + HANDOVER_S
         clients.close_ports()

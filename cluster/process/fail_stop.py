@@ -14,7 +14,7 @@ from threading import Timer
 from typing import Any, Final, Protocol
 
 from cluster.log.event_log import EventLog
-from cluster.process.scopes import ExitCode, Origin, Scope, ending_of, scope_of
+from cluster.process.scopes import ExitCode, FailureScope, Origin, ending_of, scope_of
 from replication.host import Host
 from replication.journal import DamagedEntryError, JournalError
 from replication.resigning import resign
@@ -62,9 +62,9 @@ class FailStop:
     def spares_node(self, error: BaseException, origin: Origin) -> bool:
         """Whether the node goes on; otherwise its end has begun."""
         scope = scope_of(error, origin)
-        if scope is Scope.PARTITION and isinstance(error, DamagedEntryError):
+        if scope is FailureScope.PARTITION and isinstance(error, DamagedEntryError):
             self._damaged(error)
-        if scope is not Scope.NODE:
+        if scope is not FailureScope.NODE:
             return True
         self.end(error, origin.value)
         return False

@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from cluster.catalog.access.password_checks import KEY_BYTES
+from cluster.catalog.access.password_checks import DIGEST_KEY_BYTES
 from cluster.config.passwords import PasswordHash, parse_hash
 
 THREADS: Final = 2
@@ -74,7 +74,7 @@ class HashingThreads:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, failed: Callable[[Exception], None]) -> None:
         """`failed` takes the exception of a thread; the callback of the hash then gets None."""
-        self.key = os.urandom(KEY_BYTES)
+        self.key = os.urandom(DIGEST_KEY_BYTES)
         self._loop = loop
         self._threads = ThreadPoolExecutor(THREADS, "passwords", _give_way)
         self._decoy = str(PasswordHash.of(""))

@@ -8,7 +8,7 @@ from typing import Any
 
 from cluster.catalog.access.control import Submit
 from cluster.catalog.awaiting import answered
-from cluster.catalog.membership.directory import addresses
+from cluster.catalog.membership.directory import addresses_of
 from cluster.catalog.state import CatalogState
 from cluster.config.models import NodeConfig
 from cluster.log.event_log import EventLog
@@ -41,12 +41,12 @@ class Joining:
         A node that an administrator has yet to add waits without limit.
         """
         config, state = self._config, self._state
-        own = addresses(config.own)
+        own = addresses_of(config.own)
         if config.joins:
             if config.name not in state.nodes:
                 self.log.info("waits_to_be_added", command=self._add_command)
         elif not state.members.founded:
-            founders = {name: addresses(node) for name, node in config.cluster.nodes.items()}
+            founders = {name: addresses_of(node) for name, node in config.cluster.nodes.items()}
             await self._submitted("found_members", {"nodes": founders})
         incarnation = {"name": config.name, "front_end": front_end, "formats": formats}
         await self._submitted("start_node", {**incarnation, **own})

@@ -18,13 +18,13 @@ from replication.journal.collection import Rewrite
 JOURNAL_NAME: Final = "journal"
 ASIDE_NAME: Final = "journal.damaged"
 COPIED_NAME: Final = "copied"
-"""Name of a file that exists while the other nodes have all entries of the journal (see `Copies`)."""
+"""Name of a file that exists while the other nodes have all entries of the journal (see `JournalCopies`)."""
 
 REBUILDING_NAME: Final = "rebuilding"
 """A file that says that this node's disk is not whole yet: until then it gives no votes. In it stands which
 partition was the newest when the disk was lost, once that is known."""
 
-EMPTY: Final = "this node's disk is empty, but the cluster is not new"
+EMPTY_DISK: Final = "this node's disk is empty, but the cluster is not new"
 DAMAGED: Final = f"this node's journal was damaged, and lies in {ASIDE_NAME}"
 
 NOT_COPIED: Final = "other nodes do not have everything that this one holds"
@@ -95,7 +95,7 @@ class JournalDirectory:
         """
         damaged = self._aside.exists()
         if damaged or not joins:
-            self.log.warning("rebuilding", reason=DAMAGED if damaged else EMPTY)
+            self.log.warning("rebuilding", reason=DAMAGED if damaged else EMPTY_DISK)
         if not self.rebuilding:
             self._note_rebuilding()
 

@@ -14,15 +14,14 @@ from typing import Any, Final
 
 from cluster.admin.api.services import Services
 from cluster.admin.inquiry import Inquiry
-from cluster.admin.traces.start import observers, spans_of
+from cluster.admin.traces.start import observers, span_exporter
 from cluster.admin.views import HealthView, NodeView, PartitionsView, StorageView
 from cluster.broker.broker import Broker
 from cluster.broker.environment import Environment, NodeEvents
 from cluster.broker.front_end import front_end
-from cluster.catalog.access.control import Access
+from cluster.catalog.access.control import Access, Answer
 from cluster.catalog.access.usage import Usage
 from cluster.catalog.definitions import NodeDefinition
-from cluster.catalog.replica import Answer
 from cluster.config.certificates import Certificates
 from cluster.config.identity import version
 from cluster.config.models import NodeConfig
@@ -218,7 +217,7 @@ class NodeProcess:
         self.peers.greet(peer)
 
     def _make_broker(self) -> Broker:
-        self.spans = spans_of(self.config.traces, self.config.name, self.config.cluster.name)
+        self.spans = span_exporter(self.config.traces, self.config.name, self.config.cluster.name)
         config = machine_config(self.config, self.front_end_id, self.journal, self.directory)
         environment = Environment(
             self.transport.send, self.transport.backlog, self.clock, wall_ms, random.random, secrets.randbits

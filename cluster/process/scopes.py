@@ -27,7 +27,7 @@ class Origin(Enum):
     NODE = "the node's own work"
 
 
-class Scope(Enum):
+class FailureScope(Enum):
     """The parts of a node that an exception may end."""
 
     CLIENT = "that client's connection, request or log-in"
@@ -70,12 +70,12 @@ them has left it in the middle of a change.
 """
 
 BY_ORIGIN: Final = {
-    Origin.SESSION: Scope.CLIENT,
-    Origin.REQUEST: Scope.CLIENT,
-    Origin.CONNECTION: Scope.CLIENT,
-    Origin.HASHING: Scope.CLIENT,
-    Origin.PEER_MESSAGE: Scope.NODE,
-    Origin.NODE: Scope.NODE,
+    Origin.SESSION: FailureScope.CLIENT,
+    Origin.REQUEST: FailureScope.CLIENT,
+    Origin.CONNECTION: FailureScope.CLIENT,
+    Origin.HASHING: FailureScope.CLIENT,
+    Origin.PEER_MESSAGE: FailureScope.NODE,
+    Origin.NODE: FailureScope.NODE,
 }
 """The scope by the place where the exception was caught, if no rule above applies."""
 
@@ -108,17 +108,17 @@ ENDINGS: Final = (
 """The first row whose type fits."""
 
 
-def scope_of(error: BaseException, origin: Origin) -> Scope:
+def scope_of(error: BaseException, origin: Origin) -> FailureScope:
     """The part of the node that the exception ends."""
     if isinstance(error, DamagedEntryError) and origin in (Origin.SESSION, Origin.REQUEST):
-        return Scope.PARTITION
+        return FailureScope.PARTITION
     if isinstance(error, ALWAYS_THE_NODE):
-        return Scope.NODE
+        return FailureScope.NODE
     if origin is Origin.PEER_MESSAGE and isinstance(error, MessageError):
         # The decoder of messages has raised it, before any state has changed.
-        return Scope.PEER
+        return FailureScope.PEER
     if any(module.startswith(SHARED) for module in modules_passed(error)):
-        return Scope.NODE
+        return FailureScope.NODE
     return BY_ORIGIN[origin]
 
 

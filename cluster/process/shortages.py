@@ -13,7 +13,7 @@ from typing import Final
 from cluster.peers.resource_messages import ResourceShortage
 from cluster.system.resources import DISK, MEMORY
 
-TELL_INTERVAL_S: Final = 1.0
+SHORTAGES_INTERVAL_S: Final = 1.0
 
 Send = Callable[[str, Sequence[bytes]], object]
 
@@ -51,7 +51,7 @@ class Shortages:
         for peer in self.by_node.keys() - reachable - {self._node}:
             self._note(peer, frozenset())
         if resources != self.own or now >= self._tell_at:
-            self._tell_at = now + TELL_INTERVAL_S
+            self._tell_at = now + SHORTAGES_INTERVAL_S
             self._note(self._node, resources)
             for peer in sorted(reachable):
                 self._send(peer, ResourceShortage(resources).encode())

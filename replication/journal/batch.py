@@ -12,7 +12,7 @@ from zlib_ng.zlib_ng import crc32
 
 from replication.journal.counters import JournalCounters
 from replication.journal.errors import JournalFailedError
-from replication.journal.files import Buffer
+from replication.journal.files import RecordOctets
 from replication.journal.records import (
     CRC,
     RECORD_BODY,
@@ -94,7 +94,7 @@ class WriteBatch:
             counters.segments_made += 1
         file = segment.file
         assert file is not None
-        file.write_at(records[0].offset, encode(segment, records))
+        file.write_at(records[0].offset, encode_records(segment, records))
         began = time.perf_counter()
         file.sync_data()
         seconds = time.perf_counter() - began
@@ -114,13 +114,13 @@ def _by_segment(records: list[StagedRecord]) -> Iterator[tuple[Segment, list[Sta
         yield part[0].segment, part
 
 
-def encode(segment: Segment, records: list[StagedRecord]) -> list[Buffer]:
+def encode_records(segment: Segment, records: list[StagedRecord]) -> list[RecordOctets]:
     """The bytes of consecutive records of one segment; payloads are passed on, never copied."""
     seed = segment.seed
     start, last = records[0].offset, records[-1]
     if last.is_mark:
         last.index, last.term = tag_of(segment.key, segment.number, start, last.offset)
-    buffers: list[Buffer] = []
+    buffers: list[RecordOctets] = []
     for record in records:
         body = RECORD_BODY.pack(
             RECORD_MARK,

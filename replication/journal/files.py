@@ -10,7 +10,7 @@ from typing import Protocol
 
 from replication.journal.errors import JournalInUseError
 
-Buffer = bytes | memoryview
+RecordOctets = bytes | memoryview
 
 _BUFFERS_PER_CALL = 1000
 """Linux takes at most 1024 buffers in one pwritev (IOV_MAX)."""
@@ -21,7 +21,7 @@ _LOCK = "lock"
 class File(Protocol):
     """One open file. Offsets and lengths are in octets; every method may raise OSError."""
 
-    def write_at(self, offset: int, buffers: Sequence[Buffer]) -> None:
+    def write_at(self, offset: int, buffers: Sequence[RecordOctets]) -> None:
         """Write all buffers, one after the other, from `offset` on."""
 
     def sync_data(self) -> None:
@@ -73,7 +73,7 @@ class DirectoryFile:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
-    def write_at(self, offset: int, buffers: Sequence[Buffer]) -> None:
+    def write_at(self, offset: int, buffers: Sequence[RecordOctets]) -> None:
         for first in range(0, len(buffers), _BUFFERS_PER_CALL):
             part = buffers[first : first + _BUFFERS_PER_CALL]
             wanted = sum(map(len, part))
@@ -82,7 +82,7 @@ class DirectoryFile:
                 self._write_rest(offset, part, written)
             offset += wanted
 
-    def _write_rest(self, offset: int, part: Sequence[Buffer], written: int) -> None:
+    def _write_rest(self, offset: int, part: Sequence[RecordOctets], written: int) -> None:
         """Finish a short write, which Linux makes at 2 GiB and on signals."""
         rest = memoryview(b"".join(part))
         while written < len(rest):

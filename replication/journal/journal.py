@@ -17,7 +17,7 @@ from replication.journal.records import FIRST_RECORD, RECORD_BYTES, U32, RecordK
 from replication.journal.recovery import Dropped, Recovered, recover
 from replication.journal.replay import PartitionReplay
 from replication.journal.segments import Segment, SegmentPool
-from replication.journal.stage import Stage, Staged
+from replication.journal.stage import JournalStage, Staged
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Journal:
         if active is None:
             active = Segment(max(found.segments, default=0) + 1, config.segment_bytes)
             self._segments[active.number] = active
-        self._stage = Stage(config.segment_bytes, self._segments, active)
+        self._stage = JournalStage(config.segment_bytes, self._segments, active)
         pool = SegmentPool(files, config.segment_bytes, config.spare_segments)
         pool.adopt(found.spares)
         if self.fresh:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from replication.journal.errors import DamagedEntryError
 from replication.journal.reader import EntryReader
 from replication.journal.records import U64, RecordKind, SnapshotBody, encode_hard_state
-from replication.journal.stage import Place, Stage
+from replication.journal.stage import JournalStage, RecordPlace
 from replication.journal.table import EntryTable, closed_ranges
 from replication.raft.errors import CompactedError
 from replication.raft.types import Entry, HardState, Snapshot
@@ -22,13 +22,13 @@ class PartitionLog:
     them is. Superseded entries stay on disk until then. Made by `Journal.log`.
     """
 
-    def __init__(self, partition: int, generation: int, stage: Stage, reader: EntryReader) -> None:
+    def __init__(self, partition: int, generation: int, stage: JournalStage, reader: EntryReader) -> None:
         self.partition = partition
         self.generation = generation
         """Tells the records of this log from those of a dropped one with the same partition id."""
         self.table = EntryTable()
-        self.hard_state_place: Place | None = None
-        self.snapshot_place: Place | None = None
+        self.hard_state_place: RecordPlace | None = None
+        self.snapshot_place: RecordPlace | None = None
         self.installation = 0
         """Number of the last snapshot that was installed from a leader."""
         self.reception = 1
@@ -309,7 +309,7 @@ class PartitionLog:
         """Stage the entry of `row` again, with `data`; returns the octets that this takes."""
         table = self.table
         index, term, kind = table.indexes[row], table.terms[row], table.kinds[row]
-        old = Place(table.segments[row], table.offsets[row], table.lengths[row])
+        old = RecordPlace(table.segments[row], table.offsets[row], table.lengths[row])
         place = self._add(RecordKind.KEPT, index, term, (U64.pack(self.last_index()), data), kind)
         table.move(row, *place)
         self._stage.unwritten[place.key] = data
@@ -320,5 +320,5 @@ class PartitionLog:
 
     def _add(
         self, kind: RecordKind, index: int, term: int, payload: Sequence[bytes], entry_kind: int = 0
-    ) -> Place:
+    ) -> RecordPlace:
         return self._stage.add(kind, self.partition, self.generation, index, term, payload, entry_kind)

@@ -39,8 +39,8 @@ SEGMENT_MAGIC = b"quorate\n"
 SEGMENT_VERSION = 1
 SEGMENT_HEADER = struct.Struct("<8sHxxII")
 """Magic, format version, segment number, CRC-32 of what precedes it."""
-KEY_BYTES = 16
-SEGMENT_KEY = struct.Struct(f"<{KEY_BYTES}sI")
+RECORD_KEY_BYTES = 16
+SEGMENT_KEY = struct.Struct(f"<{RECORD_KEY_BYTES}sI")
 """Key of the segment's marks, CRC-32 of it, seeded like those of the records. Behind the header."""
 FIRST_RECORD = 512
 """Records begin in a disk sector of their own, so that no torn write touches the header."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from replication.journal.batch import encode
+from replication.journal.batch import encode_records
 from replication.journal.errors import DamagedJournalError
 from replication.journal.files import File, Files
 from replication.journal.records import NO_PARTITION, U32, RecordKind
 from replication.journal.replay import PartitionReplay
 from replication.journal.scan import Record, SegmentScan
 from replication.journal.segments import Segment, is_spare, segment_number
-from replication.journal.stage import Place, StagedRecord
+from replication.journal.stage import RecordPlace, StagedRecord
 
 
 @dataclass(slots=True)
@@ -23,7 +23,7 @@ class Dropped:
 
     generation: int
     boundary: int
-    place: Place
+    place: RecordPlace
 
 
 @dataclass(slots=True)
@@ -92,7 +92,7 @@ def _close_tail(file: File, segment: Segment, scan: SegmentScan, found: Recovere
         segment.key = scan.key or b""
         if scan.tail.leftovers or scan.key is None:
             seal = StagedRecord(segment, segment.tail, RecordKind.SEAL, 0, 0, 0, 0, 0, (), 0)
-            file.write_at(segment.tail, encode(segment, [seal]))
+            file.write_at(segment.tail, encode_records(segment, [seal]))
             file.sync_data()
             segment.tail, segment.sealed = seal.end, True
     if not segment.sealed:

@@ -17,11 +17,11 @@ from replication.journal.errors import DamagedJournalError
 from replication.journal.records import U64, RecordKind, SnapshotBody, decode_hard_state
 from replication.journal.scan import Record
 from replication.journal.segments import segment_name
-from replication.journal.stage import Place
+from replication.journal.stage import RecordPlace
 from replication.journal.table import EntryTable
 from replication.raft.types import HardState, Snapshot
 
-Row = tuple[int, int, int, int, int]
+RecordRow = tuple[int, int, int, int, int]
 """Term, entry kind, segment, offset, length."""
 
 
@@ -34,13 +34,13 @@ class PartitionReplay:
     table: EntryTable = field(default_factory=EntryTable)
     last: int = 0
     hard_state: HardState = field(default_factory=HardState)
-    hard_state_place: Place | None = None
+    hard_state_place: RecordPlace | None = None
     snapshot: Snapshot | None = None
-    snapshot_place: Place | None = None
+    snapshot_place: RecordPlace | None = None
     body: SnapshotBody | None = None
-    moved: dict[int, Row] = field(default_factory=dict)
+    moved: dict[int, RecordRow] = field(default_factory=dict)
     """Entries of KEPT records that are not merged into the table yet."""
-    received: dict[int, dict[int, Row]] = field(default_factory=dict)
+    received: dict[int, dict[int, RecordRow]] = field(default_factory=dict)
     """Entries of RECEIVED records, per installation, whose SNAPSHOT has not come."""
     last_reception: int = 0
     """Highest installation number of a RECEIVED record, which may have been abandoned."""
@@ -107,7 +107,7 @@ class PartitionReplay:
         pairs = iter(body.live)
         self.table = self.table.divide(list(zip(pairs, pairs, strict=True)), self.snapshot.index)[0]
 
-    def _merge(self, rows: dict[int, Row]) -> None:
+    def _merge(self, rows: dict[int, RecordRow]) -> None:
         """Put rows into the table; where it has the entry, the later record counts."""
         if not rows:
             return

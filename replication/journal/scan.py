@@ -29,7 +29,7 @@ from replication.journal.records import (
     tag_of,
 )
 from replication.journal.segments import segment_name
-from replication.journal.stage import Place
+from replication.journal.stage import RecordPlace
 
 _BLOCK = 4 << 20
 _CRC_BYTES = CRC.size
@@ -51,7 +51,7 @@ class Record:
     partition: Final[int]
     index: Final[int]
     term: Final[int]
-    place: Final[Place]
+    place: Final[RecordPlace]
     payload: Final[bytes]
 
     def __init__(
@@ -62,7 +62,7 @@ class Record:
         partition: int,
         index: int,
         term: int,
-        place: Place,
+        place: RecordPlace,
         payload: bytes,
     ) -> None:
         self.kind = kind
@@ -147,7 +147,7 @@ class SegmentScan:
                 at = end
                 break
             else:
-                place = Place(number, base + at, end - at)
+                place = RecordPlace(number, base + at, end - at)
                 payload = bytes(block[at + head : end])
                 take(Record(kind, entry_kind, generation, partition, index, term, place, payload))
             at = end

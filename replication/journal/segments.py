@@ -8,9 +8,9 @@ from replication.journal.files import File, Files
 from replication.journal.records import (
     FIRST_RECORD,
     GUARD_BYTES,
-    KEY_BYTES,
     MARK_RECORD_BYTES,
     RECORD_BYTES,
+    RECORD_KEY_BYTES,
     encode_segment_header,
     encode_segment_key,
     search_pattern,
@@ -129,7 +129,7 @@ class SegmentPool:
         else:
             name = new_name(segment.number)
             file = self._files.create(name, segment.capacity)
-        key = segment.key = self._files.secret(KEY_BYTES)
+        key = segment.key = self._files.secret(RECORD_KEY_BYTES)
         number = segment.number
         file.write_at(0, [encode_segment_header(number), encode_segment_key(number, key)])
         file.write_at(segment.capacity - GUARD_BYTES, [search_pattern(number)])

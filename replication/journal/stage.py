@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from replication.journal.files import Buffer
+from replication.journal.files import RecordOctets
 from replication.journal.records import (
     FIRST_RECORD,
     MARK_RECORD_BYTES,
@@ -26,7 +26,7 @@ _MAX_RECORD = (1 << 32) - FIRST_RECORD - CLOSING_BYTES - RECORD_BYTES
 """Offsets are 32 bits wide."""
 
 
-class Place(NamedTuple):
+class RecordPlace(NamedTuple):
     """Where a record is: number of its segment, its offset there and its length, header included."""
 
     segment: int
@@ -51,7 +51,7 @@ class StagedRecord:
     partition: int
     index: int
     term: int
-    payload: Sequence[Buffer]
+    payload: Sequence[RecordOctets]
     length: int
 
     def __init__(
@@ -64,7 +64,7 @@ class StagedRecord:
         partition: int,
         index: int,
         term: int,
-        payload: Sequence[Buffer],
+        payload: Sequence[RecordOctets],
         length: int,
     ) -> None:
         self.segment = segment
@@ -108,7 +108,7 @@ class Staged:
         self.rolled = rolled
 
 
-class Stage:
+class JournalStage:
     """Where records are staged. Lives on the event loop's thread."""
 
     def __init__(self, segment_bytes: int, segments: dict[int, Segment], active: Segment) -> None:
@@ -129,16 +129,16 @@ class Stage:
         generation: int,
         index: int,
         term: int,
-        payload: Sequence[Buffer],
+        payload: Sequence[RecordOctets],
         entry_kind: int = 0,
-    ) -> Place:
+    ) -> RecordPlace:
         """Stage one record, alive from now on. Raises ValueError if it has 4 GiB or more."""
         length = sum(map(len, payload))
         size = length + RECORD_BYTES
         segment = self.active
         if size > segment.room():
             segment = self._roll(size)
-        place = Place(segment.number, segment.tail, size)
+        place = RecordPlace(segment.number, segment.tail, size)
         self.staged.records.append(
             StagedRecord(
                 segment, segment.tail, kind, entry_kind, generation, partition, index, term, payload, length
@@ -150,7 +150,7 @@ class Stage:
         segment.partitions.add(partition)
         return place
 
-    def bury(self, place: Place) -> None:
+    def bury(self, place: RecordPlace) -> None:
         """The record at `place` is not needed once what is staged by now is durable."""
         sums = self.staged.deaths.setdefault(place.segment, [0, 0])
         sums[0] += 1

@@ -10,7 +10,7 @@ from replication.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from replication.raft.quorum import Tally, tally
+from replication.raft.quorum import VoteTally, tally
 from replication.raft.roles import Role
 from replication.raft.state import ReplicaState
 
@@ -37,7 +37,7 @@ class Election:
         state.leader = None
         state.restart_timer(now)
         self._votes = {state.node: True}
-        if self._tally() is Tally.WON:
+        if self._tally() is VoteTally.WON:
             self._stand(now, transfer=False)
             return
         state.hasten_election(now, rounds=2)
@@ -58,7 +58,7 @@ class Election:
         state.ack = None
         state.restart_timer(now)
         self._votes = {state.node: True}
-        if self._tally() is Tally.WON:
+        if self._tally() is VoteTally.WON:
             self._win(now)
             return
         log, in_every_majority = state.log, self._in_every_majority()
@@ -75,7 +75,7 @@ class Election:
         members = self._state.members.current
         return sorted((members.voters | members.outgoing) - {self._state.node})
 
-    def _tally(self) -> Tally:
+    def _tally(self) -> VoteTally:
         return tally(self._state.members.voters, self._state.members.outgoing, self._votes)
 
     def _win(self, now: float) -> None:
@@ -133,9 +133,9 @@ class Election:
             return
         self._votes.setdefault(response.sender, response.granted)
         result = self._tally()
-        if result is Tally.WON:
+        if result is VoteTally.WON:
             self._stand(now, transfer=False)
-        elif result is Tally.LOST:
+        elif result is VoteTally.LOST:
             state.become_follower(state.term, None, now)
         if not response.granted:
             state.hasten_election(now)
@@ -162,9 +162,9 @@ class Election:
             return
         self._votes.setdefault(response.sender, response.granted)
         result = self._tally()
-        if result is Tally.WON:
+        if result is VoteTally.WON:
             self._win(now)
-        elif result is Tally.LOST:
+        elif result is VoteTally.LOST:
             state.become_follower(state.term, None, now)
         if not response.granted:
             state.hasten_election(now)

@@ -9,7 +9,7 @@ from typing import TypeVar
 Value = TypeVar("Value", int, float)
 
 
-class Tally(Enum):
+class VoteTally(Enum):
     """How a vote stands."""
 
     PENDING = "pending"
@@ -23,24 +23,24 @@ def majority_value(values: list[Value]) -> Value:
     return values[(len(values) - 1) // 2]
 
 
-def _majority_tally(voters: Collection[str], votes: Mapping[str, bool]) -> Tally:
+def _majority_tally(voters: Collection[str], votes: Mapping[str, bool]) -> VoteTally:
     needed = len(voters) // 2 + 1
     answers = [votes[voter] for voter in voters if voter in votes]
     granted = sum(answers)
     if granted >= needed:
-        return Tally.WON
+        return VoteTally.WON
     if len(voters) - (len(answers) - granted) < needed:
-        return Tally.LOST
-    return Tally.PENDING
+        return VoteTally.LOST
+    return VoteTally.PENDING
 
 
-def tally(voters: Collection[str], outgoing: Collection[str], votes: Mapping[str, bool]) -> Tally:
+def tally(voters: Collection[str], outgoing: Collection[str], votes: Mapping[str, bool]) -> VoteTally:
     """How the vote stands: won with both majorities, lost as soon as one of them is out of reach."""
     if not voters:
-        return Tally.LOST
+        return VoteTally.LOST
     halves = [_majority_tally(voters, votes)]
     if outgoing:
         halves.append(_majority_tally(outgoing, votes))
-    if Tally.LOST in halves:
-        return Tally.LOST
-    return Tally.PENDING if Tally.PENDING in halves else Tally.WON
+    if VoteTally.LOST in halves:
+        return VoteTally.LOST
+    return VoteTally.PENDING if VoteTally.PENDING in halves else VoteTally.WON

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import Final
 
 from replication.transport.stream import Stream
-from replication.transport.zmtp import Connection, Mechanism
+from replication.transport.zmtp import Mechanism, ZmtpConnection
 
-BACKLOG: Final = 128
-PAUSE_S: Final = 0.5
+PEER_BACKLOG: Final = 128
+ACCEPT_PAUSE_S: Final = 0.5
 """Until the next connection is accepted, where there are too many open files."""
 
 STRANGERS: Final = 64
@@ -47,7 +47,7 @@ class Acceptor:
         self._streams: dict[Stream, str] = {}
         """Each with the host that it comes from, the oldest first."""
         self._socket = _bound(listen)
-        self._socket.listen(BACKLOG)
+        self._socket.listen(PEER_BACKLOG)
         self._socket.setblocking(False)
         self._pausing: asyncio.TimerHandle | None = None
         self._watch()
@@ -89,10 +89,10 @@ class Acceptor:
             # and would be told of again and again.
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 self._loop.remove_reader(self._socket.fileno())
-                self._pausing = self._loop.call_later(PAUSE_S, self._watch)
+                self._pausing = self._loop.call_later(ACCEPT_PAUSE_S, self._watch)
             return
         self._make_room()
-        connection = Connection(self._mechanism(), self._limit, self._loop.time())
+        connection = ZmtpConnection(self._mechanism(), self._limit, self._loop.time())
         stream = Stream(self._loop, sock, connection, self._on_batch, self._ended)
         self._accepted += 1
         stream.number = self._accepted

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from replication.transport.stream import Stream
-from replication.transport.zmtp import Connection, Mechanism
+from replication.transport.zmtp import Mechanism, ZmtpConnection
 
 FIRST_PAUSE_S: Final = 0.02
 LONGEST_PAUSE_S: Final = 0.5
@@ -71,7 +71,7 @@ class Dialer:
         except OSError as error:
             self._failed(error.strerror or str(error) or "the network does not answer", reached=False)
             return
-        connection = Connection(self._mechanism(), self._limit, self._loop.time())
+        connection = ZmtpConnection(self._mechanism(), self._limit, self._loop.time())
         # Nothing comes in on it but heartbeats: a peer sends what it has to say on a connection of its own.
         self.stream = Stream(
             self._loop, sock, connection, _ignored, self._ended, self._ready, self._on_drained

@@ -142,7 +142,7 @@ class Outbox:
         self.in_flight += size
 
 
-class Arrival(Enum):
+class BatchOrder(Enum):
     """The kind of a received batch by its number."""
 
     NEXT = auto()
@@ -164,7 +164,7 @@ class Inbox:
         self.incarnation = 0
         self.sequence = 0
 
-    def arrived(self, envelope: Envelope, size: int, connection: int) -> Arrival:
+    def arrived(self, envelope: Envelope, size: int, connection: int) -> BatchOrder:
         """Classify a batch that counts for `size` octets; one that is not stale becomes the newest.
 
         Of two connections of the peer the one that was accepted later has the higher number. What comes over
@@ -174,16 +174,16 @@ class Inbox:
         peer lost something on its way here, if only to an earlier run of this node.
         """
         if connection < self._connection:
-            return Arrival.STALE
+            return BatchOrder.STALE
         self._connection = connection
         incarnation, sequence = envelope.incarnation, envelope.sequence
         if incarnation == self.incarnation:
             if sequence <= self.sequence:
-                return Arrival.STALE
-            arrival = Arrival.NEXT if sequence == self.sequence + 1 else Arrival.AFTER_GAP
+                return BatchOrder.STALE
+            arrival = BatchOrder.NEXT if sequence == self.sequence + 1 else BatchOrder.AFTER_GAP
         else:
             first_contact = self.incarnation == 0
-            arrival = Arrival.NEXT if first_contact and sequence == 1 else Arrival.AFTER_GAP
+            arrival = BatchOrder.NEXT if first_contact and sequence == 1 else BatchOrder.AFTER_GAP
             self.incarnation = incarnation
         self.sequence = sequence
         self._window_bytes = envelope.window_bytes

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from replication.transport.acceptor import Acceptor, ListenError
 from replication.transport.dialer import Dialer
 from replication.transport.envelope import MalformedEnvelopeError, decode, route
-from replication.transport.flow import MESSAGE_OVERHEAD, Arrival, Inbox, Outbox
+from replication.transport.flow import MESSAGE_OVERHEAD, BatchOrder, Inbox, Outbox
 from replication.transport.peer import Peer
 from replication.transport.stream import Stream
 from replication.transport.zmtp import HEARTBEAT_S, ClientMechanism, CurveKeys, Mechanism, ServerMechanism
@@ -249,13 +249,13 @@ class PeerTransport:
             return
         size = sum(map(len, frames)) + MESSAGE_OVERHEAD * max(len(messages), 1)
         arrival = peer.inbox.arrived(envelope, size, stream.number)
-        if arrival is Arrival.STALE:
+        if arrival is BatchOrder.STALE:
             peer.stale_batches += 1
             return
         peer.received_batches += 1
         peer.received_messages += len(messages)
         peer.received_bytes += size
-        if arrival is Arrival.AFTER_GAP:
+        if arrival is BatchOrder.AFTER_GAP:
             peer.gaps += 1
             self._on_gap(peer.name)
         if envelope.seen_incarnation == self.incarnation:

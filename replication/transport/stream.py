@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from replication.transport.zmtp import Connection, Octets, ProtocolError
+from replication.transport.zmtp import Octets, ProtocolError, ZmtpConnection
 
 BUFFER: Final = memoryview(bytearray(256 * 1024))
 """Received octets pass through here: octets to keep are copied out before the next read."""
@@ -51,7 +51,7 @@ class Stream:
         self,
         loop: asyncio.AbstractEventLoop,
         sock: socket.socket,
-        connection: Connection,
+        connection: ZmtpConnection,
         on_batch: Callable[[Stream, list[bytes]], None],
         on_end: Callable[[Stream, str], None],
         on_ready: Callable[[], None] = _nothing,

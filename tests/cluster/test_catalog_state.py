@@ -17,7 +17,7 @@ from cluster.catalog.definitions import (
 )
 from cluster.catalog.observer import Observer
 from cluster.catalog.redeclaration import ResourceLockedError
-from cluster.catalog.state import CatalogState, Outcome, encode_command
+from cluster.catalog.state import CatalogState, CommandOutcome, encode_command
 from node.refusal import NotFoundError, PreconditionFailedError
 
 FRONT_END = 77
@@ -49,7 +49,7 @@ class Catalog:
         self.do("declare_vhost", vhost="/")
         self.do("start_node", name="n1", front_end=FRONT_END)
 
-    def outcome(self, name: str, arguments: dict[str, Any]) -> Outcome:
+    def outcome(self, name: str, arguments: dict[str, Any]) -> CommandOutcome:
         self.requests += 1
         outcome = self.state.apply(encode_command(FRONT_END, self.requests, name, arguments))
         assert outcome is not None

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.process.shortages import TELL_INTERVAL_S, Shortages
+from cluster.process.shortages import SHORTAGES_INTERVAL_S, Shortages
 from cluster.system.resources import DISK, MEMORY
 
 NODES = ("n1", "n2", "n3")
@@ -64,7 +64,7 @@ def test_what_was_lost_on_the_way_is_told_again() -> None:
     nodes.lossy = True
     nodes.notice("n1", DISK)
     nodes.lossy = False
-    nodes.now += TELL_INTERVAL_S
+    nodes.now += SHORTAGES_INTERVAL_S
     nodes.notice("n1", DISK)
     assert nodes.reasons() == {"low on disk"}
 
@@ -95,7 +95,7 @@ def test_all_agree_once_everything_is_told(
         nodes.notice(node, *resources)
         last[node] = resources
     nodes.lossy = False
-    nodes.now += TELL_INTERVAL_S
+    nodes.now += SHORTAGES_INTERVAL_S
     for node in NODES:
         nodes.notice(node, *last[node])
     short = frozenset[str]().union(*last.values())

@@ -6,7 +6,14 @@ from time import thread_time
 
 import pytest
 
-from cluster.catalog.access.patterns import MEMORY_S, REMEMBERED, TIMEOUT_S, SlowPatterns, compiled, permits
+from cluster.catalog.access.patterns import (
+    MATCH_TIMEOUT_S,
+    MEMORY_S,
+    REMEMBERED_PATTERNS,
+    SlowPatterns,
+    compiled,
+    permits,
+)
 
 SLOW = [r"^(a+)+$", r"^(a|aa)+$", r"(.*a){20}$", r"^([a-z]+)*\d$", r"^(\w+\s?)*!$"]
 ATTEMPTS = 500
@@ -18,7 +25,7 @@ def test_many_names_that_a_pattern_takes_long_for_cost_one_time_out(pattern: str
     found = compiled(pattern)
     began = thread_time()
     assert not any(permits(found, "a" * 120 + f"{number}~") for number in range(ATTEMPTS))
-    assert thread_time() - began < 20 * TIMEOUT_S < ATTEMPTS * TIMEOUT_S / 20
+    assert thread_time() - began < 20 * MATCH_TIMEOUT_S < ATTEMPTS * MATCH_TIMEOUT_S / 20
 
 
 def test_names_that_are_shorter_are_tried_as_before() -> None:
@@ -48,7 +55,7 @@ def test_what_was_slow_is_tried_again_after_a_while() -> None:
 
 def test_few_patterns_are_remembered() -> None:
     slow = SlowPatterns()
-    for number in range(REMEMBERED + 1):
+    for number in range(REMEMBERED_PATTERNS + 1):
         slow.took_too_long(f"p{number}", "x", 0.0)
     assert not slow.refuses("p0", "x", 0.0)
-    assert slow.refuses(f"p{REMEMBERED}", "x", 0.0)
+    assert slow.refuses(f"p{REMEMBERED_PATTERNS}", "x", 0.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from cluster.admin.traces.export import CLOSING_S as LAST_SPANS_S
+from cluster.admin.traces.export import LAST_SPANS_S as LAST_SPANS_S
 from cluster.cli.local.supervisor import STOP_GRACE_S
 from cluster.process.departure import CLOSING_S, HANDOVER_S, RETURNING_S
 from tests.structure.tree import ROOT

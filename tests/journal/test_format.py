@@ -9,7 +9,7 @@ import pytest
 from replication.journal import Journal, JournalConfig
 from replication.journal.records import (
     FIRST_RECORD,
-    KEY_BYTES,
+    RECORD_KEY_BYTES,
     SEGMENT_HEADER,
     decode_hard_state,
     encode_hard_state,
@@ -32,7 +32,7 @@ RECORDS = (
     "02000000000000000000000000000000020000000b00000001000000000000000100000000000000940193a161a162a16390"
     "907374617465"
 )
-SECRET = SimulatedDisk(random.Random(1)).secret(KEY_BYTES)
+SECRET = SimulatedDisk(random.Random(1)).secret(RECORD_KEY_BYTES)
 MARK = (
     "535a36fad14a0100000001060000040000000002000000000000ffffffff00000000349dcd81d8c4fe6ffab3cefcd9cbfc900000"
 )

@@ -29,7 +29,7 @@ from replication.journal.records import (
 from replication.journal.replay import PartitionReplay
 from replication.journal.scan import Record
 from replication.journal.segments import CLOSING_BYTES, segment_number
-from replication.journal.stage import Place
+from replication.journal.stage import RecordPlace
 from replication.raft.types import HardState
 from tests.journal.steps import MEMBERS, commit, entries, entry, snapshot
 from tests.simulation.disk import PowerLost, SimulatedDisk, SimulatedFile
@@ -380,7 +380,7 @@ def test_a_copied_entry_repeats_a_truncation_whose_entry_is_gone(disk: Simulated
 def test_of_two_records_of_an_entry_the_later_counts() -> None:
     """A received entry was copied forward, and the snapshot that it came with is gone."""
     replay = PartitionReplay(7, 1)
-    received, kept, taken = Place(3, 600, 90), Place(4, 600, 80), Place(5, 600, 200)
+    received, kept, taken = RecordPlace(3, 600, 90), RecordPlace(4, 600, 80), RecordPlace(5, 600, 200)
     body = b"".join(SnapshotBody(9, 1, array("Q", (4, 4)), MEMBERS, b"").encode())
     replay.other(Record(RecordKind.RECEIVED, 0, 1, 7, 4, 2, received, U64.pack(1) + b"data"))
     replay.other(Record(RecordKind.KEPT, 0, 1, 7, 4, 2, kept, U64.pack(9) + b"data"))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cluster.admin.api.audience import Audience
 from cluster.admin.api.errors import ApiError
 from cluster.admin.api.operations import OPERATIONS
-from cluster.admin.api.routing import Operation, Router
+from cluster.admin.api.routing import Endpoint, Router
 
 
 async def nothing(services: Any, call: Any) -> None:
@@ -20,7 +20,7 @@ async def nothing(services: Any, call: Any) -> None:
 
 
 def router(*templates: str) -> Router:
-    return Router(Operation("GET", template, Audience.MANAGEMENT, nothing) for template in templates)
+    return Router(Endpoint("GET", template, Audience.MANAGEMENT, nothing) for template in templates)
 
 
 TEMPLATES = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from cluster.admin.api.sampling import INTERVAL_S, PIECE, Sampler
+from cluster.admin.api.sampling import COUNTERS_A_TICK, SAMPLING_INTERVAL_S, Sampler
 
 
 class Counters:
@@ -16,8 +16,8 @@ class Counters:
         self.now = 100.0
 
     def sample(self) -> None:
-        self.now += INTERVAL_S
-        for _ in range(len(self.counts) // PIECE + 1):
+        self.now += SAMPLING_INTERVAL_S
+        for _ in range(len(self.counts) // COUNTERS_A_TICK + 1):
             self.sampler.tick(self.now)
 
 
@@ -47,7 +47,7 @@ def test_nothing_is_read_before_its_time() -> None:
     counters.counts["q"] = (0,)
     counters.sample()
     counters.counts["q"] = (50,)
-    counters.sampler.tick(counters.now + INTERVAL_S / 2)
+    counters.sampler.tick(counters.now + SAMPLING_INTERVAL_S / 2)
     assert counters.sampler.rates("q", 1) == (0.0,)
     assert counters.sampler.changed("q") == counters.now
 
@@ -64,14 +64,14 @@ def test_what_is_gone_is_forgotten() -> None:
 
 def test_many_counters_are_read_a_piece_at_a_time() -> None:
     counters = Counters()
-    counters.counts = {number: (number,) for number in range(3 * PIECE)}
-    counters.now += INTERVAL_S
+    counters.counts = {number: (number,) for number in range(3 * COUNTERS_A_TICK)}
+    counters.now += SAMPLING_INTERVAL_S
     reads = 0
-    while counters.sampler.changed(3 * PIECE - 1) is None:
+    while counters.sampler.changed(3 * COUNTERS_A_TICK - 1) is None:
         counters.sampler.tick(counters.now)
         reads += 1
     assert reads == 4
-    counters.counts = {number: (number + 5,) for number in range(3 * PIECE)}
+    counters.counts = {number: (number + 5,) for number in range(3 * COUNTERS_A_TICK)}
     counters.sample()
     assert counters.sampler.rates(7, 1) == (1.0,)
 

@@ -7,7 +7,7 @@ from itertools import combinations
 
 import pytest
 
-from cluster.catalog.membership.contacts import SILENT_S, STEADY_S, TELL_INTERVAL_S, Contacts
+from cluster.catalog.membership.contacts import CONTACTS_INTERVAL_S, SILENT_S, STEADY_S, Contacts
 
 NODES = ("n1", "n2", "n3", "n4", "n5")
 
@@ -27,7 +27,7 @@ class Network:
     def run(self, seconds: float) -> None:
         end = self.now + seconds
         while self.now < end:
-            self.now += TELL_INTERVAL_S
+            self.now += CONTACTS_INTERVAL_S
             for name, contacts in self.nodes.items():
                 for peer in self.nodes.keys() - {name}:
                     if (name, peer) not in self.cut:
@@ -47,7 +47,7 @@ def network(nodes: int = 3) -> Network:
 def test_the_node_that_reaches_both_ends_of_a_cut_link_is_better() -> None:
     three = network()
     three.cut_between("n1", "n3")
-    three.run(SILENT_S + STEADY_S + 4 * TELL_INTERVAL_S)
+    three.run(SILENT_S + STEADY_S + 4 * CONTACTS_INTERVAL_S)
     assert three.better == {"n1": ["n2"], "n2": [], "n3": ["n2"]}
     assert three.nodes["n2"].advantage("n1", three.nodes, three.now) < 0
     three.cut.clear()
@@ -55,7 +55,7 @@ def test_the_node_that_reaches_both_ends_of_a_cut_link_is_better() -> None:
     assert not any(three.better.values())
 
 
-@pytest.mark.parametrize("seconds", [SILENT_S + i * TELL_INTERVAL_S for i in range(8)])
+@pytest.mark.parametrize("seconds", [SILENT_S + i * CONTACTS_INTERVAL_S for i in range(8)])
 def test_a_dead_node_is_missed_by_all_alike(seconds: float) -> None:
     four = network(4)
     for name in ("n2", "n3", "n4"):
@@ -75,7 +75,7 @@ def test_who_hears_nobody_knows_of_nobody_better() -> None:
 def test_a_link_that_carries_one_way_only_is_as_good_as_cut() -> None:
     three = network()
     three.cut.add(("n1", "n3"))
-    three.run(SILENT_S + STEADY_S + 4 * TELL_INTERVAL_S)
+    three.run(SILENT_S + STEADY_S + 4 * CONTACTS_INTERVAL_S)
     assert three.better == {"n1": ["n2"], "n2": [], "n3": ["n2"]}
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.catalog.definitions import Move
-from cluster.catalog.membership.steps import Change, GroupView, Settled, Transfer, next_step
+from cluster.catalog.membership.steps import Change, GroupView, LeadershipTransfer, MoveSettled, next_step
 from replication.raft import Membership, MembershipChange
 
 NAMES = ["n1", "n2", "n3", "n4", "n5"]
@@ -56,16 +56,16 @@ def test_from_wherever_a_dead_leader_stopped_the_move_ends(situation: tuple[Move
     move, shown = situation
     for _ in range(8):
         step = next_step(move, shown)
-        if isinstance(step, Settled):
+        if isinstance(step, MoveSettled):
             break
-        if isinstance(step, Transfer):
+        if isinstance(step, LeadershipTransfer):
             assert step.to in shown.membership.voters
             shown = view(step.to, shown.membership)
         elif isinstance(step, Change):
             after = step.change.applied_to(shown.membership)
             assert shown.node in after.voters, "a leader that goes hands over first"
             shown = view(shown.node, replace(after, outgoing=frozenset()))
-    assert isinstance(next_step(move, shown), Settled)
+    assert isinstance(next_step(move, shown), MoveSettled)
     voters = shown.membership.voters
     assert not move.add or move.add in voters
     assert move.remove not in voters
@@ -91,8 +91,8 @@ def test_a_replica_goes_and_another_comes_in_one_change() -> None:
 
 def test_a_leader_that_goes_hands_over_to_whoever_is_wished_for() -> None:
     group = of("n1", "n2", "n3")
-    assert next_step(Move(remove="n1", owner="n3"), view("n1", group)) == Transfer("n3")
-    assert next_step(Move(remove="n1"), view("n1", group)) == Transfer("n2")
+    assert next_step(Move(remove="n1", owner="n3"), view("n1", group)) == LeadershipTransfer("n3")
+    assert next_step(Move(remove="n1"), view("n1", group)) == LeadershipTransfer("n2")
 
 
 def test_the_only_replica_leaves_once_another_one_leads() -> None:
@@ -100,7 +100,7 @@ def test_the_only_replica_leaves_once_another_one_leads() -> None:
     step = next_step(move, view("n1", of("n1", learners=("n4",))))
     assert isinstance(step, Change)
     assert step.change.removed == frozenset()
-    assert next_step(move, view("n1", of("n1", "n4"))) == Transfer("n4")
+    assert next_step(move, view("n1", of("n1", "n4"))) == LeadershipTransfer("n4")
 
 
 def test_no_voter_goes_while_those_that_stay_are_no_majority() -> None:
@@ -111,4 +111,4 @@ def test_no_voter_goes_while_those_that_stay_are_no_majority() -> None:
 
 def test_the_only_replica_stays_where_nobody_is_to_come() -> None:
     """Seed 60050: the replica that was given up had taken the place of the other: the move never ended."""
-    assert next_step(Move(remove="b"), view("b", of("b"))) == Settled()
+    assert next_step(Move(remove="b"), view("b", of("b"))) == MoveSettled()

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from cluster.admin.http import pages
 from cluster.admin.http.pages import LARGEST_DEBT_S, REST, BusyError, Pages, Rendering, Slices, rendered
 from cluster.admin.metrics.exposition import lines
-from cluster.admin.metrics.metric import Metric, series, with_label, written
+from cluster.admin.metrics.metric import Metric, label_text, series, with_label
 
 LABEL = st.text(st.characters(exclude_categories=["Cs"]))
 
@@ -25,7 +25,7 @@ def test_any_label_and_value_is_read_as_it_was(first: str, second: str, value: f
     (family,) = text_string_to_metric_families(text)
     (sample,) = family.samples
     assert (sample.labels, sample.value) == ({"a": first, "b": second}, value)
-    assert with_label(written({"a": first}), "b", second) == written({"a": first, "b": second})
+    assert with_label(label_text({"a": first}), "b", second) == label_text({"a": first, "b": second})
 
 
 class Time:

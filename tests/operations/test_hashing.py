@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.catalog.access.password_checks import KEY_BYTES, PasswordChecks
+from cluster.catalog.access.password_checks import DIGEST_KEY_BYTES, PasswordChecks
 from cluster.config.passwords import PasswordHash
 from cluster.process import hashing
 from cluster.process.hashing import HashingThreads, Turns
@@ -215,7 +215,7 @@ def test_each_process_has_a_key_of_its_own() -> None:
         return {hasher.key for hasher in hashers}
 
     made = asyncio.run(keys())
-    assert [len(key) for key in made] == [KEY_BYTES] * 2
+    assert [len(key) for key in made] == [DIGEST_KEY_BYTES] * 2
 
 
 def out_of_memory(*_: object) -> bool:

@@ -15,7 +15,7 @@ import pytest
 from cluster.cli.commands.errors import CommandError
 from cluster.cli.commands.http import request
 from cluster.config.models import Member, NodeConfig, validate
-from cluster.config.toml_text import Table, toml_text
+from cluster.config.toml_text import TomlTable, toml_text
 from cluster.system.data_directory import write_private
 from replication.transport import CurveKeys
 from tests.operations.test_commands import quorate
@@ -27,7 +27,7 @@ PATIENCE_S = 30.0
 def write_nodes(data: Path, secrets: dict[str, CurveKeys]) -> dict[str, NodeConfig]:
     """Configuration files DATA/NAME.toml of nodes with keys; each has its secret in DATA/NAME.key."""
     planned = free_plan(len(secrets), data)
-    members: dict[str, Table] = {
+    members: dict[str, TomlTable] = {
         node.name: {
             **{key: str(value) for key, value in node.config.listen if key in Member.model_fields},
             "public_key": secrets[node.name].public.decode(),
@@ -38,7 +38,7 @@ def write_nodes(data: Path, secrets: dict[str, CurveKeys]) -> dict[str, NodeConf
     for node in planned:
         key_file = data / f"{node.name}.key"
         write_private(key_file, secrets[node.name].secret.decode())
-        own: dict[str, str | Table] = {
+        own: dict[str, str | TomlTable] = {
             "name": node.name,
             "data_dir": str(data / node.name),
             "secret_key_file": str(key_file),

@@ -23,7 +23,7 @@ from cluster.peers.link_messages import (
 )
 from cluster.peers.ports import ConsumerTerms
 from cluster.peers.tags import VOTES
-from cluster.process.scopes import Origin, Scope, scope_of
+from cluster.process.scopes import FailureScope, Origin, scope_of
 from replication.raft import (
     Entry,
     EntryKind,
@@ -155,7 +155,7 @@ def test_a_malformed_message_ends_that_connection_alone(kind: str, data: st.Data
     try:
         receive(parts)
     except Exception as error:
-        assert scope_of(error, Origin.PEER_MESSAGE) is Scope.PEER, (parts, repr(error))
+        assert scope_of(error, Origin.PEER_MESSAGE) is FailureScope.PEER, (parts, repr(error))
 
 
 @pytest.mark.interpreted
@@ -171,7 +171,7 @@ def test_a_message_shorter_or_longer_than_its_envelope_reaches_no_group(envelope
     node = HostedNode("a")
     with pytest.raises(MessageError) as refused:
         node.host.receive("b", [envelope, *APPEND], 0.0)
-    assert scope_of(refused.value, Origin.PEER_MESSAGE) is Scope.PEER
+    assert scope_of(refused.value, Origin.PEER_MESSAGE) is FailureScope.PEER
 
 
 def test_a_membership_that_does_not_decode_gets_into_no_log() -> None:

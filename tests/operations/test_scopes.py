@@ -13,7 +13,7 @@ import pytest
 from cluster.cli.local.supervisor import DAMAGED_EXIT
 from cluster.peers.link_messages import receive_for_front_end, receive_for_owner
 from cluster.peers.ownership_messages import Announcement
-from cluster.process.scopes import ExitCode, Origin, Scope, ending_of, scope_of
+from cluster.process.scopes import ExitCode, FailureScope, Origin, ending_of, scope_of
 from node.queue.entry import encode_batch, encode_entry
 from node.queue.operation_format import encode_create_queue, encode_publish
 from node.queue.operations import Semantics
@@ -53,7 +53,7 @@ def raise_(error: Exception) -> None:
 def test_what_says_that_the_log_is_wrong_ends_the_node_whoever_meets_it(
     error: Exception, origin: Origin
 ) -> None:
-    assert scope_of(raised(lambda: raise_(error)), origin) is Scope.NODE
+    assert scope_of(raised(lambda: raise_(error)), origin) is FailureScope.NODE
 
 
 @pytest.mark.parametrize("origin", Origin)
@@ -62,21 +62,21 @@ def test_an_entry_that_does_not_follow_ends_the_node(origin: Origin) -> None:
     create, publish = encode_create_queue(1, Semantics.AT_LEAST_ONCE), encode_publish(run_of([b"x"]), (1,))
     machine.apply(1, encode_entry([encode_batch(5, 1, 7, [create, b"".join(publish)])]))
     again = encode_entry([encode_batch(5, 2, 7, [b"".join(publish)])])
-    assert scope_of(raised(lambda: machine.apply(2, again)), origin) is Scope.NODE
+    assert scope_of(raised(lambda: machine.apply(2, again)), origin) is FailureScope.NODE
 
 
 @pytest.mark.parametrize(
     ("origin", "scope"),
     [
-        (Origin.SESSION, Scope.CLIENT),
-        (Origin.REQUEST, Scope.CLIENT),
-        (Origin.CONNECTION, Scope.CLIENT),
-        (Origin.HASHING, Scope.CLIENT),
-        (Origin.PEER_MESSAGE, Scope.NODE),
-        (Origin.NODE, Scope.NODE),
+        (Origin.SESSION, FailureScope.CLIENT),
+        (Origin.REQUEST, FailureScope.CLIENT),
+        (Origin.CONNECTION, FailureScope.CLIENT),
+        (Origin.HASHING, FailureScope.CLIENT),
+        (Origin.PEER_MESSAGE, FailureScope.NODE),
+        (Origin.NODE, FailureScope.NODE),
     ],
 )
-def test_any_other_exception_ends_what_it_was_met_in(origin: Origin, scope: Scope) -> None:
+def test_any_other_exception_ends_what_it_was_met_in(origin: Origin, scope: FailureScope) -> None:
     assert scope_of(raised(lambda: raise_(KeyError(3))), origin) is scope
 
 
@@ -86,7 +86,7 @@ def test_what_came_through_the_replication_ends_the_node(origin: Origin) -> None
     host = HostedNode("a").host
     error = raised(lambda: host.propose(PARTITION + 1, b"", 0.0))
     assert isinstance(error, KeyError)
-    assert scope_of(error, origin) is Scope.NODE
+    assert scope_of(error, origin) is FailureScope.NODE
 
 
 def test_a_message_that_cannot_be_decoded_ends_the_connection_that_it_came_over() -> None:
@@ -103,7 +103,7 @@ def test_a_message_that_cannot_be_decoded_ends_the_connection_that_it_came_over(
             lambda octets=octets: receive_for_front_end(ABSENT, [b"O\x02" + bytes(20), octets]),
             lambda octets=octets: Announcement.decode([b"A", octets]),
         ):
-            assert scope_of(raised(work), Origin.PEER_MESSAGE) is Scope.PEER, (octets, raised(work))
+            assert scope_of(raised(work), Origin.PEER_MESSAGE) is FailureScope.PEER, (octets, raised(work))
 
 
 def test_the_exit_code_tells_a_disk_from_damage_from_a_defect() -> None:

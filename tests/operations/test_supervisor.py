@@ -128,7 +128,7 @@ def test_a_wrong_configuration_ends_all_with_the_end_of_the_log(tmp_path: Path) 
 
 
 def test_a_node_that_never_gets_ready_is_given_up(tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr("cluster.cli.local.supervisor.LONGEST_PAUSE_S", 0.01)
+    monkeypatch.setattr("cluster.cli.local.supervisor.LONGEST_RESTART_PAUSE_S", 0.01)
 
     async def body() -> None:
         cluster = Cluster(tmp_path, n1="failing")

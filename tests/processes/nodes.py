@@ -24,7 +24,7 @@ from cluster.cli.local.supervisor import node_arguments
 from cluster.config.addresses import Address
 from cluster.config.models import parse
 from cluster.config.tables import ConfigError
-from cluster.config.toml_text import Table, toml_text
+from cluster.config.toml_text import TomlTable, toml_text
 from cluster.system.data_directory import write_private
 from replication.transport import CurveKeys
 from tests.processes.releases import InstalledProcess
@@ -237,12 +237,12 @@ class Cluster:
             addresses = [Address("127.0.0.1", port) for port in (amqp, http, amqp + PEER_OFFSET)]
             if all(map(is_free, addresses)):
                 break
-        own: Table = dict(zip(("amqp", "http", "peers"), map(str, addresses), strict=True))
+        own: TomlTable = dict(zip(("amqp", "http", "peers"), map(str, addresses), strict=True))
         directory = first.config.data_dir.parent / name
         directory.mkdir()
         keys = CurveKeys.generate()
         write_private(directory / KEY_FILE, keys.secret.decode())
-        node: Table = {
+        node: TomlTable = {
             "name": name, "data_dir": str(directory), "secret_key_file": str(directory / KEY_FILE),
             "listen": own, "advertised": own,
         }  # fmt: skip

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from replication.raft import CompactedError, Entry, EntryKind, InvariantError, Membership, Ready
 from replication.raft.log import RaftLog, limited
 from replication.raft.progress import FollowerState, Progress
-from replication.raft.quorum import Tally, majority_value, tally
+from replication.raft.quorum import VoteTally, majority_value, tally
 from tests.raft.memory_log import MemoryLog
 from tests.raft.replica import entries, log_of
 
@@ -155,7 +155,9 @@ def test_a_tally_says_what_can_still_happen(
         )
 
     missing = {voter: True for voter in voters | outgoing if voter not in votes}
-    expected = Tally.WON if won(votes) else Tally.PENDING if won({**votes, **missing}) else Tally.LOST
+    expected = (
+        VoteTally.WON if won(votes) else VoteTally.PENDING if won({**votes, **missing}) else VoteTally.LOST
+    )
     assert tally(voters, outgoing, votes) is expected
 
 
@@ -166,10 +168,10 @@ def test_majorities_always_meet() -> None:
         set(chosen)
         for size in range(6)
         for chosen in combinations(voters, size)
-        if tally(voters, (), dict.fromkeys(chosen, True)) is Tally.WON
+        if tally(voters, (), dict.fromkeys(chosen, True)) is VoteTally.WON
     ]
     assert all(one & other for one in winning for other in winning)
-    assert tally((), (), {}) is Tally.LOST
+    assert tally((), (), {}) is VoteTally.LOST
 
 
 @given(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from replication.journal import DamagedEntryError
-from replication.repair import ASK_INTERVAL_S, REPAIR_TAG, Repair
+from replication.repair import REPAIR_INTERVAL_S, REPAIR_TAG, Repair
 from tests.replication.hosts import PARTITION, Cluster, HostedNode
 from tests.simulation.disk import SECTOR
 
@@ -126,14 +126,14 @@ def test_nothing_is_given_up_while_a_replica_is_down_that_may_have_it() -> None:
     for node in (leader, other):
         mended.spoil(node)
         mended.read(node)
-    mended.run(3 * ASK_INTERVAL_S)
+    mended.run(3 * REPAIR_INTERVAL_S)
     for node in (leader, other):
         mended.read(node)
     assert not mended.lost and mended.repairs[leader.name].damaged
     mended.cluster.down.discard(down.name)
     for node in mended.cluster.up():
         node.host.peer_up(down.name, mended.cluster.now)
-    mended.run(3 * ASK_INTERVAL_S)
+    mended.run(3 * REPAIR_INTERVAL_S)
     assert [node.group.log.entry(mended.index).data for node in (leader, other)] == [BODY, BODY]
 
 
@@ -145,5 +145,5 @@ def test_what_no_replica_has_is_given_up_by_the_one_that_leads() -> None:
     for _ in range(8):
         for node in mended.cluster.up():
             mended.read(node)
-        mended.run(0.7 * ASK_INTERVAL_S)
+        mended.run(0.7 * REPAIR_INTERVAL_S)
     assert mended.lost and set(mended.lost) == {mended.index}

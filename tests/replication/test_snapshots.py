@@ -13,8 +13,8 @@ from replication.snapshots import (
     CHUNK,
     CHUNK_BYTES,
     FINAL,
+    SNAPSHOT_WINDOW_BYTES,
     STALL_S,
-    WINDOW_BYTES,
     Part,
     SnapshotSender,
 )
@@ -77,13 +77,13 @@ class TestSender:
         parts = sender.parts()
         sizes = [sum(map(len, part.body)) for part in parts]
         assert all(CHUNK_BYTES <= size < CHUNK_BYTES + SIZE for size in sizes)
-        assert WINDOW_BYTES <= sum(sizes) < WINDOW_BYTES + CHUNK_BYTES + SIZE
+        assert SNAPSHOT_WINDOW_BYTES <= sum(sizes) < SNAPSHOT_WINDOW_BYTES + CHUNK_BYTES + SIZE
         assert sender.parts() == []
         sender.acknowledged(Part(ACKNOWLEDGED, sender.stream, 0), 0.0)
         assert [part.number for part in sender.parts()] == [len(parts)]
 
     def test_an_entry_larger_than_the_window_goes_alone(self) -> None:
-        parts = sender_of(leader_log(3, size=WINDOW_BYTES + 1)).parts()
+        parts = sender_of(leader_log(3, size=SNAPSHOT_WINDOW_BYTES + 1)).parts()
         assert [len(part.entries) for part in parts] == [1]
 
     def test_every_live_entry_comes_once_and_the_snapshot_last(self) -> None:
@@ -140,7 +140,7 @@ class TestReceiver:
         sender = sender_of(leader_log(200))
         hand(node, sender.parts())
         held = sum(map(len, node.journal._stage.unwritten.values()))
-        assert held < WINDOW_BYTES + CHUNK_BYTES + SIZE
+        assert held < SNAPSHOT_WINDOW_BYTES + CHUNK_BYTES + SIZE
         node.sync()
         assert not node.journal._stage.unwritten
 

@@ -9,7 +9,7 @@ from tests.simulation.world import Action
 
 
 class Doors:
-    """The connections of a node's process (`cluster.process.departure.Clients`)."""
+    """The connections of a node's process (`cluster.process.departure.DepartingClients`)."""
 
     def __init__(self, node: SimulatedNode) -> None:
         self._node = node

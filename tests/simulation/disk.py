@@ -12,7 +12,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from replication.journal.files import Buffer
+from replication.journal.files import RecordOctets
 
 SECTOR = 512
 """The unit that a disk writes all or nothing of."""
@@ -72,7 +72,7 @@ class SimulatedFile:
         self._inode = inode
         self._epoch = disk.epoch
 
-    def write_at(self, offset: int, buffers: Sequence[Buffer]) -> None:
+    def write_at(self, offset: int, buffers: Sequence[RecordOctets]) -> None:
         data = b"".join(buffers)
         try:
             self._disk.operation(self._epoch)

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from replication.forms import RAFT_TAG, SNAPSHOT_TAG
 from replication.transport.envelope import Envelope
-from replication.transport.flow import MESSAGE_OVERHEAD, Arrival, Inbox, Outbox, Parts
+from replication.transport.flow import MESSAGE_OVERHEAD, BatchOrder, Inbox, Outbox, Parts
 from tests.simulation.world import World
 
 QUEUE_BYTES = 4 << 20
@@ -160,9 +160,9 @@ class Transport:
         """A batch has arrived, over the connection with this number."""
         link, envelope = self.peers[peer], batch.envelope
         arrival = link.inbox.arrived(envelope, batch.size, connection)
-        if arrival is Arrival.STALE:
+        if arrival is BatchOrder.STALE:
             return
-        if arrival is Arrival.AFTER_GAP:
+        if arrival is BatchOrder.AFTER_GAP:
             self.process.peer_gap(peer)
         if envelope.seen_incarnation == self.incarnation:
             link.outbox.acknowledge(envelope.seen_sequence)

@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.admin.traces.context import MOST_TRACES, Stretch, TraceContext, counted, parse, stretches_in
+from cluster.admin.traces.context import (
+    MOST_TRACES,
+    Stretch,
+    TraceContext,
+    counted,
+    parse_traceparent,
+    stretches_in,
+)
 from cluster.admin.traces.link import TracedLink
 from cluster.admin.traces.spans import Attributes
 from cluster.config.models import parse as configuration
@@ -33,7 +40,7 @@ SAMPLED = f"00-{TRACE:032x}-{PARENT:016x}-01"
     [SAMPLED, SAMPLED[:-2] + "03", "01" + SAMPLED[2:], "cc" + SAMPLED[2:] + "-what-comes-later"],
 )
 def test_a_sampled_context_is_read(text: str) -> None:
-    assert parse(text) == TraceContext(TRACE, PARENT)
+    assert parse_traceparent(text) == TraceContext(TRACE, PARENT)
 
 
 @pytest.mark.parametrize(
@@ -53,12 +60,12 @@ def test_a_sampled_context_is_read(text: str) -> None:
     ],
 )
 def test_anything_else_is_no_context(text: str) -> None:
-    assert parse(text) is None
+    assert parse_traceparent(text) is None
 
 
 @given(st.text() | st.from_regex(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}.?", fullmatch=True))
 def test_no_text_is_too_much(text: str) -> None:
-    found = parse(text)
+    found = parse_traceparent(text)
     assert found is None or (found.trace and found.span)
 
 

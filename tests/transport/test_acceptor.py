@@ -12,7 +12,7 @@ from functools import partial
 
 from replication.transport.acceptor import STRANGERS, Acceptor
 from replication.transport.stream import Stream
-from replication.transport.zmtp import ClientMechanism, Connection, CurveKeys, ServerMechanism
+from replication.transport.zmtp import ClientMechanism, CurveKeys, ServerMechanism, ZmtpConnection
 from tests.transport.harness import run
 
 
@@ -81,7 +81,7 @@ async def test_silent_sockets_without_end_keep_no_member_out() -> None:
                 await asyncio.sleep(0)
         assert acceptor.connections == STRANGERS
         mechanism = ClientMechanism(member, keys.public)
-        client = Connection(mechanism, 1 << 20, 0.0)
+        client = ZmtpConnection(mechanism, 1 << 20, 0.0)
         reader, writer = await asyncio.open_connection(host, int(port))
         while not client.ready:
             writer.writelines(map(bytes, client.output))

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replication.transport import CurveKeys
-from replication.transport.zmtp.connection import HANDSHAKE_S, HEARTBEAT_S, SILENCE_S, Connection
+from replication.transport.zmtp.connection import HANDSHAKE_S, HEARTBEAT_S, SILENCE_S, ZmtpConnection
 from replication.transport.zmtp.curve import ClientMechanism, ServerMechanism
 from replication.transport.zmtp.frames import (
     COMMAND,
-    FrameReader,
     ProtocolError,
     RefusedError,
+    ZmtpFrameReader,
     command,
     greeting,
     header,
@@ -24,22 +24,22 @@ A, B, STRANGER = (CurveKeys.generate() for _ in range(3))
 LIMIT_BYTES = 1 << 20
 NAMES = {A.public: "a"}
 
-Sides = tuple[Connection, Connection]
+Sides = tuple[ZmtpConnection, ZmtpConnection]
 
 
 def encrypted(client: CurveKeys = A, server: bytes = B.public) -> Sides:
     sides = (ClientMechanism(client, server), ServerMechanism(B, NAMES.get))
-    return Connection(sides[0], LIMIT_BYTES, 0.0), Connection(sides[1], LIMIT_BYTES, 0.0)
+    return ZmtpConnection(sides[0], LIMIT_BYTES, 0.0), ZmtpConnection(sides[1], LIMIT_BYTES, 0.0)
 
 
-def taken(connection: Connection) -> bytes:
+def taken(connection: ZmtpConnection) -> bytes:
     octets = b"".join(connection.output)
     connection.output = []
     return octets
 
 
 def carry(
-    sender: Connection, receiver: Connection, step: int = 1 << 30, now: float = 0.0
+    sender: ZmtpConnection, receiver: ZmtpConnection, step: int = 1 << 30, now: float = 0.0
 ) -> list[list[bytes]]:
     """Everything that one side has for the other, `step` octets at a time."""
     octets = memoryview(taken(sender))
@@ -208,5 +208,5 @@ def test_whoever_asks_gets_its_own_context_back() -> None:
     client._frame(COMMAND, command(b"PING", b"\0\x0acontext"))
     assert carry(client, server) == []
     mechanism, answer = client._mechanism, taken(server)
-    [(_, frame)] = FrameReader(1 << 20).feed(memoryview(answer))
+    [(_, frame)] = ZmtpFrameReader(1 << 20).feed(memoryview(answer))
     assert mechanism.unwrap(frame) == (COMMAND, command(b"PONG", b"context"))

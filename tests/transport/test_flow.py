@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from replication.transport.envelope import Envelope
-from replication.transport.flow import MESSAGE_OVERHEAD, Arrival, Inbox, Outbox
+from replication.transport.flow import MESSAGE_OVERHEAD, BatchOrder, Inbox, Outbox
 
 KIB = 1024
 
@@ -92,24 +92,24 @@ def test_what_was_queued_when_the_connection_broke_leaves_a_hole() -> None:
 
 def test_order_loss_restart_and_leftovers_are_told_apart() -> None:
     box = Inbox()
-    assert box.arrived(batch(7, 1), 10, 1) is Arrival.NEXT
-    assert box.arrived(batch(7, 2), 10, 1) is Arrival.NEXT
-    assert box.arrived(batch(7, 4), 10, 1) is Arrival.AFTER_GAP
-    assert box.arrived(batch(7, 3), 10, 1) is Arrival.STALE
-    assert box.arrived(batch(9, 1), 10, 2) is Arrival.AFTER_GAP
-    assert box.arrived(batch(7, 5), 10, 1) is Arrival.STALE
-    assert box.arrived(batch(9, 2), 10, 2) is Arrival.NEXT
+    assert box.arrived(batch(7, 1), 10, 1) is BatchOrder.NEXT
+    assert box.arrived(batch(7, 2), 10, 1) is BatchOrder.NEXT
+    assert box.arrived(batch(7, 4), 10, 1) is BatchOrder.AFTER_GAP
+    assert box.arrived(batch(7, 3), 10, 1) is BatchOrder.STALE
+    assert box.arrived(batch(9, 1), 10, 2) is BatchOrder.AFTER_GAP
+    assert box.arrived(batch(7, 5), 10, 1) is BatchOrder.STALE
+    assert box.arrived(batch(9, 2), 10, 2) is BatchOrder.NEXT
 
 
 def test_what_a_run_left_that_was_never_heard_of_does_not_hide_the_one_after_it() -> None:
     box = Inbox()
-    assert box.arrived(batch(9, 1), 10, 2) is Arrival.NEXT
-    assert box.arrived(batch(8, 2), 10, 1) is Arrival.STALE
-    assert box.arrived(batch(9, 2), 10, 2) is Arrival.NEXT
+    assert box.arrived(batch(9, 1), 10, 2) is BatchOrder.NEXT
+    assert box.arrived(batch(8, 2), 10, 1) is BatchOrder.STALE
+    assert box.arrived(batch(9, 2), 10, 2) is BatchOrder.NEXT
 
 
 def test_a_peer_that_lost_its_first_batches_is_not_in_order() -> None:
-    assert Inbox().arrived(batch(7, 3), 10, 1) is Arrival.AFTER_GAP
+    assert Inbox().arrived(batch(7, 3), 10, 1) is BatchOrder.AFTER_GAP
 
 
 @given(st.lists(st.integers(1, 500), max_size=30))
@@ -161,10 +161,10 @@ class Conversation(RuleBasedStateMachine):
         sequence, messages = self.wire.pop(0)
         arrival = self.inbox.arrived(batch(5, sequence), 0, 1)
         numbers = [int.from_bytes(message[:8], "big") for message in messages]
-        if arrival is Arrival.NEXT:
+        if arrival is BatchOrder.NEXT:
             assert numbers[0] == self.last + 1
         else:
-            assert arrival is Arrival.AFTER_GAP
+            assert arrival is BatchOrder.AFTER_GAP
             assert numbers[0] > self.last
         assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
         self.last = numbers[-1]

@@ -13,8 +13,8 @@ from replication.transport.zmtp.frames import (
     GREETING_BYTES,
     KEPT_BYTES,
     MORE,
-    FrameReader,
     ProtocolError,
+    ZmtpFrameReader,
     check_greeting,
     check_metadata,
     command,
@@ -37,7 +37,7 @@ def cut(octets: bytes, places: list[int]) -> list[bytes]:
 def test_frames_come_out_as_they_went_in_wherever_they_are_cut(
     sent: list[tuple[int, bytes]], places: list[int]
 ) -> None:
-    reader = FrameReader(LIMIT_BYTES)
+    reader = ZmtpFrameReader(LIMIT_BYTES)
     octets = b"".join(header(len(payload), flags) + payload for flags, payload in sent)
     got = [
         (flags, bytes(payload))
@@ -51,7 +51,7 @@ def test_frames_come_out_as_they_went_in_wherever_they_are_cut(
 def test_the_rest_of_a_frame_can_be_received_to_its_own_place(
     sent: list[tuple[int, bytes]], sizes: list[int]
 ) -> None:
-    reader, got = FrameReader(LIMIT_BYTES), []
+    reader, got = ZmtpFrameReader(LIMIT_BYTES), []
     octets = b"".join(header(len(payload), flags) + payload for flags, payload in sent)
     for size in cycle(sizes):
         if not octets:
@@ -67,7 +67,7 @@ def test_the_rest_of_a_frame_can_be_received_to_its_own_place(
 
 
 def test_a_reader_keeps_no_room_for_a_long_frame() -> None:
-    reader = FrameReader(4 * KEPT_BYTES)
+    reader = ZmtpFrameReader(4 * KEPT_BYTES)
     for size, kept in ((KEPT_BYTES + 1, 0), (KEPT_BYTES, KEPT_BYTES)):
         octets = memoryview(header(size) + bytes(size))
         assert not list(reader.feed(octets[:-1]))
@@ -78,7 +78,7 @@ def test_a_reader_keeps_no_room_for_a_long_frame() -> None:
 
 @given(st.lists(st.binary(max_size=300), max_size=6))
 def test_any_octets_are_frames_or_refused(pieces: list[bytes]) -> None:
-    reader = FrameReader(1000)
+    reader = ZmtpFrameReader(1000)
     try:
         for piece in pieces:
             for flags, payload in reader.feed(memoryview(piece)):
@@ -91,11 +91,11 @@ def test_any_octets_are_frames_or_refused(pieces: list[bytes]) -> None:
 def test_a_frame_longer_than_the_limit_is_refused_before_it_has_come() -> None:
     for size in (1001, 1 << 62):
         with pytest.raises(ProtocolError, match="of 1000 at most"):
-            list(FrameReader(1000).feed(memoryview(header(size))))
+            list(ZmtpFrameReader(1000).feed(memoryview(header(size))))
 
 
 def test_the_limit_holds_from_the_next_frame_on() -> None:
-    reader, sizes = FrameReader(10), []
+    reader, sizes = ZmtpFrameReader(10), []
     for _, payload in reader.feed(memoryview(header(10) + bytes(10) + header(300) + bytes(300))):
         sizes.append(len(payload))
         reader.limit = 300

@@ -15,7 +15,7 @@ from cluster.admin.api.queue_views import depths
 from cluster.admin.api.rates import added, message_stats, with_rates
 from cluster.admin.api.responses import Rows
 from cluster.admin.api.routing import Endpoints
-from cluster.admin.api.sampling import INTERVAL_S
+from cluster.admin.api.sampling import SAMPLING_INTERVAL_S
 from cluster.admin.api.services import Services
 from cluster.admin.api.survey import OwnedQueue
 from cluster.config.identity import DIALECT_VERSION
@@ -36,7 +36,11 @@ async def show_overview(services: Services, call: Call) -> dict[str, Any]:
         "node": services.node,
         "cluster_name": services.config.cluster.name,
         "rates_mode": "basic",
-        "sample_retention_policies": {"global": [INTERVAL_S], "basic": [INTERVAL_S], "detailed": []},
+        "sample_retention_policies": {
+            "global": [SAMPLING_INTERVAL_S],
+            "basic": [SAMPLING_INTERVAL_S],
+            "detailed": [],
+        },
         "statistics_db_event_queue": 0,
         "exchange_types": exchange_types(),
         "listeners": [one for node in sorted(facts) for one in facts[node]["listeners"]],

@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from cluster.admin.api.errors import ApiError
-from cluster.catalog.awaiting import Answer, answered
+from cluster.catalog.access.control import Answer
+from cluster.catalog.awaiting import answered
 
-TIMEOUT_S: Final = 30.0
+DECISION_TIMEOUT_S: Final = 30.0
 
 
 async def decided(begin: Callable[[Answer], None]) -> Any:
@@ -20,6 +21,6 @@ async def decided(begin: Callable[[Answer], None]) -> Any:
 async def in_time(answer: Awaitable[Any]) -> Any:
     """Raises ApiError (503) when the answer takes too long; the cluster may still carry the request out."""
     try:
-        return await asyncio.wait_for(answer, TIMEOUT_S)
+        return await asyncio.wait_for(answer, DECISION_TIMEOUT_S)
     except TimeoutError:
         raise ApiError(503, "timeout", "the cluster did not answer: is a majority of nodes up?") from None

@@ -15,7 +15,7 @@ from node.routing.exchange import DEFAULT_EXCHANGE, RESERVED_PREFIX
 from node.routing.matching import Destination, DestinationKind
 from node.session.commands import Bind, DeclareExchange, DeclareQueue
 
-VHOST_LIMITS: Final = "vhost-limits"
+VHOST_LIMITS_PARAMETER: Final = "vhost-limits"
 """The one runtime parameter of RabbitMQ that is supported, under another name."""
 
 
@@ -103,7 +103,7 @@ class DefinitionReader:
             if component == OPERATOR_COMPONENT:
                 self._read_policy(entry, Fields(entry.table("value")), operator=True)
                 continue
-            if component != VHOST_LIMITS:
+            if component != VHOST_LIMITS_PARAMETER:
                 name = f"{component} {entry.text('name')}"
                 self.read.left_out.append(LeftOut("parameters", name, "runtime parameters are not supported"))
                 continue

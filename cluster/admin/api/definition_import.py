@@ -31,7 +31,7 @@ AT_A_TIME: Final = 128
 
 SHOWN_REFUSALS: Final = 20
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 class DefinitionImport:
@@ -64,10 +64,10 @@ class DefinitionImport:
         if self._refusals:
             raise bad_request("; ".join(self._refusals[:SHOWN_REFUSALS]))
 
-    async def _carry_out(self, entries: Iterable[T], carry_out: Callable[[T], Awaitable[None]]) -> None:
+    async def _carry_out(self, entries: Iterable[_T], carry_out: Callable[[_T], Awaitable[None]]) -> None:
         places = asyncio.Semaphore(AT_A_TIME)
 
-        async def one(entry: T) -> None:
+        async def one(entry: _T) -> None:
             async with places:
                 try:
                     await carry_out(entry)

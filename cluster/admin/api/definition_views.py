@@ -8,7 +8,7 @@ from typing import Any
 
 from cluster.admin.api.audience import Audience
 from cluster.admin.api.call import Call
-from cluster.admin.api.definition_format import VHOST_LIMITS, DefinitionReader
+from cluster.admin.api.definition_format import VHOST_LIMITS_PARAMETER, DefinitionReader
 from cluster.admin.api.definition_import import DefinitionImport
 from cluster.admin.api.exchange_views import exchange_definition, explicit_bindings
 from cluster.admin.api.fields import Fields
@@ -75,7 +75,7 @@ def _parameters(services: Services, vhost: str) -> Iterator[dict[str, Any]]:
     yield from operator_parameters(services, vhost)
     limits = services.access.state.vhosts[vhost].limits
     if limits:
-        yield {"vhost": vhost, "component": VHOST_LIMITS, "name": "limits", "value": limits}
+        yield {"vhost": vhost, "component": VHOST_LIMITS_PARAMETER, "name": "limits", "value": limits}
 
 
 def _queues(services: Services, vhost: str) -> Iterator[dict[str, Any]]:

@@ -33,7 +33,7 @@ def not_authorised(reason: str) -> ApiError:
     return ApiError(401, "not_authorised", reason)
 
 
-def refused(refusal: Refusal) -> ApiError:
+def api_error_of(refusal: Refusal) -> ApiError:
     """The answer to a request whose command fails with this reply code of AMQP."""
     if refusal.code == NotFoundError.code:
         return ApiError(404, "not_found", str(refusal))

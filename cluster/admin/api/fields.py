@@ -11,7 +11,7 @@ from cluster.admin.api.errors import bad_request
 LARGEST_INTEGER: Final = 2**63
 """Field tables of AMQP hold integers of 64 bits."""
 
-MAX_DEPTH: Final = 32
+MAX_ARGUMENT_DEPTH: Final = 32
 """Tables and lists within each other in an argument."""
 
 
@@ -92,7 +92,7 @@ class Fields:
         return [Fields(one) for one in value]
 
 
-def check_value(value: Any, depth: int = MAX_DEPTH) -> None:
+def check_value(value: Any, depth: int = MAX_ARGUMENT_DEPTH) -> None:
     """Raises ApiError for a value that a field table of AMQP cannot hold."""
     if not depth:
         raise bad_request("tables are nested too deep")

@@ -24,7 +24,7 @@ from cluster.admin.api.rates import (
     tally_counts,
     traffic_counts,
 )
-from cluster.admin.api.sampling import Counts, Sampler
+from cluster.admin.api.sampling import SampledCounts, Sampler
 from cluster.admin.clients import channel_counts, client_name, connection_octets, is_shown
 from cluster.admin.inquiry import Inquiry
 from cluster.admin.views import NodeView
@@ -78,7 +78,7 @@ class NodeReport:
 
     # -- counters -------------------------------------------------------------------------------
 
-    def _counters(self) -> Iterator[tuple[Hashable, Counts]]:
+    def _counters(self) -> Iterator[tuple[Hashable, SampledCounts]]:
         yield "messages", self._message_counts()
         yield "churn", self._churn()
         for key, flow in list(self._node.front_end.flows.items()):
@@ -90,7 +90,7 @@ class NodeReport:
         for id, queue in self._queues.owned():
             yield ("queue", id), queue_counts(queue)
 
-    def _message_counts(self) -> Counts:
+    def _message_counts(self) -> SampledCounts:
         """In the order of `MESSAGE_NAMES`."""
         traffic = traffic_counts(self._node.listener.traffic())
         owners = self._node.partitions.owners.values()
@@ -98,7 +98,7 @@ class NodeReport:
         tallies += [queue.delivery.tally for _, queue in self._queues.owned()]
         return tuple(map(int, [*traffic, *added(map(tally_counts, tallies), len(TALLY_NAMES))[1:]]))
 
-    def _churn(self) -> Counts:
+    def _churn(self) -> SampledCounts:
         """In the order of `CHURN_NAMES`."""
         listener = self._node.listener
         connections = [client.session.connection for client in listener.clients.values()]

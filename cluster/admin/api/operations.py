@@ -25,7 +25,7 @@ from cluster.admin.api import (
     user_views,
     vhost_views,
 )
-from cluster.admin.api.routing import Operation
+from cluster.admin.api.routing import Endpoint
 
 _MODULES: Final = (
     channel_views, cluster_views, connection_views, declaration_views, definition_views,
@@ -34,6 +34,6 @@ _MODULES: Final = (
     policy_views, queue_views, unsupported_views, user_views, vhost_views,
 )  # fmt: skip
 
-OPERATIONS: Final[list[Operation]] = [
+OPERATIONS: Final[list[Endpoint]] = [
     operation for module in _MODULES for operation in module.endpoints.operations
 ]

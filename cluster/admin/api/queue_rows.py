@@ -17,7 +17,7 @@ QueueKey = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class QueueState:
+class QueueFigures:
     """A queue's contents and counters now, as its owner's node tells them."""
 
     vhost: str
@@ -36,7 +36,7 @@ class QueueState:
 
 @dataclass(frozen=True, slots=True)
 class QueueRows:
-    """Makes `QueueState`s in plain form: a tuple each, since there may be many."""
+    """Makes `QueueFigures`s in plain form: a tuple each, since there may be many."""
 
     partitions: PartitionsView
     sampler: Sampler

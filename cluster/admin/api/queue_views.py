@@ -11,7 +11,7 @@ from cluster.admin.api.call import Call
 from cluster.admin.api.errors import no_such_object
 from cluster.admin.api.exchange_views import BINDING_ORDER, default_binding, explicit_bindings
 from cluster.admin.api.names import visible_vhosts
-from cluster.admin.api.queue_rows import QueueKey, QueueState
+from cluster.admin.api.queue_rows import QueueFigures, QueueKey
 from cluster.admin.api.rates import DEPTH_NAMES, TALLY_NAMES, message_stats, with_rates
 from cluster.admin.api.responses import Rows
 from cluster.admin.api.routing import Endpoints
@@ -19,7 +19,7 @@ from cluster.admin.api.services import Services
 from cluster.admin.api.survey import OwnedQueue
 from cluster.catalog.definitions import QueueDefinition, parse_local_queue_name
 from cluster.catalog.effective import applied_to_queue, queue_type
-from cluster.catalog.policies import Applied, ResourceKind
+from cluster.catalog.policies import AppliedPolicies, ResourceKind
 from node.routing.matching import Destination, DestinationKind
 
 endpoints = Endpoints()
@@ -125,7 +125,7 @@ def queue_definition(queue: QueueDefinition) -> dict[str, Any]:
     }
 
 
-def applied_policies(applied: Applied) -> dict[str, Any]:
+def applied_policies(applied: AppliedPolicies) -> dict[str, Any]:
     """The policies of a queue or exchange, as RabbitMQ shows them."""
     return {
         "policy": applied.policy,
@@ -155,7 +155,7 @@ def _local_row(services: Services, owned: OwnedQueue) -> dict[str, Any]:
     }
 
 
-def _contents(state: QueueState) -> dict[str, Any]:
+def _contents(state: QueueFigures) -> dict[str, Any]:
     *tally, ready, unacknowledged = state.counts
     *tally_rates, ready_rate, unacknowledged_rate = state.rates
     contents = {

@@ -23,7 +23,7 @@ Handler = Callable[[Services, Call], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class Endpoint:
     """One method of one path.
 
     A `{vhost}` in the template must exist. The user must be able to see the virtual host for GET, and
@@ -40,13 +40,13 @@ class Endpoints:
     """Collects the operations of a module: `@endpoints.on("GET", "/queues/{vhost}/{name}")`."""
 
     def __init__(self) -> None:
-        self.operations: list[Operation] = []
+        self.operations: list[Endpoint] = []
 
     def on(
         self, method: str, template: str, audience: Audience = Audience.MANAGEMENT
     ) -> Callable[[Handler], Handler]:
         def add(handler: Handler) -> Handler:
-            self.operations.append(Operation(method, template, audience, handler))
+            self.operations.append(Endpoint(method, template, audience, handler))
             return handler
 
         return add
@@ -58,13 +58,13 @@ class _Place:
 
     literal: dict[str, _Place] = field(default_factory=dict)
     named: dict[str, _Place] = field(default_factory=dict)
-    operations: dict[str, Operation] = field(default_factory=dict)
+    operations: dict[str, Endpoint] = field(default_factory=dict)
 
 
 class Router:
     """Finds the operations of a path; literal segments go before named ones."""
 
-    def __init__(self, operations: Iterable[Operation]) -> None:
+    def __init__(self, operations: Iterable[Endpoint]) -> None:
         self._root = _Place()
         for operation in operations:
             place = self._root
@@ -73,7 +73,7 @@ class Router:
                 place = following.setdefault(segment.strip("{}"), _Place())
             place.operations[operation.method] = operation
 
-    def find(self, path: str) -> tuple[Mapping[str, Operation], dict[str, str]] | None:
+    def find(self, path: str) -> tuple[Mapping[str, Endpoint], dict[str, str]] | None:
         """The operations by method, and the names in the path; None when there is no such path.
 
         `path` begins behind `/api`. Raises ApiError for escapes that are none, and for other octets

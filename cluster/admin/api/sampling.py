@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-INTERVAL_S: Final = 5.0
+SAMPLING_INTERVAL_S: Final = 5.0
 """As RabbitMQ's statistics."""
 
-PIECE: Final = 256
+COUNTERS_A_TICK: Final = 256
 """Keys whose counters are read in one tick."""
 
-Counts = tuple[int, ...]
+SampledCounts = tuple[int, ...]
 
 
 @dataclass(slots=True)
@@ -27,11 +27,11 @@ class Sample:
     """
 
     at: float
-    counts: Counts
+    counts: SampledCounts
     rates: tuple[float, ...]
     changed: float
 
-    def next(self, now: float, counts: Counts) -> Sample:
+    def next(self, now: float, counts: SampledCounts) -> Sample:
         if counts == self.counts:
             self.at, self.rates = now, ()
             return self
@@ -43,10 +43,10 @@ class Sample:
 class Sampler:
     """The latest samples by key; `source` gives the keys that there are now, with their counters."""
 
-    def __init__(self, source: Callable[[], Iterable[tuple[Hashable, Counts]]]) -> None:
+    def __init__(self, source: Callable[[], Iterable[tuple[Hashable, SampledCounts]]]) -> None:
         self._source = source
         self._samples: dict[Hashable, Sample] = {}
-        self._reading: Iterator[tuple[Hashable, Counts]] | None = None
+        self._reading: Iterator[tuple[Hashable, SampledCounts]] | None = None
         self._read: dict[Hashable, Sample] = {}
         self._next = 0.0
 
@@ -55,13 +55,13 @@ class Sampler:
         if self._reading is None:
             if now < self._next:
                 return
-            self._next = now + INTERVAL_S
+            self._next = now + SAMPLING_INTERVAL_S
             self._reading = iter(self._source())
-        piece = list(islice(self._reading, PIECE))
+        piece = list(islice(self._reading, COUNTERS_A_TICK))
         for key, counts in piece:
             known = self._samples.get(key)
             self._read[key] = Sample(now, counts, (), now) if known is None else known.next(now, counts)
-        if len(piece) < PIECE:
+        if len(piece) < COUNTERS_A_TICK:
             # A key that was not read this time is gone.
             self._samples, self._read, self._reading = self._read, {}, None
 

@@ -11,17 +11,17 @@ from aiohttp import web
 from cluster.admin.api.audience import Audience
 from cluster.admin.api.bodies import Bodies
 from cluster.admin.api.call import Call
-from cluster.admin.api.errors import ApiError, bad_request, no_such_object, not_authorised, refused
+from cluster.admin.api.errors import ApiError, api_error_of, bad_request, no_such_object, not_authorised
 from cluster.admin.api.log_in import LogIn, LoginError
 from cluster.admin.api.responses import to_json
-from cluster.admin.api.routing import Operation, Router
+from cluster.admin.api.routing import Endpoint, Router
 from cluster.admin.api.services import Services
 from cluster.admin.api.writing import json_response, written
 from cluster.admin.http.headers import SAFE_METHODS, is_from_elsewhere
 from node.refusal import Refusal
 from node.session.ports import Identity
 
-PREFIX: Final = "/api"
+API_PREFIX: Final = "/api"
 MAX_BODY: Final = 32 * 1024 * 1024
 """Octets of a request's body: definitions of 100,000 queues, or a message of 24 MB in base64."""
 
@@ -36,23 +36,23 @@ REALM: Final = 'Basic realm="RabbitMQ Management"'
 class ManagementServer:
     """Answers every path below `/api` that has no route of its own."""
 
-    paths: Final = (PREFIX,)
+    paths: Final = (API_PREFIX,)
 
-    def __init__(self, services: Services, operations: Iterable[Operation]) -> None:
+    def __init__(self, services: Services, operations: Iterable[Endpoint]) -> None:
         self._services = services
         self._router = Router(operations)
         self._log_in = LogIn(services)
         self._bodies = Bodies(services.config.http)
 
     def attach(self, app: web.Application) -> None:
-        app.router.add_route("*", PREFIX, self._answer)
-        app.router.add_route("*", PREFIX + "/{path:.*}", self._answer)
+        app.router.add_route("*", API_PREFIX, self._answer)
+        app.router.add_route("*", API_PREFIX + "/{path:.*}", self._answer)
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         try:
             return await self._respond(request)
         except Refusal as refusal:
-            return _failure(refused(refusal))
+            return _failure(api_error_of(refusal))
         except ApiError as error:
             return _failure(error)
         except ConnectionError:
@@ -69,7 +69,7 @@ class ManagementServer:
         if request.method not in SAFE_METHODS and is_from_elsewhere(request):
             # A browser that has a password for this origin sends the password with requests of any page.
             raise ApiError(403, "forbidden", "changes are not taken from pages of other origins")
-        found = self._router.find(request.raw_path.partition("?")[0].removeprefix(PREFIX))
+        found = self._router.find(request.raw_path.partition("?")[0].removeprefix(API_PREFIX))
         identity = await self._log_in.identity(request)
         if found is None:
             raise no_such_object()
@@ -96,7 +96,7 @@ class ManagementServer:
             return _failure(error)
         return None
 
-    def _check(self, operation: Operation, identity: Identity, names: dict[str, str]) -> None:
+    def _check(self, operation: Endpoint, identity: Identity, names: dict[str, str]) -> None:
         """Raises ApiError."""
         for audience in (Audience.MANAGEMENT, operation.audience):
             if not audience.allows(identity.tags):

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from cluster.admin.inquiry import Inquiry
-from cluster.catalog.access.control import Access
-from cluster.catalog.awaiting import Answer
+from cluster.catalog.access.control import Access, Answer
 from cluster.catalog.definitions import NodeDefinition
 from cluster.catalog.membership.directory import directory
 from cluster.catalog.membership.plan import ClusterView

@@ -11,13 +11,13 @@ from typing import Any, Final
 
 from cluster.admin.http.pages import Slices
 from cluster.admin.inquiry import Inquiry
-from cluster.admin.metrics.sweep import STEP
+from cluster.admin.metrics.sweep import SWEEP_STEP
 from cluster.admin.views import NodeView
 from cluster.catalog.membership.directory import directory
 
-QUESTION: Final = "status"
+STATUS_QUESTION: Final = "status"
 
-PAUSE_S: Final = 0.001
+STATUS_PAUSE_S: Final = 0.001
 """Between slices of the work on an answer: other nodes wait a second for it."""
 
 
@@ -27,11 +27,11 @@ class NodeStatus:
     def __init__(self, node: NodeView, inquiry: Inquiry) -> None:
         self._node = node
         self._inquiry = inquiry
-        inquiry.answer(QUESTION, lambda _: self._own_part())
+        inquiry.answer(STATUS_QUESTION, lambda _: self._own_part())
 
     async def status(self) -> Mapping[str, Any]:
         """See `status_page.Status`."""
-        told = await self._inquiry.ask_all(QUESTION)
+        told = await self._inquiry.ask_all(STATUS_QUESTION)
         nodes: list[dict[str, Any]] = []
         partitions: dict[int, dict[str, Any]] = {}
         queues: list[dict[str, Any]] = []
@@ -84,7 +84,7 @@ class NodeStatus:
 
     async def _own_queues(self) -> list[dict[str, Any]]:
         name, partitions = self._node.config.name, self._node.partitions
-        slices = Slices(PAUSE_S)
+        slices = Slices(STATUS_PAUSE_S)
         shown = []
         for number, queue in enumerate(list(partitions.state.queues.values())):
             owner = partitions.owners.get(queue.partition)
@@ -103,6 +103,6 @@ class NodeStatus:
                         "consumers": counts.delivery.consumers.count,
                     }
                 )
-            if number % STEP == 0 and slices.used_up:
+            if number % SWEEP_STEP == 0 and slices.used_up:
                 await slices.rest()
         return shown

@@ -13,12 +13,12 @@ from aiohttp import web
 from cluster.admin.http.pages import Pages, Rendering, rendered, shown
 from cluster.admin.http.parts import Guard, guarded
 
-PATH: Final = "/api/status"
+STATUS_PATH: Final = "/api/status"
 
 STATUS_TIMEOUT_S = 5.0
 """How long `/api/status` waits for the other nodes' part."""
 
-Status = Mapping[str, Sequence[Any]]
+StatusTables = Mapping[str, Sequence[Any]]
 """JSON values. `nodes`: name, pid, amqp, http, ready. `partitions`: id, owner, term, replicas, lag.
 `queues`: vhost, name, owner, partition, ready, leased, scheduled, duplicates."""
 
@@ -26,17 +26,17 @@ Status = Mapping[str, Sequence[Any]]
 class StatusPage:
     """Serves `status` to the users whom `guard` lets in."""
 
-    paths: Final = (PATH,)
+    paths: Final = (STATUS_PATH,)
 
     def __init__(
-        self, status: Callable[[], Status | Awaitable[Status]], guard: Guard, guarded_pages: Pages
+        self, status: Callable[[], StatusTables | Awaitable[StatusTables]], guard: Guard, guarded_pages: Pages
     ) -> None:
         self._status = status
         self._guard = guard
         self._pages = guarded_pages
 
     def attach(self, app: web.Application) -> None:
-        app.router.add_get(PATH, guarded(self._guard, self._answer))
+        app.router.add_get(STATUS_PATH, guarded(self._guard, self._answer))
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         async def page() -> Rendering:
@@ -52,7 +52,7 @@ class StatusPage:
             return web.json_response({"error": text}, status=504)
 
 
-def _json_lines(status: Status) -> Iterator[str]:
+def _json_lines(status: StatusTables) -> Iterator[str]:
     """An object of lists, row by row."""
     for number, (key, rows) in enumerate(status.items()):
         yield f"{', ' if number else '{'}{json.dumps(key)}: ["

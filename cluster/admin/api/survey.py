@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster.admin.api import node_report
-from cluster.admin.api.queue_rows import QueueKey, QueueState
+from cluster.admin.api.queue_rows import QueueFigures, QueueKey
 from cluster.admin.api.rates import FLOW_NAMES, added
 from cluster.admin.inquiry import Inquiry
 
@@ -17,7 +17,7 @@ class OwnedQueue:
     """A queue's state, and the node that owns it now."""
 
     node: str
-    state: QueueState
+    state: QueueFigures
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ async def queue_states(
     states = {}
     for node, rows in told.items():
         for row in rows:
-            state = QueueState(*row)
+            state = QueueFigures(*row)
             states[state.vhost, state.name] = OwnedQueue(node, state)
     return states, set(told)
 

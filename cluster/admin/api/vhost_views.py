@@ -13,7 +13,7 @@ from cluster.admin.api.errors import ApiError, bad_request, not_authorised
 from cluster.admin.api.fields import Fields
 from cluster.admin.api.names import found, sees
 from cluster.admin.api.permission_views import permission_rows, topic_permission_rows
-from cluster.admin.api.queue_rows import QueueState
+from cluster.admin.api.queue_rows import QueueFigures
 from cluster.admin.api.queue_views import depths
 from cluster.admin.api.rates import QUEUE_WIDTH, TALLY_NAMES, added, message_stats, with_rates
 from cluster.admin.api.responses import CREATED, DONE, Rows, Status
@@ -129,7 +129,7 @@ def _row(services: Services, name: str, properties: VhostProperties, totals: Tot
 
 async def _totals(services: Services) -> Totals:
     states, _ = await survey.queue_states(services.inquiry)
-    queues: dict[str, list[QueueState]] = {}
+    queues: dict[str, list[QueueFigures]] = {}
     for (vhost, _), owned in states.items():
         queues.setdefault(vhost, []).append(owned.state)
     octets: dict[str, list[list[float]]] = {}
@@ -139,7 +139,7 @@ async def _totals(services: Services) -> Totals:
     return {vhost: _total(queues.get(vhost, []), octets.get(vhost, [])) for vhost in vhosts}
 
 
-def _total(queues: list[QueueState], octets: list[list[float]]) -> dict[str, Any]:
+def _total(queues: list[QueueFigures], octets: list[list[float]]) -> dict[str, Any]:
     counts = added((one.counts for one in queues), QUEUE_WIDTH)
     rates = added((one.rates for one in queues), QUEUE_WIDTH)
     sums = added(octets, 2 * len(OCTETS))

@@ -14,7 +14,7 @@ from cluster.admin.api import listing
 from cluster.admin.api.call import Call
 from cluster.admin.api.responses import Row, Rows, Status, to_json
 
-PIECE: Final = 100
+ROWS_A_PIECE: Final = 100
 """Rows of a list that are made or written before the event loop gets its turn."""
 
 
@@ -54,7 +54,7 @@ async def _list(call: Call, value: Rows) -> web.Response:
 
 async def _pieces(rows: Iterable[Row]) -> AsyncIterator[list[Row]]:
     left = iter(rows)
-    while piece := list(islice(left, PIECE)):
+    while piece := list(islice(left, ROWS_A_PIECE)):
         yield piece
-        if len(piece) == PIECE:
+        if len(piece) == ROWS_A_PIECE:
             await asyncio.sleep(0)

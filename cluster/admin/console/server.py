@@ -9,7 +9,7 @@ from aiohttp import web
 
 from cluster.admin.console.assets import INDEX, Asset, read_assets
 
-PATH: Final = "/console/"
+CONSOLE_PATH: Final = "/console/"
 
 CONTENT_SECURITY_POLICY: Final = "; ".join(
     (
@@ -40,17 +40,17 @@ HEADERS: Final = {
 class Console:
     """Serves the files; every other path below `/console/` is answered with 404."""
 
-    paths: Final = (PATH,)
+    paths: Final = (CONSOLE_PATH,)
 
     def __init__(self) -> None:
         self._assets: Mapping[str, Asset] = read_assets()
 
     def attach(self, app: web.Application) -> None:
-        app.router.add_get(PATH.rstrip("/"), self._to_index)
-        app.router.add_get(PATH + "{path:.*}", self._answer)
+        app.router.add_get(CONSOLE_PATH.rstrip("/"), self._to_index)
+        app.router.add_get(CONSOLE_PATH + "{path:.*}", self._answer)
 
     async def _to_index(self, _request: web.Request) -> web.Response:
-        return web.Response(status=308, headers={"Location": PATH})
+        return web.Response(status=308, headers={"Location": CONSOLE_PATH})
 
     async def _answer(self, request: web.Request) -> web.Response:
         asset = self._assets.get(request.match_info["path"] or INDEX)

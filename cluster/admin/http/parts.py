@@ -12,7 +12,7 @@ Guard = Callable[[web.Request], Awaitable[web.Response | None]]
 """Answers the request of a user who may not monitor; None: the request goes on."""
 
 
-class Part(Protocol):
+class HttpPart(Protocol):
     """Paths that a node serves over HTTP."""
 
     @property

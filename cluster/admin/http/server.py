@@ -17,7 +17,7 @@ from aiohttp.typedefs import Handler
 from cluster.admin.http.connections import Doors
 from cluster.admin.http.headers import protect
 from cluster.admin.http.hosts import Hosts
-from cluster.admin.http.parts import Part
+from cluster.admin.http.parts import HttpPart
 from cluster.config.addresses import Address
 from cluster.config.http_settings import HttpSettings
 from cluster.log.event_log import REQUEST
@@ -75,7 +75,7 @@ class HttpPorts:
 class HttpServer:
     """Serves the parts of one node, and the list of their paths."""
 
-    def __init__(self, ports: HttpPorts, parts: Iterable[Part]) -> None:
+    def __init__(self, ports: HttpPorts, parts: Iterable[HttpPart]) -> None:
         self._ports = ports
         self._parts = tuple(parts)
         self._runner: web.AppRunner | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from cluster.admin.metrics.metric import Metric, written
+from cluster.admin.metrics.metric import Metric, label_text
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -28,14 +28,14 @@ def lines(metrics: Iterable[Piece]) -> Iterator[str | None]:
             yield from _histogram(metric)
         else:
             for labels, value in metric.samples:
-                yield f"{name}{labels if isinstance(labels, str) else written(labels)} {float(value)!r}\n"
+                yield f"{name}{labels if isinstance(labels, str) else label_text(labels)} {float(value)!r}\n"
 
 
 def _histogram(metric: Metric) -> Iterator[str]:
     count = 0.0
     for labels, value in metric.samples:
         count = value
-        yield f"{metric.name}_bucket{labels if isinstance(labels, str) else written(labels)} {value!r}\n"
+        yield f"{metric.name}_bucket{labels if isinstance(labels, str) else label_text(labels)} {value!r}\n"
     yield f"{metric.name}_count {count!r}\n{metric.name}_sum {metric.total!r}\n"
 
 

@@ -12,7 +12,7 @@ Kind = Literal["counter", "gauge"]
 
 
 Labels = Mapping[str, str] | str
-"""A text is written out already, by `written`: labels that many samples share are written once."""
+"""A text is written out already, by `label_text`: labels that many samples share are written once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Metric:
     """Of a histogram: the sum of all values."""
 
 
-def written(labels: Mapping[str, str]) -> str:
+def label_text(labels: Mapping[str, str]) -> str:
     """Labels as they stand behind a metric's name."""
     if not labels:
         return ""

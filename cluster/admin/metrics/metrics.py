@@ -9,7 +9,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Final
 
-from cluster.admin.metrics.metric import Kind, Metric, counter, gauge, histogram, series, with_label, written
+from cluster.admin.metrics.metric import (
+    Kind,
+    Metric,
+    counter,
+    gauge,
+    histogram,
+    label_text,
+    series,
+    with_label,
+)
 from cluster.admin.metrics.rabbitmq import RabbitMQNames
 from cluster.admin.metrics.sweep import Sweep, swept
 from cluster.admin.round_trips import RoundTrips
@@ -362,7 +371,7 @@ def _expired(tally: Tally) -> float:
 
 
 def _by_reason(tally: Tally, kind: str) -> list[tuple[str, float]]:
-    return [(written({"reason": reason}), float(getattr(tally, f"{kind}_{reason}"))) for reason in REASONS]
+    return [(label_text({"reason": reason}), float(getattr(tally, f"{kind}_{reason}"))) for reason in REASONS]
 
 
 def _queue_counter(prefix: str, field: str) -> str:

@@ -22,12 +22,12 @@ from cluster.system.resources import DISK, MEMORY
 from node.message.reason import Reason
 from node.queue.counters import Tally
 
-PREFIX: Final = "rabbitmq_"
+METRIC_PREFIX: Final = "rabbitmq_"
 PROTOCOL: Final = {"protocol": "amqp091"}
-QUORUM: Final = "rabbit_quorum_queue"
-CLASSIC: Final = "rabbit_classic_queue"
+QUORUM_TYPE: Final = "rabbit_quorum_queue"
+CLASSIC_TYPE: Final = "rabbit_classic_queue"
 
-TRAFFIC: Final[Mapping[str, tuple[str, str]]] = {
+RABBITMQ_TRAFFIC: Final[Mapping[str, tuple[str, str]]] = {
     "received": ("published", "Messages received from publishers."),
     "received_confirm": ("confirmable", "Messages received from publishers that expect confirms."),
     "confirmed": ("confirmed", "Messages confirmed to publishers."),
@@ -36,7 +36,7 @@ TRAFFIC: Final[Mapping[str, tuple[str, str]]] = {
 }
 """Name, field of `Traffic`, meaning."""
 
-TALLIES: Final[Mapping[str, tuple[str, str]]] = {
+RABBITMQ_TALLIES: Final[Mapping[str, tuple[str, str]]] = {
     "delivered_consume_auto_ack": ("delivered_no_ack", "Messages delivered to consumers, automatic acks."),
     "delivered_consume_manual_ack": ("delivered", "Messages delivered to consumers that acknowledge."),
     "delivered_get_auto_ack": ("got_no_ack", "Messages taken with basic.get, automatic acks."),
@@ -69,7 +69,7 @@ class RabbitMQNames:
         """`/metrics/per-object`."""
         yield from self._whole_node("per-object", sweep)
         for family in self._objects.always:
-            yield from family(PREFIX, sweep, ())
+            yield from family(METRIC_PREFIX, sweep, ())
 
     def detailed(
         self, sweep: Sweep, families: Sequence[str], vhosts: Sequence[str]
@@ -117,7 +117,7 @@ class RabbitMQNames:
             ("identity_info", "Names of the node and its cluster.", identity),
             ("build_info", "Versions of the node's software.", build),
         ):
-            yield Metric(PREFIX + name, "gauge", help_, [(labels, 1.0)])
+            yield Metric(METRIC_PREFIX + name, "gauge", help_, [(labels, 1.0)])
 
     # -- node -----------------------------------------------------------------------------------
 
@@ -134,7 +134,7 @@ class RabbitMQNames:
             ("queues_created", "Queues that clients of this node created.", queues.created),
             ("queues_deleted", "Queues that clients of this node deleted.", queues.deleted),
         ):
-            yield counter(f"{PREFIX}{name}_total", help_, value)
+            yield counter(f"{METRIC_PREFIX}{name}_total", help_, value)
 
     def _machine(self) -> Iterator[Metric]:
         node, health = self._node, self._node.health
@@ -150,7 +150,7 @@ class RabbitMQNames:
             ("alarms_free_disk_space_watermark", "1 while short of disk.", DISK in short_of),
             ("alarms_memory_used_watermark", "1 while short of memory.", MEMORY in short_of),
         ):
-            yield gauge(PREFIX + name, help_, value)
+            yield gauge(METRIC_PREFIX + name, help_, value)
         for name, help_, value in (
             ("io_read_ops", "Reads of the journal.", journal.blocks_read),
             ("io_read_bytes", "Octets read back from the journal.", journal.bytes_read),
@@ -158,18 +158,18 @@ class RabbitMQNames:
             ("io_sync_ops", "Times that the journal was made durable.", journal.syncs),
             ("io_sync_time_seconds", "Seconds in fdatasync.", journal.sync_durations.total),
         ):
-            yield counter(f"{PREFIX}{name}_total", help_, value)
+            yield counter(f"{METRIC_PREFIX}{name}_total", help_, value)
 
     def _totals(self, sweep: Sweep) -> Iterator[Metric]:
-        yield gauge(f"{PREFIX}connections", "Connections open.", sweep.connections)
-        yield gauge(f"{PREFIX}channels", "Channels open.", sweep.channels)
-        yield gauge(f"{PREFIX}consumers", "Consumers connected.", sweep.consumers)
-        yield gauge(f"{PREFIX}queues", "Queues that this node owns.", sweep.listed.queues)
+        yield gauge(f"{METRIC_PREFIX}connections", "Connections open.", sweep.connections)
+        yield gauge(f"{METRIC_PREFIX}channels", "Channels open.", sweep.channels)
+        yield gauge(f"{METRIC_PREFIX}consumers", "Consumers connected.", sweep.consumers)
+        yield gauge(f"{METRIC_PREFIX}queues", "Queues that this node owns.", sweep.listed.queues)
         for name, help_, value in (
             ("publishers", "Channels that have published.", sweep.publishers),
             ("consumers", "Consumers connected.", sweep.consumers),
         ):
-            yield Metric(f"{PREFIX}global_{name}", "gauge", help_, [(PROTOCOL, float(value))])
+            yield Metric(f"{METRIC_PREFIX}global_{name}", "gauge", help_, [(PROTOCOL, float(value))])
 
     def _depths(self, sweep: Sweep) -> Iterator[Metric]:
         depths = sweep.listed
@@ -179,28 +179,28 @@ class RabbitMQNames:
             ("messages", "Messages ready and unacknowledged.", depths.ready + depths.leased),
             ("consumers", "Consumers of the queue.", depths.consumers),
         ):
-            yield gauge(f"{PREFIX}queue_{name}", help_, value)
+            yield gauge(f"{METRIC_PREFIX}queue_{name}", help_, value)
 
     # -- messages -------------------------------------------------------------------------------
 
     def _traffic(self, sweep: Sweep) -> Iterator[Metric]:
         total = sweep.traffic
-        for name, (field, help_) in TRAFFIC.items():
+        for name, (field, help_) in RABBITMQ_TRAFFIC.items():
             samples = [(PROTOCOL, float(getattr(total, field)))]
-            yield Metric(f"{PREFIX}global_messages_{name}_total", "counter", help_, samples)
+            yield Metric(f"{METRIC_PREFIX}global_messages_{name}_total", "counter", help_, samples)
         routed = sum(flow.routed for flow in self._node.front_end.flows.values())
-        name, help_ = f"{PREFIX}global_messages_routed_total", "Messages routed to queues."
+        name, help_ = f"{METRIC_PREFIX}global_messages_routed_total", "Messages routed to queues."
         yield Metric(name, "counter", help_, [(PROTOCOL, float(routed))])
 
     def _deliveries(self, sweep: Sweep) -> Iterator[Metric]:
         totals = _tallies(sweep)
         labels = [{**PROTOCOL, "queue_type": kind} for kind in totals]
-        for name, (field, help_) in TALLIES.items():
+        for name, (field, help_) in RABBITMQ_TALLIES.items():
             values = [getattr(tally, field) for tally in totals.values()]
-            yield series(f"{PREFIX}global_messages_{name}_total", "counter", help_, labels, values)
+            yield series(f"{METRIC_PREFIX}global_messages_{name}_total", "counter", help_, labels, values)
         delivered = [sum(getattr(tally, field) for field in DELIVERED) for tally in totals.values()]
         help_ = "Messages delivered to clients."
-        yield series(f"{PREFIX}global_messages_delivered_total", "counter", help_, labels, delivered)
+        yield series(f"{METRIC_PREFIX}global_messages_delivered_total", "counter", help_, labels, delivered)
 
     def _dead_letters(self, sweep: Sweep) -> Iterator[Metric]:
         """A queue with a dead-letter exchange moves its dead letters without loss, whatever it asked for."""
@@ -213,7 +213,9 @@ class RabbitMQNames:
                     labels = {"queue_type": kind, "dead_letter_strategy": strategy}
                     samples.append((labels, float(getattr(tally, f"{field}_{name}"))))
             help_ = f"Messages that queues gave up: {name.replace('_', ' ')}."
-            yield Metric(f"{PREFIX}global_messages_dead_lettered_{name}_total", "counter", help_, samples)
+            yield Metric(
+                f"{METRIC_PREFIX}global_messages_dead_lettered_{name}_total", "counter", help_, samples
+            )
 
     # -- replication ----------------------------------------------------------------------------
 
@@ -226,14 +228,14 @@ class RabbitMQNames:
             ("last_applied", "Last applied index.", [group.raft.applied_index for group in groups]),
             ("last_written_index", "Last index of the log.", [group.raft.last_index for group in groups]),
         ):
-            yield series(f"{PREFIX}raft_{name}", "gauge", help_, labels, values)
+            yield series(f"{METRIC_PREFIX}raft_{name}", "gauge", help_, labels, values)
         commits = self._node.partitions.host.commits
         mean = commits.total / sum(commits.counts) if any(commits.counts) else 0.0
-        yield gauge(f"{PREFIX}raft_commit_latency_seconds", "Mean time from proposal to commit.", mean)
+        yield gauge(f"{METRIC_PREFIX}raft_commit_latency_seconds", "Mean time from proposal to commit.", mean)
         written = self._node.storage.journal.counters.bytes_written
-        yield counter(f"{PREFIX}raft_bytes_written_total", "Octets written to the journal.", written)
+        yield counter(f"{METRIC_PREFIX}raft_bytes_written_total", "Octets written to the journal.", written)
 
 
 def _tallies(sweep: Sweep) -> dict[str, Tally]:
     """The tallies of messages, by type of queue."""
-    return {QUORUM: sweep.replicated.tally(), CLASSIC: sweep.local.tally()}
+    return {QUORUM_TYPE: sweep.replicated.tally(), CLASSIC_TYPE: sweep.local.tally()}

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from cluster.admin.clients import channel_counts, client_name, connection_octets
-from cluster.admin.metrics.metric import Kind, Metric, with_label, written
-from cluster.admin.metrics.sweep import STEP, Sweep
+from cluster.admin.metrics.metric import Kind, Metric, label_text, with_label
+from cluster.admin.metrics.sweep import SWEEP_STEP, Sweep
 from cluster.admin.views import NodeView
 from node.queue.dispatch import QueueOwner
 from node.routing.exchange import DEFAULT_EXCHANGE
@@ -120,7 +120,7 @@ class RabbitMQObjects:
             if not vhosts or vhost in vhosts
         ]
         samples = (
-            (written({"vhost": vhost, "exchange": name}), float(flow.published))
+            (label_text({"vhost": vhost, "exchange": name}), float(flow.published))
             for vhost, name, flow in flows
         )
         help_ = "Messages published to the exchange."
@@ -130,7 +130,7 @@ class RabbitMQObjects:
         return [name for name in self._node.partitions.state.vhosts if not vhosts or name in vhosts]
 
     def vhosts(self, _: str, __: Sweep, vhosts: Sequence[str]) -> Iterator[Metric]:
-        samples = [(written({"vhost": name}), 1.0) for name in self._vhosts(vhosts)]
+        samples = [(label_text({"vhost": name}), 1.0) for name in self._vhosts(vhosts)]
         yield Metric(f"{CLUSTER}vhost_status", "gauge", "1 while the virtual host can be used.", samples)
 
     def exchange_names(self, _: str, __: Sweep, vhosts: Sequence[str]) -> Iterator[Metric]:
@@ -143,7 +143,7 @@ class RabbitMQObjects:
         queues: Counter[str] = Counter()
         for number, queue in enumerate(list(state.queues.values())):
             queues[queue.vhost] += 1
-            if number % STEP == 0:
+            if number % SWEEP_STEP == 0:
                 yield None
 
         def counted() -> Iterator[tuple[str, float]]:
@@ -161,11 +161,15 @@ class RabbitMQObjects:
         state = self._node.partitions.state
         for vhost in self._vhosts(vhosts):
             for one in list(state.vhosts[vhost].exchanges) if vhost in state.vhosts else ():
-                yield written({"vhost": vhost, "exchange": one.name, "type": one.type}), vhost, one.name
+                yield (
+                    label_text({"vhost": vhost, "exchange": one.name, "type": one.type}),
+                    vhost,
+                    one.name,
+                )
 
 
 def _connection(client: Client) -> str:
-    return written({"connection": client_name(client)})
+    return label_text({"connection": client_name(client)})
 
 
 _COARSE: Final[Sequence[tuple[str, str, Callable[[QueueOwner], int]]]] = (

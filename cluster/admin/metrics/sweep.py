@@ -8,7 +8,7 @@ from operator import add, attrgetter
 from typing import Final
 
 from cluster.admin.clients import is_shown
-from cluster.admin.metrics.metric import written
+from cluster.admin.metrics.metric import label_text
 from cluster.admin.views import NodeView, PartitionsView
 from cluster.catalog.definitions import FIRST_LOCAL_ID, REPLY_QUEUE_PREFIX
 from node.queue.counters import Tally
@@ -16,7 +16,7 @@ from node.queue.dispatch import QueueOwner
 from node.session.listener import Client
 from node.session.traffic import Traffic
 
-STEP: Final = 32
+SWEEP_STEP: Final = 32
 """Queues or clients between two moments at which the walk may rest."""
 
 _TALLY: Final = tuple(one.name for one in fields(Tally))
@@ -115,9 +115,9 @@ def _queues(partitions: PartitionsView, vhosts: Sequence[str], found: Sweep) -> 
                 if named is not None and not named[1].startswith(REPLY_QUEUE_PREFIX):
                     if not vhosts or named[0] in vhosts:
                         rows = found.exclusive if id >= FIRST_LOCAL_ID else found.declared
-                        rows.append((written({"queue": named[1], "vhost": named[0]}), queue))
+                        rows.append((label_text({"queue": named[1], "vhost": named[0]}), queue))
                     found.listed.add(queue)
-            if number % STEP == STEP - 1:
+            if number % SWEEP_STEP == SWEEP_STEP - 1:
                 yield
 
 
@@ -133,5 +133,5 @@ def _clients(clients: Iterable[Client], vhosts: Sequence[str], found: Sweep) -> 
             found.publishers += channel.published > 0
         if is_shown(client) and (not vhosts or session.vhost in vhosts):
             found.clients.append(client)
-        if number % STEP == STEP - 1:
+        if number % SWEEP_STEP == SWEEP_STEP - 1:
             yield

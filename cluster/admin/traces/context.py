@@ -52,7 +52,7 @@ Records = Callable[[int], bool]
 """Whether spans of the trace with this id are recorded: all nodes must decide alike."""
 
 
-def parse(text: str) -> TraceContext | None:
+def parse_traceparent(text: str) -> TraceContext | None:
     """The context in a header's text; None when it is malformed, or its trace is not sampled."""
     found = _FORM.fullmatch(text)
     # Later versions may append fields, this one may not (§3.2.2.1, §4.3).
@@ -79,7 +79,7 @@ def _context_of(messages: MessageFormat, properties: bytes) -> TraceContext | No
     value = messages.headers(properties).get(HEADER)
     if isinstance(value, bytes):
         value = value.decode("ascii", "replace")
-    return parse(value) if isinstance(value, str) else None
+    return parse_traceparent(value) if isinstance(value, str) else None
 
 
 def counted(stretches: Iterable[Stretch]) -> Counts:

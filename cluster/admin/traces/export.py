@@ -26,10 +26,10 @@ QUEUED_SPANS: Final = 4096
 
 SEND_INTERVAL_MS: Final = 1000
 SENT_AT_ONCE: Final = 512
-TIMEOUT_S: Final = 3.0
+EXPORT_TIMEOUT_S: Final = 3.0
 """How long a request may take, further tries included."""
 
-CLOSING_S: Final = 0.8
+LAST_SPANS_S: Final = 0.8
 """How long a node that stops waits for its last spans to be sent."""
 
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
@@ -55,7 +55,7 @@ class OtlpSpans:
         self._provider = TracerProvider(resource=resource, sampler=ALWAYS_ON, shutdown_on_exit=False)
         self._provider.add_span_processor(
             BatchSpanProcessor(
-                OTLPSpanExporter(endpoint=settings.endpoint, timeout=TIMEOUT_S),
+                OTLPSpanExporter(endpoint=settings.endpoint, timeout=EXPORT_TIMEOUT_S),
                 max_queue_size=QUEUED_SPANS,
                 schedule_delay_millis=SEND_INTERVAL_MS,
                 max_export_batch_size=SENT_AT_ONCE,
@@ -88,7 +88,7 @@ class OtlpSpans:
             span.end(end_time=max(now, since))
 
     def close(self) -> None:
-        """Send the waiting spans. Blocks, for `CLOSING_S` at most."""
+        """Send the waiting spans. Blocks, for `LAST_SPANS_S` at most."""
         sending = threading.Thread(target=self._provider.shutdown, daemon=True)
         sending.start()
-        sending.join(CLOSING_S)
+        sending.join(LAST_SPANS_S)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cluster.admin.traces.export import OtlpSpans
 
 
-def spans_of(settings: TraceSettings | None, node: str, cluster: str) -> OtlpSpans | None:
+def span_exporter(settings: TraceSettings | None, node: str, cluster: str) -> OtlpSpans | None:
     """The exporter of the node's spans; None without settings.
 
     Raises `ConfigError` where the libraries are not installed.

@@ -22,10 +22,10 @@ WAITING: Final = 4096
 WAITING_OF_ORIGIN: Final = 1024
 """The same of one origin."""
 
-KEY_BYTES: Final = 32
+DIGEST_KEY_BYTES: Final = 32
 DIGEST_BYTES: Final = 32
 
-Answer = Callable[[bool | None], None]
+Verdict = Callable[[bool | None], None]
 """Takes whether the password is right; None: too many wait, or the hash could not be made."""
 
 
@@ -36,7 +36,7 @@ class Hasher(Protocol):
 
     @property
     def key(self) -> bytes:
-        """`KEY_BYTES` random octets of this process."""
+        """`DIGEST_KEY_BYTES` random octets of this process."""
 
     def hash(self, password: str, answer: Callable[[str | None], None]) -> None:
         """A new hash of a password."""
@@ -101,7 +101,7 @@ class Check:
     user: str
     stored: str | None
     digest: bytes
-    answers: list[Answer] = field(default_factory=list)
+    answers: list[Verdict] = field(default_factory=list)
     withdrawals: dict[str, Callable[[], None]] = field(default_factory=dict)
 
 
@@ -121,7 +121,7 @@ class PasswordChecks:
         remembered = self.remembered
         return bool(stored) and remembered.knows(user, remembered.digest(user, stored, password))
 
-    def check(self, user: str, stored: str | None, password: str, origin: str, answer: Answer) -> None:
+    def check(self, user: str, stored: str | None, password: str, origin: str, answer: Verdict) -> None:
         """Answers at once where the password was right before, in a later turn where it must be hashed.
 
         `stored` is the user's hash; None where there is no such user, or one without a password.

@@ -14,7 +14,7 @@ import regex
 MEMORY_S: Final = 60.0
 """How long a pattern is refused names as long as the one that it took too long on."""
 
-REMEMBERED: Final = 1000
+REMEMBERED_PATTERNS: Final = 1000
 """Patterns of which that is known; the oldest is forgotten for one more."""
 
 
@@ -39,7 +39,7 @@ class SlowPatterns:
     def took_too_long(self, pattern: str, name: str, now: float) -> None:
         """A match was given up."""
         length, until = self._shortest.pop(pattern, (len(name), 0.0))
-        if len(self._shortest) >= REMEMBERED:
+        if len(self._shortest) >= REMEMBERED_PATTERNS:
             del self._shortest[next(iter(self._shortest))]
         shortest = min(length, len(name)) if now < until else len(name)
         self._shortest[pattern] = (shortest, now + MEMORY_S)
@@ -48,7 +48,7 @@ class SlowPatterns:
 LONGEST: Final = 1024
 """Characters of a pattern; as in RabbitMQ."""
 
-TIMEOUT_S: Final = 0.01
+MATCH_TIMEOUT_S: Final = 0.01
 """A pattern that takes longer on one name permits nothing: some need exponential time."""
 
 TRIES: Final = 5
@@ -80,10 +80,10 @@ def permits(pattern: Pattern, name: str) -> bool:
     for _ in range(TRIES):
         began = thread_time()
         try:
-            return pattern.search(name, timeout=TIMEOUT_S) is not None
+            return pattern.search(name, timeout=MATCH_TIMEOUT_S) is not None
         except TimeoutError:
             # The clock goes on while other processes run: that is nothing against the pattern.
-            if thread_time() - began > TIMEOUT_S / 2:
+            if thread_time() - began > MATCH_TIMEOUT_S / 2:
                 _SLOW.took_too_long(pattern.pattern, name, monotonic())
                 break
     return False

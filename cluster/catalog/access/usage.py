@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from cluster.catalog.access.state import AccessState
 from cluster.peers.resource_messages import ClientCounts
 
-INTERVAL_S: Final = 1.0
+USAGE_INTERVAL_S: Final = 1.0
 
 
 class CountedConnection(Protocol):
@@ -98,7 +98,7 @@ class Usage:
         words = self._words()
         if words != self._last_words or due:
             self._last_words = words
-            self._next_words = now + INTERVAL_S
+            self._next_words = now + USAGE_INTERVAL_S
             for peer in self._reachable():
                 self._send(peer, words)
 

@@ -11,14 +11,14 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-TELL_INTERVAL_S: Final = 0.25
+CONTACTS_INTERVAL_S: Final = 0.25
 SILENT_S: Final = 1.5
 """Contact is lost after so long: several tellings, and an event loop that was busy in between."""
 
 STEADY_S: Final = 0.5
 """For how long another node must have better contacts before something follows from it."""
 
-NEVER: Final = -math.inf
+NEVER_HEARD: Final = -math.inf
 
 
 class Contacts:
@@ -67,8 +67,8 @@ class Contacts:
 
     def _contact(self, one: str, other: str, now: float) -> float:
         """When both last heard each other, as far as that is known here."""
-        there = self._heard.get(one, {}).get(other, NEVER)
+        there = self._heard.get(one, {}).get(other, NEVER_HEARD)
         # The contacts of a node are unknown that is not heard here, or that has not told its contacts yet.
-        told = one == self._node or self._heard[self._node].get(other, NEVER) > now - SILENT_S
+        told = one == self._node or self._heard[self._node].get(other, NEVER_HEARD) > now - SILENT_S
         back = self._heard.get(other, {}).get(one) if told else None
         return there if back is None else min(there, back)

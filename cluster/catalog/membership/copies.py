@@ -22,7 +22,7 @@ VOTERS: Final = (MemberState.MEMBER, MemberState.DRAINING)
 """Members whose vote in the catalog's group is there to stay."""
 
 
-class Copies(Observer):
+class JournalCopies(Observer):
     """Knows which groups need this node's replica."""
 
     def __init__(self, node: str, catalog: Catalog, time: NodeTime, needed: Callable[[], None]) -> None:

@@ -11,7 +11,7 @@ from cluster.config.addresses import Address
 from cluster.config.models import Member, NodeConfig
 
 
-def addresses(member: Member) -> dict[str, Any]:
+def addresses_of(member: Member) -> dict[str, Any]:
     """A configured node's addresses, as the catalog has them."""
     plain = {"peers": member.peers, "amqp": member.amqp, "http": member.http}
     return {**{key: str(value) for key, value in plain.items()}, "public_key": member.public_key}
@@ -20,7 +20,7 @@ def addresses(member: Member) -> dict[str, Any]:
 def directory(config: NodeConfig, state: CatalogState) -> dict[str, NodeDefinition]:
     """All nodes by name, in order."""
     configured = {
-        name: NodeDefinition(name, **addresses(member)) for name, member in config.cluster.nodes.items()
+        name: NodeDefinition(name, **addresses_of(member)) for name, member in config.cluster.nodes.items()
     }
     if not state.members.founded:
         return configured

@@ -12,7 +12,7 @@ from typing import Final
 
 from cluster.catalog.definitions import MemberState
 from cluster.catalog.membership.cluster_member import ClusterMember
-from cluster.catalog.membership.contacts import TELL_INTERVAL_S, Contacts
+from cluster.catalog.membership.contacts import CONTACTS_INTERVAL_S, Contacts
 from cluster.peers.membership_messages import ContactAges
 from replication.group import Group
 from replication.raft import Role
@@ -40,7 +40,7 @@ class LeaderBalance:
     def tick(self, now: float) -> None:
         if now < self._next:
             return
-        self._next = now + TELL_INTERVAL_S
+        self._next = now + CONTACTS_INTERVAL_S
         member = self._member
         told = ContactAges({node: int(age * 1000) for node, age in self._contacts.ages(now).items()}).encode()
         for peer in member.peers.connected:

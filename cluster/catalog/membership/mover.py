@@ -22,13 +22,20 @@ from cluster.catalog.membership.plan import (
     next_moves,
     revised_moves,
 )
-from cluster.catalog.membership.steps import Change, GroupView, Settled, Step, Transfer, next_step
+from cluster.catalog.membership.steps import (
+    Change,
+    GroupView,
+    LeadershipTransfer,
+    MoveSettled,
+    Step,
+    next_step,
+)
 from cluster.catalog.replica import CATALOG
 from cluster.peers.membership_messages import VoteOffer
 from replication.group import Group
 
 STEP_INTERVAL_S: Final = 0.05
-TELL_INTERVAL_S: Final = 0.2
+VOTES_INTERVAL_S: Final = 0.2
 ABSENT_S: Final = 10.0
 """How long a node may be out of reach before moves to it are given up."""
 
@@ -105,7 +112,7 @@ class Mover:
         """
         if now < self._tell_at:
             return
-        self._tell_at = now + TELL_INTERVAL_S
+        self._tell_at = now + VOTES_INTERVAL_S
         member = self._member
         told: dict[str, list[int]] = {}
         for group in member.host.groups.values():
@@ -167,11 +174,11 @@ class Mover:
         if isinstance(step, Change):
             if member.host.change_membership(partition, step.change, now):
                 member.wanted()
-        elif isinstance(step, Transfer) and self._may_transfer(partition, move, step.to, now):
+        elif isinstance(step, LeadershipTransfer) and self._may_transfer(partition, move, step.to, now):
             self._transferred[partition] = now + TRANSFER_INTERVAL_S
             member.host.hand_over(partition, step.to, now)
             member.wanted()
-        return isinstance(step, Settled)
+        return isinstance(step, MoveSettled)
 
     def _may_transfer(self, partition: int, move: Move, to: str, now: float) -> bool:
         """One try in a while; and to a node that fewer reach only if this one goes anyway."""

@@ -40,18 +40,18 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Transfer:
+class LeadershipTransfer:
     """Hand the leadership over."""
 
     to: str
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class MoveSettled:
     """Nothing is left to do."""
 
 
-Step = Change | Transfer | Settled | None
+Step = Change | LeadershipTransfer | MoveSettled | None
 """None: wait."""
 
 
@@ -64,12 +64,12 @@ def next_step(move: Move, view: GroupView) -> Step:
         return _admit(move, view)
     if move.remove == view.node:
         # The last voter stays: its successor was given up after it had taken the voter's place.
-        return _resign(move, view) if len(voters) > 1 else Settled()
+        return _resign(move, view) if len(voters) > 1 else MoveSettled()
     if move.remove in members.members and move.remove:
         return _dismiss(move.remove, view)
     if move.owner and move.owner != view.node and move.owner in voters:
-        return Transfer(move.owner) if _can_lead(move.owner, view) else None
-    return Settled()
+        return LeadershipTransfer(move.owner) if _can_lead(move.owner, view) else None
+    return MoveSettled()
 
 
 def _admit(move: Move, view: GroupView) -> Step:
@@ -93,8 +93,8 @@ def _resign(move: Move, view: GroupView) -> Step:
         return None
     for wished in (move.owner, move.add):
         if wished in heirs:
-            return Transfer(wished)
-    return Transfer(heirs[0])
+            return LeadershipTransfer(wished)
+    return LeadershipTransfer(heirs[0])
 
 
 def _dismiss(node: str, view: GroupView) -> Step:

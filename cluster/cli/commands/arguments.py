@@ -27,7 +27,7 @@ arguments = click.option(
 )
 
 
-def read_arguments(
+def arguments_of(
     pairs: Sequence[str], what: str = "--argument", example: str = "x-max-length=1000"
 ) -> dict[str, Any]:
     """`what` they are, and an `example`, for the message of the `WrongUsageError` that it raises."""

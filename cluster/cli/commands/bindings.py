@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from cluster.cli.commands.arguments import arguments, as_json, in_vhost, only_vhost, read_arguments, rows_of
+from cluster.cli.commands.arguments import arguments, arguments_of, as_json, in_vhost, only_vhost, rows_of
 from cluster.cli.commands.errors import CommandError
 from cluster.cli.commands.http import ManagementClient, management_options
 from cluster.cli.commands.tables import show
@@ -57,7 +57,7 @@ def declare_binding(
     vhost: str,
 ) -> None:
     """Bind DESTINATION to the exchange SOURCE."""
-    body = {"routing_key": key, "arguments": read_arguments(arguments)}
+    body = {"routing_key": key, "arguments": arguments_of(arguments)}
     client.post(*_path(vhost, source, destination, to_exchange), body=body)
 
 
@@ -80,7 +80,7 @@ def delete_binding(
 ) -> None:
     """Remove the binding that has this key and these arguments."""
     path = _path(vhost, source, destination, to_exchange)
-    wanted: tuple[str, dict[str, Any]] = (key, read_arguments(arguments))
+    wanted: tuple[str, dict[str, Any]] = (key, arguments_of(arguments))
     for row in client.get(*path):
         if (row["routing_key"], row["arguments"]) == wanted:
             client.delete(*path, row["properties_key"])

@@ -13,7 +13,7 @@ from pika import exceptions
 from cluster.cli.commands.errors import CommandError, WrongUsageError
 from cluster.cli.commands.password_file import first_line
 
-DEFAULT_URL = "amqp://guest:guest@127.0.0.1:5672/"
+DEFAULT_AMQP_URL = "amqp://guest:guest@127.0.0.1:5672/"
 
 
 def parameters(url: str, password_file: Path | None = None) -> pika.URLParameters:
@@ -51,17 +51,17 @@ def explained(where: pika.URLParameters) -> Iterator[None]:
     except exceptions.AMQPError as error:
         raise CommandError(explain(where, error)) from error
     except OSError as error:
-        raise CommandError(f"{place(where)}: {error}") from error
+        raise CommandError(f"{node_and_vhost(where)}: {error}") from error
 
 
-def place(where: pika.URLParameters) -> str:
+def node_and_vhost(where: pika.URLParameters) -> str:
     """The node and vhost of a connection, without its password."""
     return f"amqp://{where.host}:{where.port}/{'' if where.virtual_host == '/' else where.virtual_host}"
 
 
 def explain(where: pika.URLParameters, error: BaseException) -> str:
     """One sentence for an exception of pika, and the remedy where there is one."""
-    node = place(where)
+    node = node_and_vhost(where)
     if isinstance(error, exceptions.ChannelClosedByBroker | exceptions.ConnectionClosedByBroker):
         return f"{node} refused: {error.reply_code} {error.reply_text}"
     if isinstance(error, exceptions.ProbableAuthenticationError | exceptions.AuthenticationError):

@@ -32,7 +32,7 @@ address_options = [
 ]
 
 
-def addresses(command: Callable[..., Any]) -> Callable[..., Any]:
+def with_addresses(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds the options that tell where a node is."""
     for option in reversed(address_options):
         command = option(command)
@@ -59,7 +59,7 @@ def list_members(client: ManagementClient, as_json: bool) -> None:
 
 @cluster.command("add")
 @click.argument("name")
-@addresses
+@with_addresses
 @wait_option
 @management_options
 def add(client: ManagementClient, name: str, wait: bool, **given: str | None) -> None:
@@ -93,7 +93,7 @@ def remove(client: ManagementClient, name: str, force: bool, wait: bool) -> None
 @click.argument("old")
 @click.argument("new")
 @click.option("--force", is_flag=True, help="Lose the queues that are on OLD alone: it is dead for good.")
-@addresses
+@with_addresses
 @wait_option
 @management_options
 def replace(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from cluster.cli.commands.arguments import arguments, as_json, in_vhost, only_vhost, read_arguments, rows_of
+from cluster.cli.commands.arguments import arguments, arguments_of, as_json, in_vhost, only_vhost, rows_of
 from cluster.cli.commands.http import ManagementClient, management_options
 from cluster.cli.commands.tables import show
 
@@ -50,7 +50,7 @@ def declare_exchange(
     vhost: str,
 ) -> None:
     """Declare the exchange NAME; one that is there must be the same."""
-    given = read_arguments(arguments)
+    given = arguments_of(arguments)
     if alternate is not None:
         given["alternate-exchange"] = alternate
     body = {

@@ -17,7 +17,7 @@ import click
 from cluster.cli.commands.errors import CommandError, WrongUsageError
 from cluster.cli.commands.password_file import first_line
 
-TIMEOUT_S: Final = 30.0
+REQUEST_TIMEOUT_S: Final = 30.0
 DEFAULT_URL: Final = "http://127.0.0.1:15672"
 UNAUTHORISED: Final = 401
 
@@ -42,7 +42,7 @@ def request(
     try:
         # Proxies are for other machines; a node is asked directly.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(asked, timeout=TIMEOUT_S) as response:
+        with opener.open(asked, timeout=REQUEST_TIMEOUT_S) as response:
             text = response.read()
     except urllib.error.HTTPError as error:
         raise CommandError(f"{url} answered {error.code}: {_reason(error)}") from error

@@ -12,9 +12,9 @@ from typing import Any
 import click
 import pika
 
-from cluster.cli.commands.broker import DEFAULT_URL, explain, explained, parameters, place
+from cluster.cli.commands.broker import DEFAULT_AMQP_URL, explain, explained, node_and_vhost, parameters
 from cluster.cli.commands.errors import CommandError
-from cluster.cli.commands.publisher import Publisher, Target
+from cluster.cli.commands.publisher import Publisher, PublishTarget
 
 NOTHING_THERE = 3
 """Exit code of `get` and `consume` when no message came."""
@@ -23,7 +23,10 @@ _PREFETCH = 200
 _ACK_EVERY = 50
 
 _url = click.option(
-    "--url", default=DEFAULT_URL, show_default=True, help="amqp://user:password@host:port/vhost of any node."
+    "--url",
+    default=DEFAULT_AMQP_URL,
+    show_default=True,
+    help="amqp://user:password@host:port/vhost of any node.",
 )
 _password_file = click.option(
     "--password-file",
@@ -67,7 +70,7 @@ def publish(
     if message and size is not None:
         raise click.UsageError("--size makes up the messages itself: leave MESSAGE out")
     where = parameters(url, password_file)
-    target = Target(exchange, routing_key if queue is None else queue, queue, not transient)
+    target = PublishTarget(exchange, routing_key if queue is None else queue, queue, not transient)
     bodies, total = _bodies(message, size, count)
     with _progress("Publishing", total) as bar, explained(where):
         publisher = Publisher(where, target, bodies, bar.update, rate)
@@ -89,18 +92,18 @@ def _bodies(message: tuple[str, ...], size: int | None, count: int) -> tuple[Ite
     return (line.rstrip(b"\n") for line in sys.stdin.buffer), None
 
 
-def _report(publisher: Publisher, where: pika.URLParameters, target: Target) -> None:
+def _report(publisher: Publisher, where: pika.URLParameters, target: PublishTarget) -> None:
     counts = f"{publisher.confirmed} of {publisher.published} confirmed"
     if publisher.failure is not None:
         progress = f"; {counts}" if publisher.published else ""
         raise CommandError(explain(where, publisher.failure) + progress)
     if publisher.returned:
         raise CommandError(
-            f"{place(where)} returned {publisher.returned} of {publisher.published}: "
+            f"{node_and_vhost(where)} returned {publisher.returned} of {publisher.published}: "
             f"no queue is bound to exchange {target.exchange!r} with routing key {target.routing_key!r}"
         )
     if publisher.refused:
-        raise CommandError(f"{place(where)} refused (nack) {publisher.refused}; {counts}")
+        raise CommandError(f"{node_and_vhost(where)} refused (nack) {publisher.refused}; {counts}")
     click.echo(counts, err=True)
 
 

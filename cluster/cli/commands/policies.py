@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from cluster.cli.commands.arguments import as_json, in_vhost, only_vhost, read_arguments, rows_of
+from cluster.cli.commands.arguments import arguments_of, as_json, in_vhost, only_vhost, rows_of
 from cluster.cli.commands.http import ManagementClient, management_options
 from cluster.cli.commands.tables import show
 
@@ -67,7 +67,7 @@ def set_policy(
     """
     body: dict[str, Any] = {
         "pattern": pattern,
-        "definition": read_arguments(definition, "KEY=VALUE", "max-length=1000"),
+        "definition": arguments_of(definition, "KEY=VALUE", "max-length=1000"),
         "apply-to": apply_to,
         "priority": priority,
     }

@@ -17,7 +17,7 @@ PACE_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class PublishTarget:
     """Where messages go, and the queue to declare first, if any."""
 
     exchange: str
@@ -32,7 +32,7 @@ class Publisher:
     def __init__(
         self,
         where: pika.URLParameters,
-        target: Target,
+        target: PublishTarget,
         bodies: Iterator[bytes],
         on_progress: Callable[[int], None],
         rate: float | None = None,

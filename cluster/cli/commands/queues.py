@@ -6,7 +6,7 @@ import base64
 
 import click
 
-from cluster.cli.commands.arguments import arguments, as_json, in_vhost, only_vhost, read_arguments, rows_of
+from cluster.cli.commands.arguments import arguments, arguments_of, as_json, in_vhost, only_vhost, rows_of
 from cluster.cli.commands.http import ManagementClient, management_options
 from cluster.cli.commands.tables import show
 
@@ -50,7 +50,7 @@ def declare_queue(
     vhost: str,
 ) -> None:
     """Declare the queue NAME; one that is there must be the same."""
-    given = read_arguments(arguments)
+    given = arguments_of(arguments)
     if kind is not None:
         given["x-queue-type"] = kind
     body = {"durable": not transient, "auto_delete": auto_delete, "arguments": given}

@@ -11,7 +11,7 @@ from typing import Any
 from cluster.config.addresses import Address
 from cluster.config.models import NodeConfig, validate
 from cluster.config.tables import ConfigError, read_secret
-from cluster.config.toml_text import Scalar, Table, toml_text
+from cluster.config.toml_text import Scalar, TomlTable, toml_text
 from cluster.system.data_directory import PRIVATE_DIRECTORY, DataDirectoryError, write_private
 from replication.transport import CurveKeys, InvalidKeyError
 
@@ -56,7 +56,7 @@ def plan(
     """
     _check_ranges(nodes, base_port, http_port)
     offset = PEER_OFFSET if base_port + PEER_OFFSET + nodes - 1 <= 65535 else -PEER_OFFSET
-    listens: dict[str, Table] = {
+    listens: dict[str, TomlTable] = {
         f"n{i + 1}": {
             "peers": f"{HOST}:{base_port + offset + i}",
             "amqp": f"{HOST}:{base_port + i}",
@@ -71,7 +71,7 @@ def plan(
     for name, addresses in listens.items():
         directory = data.absolute() / name
         log = {"file": str(directory / "node.log")}
-        own: dict[str, Scalar | Table] = {
+        own: dict[str, Scalar | TomlTable] = {
             "name": name, "data_dir": str(directory), "secret_key_file": str(directory / KEY_FILE),
             "listen": addresses, "log": log,
         }  # fmt: skip

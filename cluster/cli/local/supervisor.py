@@ -26,7 +26,7 @@ FAILED_STARTS = 5
 """A node that ends this many times without having been ready is given up."""
 READY_POLL_S = 0.1
 WAITING_REPORT_S = 10.0
-LONGEST_PAUSE_S = 5.0
+LONGEST_RESTART_PAUSE_S = 5.0
 
 Report = Callable[[str], None]
 Start = Callable[[LocalNode], ForkedProcess]
@@ -66,7 +66,7 @@ class Child:
 
     def pause(self) -> float:
         """Seconds to wait before the next start: none after a run that had been ready."""
-        return min(0.2 * 2**self.failed_starts, LONGEST_PAUSE_S) if self.failed_starts else 0.0
+        return min(0.2 * 2**self.failed_starts, LONGEST_RESTART_PAUSE_S) if self.failed_starts else 0.0
 
 
 def node_arguments(node: LocalNode) -> list[str]:

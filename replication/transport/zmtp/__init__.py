@@ -1,6 +1,6 @@
 """ZMTP 3.1 with CURVE, as state machines: octets in, frames and octets to send out. No sockets, no clocks."""
 
-from replication.transport.zmtp.connection import HEARTBEAT_S, Connection, Octets
+from replication.transport.zmtp.connection import HEARTBEAT_S, Octets, ZmtpConnection
 from replication.transport.zmtp.curve import (
     ClientMechanism,
     CurveKeys,
@@ -14,12 +14,12 @@ from replication.transport.zmtp.mechanism import Mechanism
 __all__ = [
     "HEARTBEAT_S",
     "ClientMechanism",
-    "Connection",
     "CurveKeys",
     "InvalidKeyError",
     "Mechanism",
     "Octets",
     "ProtocolError",
     "ServerMechanism",
+    "ZmtpConnection",
     "public_key",
 ]

@@ -12,9 +12,9 @@ from replication.transport.zmtp.frames import (
     COMMAND,
     GREETING_BYTES,
     MORE,
-    FrameReader,
     ProtocolError,
     StrangerError,
+    ZmtpFrameReader,
     check_greeting,
     command,
     greeting,
@@ -40,7 +40,7 @@ _HANDSHAKE_FRAME_BYTES: Final = 4096
 Octets = bytes | memoryview
 
 
-class Connection:
+class ZmtpConnection:
     """From the greeting to the last message, on either side."""
 
     __slots__ = (
@@ -60,7 +60,7 @@ class Connection:
         """`limit_bytes`: the longest frame that is taken."""
         self._mechanism = mechanism
         self._limit = limit_bytes
-        self._reader = FrameReader(_HANDSHAKE_FRAME_BYTES)
+        self._reader = ZmtpFrameReader(_HANDSHAKE_FRAME_BYTES)
         self._start = b""
         self._greeted = False
         self._parts: list[bytes] = []

@@ -35,8 +35,8 @@ from replication.transport.zmtp.frames import (
     metadata,
     split_command,
 )
-from replication.transport.zmtp.mechanism import PULL, PUSH, refusal_of
-from replication.transport.zmtp.records import OFFER, Records, agreed
+from replication.transport.zmtp.mechanism import PULL, PUSH, refusal_by_peer
+from replication.transport.zmtp.records import OFFER, ZmtpRecords, agreed
 
 # Z85 (https://rfc.zeromq.org/spec/32/) is base 85 as in RFC 1924, with other digits.
 _RFC_1924: Final = (
@@ -48,7 +48,7 @@ _Z85: Final = (
 _TO_Z85: Final = bytes.maketrans(_RFC_1924, _Z85)
 _FROM_Z85: Final = bytes.maketrans(_Z85, _RFC_1924)
 
-KEY_BYTES: Final = 32
+CURVE_KEY_BYTES: Final = 32
 _COOKIE_BYTES: Final = 96
 _NUMBER: Final = struct.Struct(">Q")
 _VERSION: Final = b"\x01\x00"
@@ -121,7 +121,7 @@ class _Curve:
         """The key of both short pairs, under which messages travel."""
         self._number = 0
         self._seen = 0
-        self._records: Records | None = None
+        self._records: ZmtpRecords | None = None
         """Known when the connection is ready."""
 
     def _next_number(self) -> bytes:
@@ -150,7 +150,7 @@ class _Curve:
     def unwrap(self, payload: memoryview) -> tuple[int, bytes]:
         start = len(_MESSAGE) + _NUMBER.size
         if payload[: len(_MESSAGE)] != _MESSAGE or len(payload) < start or self._records is None:
-            raise refusal_of(*split_command(bytes(payload)))
+            raise refusal_by_peer(*split_command(bytes(payload)))
         number = self._greater_number(bytes(payload[len(_MESSAGE) : start]))
         inner, octets = self._records.open(number, payload[start:])
         more, is_command = _MORE_AND_COMMAND
@@ -179,7 +179,7 @@ class ClientMechanism(_Curve):
 
     def answer(self, body: bytes) -> bytes | None:
         name, data = split_command(body)
-        if name == b"WELCOME" and not self._shared and len(data) == 16 + 16 + KEY_BYTES + _COOKIE_BYTES:
+        if name == b"WELCOME" and not self._shared and len(data) == 16 + 16 + CURVE_KEY_BYTES + _COOKIE_BYTES:
             return self._initiate(data)
         if name == b"READY" and self._shared and len(data) > _NUMBER.size:
             number = self._greater_number(data[: _NUMBER.size])
@@ -188,7 +188,7 @@ class ClientMechanism(_Curve):
             self._records = agreed(told, self._shared, self.as_server)
             self.ready = True
             return None
-        raise refusal_of(name, data)
+        raise refusal_by_peer(name, data)
 
     def _initiate(self, welcome: bytes) -> bytes:
         nonce = b"WELCOME-" + welcome[:16]
@@ -196,7 +196,7 @@ class ClientMechanism(_Curve):
             opened = crypto_box_open(welcome[16:], nonce, self._server, self._short_secret)
         except CryptoError as error:
             raise ProtocolError("the other side has other keys") from error
-        short_server, cookie = opened[:KEY_BYTES], opened[KEY_BYTES:]
+        short_server, cookie = opened[:CURVE_KEY_BYTES], opened[CURVE_KEY_BYTES:]
         self._agree(short_server)
         vouch_nonce = os.urandom(16)
         vouch = crypto_box(
@@ -234,7 +234,7 @@ class ServerMechanism(_Curve):
             return self._welcome(data)
         if name == b"INITIATE" and self._short_client and len(data) > _COOKIE_BYTES + _NUMBER.size:
             return self._let_in(data)
-        raise refusal_of(name, data)
+        raise refusal_by_peer(name, data)
 
     def _welcome(self, hello: bytes) -> bytes:
         short_client, number = hello[74:106], self._greater_number(hello[106:114])

@@ -102,7 +102,7 @@ def check_metadata(octets: bytes, socket_type: str) -> dict[bytes, bytes]:
     return found
 
 
-class FrameReader:
+class ZmtpFrameReader:
     """Cuts what arrives into frames; holds at most one frame that is not complete."""
 
     __slots__ = ("_flags", "_frame", "_head", "_missing", "_size", "limit")

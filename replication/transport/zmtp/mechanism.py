@@ -47,7 +47,7 @@ class Mechanism(Protocol):
         """Flags and octets of a frame that came in, copied out of it; raises ProtocolError."""
 
 
-def refusal_of(name: bytes, data: bytes) -> ProtocolError:
+def refusal_by_peer(name: bytes, data: bytes) -> ProtocolError:
     """The meaning of a command that is not the next one of the handshake."""
     if name == b"ERROR":
         return RefusedError("the other side does not know this node's key")

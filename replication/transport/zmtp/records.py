@@ -26,7 +26,7 @@ _NONCE_HEAD: Final = bytes(4)
 """Before the number of a message: it makes 12 octets, and no number is used twice under one key."""
 
 
-class Records(Protocol):
+class ZmtpRecords(Protocol):
     """Encrypts and decrypts the numbered frames of one connection, each with an octet of flags."""
 
     def seal(self, number: bytes, flags: int, octets: bytes | memoryview) -> tuple[bytes, bytes]:
@@ -82,7 +82,7 @@ class GcmRecords:
             raise ProtocolError(_FORGED) from error
 
 
-def agreed(told: Mapping[bytes, bytes], shared: bytes, as_server: bool) -> Records:
+def agreed(told: Mapping[bytes, bytes], shared: bytes, as_server: bool) -> ZmtpRecords:
     """The records that both sides support; `told` is the other side's metadata, by names in lower case."""
     (name, cipher), *_ = OFFER.items()
     kind = GcmRecords if told.get(name.lower()) == cipher else BoxRecords
