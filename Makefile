@@ -23,10 +23,12 @@ CLIENTS_READY := .venv-clients/.quorate-ready
 CHECKOUTS ?=
 COMPILED := build/compiled
 COMPILED_READY := build/.quorate-compiled
+SIMULATOR := build/simulator
+SIMULATOR_READY := build/.quorate-simulator
 # What is run so takes quorate's packages from where they were compiled, and all else from the tree.
 AS_COMPILED := PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/$(COMPILED):$(CURDIR)
 
-.PHONY: help environment up test test-compiled compiled wheel test-watch test-compose test-console chaos test-chaos proof clients check format types sim bench conformance ratchet lock clean
+.PHONY: help environment up test test-compiled compiled wheel test-watch test-compose test-console chaos test-chaos proof clients check format types sim sim-compiled bench conformance ratchet lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -81,6 +83,9 @@ format: $(READY) ## put the sources into the project's format
 sim: $(READY) ## the deterministic simulator over SEEDS=… seeds, on all cores; members come and go in a quarter of them
 	$(BIN)/python -m tests.simulation --mixed --seeds $(SEEDS) $(ARGS)
 
+sim-compiled: $(SIMULATOR_READY) ## the same with quorate and the simulator compiled to C, for many thousand seeds; bugs cannot be planted there
+	PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/$(SIMULATOR) $(BIN)/python -m tests.simulation --mixed --seeds $(SEEDS) $(ARGS)
+
 bench: $(BENCH_READY) $(COMPILED_READY) ## measure ours, compiled, and, where installed, RabbitMQ (ARGS="--rounds 1 --rows … " adds options)
 	$(AS_COMPILED) $(BIN)/python -m bench $(ARGS)
 
@@ -109,6 +114,14 @@ $(READY): requirements.txt pyproject.toml
 $(COMPILED_READY): $(READY) setup.py $(shell find cluster node replication -name '*.py')
 	rm -rf build/lib* build/temp* $(COMPILED)
 	QUORATE_COMPILE=1 $(BIN)/python setup.py --quiet build --build-lib $(COMPILED)
+	@touch $@
+
+# In a copy of the tree: what is compiled in the tree would be what every test there runs.
+$(SIMULATOR_READY): $(READY) setup.py $(shell find cluster node replication tests/simulation -name '*.py')
+	rm -rf $(SIMULATOR)
+	mkdir -p $(SIMULATOR)
+	git ls-files -z cluster node replication tests setup.py pyproject.toml README.md LICENSE | xargs -0 cp --parents -t $(SIMULATOR)
+	cd $(SIMULATOR) && QUORATE_COMPILE=simulator $(CURDIR)/$(BIN)/python setup.py --quiet build_ext --inplace
 	@touch $@
 
 $(BENCH_READY): $(READY) requirements-bench.txt

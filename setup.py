@@ -2,7 +2,7 @@
 
 With QUORATE_COMPILE=1 in the environment the packages are built with the modules on the way of a message
 compiled to C (docs/decisions/0013-compiled.md); it takes a C compiler and some minutes. Without, they are
-built as they are.
+built as they are. QUORATE_COMPILE=simulator compiles the simulator of the tests with them.
 """
 
 import os
@@ -35,6 +35,12 @@ INTERPRETED = {
 }
 """Modules among them that stay as they are, and why."""
 
+SIMULATOR = "tests/simulation"
+SIMULATOR_INTERPRETED = (
+    "__init__", "__main__", "focus", "planted", "planted_queues", "processes", "progress", "runs",
+)  # fmt: skip
+"""Modules of the simulator that do nothing while a seed runs, or put bugs in the place of methods."""
+
 OPTIONS = (
     "--config-file=",
     "--cache-dir=build/mypy_cache",
@@ -50,10 +56,13 @@ def sources() -> list[str]:
     found: list[Path] = []
     for root in map(Path, COMPILED):
         found += root.rglob("*.py") if root.is_dir() else [root]
+    if os.environ.get("QUORATE_COMPILE") == "simulator":
+        own = (path for path in Path(SIMULATOR).rglob("*.py") if not path.name.startswith("test_"))
+        found += [path for path in own if path.stem not in SIMULATOR_INTERPRETED]
     return sorted(str(path) for path in found if path.name != "__init__.py" and str(path) not in INTERPRETED)
 
 
-if os.environ.get("QUORATE_COMPILE") == "1":
+if os.environ.get("QUORATE_COMPILE") in ("1", "simulator"):
     from mypyc.build import mypycify
 
     # -O1 keeps the build to minutes; what -O3 would give was not measured.

@@ -12,6 +12,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from mypy_extensions import mypyc_attr
+
 from replication.journal.files import RecordOctets
 
 SECTOR = 512
@@ -99,6 +101,7 @@ class SimulatedFile:
         """Nothing is lost by closing."""
 
 
+@mypyc_attr(native_class=False)
 class PowerLost(BaseException):
     """The machine stopped here: nothing of the process may run on, error handling included."""
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
+from mypy_extensions import mypyc_attr
+
 from cluster.broker.broker import Broker
 from cluster.broker.environment import Environment, NodeEvents
 from cluster.config.formats import FORMATS
@@ -54,6 +56,7 @@ class NodeSettings:
     auto_delete_after_s: float = 0.0
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class SimulatedNode:
     """A machine with a disk and, most of the time, a broker process on it.
 

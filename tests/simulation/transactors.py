@@ -31,7 +31,10 @@ class Transactor(Consumer):
         return self.transaction is not None
 
     def opened(self) -> None:
-        self.request(m.TxSelect(), lambda _: super(Transactor, self).opened())
+        self.request(m.TxSelect(), self._selected)
+
+    def _selected(self, answer: Method) -> None:
+        super().opened()
 
     def _attached(self, answer: Method) -> None:
         super()._attached(answer)

@@ -7,6 +7,8 @@ import random
 from collections import deque
 from collections.abc import Callable
 
+from mypy_extensions import mypyc_attr
+
 Action = Callable[[], None]
 
 
@@ -57,5 +59,6 @@ class World:
         self.trace.append(f"{self.now:9.4f} {text}")
 
 
+@mypyc_attr(native_class=False)
 class Violation(AssertionError):
     """The cluster broke a promise."""

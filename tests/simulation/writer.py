@@ -5,12 +5,15 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from mypy_extensions import mypyc_attr
+
 from replication.journal import Journal
 
 if TYPE_CHECKING:
     from tests.simulation.node import SimulatedNode
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class SimulatedWriter:
     """The journal's writer: what it takes is on disk when the disk says so, not before."""
 

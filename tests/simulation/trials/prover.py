@@ -7,6 +7,7 @@ from typing import Any
 
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.codec import encode_method
+from node.wire.amqp091.primitives import Method
 from tests import messages
 from tests.simulation.clients import CHANNEL, Place
 from tests.simulation.scripts import Answer, Caller
@@ -54,7 +55,10 @@ class Prover(Caller):
 
     def opened(self) -> None:
         self._tags = 0
-        self.request(m.ConfirmSelect(), lambda _: super(Prover, self).opened())
+        self.request(m.ConfirmSelect(), self._confirming)
+
+    def _confirming(self, answer: Method) -> None:
+        super().opened()
 
     @property
     def now(self) -> float:
