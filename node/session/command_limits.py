@@ -1,8 +1,4 @@
-"""What names and arguments may be, whatever a command came by: every client must be able to name them.
-
-The narrowest are AMQP 0-9-1's short strings and field tables (§4.2.5). A client of that protocol cannot ask
-for more; other ways of asking check it here.
-"""
+"""Checks the names and arguments of a command, whatever it came by: every client must be able to say them."""
 
 from __future__ import annotations
 
@@ -23,9 +19,7 @@ from node.session.commands import (
     PurgeQueue,
     Unbind,
 )
-from node.wire.amqp091.errors import FieldSyntaxError
-from node.wire.amqp091.fields import encode_table, read_table
-from node.wire.amqp091.primitives import encode_shortstr, read_shortstr
+from node.wire.naming import IllFormedError, NamingError, check_arguments, check_text
 
 
 class CommandLimitError(Exception):
@@ -39,28 +33,24 @@ def check_command(command: Command) -> None:
     for name in names:
         check_name(name, called)
     try:
-        encoded = encode_table(arguments)
-    except (ValueError, TypeError) as error:
-        raise CommandLimitError(str(error)) from None
-    try:
-        read_table(encoded, 0)
-    except FieldSyntaxError as error:
+        check_arguments(arguments)
+    except IllFormedError as error:
         raise CommandLimitError(f"{called}: {error}") from None
+    except NamingError as error:
+        raise CommandLimitError(str(error)) from None
 
 
 def check_name(name: str, called: str) -> None:
     """Raises CommandLimitError for more than 255 octets of UTF-8, and for a zero octet among them.
 
-    `called` is what RabbitMQ calls that which has the name in it.
+    `called` is RabbitMQ's word for the command that has the name in it.
     """
     try:
-        encoded = encode_shortstr(name)
-    except ValueError as error:
-        raise CommandLimitError(str(error)) from None
-    try:
-        read_shortstr(encoded, 0)
-    except FieldSyntaxError as error:
+        check_text(name)
+    except IllFormedError as error:
         raise CommandLimitError(f"{called}: {error}") from None
+    except NamingError as error:
+        raise CommandLimitError(str(error)) from None
 
 
 def _called(command: Command) -> str:

@@ -207,5 +207,22 @@ def test_the_administration_observes_and_derives_from_nothing_that_it_observes(m
     assert not derived, f"{module.path}: {derived}"
 
 
+AWARE = {
+    "cluster/admin/api/client_rows.py", "cluster/admin/clients.py",
+    "cluster/admin/metrics/rabbitmq_objects.py", "cluster/gateway/client_limits.py",
+}  # fmt: skip
+"""Modules outside of a protocol's own that know AMQP 0-9-1 still: the set may only shrink."""
+
+
+def test_a_protocol_is_known_to_its_codec_and_its_sessions_alone() -> None:
+    knowing = {
+        module.path
+        for module in modules("cluster", "node")
+        if not within(module.name, "node.wire") and not within(module.name, "node.session.amqp091")
+        if any(within(name, "node.wire.amqp091") for _, name in imports(module))
+    }
+    assert knowing == AWARE
+
+
 def test_every_folder_has_a_row() -> None:
     assert {folder for folder in FOLDERS if folder not in MAY_IMPORT} == set()
