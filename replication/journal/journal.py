@@ -121,12 +121,12 @@ class Journal:
             return
         stage = self._stage
         boundary = stage.active.number
-        stage.bury_rows(log.table, 0, len(log.table))
+        stage.retire_rows(log.table, 0, len(log.table))
         log.abandon()
         earlier = self._dropped.get(partition)
         for place in (log.hard_state_place, log.snapshot_place, earlier.place if earlier else None):
             if place is not None:
-                stage.bury(place)
+                stage.retire(place)
         place = stage.add(RecordKind.DROP, partition, log.generation, 0, 0, (U32.pack(boundary),))
         self._dropped[partition] = Dropped(log.generation, boundary, place)
         stage.deferred.pop(partition, None)
@@ -144,9 +144,9 @@ class Journal:
         if self._in_flight is not None:
             raise RuntimeError("a batch is being written")
         waiting = self._stage.staged
-        if not waiting.records and not waiting.deaths and not self._free:
+        if not waiting.records and not waiting.retired and not self._free:
             return None
-        staged = self._stage.take() if waiting.records or waiting.deaths else Staged()
+        staged = self._stage.take() if waiting.records or waiting.retired else Staged()
         recycle: list[Segment] = []
         if staged.rolled or not staged.records:
             recycle, self._free = self._free, []
@@ -175,7 +175,7 @@ class Journal:
                 recheck_drops |= not record.is_mark
             else:
                 written(record.segment.number << 32 | record.offset)
-        for number, (records, octets) in batch.staged.deaths.items():
+        for number, (records, octets) in batch.staged.retired.items():
             segment = self._segments[number]
             segment.live_records -= records
             segment.live_bytes -= octets
@@ -236,7 +236,7 @@ class Journal:
         copied = 0
         for partition, dropped in self._dropped.items():
             if dropped.place.segment == segment.number and self._drop_needed(partition, dropped):
-                self._stage.bury(dropped.place)
+                self._stage.retire(dropped.place)
                 payload = (U32.pack(dropped.boundary),)
                 dropped.place = self._stage.add(
                     RecordKind.DROP, partition, dropped.generation, 0, 0, payload

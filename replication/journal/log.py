@@ -235,7 +235,7 @@ class PartitionLog:
     def abandon(self) -> None:
         """Let go of what was received since the last snapshot was installed."""
         if self.received:
-            self._stage.bury_rows(self.received, 0, len(self.received))
+            self._stage.retire_rows(self.received, 0, len(self.received))
             self.received = EntryTable()
             self.reception += 1
 
@@ -247,7 +247,7 @@ class PartitionLog:
         received = self.received
         if received and received.indexes[-1] > snapshot.index:
             raise ValueError(f"entry {received.indexes[-1]} is behind the snapshot at {snapshot.index}")
-        self._stage.bury_rows(self.table, 0, len(self.table))
+        self._stage.retire_rows(self.table, 0, len(self.table))
         self.table, self.received = received, EntryTable()
         self.installation = self.reception
         self.reception += 1
@@ -265,13 +265,13 @@ class PartitionLog:
                 f"snapshot at {snapshot.index}, log of {self.first_index()} to {self.last_index()}"
             )
         self.table, dead, kept = self.table.divide(sorted(live), snapshot.index)
-        self._stage.bury_rows(dead, 0, len(dead))
+        self._stage.retire_rows(dead, 0, len(dead))
         self._replace_snapshot(snapshot, kept)
         self.bytes_since_snapshot = sum(self.table.lengths[kept:])
 
     def _truncate(self, index: int) -> None:
         row = self.table.row_from(index)
-        self._stage.bury_rows(self.table, row, len(self.table))
+        self._stage.retire_rows(self.table, row, len(self.table))
         self.bytes_since_snapshot -= sum(self.table.lengths[row:])
         self.table.cut(row)
 
@@ -291,7 +291,7 @@ class PartitionLog:
         self.hard_state_place = self._add(RecordKind.HARD_STATE, state.commit, state.term, payload)
         self._stage.deferred.pop(self.partition, None)
         if old is not None:
-            self._stage.bury(old)
+            self._stage.retire(old)
 
     def stage_snapshot(self) -> None:
         """Stage the current snapshot, in place of the record that holds it now."""
@@ -303,7 +303,7 @@ class PartitionLog:
         old = self.snapshot_place
         self.snapshot_place = self._add(RecordKind.SNAPSHOT, snapshot.index, snapshot.term, body.encode())
         if old is not None:
-            self._stage.bury(old)
+            self._stage.retire(old)
 
     def copy_forward(self, row: int, data: bytes) -> int:
         """Stage the entry of `row` again, with `data`; returns the octets that this takes."""
@@ -313,7 +313,7 @@ class PartitionLog:
         place = self._add(RecordKind.KEPT, index, term, (U64.pack(self.last_index()), data), kind)
         table.move(row, *place)
         self._stage.unwritten[place.key] = data
-        self._stage.bury(old)
+        self._stage.retire(old)
         if index > self._snapshot_index:
             self.bytes_since_snapshot += place.length - old.length
         return place.length

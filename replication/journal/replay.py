@@ -5,7 +5,7 @@ remain. Whatever superseded something is therefore repeated by a record that is 
 - SNAPSHOT and KEPT carry the last index of the log at their time: what is behind it was truncated;
 - SNAPSHOT carries the live ranges: everything else up to it is dead;
 - of two records of one entry the later in the journal counts;
-- an entry that is gone without a trace of its death is damage.
+- an entry that is gone without a record that retires the entry is damage.
 """
 
 from __future__ import annotations

@@ -92,18 +92,18 @@ class StagedRecord:
 class Staged:
     """The records that one batch takes from the stage.
 
-    deaths: records and octets, per segment, that nothing needs once this batch is durable.
+    retired: records and octets, per segment, that nothing needs once this batch is durable.
     ends: last index and term that this batch makes durable, per partition.
     """
 
     records: list[StagedRecord]
-    deaths: dict[int, list[int]]
+    retired: dict[int, list[int]]
     ends: dict[int, tuple[int, int]]
     rolled: bool
 
     def __init__(self, rolled: bool = False) -> None:
         self.records = []
-        self.deaths = {}
+        self.retired = {}
         self.ends = {}
         self.rolled = rolled
 
@@ -150,15 +150,15 @@ class JournalStage:
         segment.partitions.add(partition)
         return place
 
-    def bury(self, place: RecordPlace) -> None:
+    def retire(self, place: RecordPlace) -> None:
         """The record at `place` is not needed once what is staged by now is durable."""
-        sums = self.staged.deaths.setdefault(place.segment, [0, 0])
+        sums = self.staged.retired.setdefault(place.segment, [0, 0])
         sums[0] += 1
         sums[1] += place.length
 
-    def bury_rows(self, table: EntryTable, low: int, high: int) -> None:
+    def retire_rows(self, table: EntryTable, low: int, high: int) -> None:
         """The records of rows [low, high) are not needed once what is staged by now is durable."""
-        table.tally(low, high, self.staged.deaths)
+        table.tally(low, high, self.staged.retired)
 
     def take(self) -> Staged:
         """Everything staged since the last call, deferred hard states at the end."""

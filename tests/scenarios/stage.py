@@ -22,7 +22,7 @@ from node.refusal import Refusal
 from node.session.ports import Outcome
 from tests.messages import content as content_of
 from tests.messages import parts, run_of
-from tests.scenarios.scenery import PATIENCE_S, Scenery
+from tests.scenarios.nodes import PATIENCE_S, ScenarioNodes
 from tests.simulation.checks import states_of
 from tests.simulation.node import SimulatedNode
 
@@ -62,7 +62,7 @@ class Client:
         """Nobody is blocked by a few small messages."""
 
 
-class Stage(Scenery):
+class Stage(ScenarioNodes):
     """The nodes, the clients, and what was told since the last command."""
 
     def __init__(self) -> None:

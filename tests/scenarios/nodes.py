@@ -19,7 +19,7 @@ PATIENCE_S = 20.0
 _DRAINING = MemberState.DRAINING
 
 
-class Scenery:
+class ScenarioNodes:
     """The nodes, and what was told since the last command. `do_*` are commands, with what they say."""
 
     def __init__(self) -> None:
