@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
+from node.session.client_views import (
+    ChannelTotals,
+    ChannelTraffic,
+    ChannelView,
+    ConnectionView,
+    ConsumerView,
+)
 from node.session.traffic import Traffic
 from node.session.transport import Transport
 
 
 class ClientSession(Protocol):
     """A client's session, whatever it speaks. No socket and no clock: see `Transport`."""
-
-    @property
-    def connection(self) -> Any:
-        """The protocol's own machine, for whatever shows the connections of its protocol."""
 
     @property
     def user(self) -> str: ...
@@ -45,6 +48,10 @@ class ClientSession(Protocol):
     @property
     def channels_opened(self) -> int:
         """Channels since the connection began."""
+
+    @property
+    def channel_count(self) -> int:
+        """Channels that are open or closing."""
 
     @property
     def last_words(self) -> bytes:
@@ -79,6 +86,24 @@ class ClientSession(Protocol):
 
     def lost(self) -> None:
         """The socket is gone."""
+
+    # For an administration. What is said of channels and consumers is made one by one, as it is taken.
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the client is in its virtual host, and its connection is not closing."""
+
+    def view(self) -> ConnectionView: ...
+
+    def channel_views(self) -> Iterator[ChannelView]: ...
+
+    def channel_traffic(self) -> Iterator[tuple[int, ChannelTraffic]]:
+        """The channels' numbers, and their counters alone."""
+
+    def consumer_views(self) -> Iterator[ConsumerView]: ...
+
+    def channel_totals(self) -> ChannelTotals:
+        """Costs no view of a channel."""
 
 
 @dataclass(frozen=True, slots=True)

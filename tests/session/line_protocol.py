@@ -8,7 +8,7 @@ NUMBER; cancel CONSUMER. They are answered in their order: `ok` and the result, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import astuple
 from functools import partial
 
@@ -18,6 +18,13 @@ from node.refusal import EntryRefusedError, Refusal
 from node.routing.matching import Destination, DestinationKind
 from node.session import commands as c
 from node.session.client_session import ClientProtocol
+from node.session.client_views import (
+    ChannelTotals,
+    ChannelTraffic,
+    ChannelView,
+    ConnectionView,
+    ConsumerView,
+)
 from node.session.consumers import nothing
 from node.session.core import SessionCore
 from node.session.logins import PasswordLogin
@@ -42,7 +49,7 @@ COMMANDS: dict[str, Callable[..., c.Command]] = {
 class LineSession:
     """Implements `ClientSession` for the listener, and `PublishingSession` for the broker."""
 
-    user, vhost, last_words, has_output, connection = "", "", b"", False, None
+    user, vhost, last_words, has_output = "", "", b"", False
     channel_count, channels_opened, held_output = 1, 1, 0
 
     def __init__(self, port: BrokerPort, transport: Transport, clock: Callable[[], float]) -> None:
@@ -194,6 +201,27 @@ class LineSession:
         unsettled = [(one, merged(ranges_of(list(some)))) for one, some in self.unsettled.items()]
         self._core.end(unsettled, nothing)
         self._core.forget()
+
+    # A protocol without channels has no rows of them.
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self.vhost)
+
+    def view(self) -> ConnectionView:
+        return ConnectionView("lines", "PLAIN", 0, 0, 0, 0, {}, False)
+
+    def channel_views(self) -> Iterator[ChannelView]:
+        return iter(())
+
+    def channel_traffic(self) -> Iterator[tuple[int, ChannelTraffic]]:
+        return iter(())
+
+    def consumer_views(self) -> Iterator[ConsumerView]:
+        return iter(())
+
+    def channel_totals(self) -> ChannelTotals:
+        return ChannelTotals(len(self.unsettled), 0)
 
 
 def lines(port: BrokerPort, clock: Callable[[], float]) -> ClientProtocol:

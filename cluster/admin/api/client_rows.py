@@ -11,18 +11,13 @@ from cluster.admin.api.sampling import Sampler
 from cluster.admin.clients import (
     CHANNEL_NAMES,
     OCTETS,
-    channel_counts,
     client_name,
     connection_octets,
-    unconfirmed,
 )
 from cluster.config.certificates import distinguished_name
 from cluster.gateway.state import LinkConsumer
-from node.delivery.credit import ChannelConsumer
+from node.session.client_views import ChannelView, ConnectionView, ConsumerView
 from node.session.listener import Client
-from node.wire.amqp091.channel import Channel
-from node.wire.amqp091.channel_state import ChannelState
-from node.wire.amqp091.connection import Connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +37,7 @@ class ClientRows:
     # -- connections ----------------------------------------------------------------------------
 
     def connection(self, client: Client) -> dict[str, Any]:
-        session, connection = client.session, client.session.connection
-        channel_max, frame_max, heartbeat = connection.agreed
+        session, connection = client.session, client.session.view()
         octets = connection_octets(client)
         (peer_host, peer_port), (host, port) = client.ends()
         return {
@@ -52,30 +46,29 @@ class ClientRows:
             "user": session.user,
             "user_who_performed_action": session.user,
             "vhost": session.vhost,
-            "state": _state(client),
+            "state": _state(client, connection),
             "type": "network",
-            "protocol": "AMQP 0-9-1",
+            "protocol": connection.protocol,
             "auth_mechanism": connection.mechanism,
             "host": host,
             "port": port,
             "peer_host": peer_host,
             "peer_port": peer_port,
             "connected_at": self.wall_ms(client.since),
-            "channels": len(connection.channels),
-            "channel_max": channel_max,
-            "frame_max": frame_max,
-            "timeout": heartbeat,
-            "client_properties": _plain(connection.client_properties),
-            "user_provided_name": _plain(connection.client_properties.get("connection_name")),
+            "channels": connection.channels,
+            "channel_max": connection.channel_max,
+            "frame_max": connection.frame_max,
+            "timeout": connection.heartbeat,
+            "client_properties": _plain(connection.properties),
+            "user_provided_name": _plain(connection.properties.get("connection_name")),
             **_tls(client),
             **with_rates(OCTETS, octets, self.sampler.rates(("connection", client.number), len(OCTETS))),
         }
 
     # -- channels -------------------------------------------------------------------------------
 
-    def channel(self, client: Client, channel: Channel) -> dict[str, Any]:
-        session, deliveries = client.session, channel.deliveries
-        counts = channel_counts(channel)
+    def channel(self, client: Client, channel: ChannelView) -> dict[str, Any]:
+        session = client.session
         rates = self.sampler.rates(("channel", client.number, channel.number), len(CHANNEL_NAMES))
         name = client_name(client)
         return {
@@ -85,26 +78,25 @@ class ClientRows:
             "user": session.user,
             "user_who_performed_action": session.user,
             "vhost": session.vhost,
-            "state": "running" if channel.state is ChannelState.OPEN else "closing",
+            "state": "running" if channel.open else "closing",
             "confirm": channel.confirming,
-            "transactional": deliveries.transaction is not None,
-            "consumer_count": len(deliveries.consumers),
-            "prefetch_count": deliveries.consumer_prefetch,
-            "global_prefetch_count": deliveries.prefetch,
-            "messages_unacknowledged": deliveries.unsettled.count,
-            "messages_unconfirmed": unconfirmed(channel),
+            "transactional": channel.transactional,
+            "consumer_count": channel.consumers,
+            "prefetch_count": channel.consumer_prefetch,
+            "global_prefetch_count": channel.prefetch,
+            "messages_unacknowledged": channel.unsettled,
+            "messages_unconfirmed": channel.unconfirmed,
             "connection_details": {"name": name, **_peer(client)},
-            "message_stats": message_stats(CHANNEL_NAMES, counts, rates),
+            "message_stats": message_stats(CHANNEL_NAMES, channel.traffic, rates),
         }
 
     # -- consumers ------------------------------------------------------------------------------
 
     def consumers(self, client: Client) -> Iterator[dict[str, Any]]:
-        for channel in client.session.connection.channels:
-            for consumer in channel.deliveries.consumers.values():
-                yield self._consumer(client, channel, consumer)
+        for consumer in client.session.consumer_views():
+            yield self._consumer(client, consumer)
 
-    def _consumer(self, client: Client, channel: Channel, consumer: ChannelConsumer) -> dict[str, Any]:
+    def _consumer(self, client: Client, consumer: ConsumerView) -> dict[str, Any]:
         terms = self.find_consumer(consumer.number)
         place = None if terms is None else self.queue_name(terms.queue)
         vhost, queue = place or (client.session.vhost, "")
@@ -120,8 +112,8 @@ class ClientRows:
             "prefetch_count": consumer.prefetch,
             "arguments": {"x-priority": terms.priority} if terms is not None and terms.priority else {},
             "channel_details": {
-                "name": f"{name} ({channel.number})",
-                "number": channel.number,
+                "name": f"{name} ({consumer.channel})",
+                "number": consumer.channel,
                 "connection_name": name,
                 "node": self.node,
                 "user": client.session.user,
@@ -137,8 +129,7 @@ def _activity(terms: LinkConsumer | None) -> str:
     return "single_active" if terms.activated else "waiting"
 
 
-def _state(client: Client) -> str:
-    connection: Connection = client.session.connection
+def _state(client: Client, connection: ConnectionView) -> str:
     if connection.blocked:
         return "blocked"
     if client.session.held_back:

@@ -25,7 +25,7 @@ from cluster.admin.api.rates import (
     traffic_counts,
 )
 from cluster.admin.api.sampling import SampledCounts, Sampler
-from cluster.admin.clients import channel_counts, client_name, connection_octets, is_shown
+from cluster.admin.clients import client_name, connection_octets
 from cluster.admin.inquiry import Inquiry
 from cluster.admin.views import NodeView
 from cluster.gateway.client_limits import connection_limits
@@ -85,8 +85,8 @@ class NodeReport:
             yield ("flow", *key), flow_counts(flow)
         for client in self._shown():
             yield ("connection", client.number), connection_octets(client)
-            for channel in list(client.session.connection.channels):
-                yield ("channel", client.number, channel.number), channel_counts(channel)
+            for channel, traffic in client.session.channel_traffic():
+                yield ("channel", client.number, channel), traffic
         for id, queue in self._queues.owned():
             yield ("queue", id), queue_counts(queue)
 
@@ -101,23 +101,23 @@ class NodeReport:
     def _churn(self) -> SampledCounts:
         """In the order of `CHURN_NAMES`."""
         listener = self._node.listener
-        connections = [client.session.connection for client in listener.clients.values()]
-        opened = listener.past_channels + sum(one.channels_opened for one in connections)
+        sessions = [client.session for client in listener.clients.values()]
+        opened = listener.past_channels + sum(one.channels_opened for one in sessions)
         return (
-            listener.accepted, listener.accepted - len(connections),
-            opened, opened - sum(len(one.channels) for one in connections),
+            listener.accepted, listener.accepted - len(sessions),
+            opened, opened - sum(one.channel_count for one in sessions),
         )  # fmt: skip
 
     # -- answers --------------------------------------------------------------------------------
 
     def _shown(self) -> list[Client]:
-        return [client for client in self._node.listener.clients.values() if is_shown(client)]
+        return [client for client in self._node.listener.clients.values() if client.session.is_open]
 
     def _channels(self) -> list[dict[str, Any]]:
         return [
             self._clients.channel(client, channel)
             for client in self._shown()
-            for channel in client.session.connection.channels
+            for channel in client.session.channel_views()
         ]
 
     def _consumers(self) -> list[dict[str, Any]]:

@@ -10,14 +10,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from cluster.admin.clients import channel_counts, client_name, connection_octets
+from cluster.admin.clients import client_name, connection_octets
 from cluster.admin.metrics.metric import Kind, Metric, label_text, with_label
 from cluster.admin.metrics.sweep import SWEEP_STEP, Sweep
 from cluster.admin.views import NodeView
 from node.queue.dispatch import QueueOwner
 from node.routing.exchange import DEFAULT_EXCHANGE
+from node.session.client_views import ChannelView
 from node.session.listener import Client
-from node.wire.amqp091.channel import Channel
 
 DETAILED: Final = "rabbitmq_detailed_"
 CLUSTER: Final = "rabbitmq_cluster_"
@@ -96,14 +96,14 @@ class RabbitMQObjects:
             yield Metric(f"{prefix}connection_{name}_bytes_total", "counter", help_, samples)
 
     def connection_channels(self, prefix: str, sweep: Sweep, _: Sequence[str]) -> Iterator[Metric]:
-        samples = ((_connection(one), float(len(one.session.connection.channels))) for one in sweep.clients)
+        samples = ((_connection(one), float(one.session.channel_count)) for one in sweep.clients)
         yield Metric(f"{prefix}connection_channels", "gauge", "Channels of the connection.", samples)
 
     def channels(self, prefix: str, sweep: Sweep, _: Sequence[str]) -> Iterator[Metric | None]:
-        channels: list[tuple[str, Channel]] = []
+        channels: list[tuple[str, ChannelView]] = []
         for client in sweep.clients:
             labels = _connection(client)
-            for channel in list(client.session.connection.channels):
+            for channel in client.session.channel_views():
                 name = f"{client_name(client)} ({channel.number})"
                 channels.append((with_label(labels, "channel", name), channel))
             yield None
@@ -191,25 +191,25 @@ _COARSE: Final[Sequence[tuple[str, str, Callable[[QueueOwner], int]]]] = (
 )
 
 
-_CHANNEL: Final[Sequence[tuple[str, Kind, str, Callable[[Channel], float]]]] = (
-    ("consumers", "gauge", "Consumers of the channel.", lambda one: len(one.deliveries.consumers)),
+_CHANNEL: Final[Sequence[tuple[str, Kind, str, Callable[[ChannelView], float]]]] = (
+    ("consumers", "gauge", "Consumers of the channel.", lambda one: one.consumers),
     (
         "messages_unacked",
         "gauge",
         "Messages delivered on the channel and not acknowledged.",
-        lambda one: one.deliveries.unsettled.count,
+        lambda one: one.unsettled,
     ),
-    ("prefetch", "gauge", "Limit of unacknowledged messages.", lambda one: one.deliveries.prefetch),
+    ("prefetch", "gauge", "Limit of unacknowledged messages.", lambda one: one.prefetch),
     (
         "messages_published_total",
         "counter",
         "Messages published on the channel.",
-        lambda one: channel_counts(one)[0],
+        lambda one: one.traffic.published,
     ),
     (
         "messages_confirmed_total",
         "counter",
         "Messages confirmed on the channel.",
-        lambda one: channel_counts(one)[1],
+        lambda one: one.traffic.confirmed,
     ),
 )

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, fields
 from operator import add, attrgetter
 from typing import Final
 
-from cluster.admin.clients import is_shown
 from cluster.admin.metrics.metric import label_text
 from cluster.admin.views import NodeView, PartitionsView
 from cluster.catalog.definitions import FIRST_LOCAL_ID, REPLY_QUEUE_PREFIX
@@ -126,12 +125,12 @@ def _clients(clients: Iterable[Client], vhosts: Sequence[str], found: Sweep) -> 
         session = client.session
         found.traffic.add(session.traffic)
         found.connections += 1
-        found.channels += len(session.connection.channels)
-        found.channels_opened += session.connection.channels_opened
-        for channel in session.connection.channels:
-            found.consumers += len(channel.deliveries.consumers)
-            found.publishers += channel.published > 0
-        if is_shown(client) and (not vhosts or session.vhost in vhosts):
+        found.channels += session.channel_count
+        found.channels_opened += session.channels_opened
+        totals = session.channel_totals()
+        found.consumers += totals.consumers
+        found.publishers += totals.publishers
+        if session.is_open and (not vhosts or session.vhost in vhosts):
             found.clients.append(client)
         if number % SWEEP_STEP == SWEEP_STEP - 1:
             yield

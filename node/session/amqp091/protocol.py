@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from node.session.amqp091.session import Session
+from node.session.amqp091.views import PROTOCOL_NAME
 from node.session.client_session import ClientProtocol, ClientSession
 from node.session.logins import EXTERNAL
 from node.session.ports import BrokerPort
@@ -21,4 +22,4 @@ def amqp091(port: BrokerPort, limits: ConnectionLimits, clock: Callable[[], floa
     def begin(transport: Transport) -> ClientSession:
         return Session(port, transport, certified if transport.certified_name else limits, clock)
 
-    return ClientProtocol("AMQP 0-9-1", ACCEPTED_HEADERS, begin)
+    return ClientProtocol(PROTOCOL_NAME, ACCEPTED_HEADERS, begin)

@@ -5,16 +5,24 @@ No socket and no clock: `Transport` writes, `now` comes with the input.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import Any, Final
 
 from node.message.run import Run
 from node.ranges.numbers import Numbers
 from node.refusal import Refusal
+from node.session.amqp091 import views
 from node.session.amqp091.authentication import Authentication
 from node.session.amqp091.effect_loop import EffectLoop, answer, refuse
 from node.session.amqp091.translation import answer_to, command_of, settlement_of
+from node.session.client_views import (
+    ChannelTotals,
+    ChannelTraffic,
+    ChannelView,
+    ConnectionView,
+    ConsumerView,
+)
 from node.session.commands import Consuming, Nothing, Result
 from node.session.consumers import nothing
 from node.session.containment import Containment
@@ -27,6 +35,7 @@ from node.wire.amqp091.codec import encode_method
 from node.wire.amqp091.connection import Connection
 from node.wire.amqp091.errors import ConnectionForcedError, Failure, ResourceExhaustedError
 from node.wire.amqp091.intake import Pieces
+from node.wire.amqp091.lifecycle import ConnectionState
 from node.wire.amqp091.limits import ConnectionLimits
 from node.wire.amqp091.primitives import Method
 
@@ -341,7 +350,30 @@ class Session(Containment):
 
     @property
     def channel_count(self) -> int:
+        """Channels that are open or closing."""
         return len(self.connection.channels)
+
+    # -- views ----------------------------------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the client is in its virtual host, and its connection is not closing."""
+        return self.connection.state is ConnectionState.OPEN and bool(self.vhost)
+
+    def view(self) -> ConnectionView:
+        return views.connection_view(self.connection)
+
+    def channel_views(self) -> Iterator[ChannelView]:
+        return views.channel_views(self.connection)
+
+    def channel_traffic(self) -> Iterator[tuple[int, ChannelTraffic]]:
+        return views.channel_traffic(self.connection)
+
+    def consumer_views(self) -> Iterator[ConsumerView]:
+        return views.consumer_views(self.connection)
+
+    def channel_totals(self) -> ChannelTotals:
+        return views.channel_totals(self.connection)
 
     # -- the end --------------------------------------------------------------------------------
 
