@@ -16,7 +16,7 @@ from time import perf_counter
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.codec import PROTOCOL_HEADER, encode_frame, encode_method
 from node.wire.amqp091.connection import Connection
-from node.wire.amqp091.effects import Publish
+from node.wire.amqp091.effects import PublishEffect
 from node.wire.amqp091.limits import ConnectionLimits
 from node.wire.amqp091.properties import HEADER_FIXED
 
@@ -88,7 +88,7 @@ def deliveries(seconds: float, *, publisher_channel: int = 1, ack_every: int = 5
     """Turns of 200 deliveries, one take_output, and their acknowledgement in one piece."""
     publisher = connection(publisher_channel)
     effect = publisher.receive(message(b"x" * 256, publisher_channel) * 200, 0.0)[0]
-    assert isinstance(effect, Publish)
+    assert isinstance(effect, PublishEffect)
     run = effect.run
     one = connection()
     one.receive(encode_method(1, m.BasicQos(0, 1000)) + encode_method(1, m.BasicConsume("bench")), 0.0)

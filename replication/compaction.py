@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from replication.group import Group, PendingSnapshot
+from replication.group import PendingSnapshot, RaftGroup
 from replication.raft import Role, Snapshot
 
 
@@ -28,7 +28,7 @@ class Compaction:
         self._snapshot_bytes = snapshot_bytes
         self._election_timeout_s = election_timeout_s
 
-    def tick(self, group: Group, now: float, *, streaming: bool) -> None:
+    def tick(self, group: RaftGroup, now: float, *, streaming: bool) -> None:
         """Take a snapshot that is due, and cut the log once no follower that is near needs its tail.
 
         `streaming`: a snapshot of the partition is on its way to a follower, with entries of the log.
@@ -41,7 +41,7 @@ class Compaction:
             group.log.compact(pending.snapshot, pending.live)
             group.pending = None
 
-    def _is_dead(self, group: Group, now: float) -> bool:
+    def _is_dead(self, group: RaftGroup, now: float) -> bool:
         """Whether enough of what the last snapshot held is not needed any more."""
         applied = group.raft.applied_index
         if now < group.look_at or applied == group.looked_at:
@@ -52,7 +52,7 @@ class Compaction:
             return False
         return group.log.kept_bytes(besides=group.machine.live()) >= self._snapshot_bytes
 
-    def _take(self, group: Group, now: float) -> None:
+    def _take(self, group: RaftGroup, now: float) -> None:
         raft = group.raft
         index = raft.applied_index
         if index < group.log.first_index() or raft.snapshot_pending:
@@ -61,7 +61,7 @@ class Compaction:
         snapshot = Snapshot(index, group.log.term(index), raft.membership_at(index), group.machine.snapshot())
         group.pending = PendingSnapshot(snapshot, group.machine.live(), now + self.PATIENCE_S)
 
-    def _may_cut(self, group: Group, pending: PendingSnapshot, now: float) -> bool:
+    def _may_cut(self, group: RaftGroup, pending: PendingSnapshot, now: float) -> bool:
         if group.raft.role is not Role.LEADER or now >= pending.cut_after:
             return True
         return all(

@@ -40,7 +40,7 @@ class Machine(Protocol):
 
 
 @dataclass(slots=True)
-class Group:
+class RaftGroup:
     """One partition's replica on this node."""
 
     partition: int

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 
 from replication.compaction import Compaction
 from replication.forms import ENVELOPE, RAFT_TAG, SNAPSHOT_TAG, addressed
-from replication.group import Group, Machine
+from replication.group import Machine, RaftGroup
 from replication.journal import DamagedEntryError, Durations, Journal
 from replication.raft import (
     EntryKind,
@@ -80,7 +80,7 @@ class Host:
     ) -> None:
         """`of_last_release` says whether a peer reads only what the last release wrote."""
         self.node = config.node
-        self.groups: dict[int, Group] = {}
+        self.groups: dict[int, RaftGroup] = {}
         self.repair = Repair(self.groups, journal, send, self.propose, damage)
         self.failed: BaseException | None = None
         self.of_last_release = of_last_release
@@ -92,9 +92,9 @@ class Host:
         self._send_parts = send
         self._random = random
         self._compaction = Compaction(snapshot_bytes, config.election_timeout_s)
-        self._dirty: dict[int, Group] = {}
-        self._unsynced: list[tuple[Group, Message | Acknowledgement]] = []
-        self._syncing: list[tuple[Group, Message | Acknowledgement]] = []
+        self._dirty: dict[int, RaftGroup] = {}
+        self._unsynced: list[tuple[RaftGroup, Message | Acknowledgement]] = []
+        self._syncing: list[tuple[RaftGroup, Message | Acknowledgement]] = []
         self._senders: dict[tuple[int, str], SnapshotSender] = {}
         self._receivers: dict[int, SnapshotReceiver] = {}
         self._streams = 0
@@ -131,7 +131,7 @@ class Host:
 
     def open(
         self, partition: int, membership: Membership, machine: Machine, now: float, notices: bool = True
-    ) -> Group:
+    ) -> RaftGroup:
         """Start this node's replica from its journal; `notices`: `RaftConfig.commit_notices`.
 
         An empty `membership`: the replica joins a group that exists. It may have been one before, and
@@ -152,7 +152,7 @@ class Host:
             log.set_hard_state(replace(log.hard_state(), joining=True))
         config = replace(self._config, partition=partition, commit_notices=notices)
         raft = Raft(config, log, membership, now, self._random)
-        group = Group(partition, raft, log, machine)
+        group = RaftGroup(partition, raft, log, machine)
         self.groups[partition] = group
         self._dirty[partition] = group
         return group
@@ -313,12 +313,12 @@ class Host:
             self._send(group, message, now)
         messages.clear()
 
-    def _advance(self, group: Group, now: float) -> None:
+    def _advance(self, group: RaftGroup, now: float) -> None:
         while group.raft.has_ready():
             self._carry_out(group, group.raft.ready(), now)
         self._report_role(group, now)
 
-    def _carry_out(self, group: Group, ready: Ready, now: float) -> None:
+    def _carry_out(self, group: RaftGroup, ready: Ready, now: float) -> None:
         log = group.log
         if ready.snapshot is not None:
             self._install(group, ready.snapshot)
@@ -340,7 +340,7 @@ class Host:
         while group.waiting_reads and group.waiting_reads[0][0] <= group.raft.applied_index:
             group.machine.read_ready(group.waiting_reads.popleft()[1])
 
-    def _report_role(self, group: Group, now: float) -> None:
+    def _report_role(self, group: RaftGroup, now: float) -> None:
         raft = group.raft
         role = (raft.role, raft.term, raft.leader)
         if role != group.seen:
@@ -355,7 +355,7 @@ class Host:
             self._forget_senders(group.partition, raft.term if raft.role is Role.LEADER else None)
             group.machine.role_changed(raft.role is Role.LEADER, raft.term, raft.leader, now)
 
-    def _send(self, group: Group, message: Message | Acknowledgement, now: float) -> None:
+    def _send(self, group: RaftGroup, message: Message | Acknowledgement, now: float) -> None:
         if isinstance(message, SnapshotRequest):
             self._start_stream(group, message, now)
             return
@@ -368,7 +368,7 @@ class Host:
 
     # -- snapshots ------------------------------------------------------------------------------
 
-    def _start_stream(self, group: Group, request: SnapshotRequest, now: float) -> None:
+    def _start_stream(self, group: RaftGroup, request: SnapshotRequest, now: float) -> None:
         raft = group.raft
         leading = raft.role is Role.LEADER and raft.term == request.term
         if not leading or request.snapshot.index < group.log.first_index() - 1:
@@ -401,7 +401,7 @@ class Host:
             if key[0] == partition and sender.request.term != led_term:
                 del self._senders[key]
 
-    def _receive_stream_part(self, group: Group, peer: str, part: Part, now: float) -> None:
+    def _receive_stream_part(self, group: RaftGroup, peer: str, part: Part, now: float) -> None:
         if part.kind != ACKNOWLEDGED:
             self._take_part(group, peer, part, now)
             return
@@ -414,7 +414,7 @@ class Host:
             else:
                 self._send_stream(*key, sender)
 
-    def _take_part(self, group: Group, peer: str, part: Part, now: float) -> None:
+    def _take_part(self, group: RaftGroup, peer: str, part: Part, now: float) -> None:
         """Stage what a leader streams here. The first part of a stream ends any other one."""
         partition = group.partition
         if part.term < group.raft.term or self.failed is not None:
@@ -434,7 +434,7 @@ class Host:
             group.log.abandon()
         self._unsynced.append((group, receiver.acknowledgement()))
 
-    def _install(self, group: Group, snapshot: Snapshot) -> None:
+    def _install(self, group: RaftGroup, snapshot: Snapshot) -> None:
         """Replace log and machine by a snapshot that a leader streamed here, with what came before it."""
         group.pending = None
         group.log.install(snapshot)

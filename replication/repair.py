@@ -14,7 +14,7 @@ from typing import Final
 import msgpack
 
 from replication.forms import ENVELOPE, addressed, expect
-from replication.group import Group
+from replication.group import RaftGroup
 from replication.journal import DamagedEntryError, Journal
 from replication.raft import Entry, NotLeaderError, Role
 from replication.raft.errors import CompactedError, MessageError
@@ -36,6 +36,7 @@ Propose = Callable[[int, bytes, float], object]
 """Appends an entry to a partition's log, at a time. Raises NotLeaderError."""
 
 Send = Callable[[str, Sequence[bytes | memoryview]], object]
+"""Queues one message, as parts, for a peer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,12 @@ class Repair:
     """
 
     def __init__(
-        self, groups: Mapping[int, Group], journal: Journal, send: Send, propose: Propose, told: RepairEvents
+        self,
+        groups: Mapping[int, RaftGroup],
+        journal: Journal,
+        send: Send,
+        propose: Propose,
+        told: RepairEvents,
     ) -> None:
         self.damaged: dict[tuple[int, int], Damage] = {}
         """By partition and index."""
@@ -127,7 +133,7 @@ class Repair:
             del self.damaged[key]
         self._step_down(group, now)
 
-    def _let_go(self, group: Group, error: DamagedEntryError, now: float) -> None:
+    def _let_go(self, group: RaftGroup, error: DamagedEntryError, now: float) -> None:
         """No replica has the entry. Raises the error where the machine cannot do without."""
         needless = group.machine.lost(error)
         if needless is None:
@@ -139,7 +145,7 @@ class Repair:
             # The leader hands over: the next one finds the damage anew.
             return
 
-    def _note(self, group: Group, error: DamagedEntryError, asked_at: float) -> Damage:
+    def _note(self, group: RaftGroup, error: DamagedEntryError, asked_at: float) -> Damage:
         damage = self.damaged[error.partition, error.index] = Damage(error, asked_at)
         self.found_here += 1
         group.log.suspect(error.index)
@@ -153,7 +159,7 @@ class Repair:
         except DamagedEntryError as error:
             self.found(error, now)
 
-    def _step_down(self, group: Group, now: float) -> None:
+    def _step_down(self, group: RaftGroup, now: float) -> None:
         raft = group.raft
         if raft.role is Role.LEADER:
             resign([group], self._send)
@@ -175,7 +181,7 @@ class Repair:
             elif now >= damage.asked_at + REPAIR_INTERVAL_S:
                 self._ask(group, damage, now)
 
-    def _ask(self, group: Group, damage: Damage, now: float) -> None:
+    def _ask(self, group: RaftGroup, damage: Damage, now: float) -> None:
         damage.asked_at = now
         damage.lacking.clear()
         error = damage.error
@@ -199,7 +205,7 @@ class Repair:
             if damage is not None and damage.error.term == message.term:
                 self._answered(group, peer, damage, message)
 
-    def _answer(self, group: Group, question: EntryQuestion, now: float) -> EntryAnswer:
+    def _answer(self, group: RaftGroup, question: EntryQuestion, now: float) -> EntryAnswer:
         index, term = question.index, question.term
         found: Entry | None = None
         try:
@@ -214,7 +220,7 @@ class Repair:
             return EntryAnswer(index, term, HAS_PART)
         return EntryAnswer(index, term, HAS, found.data)
 
-    def _answered(self, group: Group, peer: str, damage: Damage, answer: EntryAnswer) -> None:
+    def _answered(self, group: RaftGroup, peer: str, damage: Damage, answer: EntryAnswer) -> None:
         error = damage.error
         if answer.found == LACKS:
             damage.lacking.add(peer)
@@ -224,7 +230,7 @@ class Repair:
             self._told.repaired(error, peer)
 
 
-def _needed(group: Group, error: DamagedEntryError) -> bool:
+def _needed(group: RaftGroup, error: DamagedEntryError) -> bool:
     """Whether the log still has the entry."""
     row = group.log.table.find(error.index)
     return row >= 0 and group.log.table.terms[row] == error.term

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from replication.forms import ENVELOPE, RAFT_TAG
-from replication.group import Group
+from replication.group import RaftGroup
 from replication.raft import Role, encode_message
 from replication.raft.messages import TimeoutNow
 
 
-def resign(groups: Iterable[Group], send: Callable[[str, Sequence[bytes | memoryview]], object]) -> None:
+def resign(groups: Iterable[RaftGroup], send: Callable[[str, Sequence[bytes | memoryview]], object]) -> None:
     """Ask the follower of each group led here that lacks least of the log to stand for election.
 
     The message carries nothing but the term: who leads next is decided by those who vote (paper §5.2,

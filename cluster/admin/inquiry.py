@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final
 
 from cluster.peers.inquiry_messages import InquiryAnswer, InquiryQuestion, decode_inquiry
+from replication.repair import Send
 
 ANSWER_TIMEOUT_S: Final = 1.0
 """Seconds that another node may take to answer; after that it counts as unreachable."""
 
-Send = Callable[[str, Sequence[bytes]], object]
 Answerer = Callable[[Any], Any]
 """Takes the argument; returns the answer, or an awaitable of the answer."""
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from cluster.broker.environment import Environment, NodeEvents
-from cluster.broker.groups import Groups
+from cluster.broker.groups import RaftGroups
 from cluster.broker.known_front_ends import KnownFrontEnds
 from cluster.broker.lost_nodes import LostNodes
 from cluster.broker.observers import NodeObservers
@@ -84,7 +84,7 @@ class Broker:
         self.catalog = Catalog(
             config.raft, self.front_end, self.host, self.send, self.followers, config.default_queue_type
         )
-        self.groups = Groups(config.node, self.host, self.time)
+        self.groups = RaftGroups(config.node, self.host, self.time)
         self._join()
         self.lost_entries = LostEntries(self.catalog.state.queue_name, events.messages_lost)
         self.links = Links(

@@ -15,7 +15,7 @@ NUDGE_S: Final = 0.15
 """A group without a leader is not left to its time-out: its replicas campaign in this distance."""
 
 
-class Groups:
+class RaftGroups:
     """The groups that a node opens, and those of them that have no leader yet."""
 
     def __init__(self, node: str, host: Host, time: NodeTime) -> None:

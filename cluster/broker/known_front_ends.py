@@ -7,7 +7,6 @@ from functools import partial
 from typing import Final
 
 from cluster.broker.transit import Transit
-from cluster.catalog.membership.cluster_member import Send
 from cluster.catalog.membership.peer_status import PeerStatus
 from cluster.catalog.node_time import NodeTime
 from cluster.catalog.replica import Catalog
@@ -15,6 +14,7 @@ from cluster.gateway.link import Links
 from cluster.owner.transfers import FIRST_TRANSIT_ID
 from cluster.peers.link_messages import RemoteFrontEnd
 from cluster.peers.ports import FrontEndPort
+from replication.repair import Send
 
 DELIVERY_BACKLOG_BYTES: Final = 12 * 1024 * 1024
 """Octets that may wait for a peer before its consumers are given more: what overflows its queue in the

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cluster.broker.groups import Groups
+from cluster.broker.groups import RaftGroups
 from cluster.broker.observers import NodeObservers
 from cluster.catalog.definitions import NodeDefinition, PartitionDefinition, PartitionKind, QueueDefinition
 from cluster.catalog.effective import settings_of
@@ -26,7 +26,7 @@ class Partitions(Observer):
     """The partitions that this node has a replica of, by id."""
 
     def __init__(
-        self, config: BrokerConfig, context: OwnerContext, catalog: Catalog, groups: Groups, links: Links,
+        self, config: BrokerConfig, context: OwnerContext, catalog: Catalog, groups: RaftGroups, links: Links,
         journal: Journal, lost_entries: LostEntries, observers: NodeObservers,
         wanted: Callable[[], None], owner_gone: Callable[[int], None],
     ) -> None:  # fmt: skip

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from cluster.catalog.definitions import parse_local_queue_name
-from cluster.catalog.membership.cluster_member import Send
 from cluster.catalog.node_time import NodeTime
 from cluster.catalog.replica import Catalog
 from cluster.gateway.link import Links
@@ -20,6 +19,7 @@ from node.message.run import Run
 from node.queue.transfers import Transfer
 from node.refusal import NotFoundError
 from node.routing.exchange import DEFAULT_EXCHANGE
+from replication.repair import Send
 
 
 class Transit:

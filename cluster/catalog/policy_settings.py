@@ -13,7 +13,7 @@ from typing import Any, Final
 from cluster.catalog.access.patterns import mistake_in
 from node.queue.argument import PolicyUse
 from node.queue.argument_types import UnacceptableError, read_natural, read_text
-from node.queue.features.arguments import ARGUMENTS
+from node.queue.features.arguments import BY_NAME
 
 ALTERNATE_EXCHANGE: Final = "alternate-exchange"
 
@@ -21,7 +21,7 @@ _ARGUMENT: Final = "x-"
 
 _BY_KEY: Final = {
     name.removeprefix(_ARGUMENT): argument
-    for name, argument in ARGUMENTS.items()
+    for name, argument in BY_NAME.items()
     if argument.policy is not PolicyUse.NONE
 }
 """The arguments that policies may say, by their keys."""

@@ -7,15 +7,15 @@ from typing import Any, Final
 
 from cluster.catalog.definitions import PartitionDefinition, PartitionKind, QueueDefinition
 from cluster.catalog.placement import CLASSIC, QUORUM
-from node.queue.features.arguments import ARGUMENTS
+from node.queue.features.arguments import BY_NAME
 from node.refusal import AccessRefusedError, Refusal
-from node.routing.equivalence import check_arguments, check_property
+from node.routing.equivalence import check_equivalent_arguments, check_property
 from node.routing.exchange import RESERVED_PREFIX
 
 TYPE_ARGUMENT: Final = "x-queue-type"
 
 COMPARED_ARGUMENTS: Final = frozenset(
-    {"x-quorum-initial-group-size", *(name for name, argument in ARGUMENTS.items() if argument.field)}
+    {"x-quorum-initial-group-size", *(name for name, argument in BY_NAME.items() if argument.field)}
 )
 """Arguments that mean something to a queue. RabbitMQ compares no others, and neither must we: its clients
 declare the same queue with and without arguments of plugins, tools and former versions."""
@@ -44,7 +44,7 @@ def check_redeclared(
     names = set(COMPARED_ARGUMENTS)
     if not _same_type(wanted.get(TYPE_ARGUMENT), present.get(TYPE_ARGUMENT), partition):
         names.add(TYPE_ARGUMENT)
-    check_arguments(what, wanted, present, sorted(names))
+    check_equivalent_arguments(what, wanted, present, sorted(names))
 
 
 def _same_type(wanted: object, present: object, partition: PartitionDefinition) -> bool:

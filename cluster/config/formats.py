@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-FORMATS: Final = 1
+FORMAT_LEVEL: Final = 1
 """What this release reads. 1: nodes say which formats they read, seal queues, and tell in requests for votes
 whether every majority has the candidate."""
 

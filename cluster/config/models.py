@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field, StringConstraints, ValidationError, model
 
 from cluster.config.addresses import Address, AddressField
 from cluster.config.environment import overlay
-from cluster.config.formats import FORMATS
+from cluster.config.formats import FORMAT_LEVEL
 from cluster.config.http_settings import HttpSettings
 from cluster.config.limits import GIB, KIB, MIB, ClientLimits
 from cluster.config.passwords import PasswordHash
@@ -153,9 +153,9 @@ class ClusterConfig(Section):
         'name: Celery, told "quorate", would get no more tasks while some wait for their time.',
     )
     formats: int = Field(
-        default=FORMATS,
+        default=FORMAT_LEVEL,
         ge=0,
-        le=FORMATS,
+        le=FORMAT_LEVEL,
         description="The newest formats that nodes write to each other and into their logs, once all members "
         "can read them. While it is the number of the last release, an upgrade can be taken back.",
     )

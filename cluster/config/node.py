@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cluster.config.formats import FORMATS
+from cluster.config.formats import FORMAT_LEVEL
 from replication.raft import RaftConfig
 
 
@@ -28,7 +28,7 @@ class BrokerConfig:
     """Partitions of higher numbers were founded since then, as an earlier process of this node learned."""
     joins: bool = False
     """This node is none of the founders: it is added by an administrator."""
-    formats: int = FORMATS
+    formats: int = FORMAT_LEVEL
     """What this node lets others write (`cluster.catalog.membership.formats`)."""
     auto_delete_after_s: float = 0.0
     """How long an auto-delete queue waits for another consumer when its last one is gone."""

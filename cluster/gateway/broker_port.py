@@ -42,7 +42,6 @@ from node.session.ports import (
     Authenticated,
     ConsumerOptions,
     Done,
-    Entry,
     Got,
     QueueCounts,
     QueueDeclaration,
@@ -50,6 +49,7 @@ from node.session.ports import (
     Route,
     Settlement,
     Subscriber,
+    VhostConnection,
 )
 from node.session.traffic import ExchangeFlow
 
@@ -109,7 +109,7 @@ class FrontEnd:
         else:
             self._access.admit(login.user, remote, answer)
 
-    def enter(self, subscriber: Subscriber, user: str, vhost: str) -> Entry:
+    def enter(self, subscriber: Subscriber, user: str, vhost: str) -> VhostConnection:
         return self._connections.enter(subscriber, user, vhost)
 
     def channel_opened(self, user: str) -> None:

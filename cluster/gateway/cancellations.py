@@ -17,7 +17,7 @@ from cluster.gateway.link import Links, PartitionLink
 from cluster.gateway.local_queues import LocalQueues
 from cluster.peers.ports import NOTHING_TO_GET, UNREACHABLE
 
-Done = Callable[[], None]
+Cancelled = Callable[[], None]
 
 
 class Cancellations:
@@ -31,7 +31,7 @@ class Cancellations:
         self._catalog, self._formats, self._links, self._local = catalog, formats, links, local
         self._waits = auto_delete_after_s > 0
 
-    def cancel(self, link: PartitionLink, queue: int, consumer: int, done: Done) -> None:
+    def cancel(self, link: PartitionLink, queue: int, consumer: int, done: Cancelled) -> None:
         """End a consumer behind what was published before; call `done` when its queue is gone, if it goes."""
 
         def stopped(value: Any = None, _: object = None) -> None:
@@ -44,7 +44,7 @@ class Cancellations:
             # An owner of the release before answers at once that there is no such queue.
             self._links.request(link, "stop", [*NOTHING_TO_GET, queue, consumer], stopped)
 
-    def left(self, link: PartitionLink, queue: int, done: Done) -> None:
+    def left(self, link: PartitionLink, queue: int, done: Cancelled) -> None:
         """A consumer of the queue was taken away; call `done` when the queue is gone, if it goes at once."""
         if self._waits or link.unreachable or not self._goes(queue):
             done()
@@ -60,21 +60,21 @@ class Cancellations:
         definition = self._catalog.state.queues_by_id.get(queue)
         return self._local.goes_unused(queue) if definition is None else definition.auto_delete
 
-    def _counted(self, queue: int, done: Done, value: Any, _: object) -> None:
+    def _counted(self, queue: int, done: Cancelled, value: Any, _: object) -> None:
         absent, consumers = isinstance(value[1], str), value[1]
         if absent or consumers:
             done()
         else:
             self._delete(queue, done)
 
-    def _closed(self, queue: int, done: Done, value: Any, _: object) -> None:
+    def _closed(self, queue: int, done: Cancelled, value: Any, _: object) -> None:
         # The log knows of the queue's end before the catalog does: it may be another client's doing.
         if value[0] and value != UNREACHABLE:
             self._delete(queue, done)
         else:
             done()
 
-    def _delete(self, queue: int, done: Done) -> None:
+    def _delete(self, queue: int, done: Cancelled) -> None:
         if self._local.goes_unused(queue):
             self._local.delete_unused(queue, done)
         else:

@@ -11,7 +11,7 @@ from cluster.catalog.observer import Observer
 from cluster.catalog.state import CatalogState
 from node.refusal import EntryRefusedError
 from node.session.permissions import Scope
-from node.session.ports import Entry, Subscriber
+from node.session.ports import Subscriber, VhostConnection
 
 
 class Resident(NamedTuple):
@@ -34,7 +34,7 @@ class ClientConnections(Observer):
         self._last_holder = 0
         self._removed = False
 
-    def enter(self, subscriber: Subscriber, user: str, vhost: str) -> Entry:
+    def enter(self, subscriber: Subscriber, user: str, vhost: str) -> VhostConnection:
         """Open a connection. Raises EntryRefusedError, in RabbitMQ's words."""
         if vhost not in self._state.vhosts:
             raise EntryRefusedError(f"vhost {vhost} not found")
@@ -47,7 +47,7 @@ class ClientConnections(Observer):
         self._last_holder += 1
         self._residents[self._last_holder] = Resident(scope, subscriber)
         self._usage.opened(user, vhost, self._last_holder, subscriber)
-        return Entry(scope, self._last_holder)
+        return VhostConnection(scope, self._last_holder)
 
     def _check_limits(self, user: str, vhost: str) -> None:
         if len(self._residents) >= self._largest:

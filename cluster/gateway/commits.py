@@ -70,14 +70,14 @@ def _encode_settled(queue: int, outcome: Outcome, ranges: Ranges) -> bytes:
             return encode_return(queue, ranges, False)
 
 
-Shares = dict[PartitionLink, Share]
+PartitionShares = dict[PartitionLink, Share]
 
 
 def shares_of(
     publishes: Iterable[tuple[Run, Route]], settled: Iterable[Settlement], consumers: Mapping[int, Attached]
-) -> Shares:
+) -> PartitionShares:
     """What is to be done, by partition. What a consumer had that is gone with its channel is its queue's."""
-    shares: Shares = {}
+    shares: PartitionShares = {}
     for run, route in publishes:
         assert isinstance(route, Targets)
         route.flow.routed += run.count * route.queues
@@ -101,7 +101,7 @@ class Commits:
         self._state = state
         self._last = 0
 
-    def commit(self, shares: Shares, answer: Done) -> None:
+    def commit(self, shares: PartitionShares, answer: Done) -> None:
         """Answers without a refusal once everything is durable and to be seen; else nothing has been done,
         and what was leased is given back to its queues.
         """
@@ -140,7 +140,9 @@ class Commit:
     partitions (`cluster.owner.two_phase_commit`).
     """
 
-    def __init__(self, key: TransactionKey, shares: Shares, coordinator: PartitionLink, answer: Done) -> None:
+    def __init__(
+        self, key: TransactionKey, shares: PartitionShares, coordinator: PartitionLink, answer: Done
+    ) -> None:
         self._key = key
         self._shares = shares
         self._coordinator = coordinator

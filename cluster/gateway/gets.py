@@ -16,7 +16,7 @@ from cluster.gateway.commits import Attached
 from cluster.gateway.link import Links, PartitionLink
 from cluster.gateway.local_queues import LocalQueues
 from cluster.gateway.refusals import refusal_of
-from cluster.peers.ports import GET_LINK, KEPT, Delivery, Ranges
+from cluster.peers.ports import GET_LINK, STAYS_LEASED, Delivery, Ranges
 from node.queue.operation_format import encode_settle
 from node.queue.operations import REMOVAL
 from node.queue.transaction_format import encode_decide
@@ -26,7 +26,7 @@ from node.session.ports import Got, QueueRef
 GET_LINKS: Final = 1024
 """Queues that were read with basic.get, from which on those that are gone are forgotten."""
 
-Answer = Callable[[Got | None, Refusal | None], None]
+TakeGot = Callable[[Got | None, Refusal | None], None]
 
 
 class Gets:
@@ -46,7 +46,7 @@ class Gets:
         self._numbers: dict[tuple[int, int], int] = {}
         self._limit = GET_LINKS
 
-    def get(self, queue: QueueRef, no_ack: bool, answer: Answer) -> None:
+    def get(self, queue: QueueRef, no_ack: bool, answer: TakeGot) -> None:
         """See `node.session.ports.BrokerPort.get`."""
         link = self._links.to(queue.partition)
         number = self._number(link, queue)
@@ -59,12 +59,12 @@ class Gets:
             found = Got(number, delivery.run, sequence, delivery.redelivered, value)
             if no_ack and delivery.consumer == GET_LINK:
                 again = partial(self.get, queue, no_ack, answer)
-                remove(link, queue.id, sequence, Removal(partial(answer, found, None), again))
+                request_removal(link, queue.id, sequence, Removal(partial(answer, found, None), again))
             else:
                 answer(found, None)
 
         # An owner of the release before looks at no more than the first two.
-        arguments = [queue.id, no_ack, KEPT] if no_ack else [queue.id, no_ack]
+        arguments = [queue.id, no_ack, STAYS_LEASED] if no_ack else [queue.id, no_ack]
         self._links.request(link, "get", arguments, got)
 
     def _number(self, link: PartitionLink, queue: QueueRef) -> int:
@@ -85,7 +85,7 @@ class Gets:
         self._limit = max(GET_LINKS, 2 * len(self._numbers))
 
 
-def remove(link: PartitionLink, queue: int, sequence: int, removal: Removal) -> None:
+def request_removal(link: PartitionLink, queue: int, sequence: int, removal: Removal) -> None:
     """Have the queue's owner remove a message that this front end has, unless another has it by now."""
     settle = encode_settle(queue, [(sequence, sequence)])
     operation = b"".join(encode_decide(REMOVAL, [], [settle]))

@@ -23,7 +23,7 @@ from node.ranges.range_map import RangeMap
 from node.ranges.range_set import RangeSet
 from node.session.ports import Subscriber
 
-Answer = Callable[[Any, Delivery | None], None]
+TakeAnswer = Callable[[Any, Delivery | None], None]
 """Takes what an owner answers to a question."""
 
 EMPTY: Final[Mapping[int, Ranges]] = {}
@@ -157,10 +157,10 @@ class PartitionLink:
         self._release(queue, ranges)
         self._operation(encode_discard(queue, ranges))
 
-    def attach(self, consumer: LinkConsumer, answer: Answer) -> None:
+    def attach(self, consumer: LinkConsumer, answer: TakeAnswer) -> None:
         self._ask(PendingRequest("attach", [], consumer, answer))
 
-    def request(self, name: str, arguments: list[Any], answer: Answer) -> None:
+    def request(self, name: str, arguments: list[Any], answer: TakeAnswer) -> None:
         """Ask the owner; asked again, with the same arguments, of whoever becomes owner next."""
         self._ask(PendingRequest(name, arguments, None, answer))
 
@@ -456,12 +456,12 @@ class Links:
             )  # fmt: skip
         return link
 
-    def request(self, link: PartitionLink, name: str, arguments: list[Any], answer: Answer) -> None:
+    def request(self, link: PartitionLink, name: str, arguments: list[Any], answer: TakeAnswer) -> None:
         """Ask the owner at the link's other end in this turn: see `PartitionLink.request`."""
         link.request(name, arguments, answer)
         self._wanted()
 
-    def attach(self, link: PartitionLink, consumer: LinkConsumer, answer: Answer) -> None:
+    def attach(self, link: PartitionLink, consumer: LinkConsumer, answer: TakeAnswer) -> None:
         """Have a consumer served in this turn: see `PartitionLink.attach`."""
         link.attach(consumer, answer)
         self._wanted()

@@ -17,7 +17,7 @@ from cluster.catalog.placement import RestartedError
 from cluster.catalog.policies import ResourceKind
 from cluster.catalog.redeclaration import locked, refuse_reserved
 from cluster.catalog.replica import CatalogClient
-from node.queue.features.arguments import check_arguments
+from node.queue.features.arguments import read_queue_arguments
 from node.queue.settings import PLAIN, QueueSettings
 from node.refusal import NotFoundError
 from node.routing.equivalence import check_property
@@ -85,7 +85,7 @@ class LocalQueues(Observer):
 
     def declare(self, vhost: str, declaration: QueueDeclaration, holder: int) -> QueueRef:
         """Raises PreconditionFailedError for arguments that make no sense."""
-        check_arguments(declaration.arguments, declaration.name, vhost)
+        read_queue_arguments(declaration.arguments, declaration.name, vhost)
         state = self._catalog.state
         if "max-queues" in state.access.vhost(vhost).limits:
             here = sum(queue.vhost == vhost for queue in self._queues.values())

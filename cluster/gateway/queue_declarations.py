@@ -18,7 +18,7 @@ from cluster.gateway.context import GatewayContext
 from cluster.gateway.link import Links
 from cluster.gateway.local_queues import LocalQueues
 from cluster.gateway.lost_memory import LostMemory
-from node.queue.features.arguments import check_arguments
+from node.queue.features.arguments import read_queue_arguments
 from node.queue.operations import Semantics
 from node.refusal import HomeNodeDownError, Refusal
 from node.session.ports import QueueDeclaration, QueueRef
@@ -79,7 +79,7 @@ class QueueDeclarations:
             if present is not None:
                 self._answer_present(present, answer)
                 return
-            settings = check_arguments(declaration.arguments, declaration.name, vhost)
+            settings = read_queue_arguments(declaration.arguments, declaration.name, vhost)
             placement = self._placement(vhost, declaration, node or self._context.config.node)
         except Refusal as refusal:
             answer(None, refusal)

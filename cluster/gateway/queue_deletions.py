@@ -20,7 +20,7 @@ Ask = Callable[[QueueRef, str, list[Any], Callable[[Any, Delivery | None, Refusa
 Deleted = Callable[[int, Refusal | None], None]
 """How many messages were ready."""
 
-GONE: Final = QueueCounts(0, 0, 0)
+NO_COUNTS: Final = QueueCounts(0, 0, 0)
 
 
 class QueueDeletions:
@@ -42,7 +42,7 @@ class QueueDeletions:
             if refusal is not None:
                 answer(0, refusal)
                 return
-            counts = GONE if value is None else QueueCounts(*value)
+            counts = NO_COUNTS if value is None else QueueCounts(*value)
             unmet = _unmet(queue, counts, if_unused, if_empty)
             if unmet is None:
                 self._delete(queue, counts.ready, answer)

@@ -17,7 +17,7 @@ from node.session.permissions import Right, Scope
 from node.session.ports import QueueRef
 from node.session.traffic import ExchangeFlow
 
-CACHED_ROUTES: Final = 65_536
+REMEMBERED_ROUTES: Final = 65_536
 COUNTED_EXCHANGES: Final = 1024
 """Exchanges with counters, from which on those that are gone are forgotten."""
 
@@ -76,7 +76,7 @@ class Routes:
         if headers is not None or (exchange == DEFAULT_EXCHANGE and key.startswith(RESERVED_PREFIX)):
             # Queues that are in no catalog come and go without its knowing.
             return self._compute(scope, exchange, (key,), headers)
-        if self._version != self._replica.version or len(self._known) > CACHED_ROUTES:
+        if self._version != self._replica.version or len(self._known) > REMEMBERED_ROUTES:
             self._known.clear()
             self._version = self._replica.version
         targets = self._known.get((scope, exchange, key))

@@ -16,7 +16,7 @@ from node.queue.feature import NO_REPEATS, Incoming, Notes
 from node.queue.weights import Weights
 from node.ranges.range_set import Range, RangeSet
 
-Annotations = dict[int, Notes]
+QueueNotes = dict[int, Notes]
 """By queue."""
 
 
@@ -65,9 +65,9 @@ def omissions(owner: OwnerState, run: Run, queues: Sequence[int]) -> dict[int, l
     return found
 
 
-def decide(owner: OwnerState, run: Run, queues: Sequence[int], first: int, now: int) -> Annotations:
+def decide(owner: OwnerState, run: Run, queues: Sequence[int], first: int, now: int) -> QueueNotes:
     """Decisions about a run whose messages are numbered from `first` on; `now` is wall clock."""
-    found: Annotations = {}
+    found: QueueNotes = {}
     incoming: Incoming | None = None
     for number in queues:
         rules = owner.rules_of(number)

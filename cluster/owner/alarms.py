@@ -5,7 +5,7 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-REPLACED: Final = 64
+REPLACED_TIMES: Final = 64
 """Times that count no more, of which so many may be kept, besides one for each that counts."""
 
 
@@ -33,7 +33,7 @@ class Alarms:
         if known is None or at < known:
             self._times[queue] = at
             heappush(self._heap, (at, queue))
-            if len(self._heap) > 2 * len(self._times) + REPLACED:
+            if len(self._heap) > 2 * len(self._times) + REPLACED_TIMES:
                 self._heap = [(time, each) for each, time in self._times.items()]
                 heapify(self._heap)
 

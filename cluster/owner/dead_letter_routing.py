@@ -14,7 +14,7 @@ from node.message.run import Run, joined
 from node.queue.feature import DeadLetterTarget
 from node.wire.formats import format_of
 
-NOWHERE: Final = DeadLetterTarget("", None)
+NO_TARGET: Final = DeadLetterTarget("", None)
 """Of a queue that was asked for no dead letters since some became such: to queues by their own keys."""
 
 

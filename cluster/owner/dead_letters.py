@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from cluster.owner.context import DeadLetterRoutes
-from cluster.owner.dead_letter_routing import NOWHERE, DeadLetterRouter, DeadRun
+from cluster.owner.dead_letter_routing import NO_TARGET, DeadLetterRouter, DeadRun
 from cluster.owner.intake import publish_own
 from cluster.owner.state import OwnerState
 from cluster.owner.transfers import TransferLink
@@ -92,7 +92,7 @@ class DeadLetters:
         named = self._transit.queue_name(number)
         if named is None or self._owner.known_settings(number) is None:
             return None
-        target = self._owner.described(number).dead_letters or NOWHERE
+        target = self._owner.described(number).dead_letters or NO_TARGET
         return DeadLetterRouter(self._transit, *named, target)
 
     def _dead_runs(self, number: int, first: int, last: int, router: DeadLetterRouter) -> Iterator[DeadRun]:

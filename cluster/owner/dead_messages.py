@@ -11,7 +11,7 @@ from node.queue.operations import Aspect
 from node.queue.partition import PartitionMachine
 from node.ranges.range_set import Range, RangeSet
 
-NONE: Final = RangeSet()
+NO_DEAD: Final = RangeSet()
 
 
 class SoftDeadMessages(NamedTuple):
@@ -55,7 +55,7 @@ class DeadMessages:
 
     def wait(self, number: int, dead: list[Range]) -> None:
         """Let dead messages of a queue wait, those of them that are not on their way."""
-        waiting, leaving = RangeSet(dead), self.leaving.get(number, NONE)
+        waiting, leaving = RangeSet(dead), self.leaving.get(number, NO_DEAD)
         for part in dead if leaving else ():
             waiting.remove_all(leaving.intersection(*part))
         if waiting:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from cluster.owner.proposal import FrontEndState, Taken
+from cluster.owner.proposal import FrontEndState, TakenBatches
 from cluster.peers.ports import Delivery
 
 
@@ -18,7 +18,7 @@ class FrontEnds:
 
     def __init__(self) -> None:
         self.greeting: dict[int, FrontEndState] = {}
-        self.taken: dict[int, Taken] = {}
+        self.taken: dict[int, TakenBatches] = {}
         self.joining: Counter[int] = Counter()
         self.expected: set[int] = set()
         self._postponed: list[Callable[[], None]] = []

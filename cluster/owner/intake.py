@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from cluster.owner.admission import (
-    Annotations,
+    QueueNotes,
     await_arrival,
     cut,
     decide,
@@ -230,7 +230,7 @@ class SoftPublish:
     first: int
     queues: tuple[int, ...]
     run: Run
-    notes: Annotations
+    notes: QueueNotes
     tried: bool
 
     def enqueuer(self, owner: OwnerState) -> Callable[[], None]:

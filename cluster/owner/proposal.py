@@ -37,7 +37,7 @@ NO_EPOCH: Final = 0
 
 
 @dataclass(slots=True)
-class Taken:
+class TakenBatches:
     """What an owner has decided about the operation batches of a front end, since it became owner.
 
     It outlives greetings and outages of the front end. A batch in an entry that is proposed and not committed
@@ -68,7 +68,7 @@ class FrontEndState:
     epoch: int
     port: FrontEndPort
     returning: dict[int, ConsumerTerms]
-    taken: Taken
+    taken: TakenBatches
     next_number: int = 0
     tried: int = 0
     told: int = 0

@@ -12,7 +12,7 @@ from node.ranges.numbers import count_of
 from node.ranges.range_set import Range
 
 
-def remove(taking: Taking, front_end: int, share: Sequence[Operation]) -> bool:
+def take_removal(taking: Taking, front_end: int, share: Sequence[Operation]) -> bool:
     """Remove what a front end has got and wants removed; False, and nothing happens, where another client
     has the message, or has had it.
 

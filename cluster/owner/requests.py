@@ -15,18 +15,18 @@ from cluster.peers.ports import (
     GET_LINK,
     GET_LINK_KEPT,
     GET_LINK_NO_ACK,
-    KEPT,
     NOT_FOUND,
     NOTHING_TO_GET,
+    STAYS_LEASED,
 )
 from node.queue.dispatch import QueueOwner
 from node.queue.operation_format import encode_purge, encode_seal_queue
 from node.queue.operations import ANY_MESSAGES
 
-Answer = Callable[[Any], None]
+SendAnswer = Callable[[Any], None]
 
 
-class Requests:
+class FrontEndRequests:
     """A front end that greets anew asks again, under the same number, what it has no answer to."""
 
     def __init__(
@@ -107,7 +107,7 @@ class Requests:
             queue.delivery.consumers.stop(front_end, consumer)
         self._owner.after_proposed(removed)
 
-    def _browse(self, answer: Answer, number: int, level: int, behind: int, wanted: int) -> None:
+    def _browse(self, answer: SendAnswer, number: int, level: int, behind: int, wanted: int) -> None:
         queue = self._owner.queues.get(number)
         answer(NOT_FOUND if queue is None else page(self._owner, number, queue, (level, behind), wanted))
 
@@ -186,10 +186,10 @@ def _get_link(arguments: list[Any]) -> int:
     _queue, no_ack, *how = arguments
     if not no_ack:
         return GET_LINK
-    return GET_LINK_KEPT if how == [KEPT] else GET_LINK_NO_ACK
+    return GET_LINK_KEPT if how == [STAYS_LEASED] else GET_LINK_NO_ACK
 
 
-def _count(owner: OwnerState, number: int, answer: Answer) -> None:
+def _count(owner: OwnerState, number: int, answer: SendAnswer) -> None:
     """Answers as `QueueCounts` has them."""
     queue = owner.queues.get(number)
     if queue is None:

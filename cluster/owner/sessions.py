@@ -11,8 +11,8 @@ from typing import Any
 from cluster.owner.context import OwnerContext
 from cluster.owner.failures import return_leased
 from cluster.owner.intake import take_batch
-from cluster.owner.proposal import HOLD_S, NO_EPOCH, FrontEndState, Taken
-from cluster.owner.requests import Requests
+from cluster.owner.proposal import HOLD_S, NO_EPOCH, FrontEndState, TakenBatches
+from cluster.owner.requests import FrontEndRequests
 from cluster.owner.serving import Serving
 from cluster.owner.state import OwnerState
 from cluster.owner.two_phase_commit import TwoPhaseCommit
@@ -32,7 +32,7 @@ class FrontEndSessions:
         self._owner = owner
         self._front_ends = owner.front_ends
         self._context, self._serving, self._transactions = context, serving, transactions
-        self._requests = Requests(owner, context, serving, transactions, self.when_attached)
+        self._requests = FrontEndRequests(owner, context, serving, transactions, self.when_attached)
 
     # -- greetings ------------------------------------------------------------------------------
 
@@ -47,7 +47,7 @@ class FrontEndSessions:
         port = self._context.front_ends.port(self._owner.partition, front_end, node)
         if not self._owner.active or port is None:
             return
-        taken = self._front_ends.taken.setdefault(front_end, Taken())
+        taken = self._front_ends.taken.setdefault(front_end, TakenBatches())
         if epoch < taken.epoch:
             return
         taken.epoch = epoch

@@ -15,7 +15,7 @@ from cluster.owner.admission import await_arrival, may_leave_out, omissions, ref
 from cluster.owner.context import OwnerContext
 from cluster.owner.dead_letters import DeadLetters
 from cluster.owner.intake import TAKERS, Taking, take_return
-from cluster.owner.removals import remove
+from cluster.owner.removals import take_removal
 from cluster.owner.state import OwnerState
 from node.queue.operation_format import (
     encode_discard,
@@ -32,7 +32,7 @@ from node.queue.operations import (
     Decide,
     Decided,
     Discard,
-    End,
+    EndTransaction,
     LoggedTransactional,
     Operation,
     Prepare,
@@ -57,7 +57,7 @@ ASK_OUTCOME: Final = "outcome"
 TELL_OUTCOME: Final = "committed"
 """What a coordinator tells a participant: that a transaction is committed."""
 
-Settlement = Settle | Discard | Return
+SettlementOperation = Settle | Discard | Return
 
 
 class TwoPhaseCommit:
@@ -100,7 +100,7 @@ class TwoPhaseCommit:
             for settlement in _settlements(prepared.settled):
                 self._entrust(TRANSACTION, settlement)
 
-    def _entrust(self, front_end: int, settlement: Settlement) -> None:
+    def _entrust(self, front_end: int, settlement: SettlementOperation) -> None:
         """What the front end has of these messages is a transaction's from now on, whatever becomes of the
         front end; so is what nobody has, as far as this owner knows. What others have by now stays theirs.
         """
@@ -131,7 +131,7 @@ class TwoPhaseCommit:
                 self._decide(taking, TransactionKey(front_end, number), operation, index)
             case Conclude(key=key, committed=committed):
                 taking.keep_all(self._conclude(key, committed))
-            case End(key=key):
+            case EndTransaction(key=key):
                 taking.keep_all([encode_end(key)])
 
     def _prepare(self, taking: Taking, key: TransactionKey, asked: Prepare, index: int) -> None:
@@ -146,7 +146,7 @@ class TwoPhaseCommit:
                 first = taking.withhold(read_run(taking.data, one.position), one.queues)
                 rows += [(queue, first, first + one.count - 1) for queue in one.queues]
             else:
-                settlement = cast(Settlement, one)
+                settlement = cast(SettlementOperation, one)
                 self._entrust(key.front_end, settlement)
                 settled.append(_encoded(settlement))
         prepared = Prepared(key, asked.coordinator, tuple(rows), b"".join(settled))
@@ -156,7 +156,7 @@ class TwoPhaseCommit:
     def _decide(self, taking: Taking, key: TransactionKey, asked: Decide, index: int) -> None:
         share = list(read_operations(taking.data, asked.start, asked.end))
         if asked.number == REMOVAL:
-            if not remove(taking, key.front_end, share):
+            if not take_removal(taking, key.front_end, share):
                 taking.refused.add(index, index)
             return
         known = self._owner.machine.transactions.abandoned
@@ -168,12 +168,12 @@ class TwoPhaseCommit:
                 self._owner.published += one.count
                 taking.take(read_run(taking.data, one.position), one.queues, index)
             else:
-                self._settle(taking, key.front_end, cast(Settlement, one))
+                self._settle(taking, key.front_end, cast(SettlementOperation, one))
         if asked.participants:
             taking.keep_all([encode_decided(Decided(key, asked.participants))])
             self._deciding.add(key)
 
-    def _settle(self, taking: Taking, front_end: int, settlement: Settlement) -> None:
+    def _settle(self, taking: Taking, front_end: int, settlement: SettlementOperation) -> None:
         part = TAKERS[type(settlement)](self._owner, front_end, settlement)
         if part is not None:
             taking.keep(part)
@@ -201,7 +201,7 @@ class TwoPhaseCommit:
         """Nothing of the share happens; what was to be settled goes back to its queues."""
         for one in share:
             if type(one) is not Publish:
-                settlement = cast(Settlement, one)
+                settlement = cast(SettlementOperation, one)
                 self._settle(taking, front_end, Return(settlement.queue, settlement.ranges, True))
         taking.refused.add(index, index)
 
@@ -241,7 +241,7 @@ class TwoPhaseCommit:
                 found += [encode_settle(number, parts)] if parts else []
         return found
 
-    def _give_back(self, settlement: Settlement) -> list[bytes]:
+    def _give_back(self, settlement: SettlementOperation) -> list[bytes]:
         """What a transaction has settled goes back to its queue, as after a failed delivery."""
         number, ranges = settlement.queue, settlement.ranges
         self._owner.proposal.committed.append(partial(self._given_back, number, ranges))
@@ -329,11 +329,11 @@ class TwoPhaseCommit:
         return True
 
 
-def _settlements(data: bytes) -> Iterator[Settlement]:
-    return (cast(Settlement, operation) for operation in read_operations(data))
+def _settlements(data: bytes) -> Iterator[SettlementOperation]:
+    return (cast(SettlementOperation, operation) for operation in read_operations(data))
 
 
-def _encoded(settlement: Settlement) -> bytes:
+def _encoded(settlement: SettlementOperation) -> bytes:
     match settlement:
         case Settle(queue, ranges):
             return encode_settle(queue, ranges)

@@ -39,7 +39,7 @@ NOTHING_TO_GET: Final = (0, False)
 request for a basic.get of the first argument: a queue that does not exist.
 """
 
-KEPT: Final = 1
+STAYS_LEASED: Final = 1
 """The third argument of a get without acknowledgement whose message stays leased, see `GET_LINK_KEPT`."""
 
 UNREACHABLE: Final = [404, "the node that holds the queue is down"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from replication.group import Group
+from replication.group import RaftGroup
 from replication.host import Host
 from replication.raft import Role
 
@@ -42,7 +42,7 @@ class Handover:
             self._to_be_given(group) or (group.raft.leader is None and self._heirs(group)) for group in groups
         )
 
-    def _to_be_given(self, group: Group) -> bool:
+    def _to_be_given(self, group: RaftGroup) -> bool:
         """Whether this node leads the group, and another replica could.
 
         A group that comes back after a hand-over comes from a node that leaves as well: this node keeps it.
@@ -52,13 +52,13 @@ class Handover:
         asked = self._asked.get(group.partition)
         return asked is None or asked[1] == group.raft.term
 
-    def _heirs(self, group: Group) -> list[str]:
+    def _heirs(self, group: RaftGroup) -> list[str]:
         """The replicas that there is a connection to; none when they are too few to elect a leader."""
         there, voters = set(self._reachable()), group.raft.membership.voters
         heirs = sorted(voters & there)
         return heirs if 2 * (len(heirs) + 1) > len(voters) else []
 
-    def _heir(self, group: Group) -> str | None:
+    def _heir(self, group: RaftGroup) -> str | None:
         """A replica that was not asked last; of several the one that lacks least of the log, then the one
         that was given the fewest groups."""
         progress = group.raft.progress
@@ -69,7 +69,7 @@ class Handover:
             default=None,
         )
 
-    def _ask(self, group: Group, heir: str, now: float) -> None:
+    def _ask(self, group: RaftGroup, heir: str, now: float) -> None:
         self._host.hand_over(group.partition, heir, now)
         self._asked[group.partition] = (heir, group.raft.term)
         self._given[heir] += 1

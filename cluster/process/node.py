@@ -242,7 +242,7 @@ class NodeProcess:
     def _rewrite(self, partition: int, entry: Entry) -> bytes | None:
         return self.broker.rewrite(partition, entry)
 
-    def _send(self, peer: str, parts: Sequence[bytes]) -> None:
+    def _send(self, peer: str, parts: Sequence[bytes | memoryview]) -> None:
         """Send a message outside the broker's turns."""
         self.transport.send(peer, parts)
         self.wanted()

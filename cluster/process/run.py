@@ -29,7 +29,7 @@ GC_THRESHOLDS: Final = (100_000, 50, 100)
 """The hot path makes no cycles: the collector need not look after every few hundred objects."""
 
 
-def run(config: NodeConfig, *, restores_users: bool = False) -> None:
+def run_node(config: NodeConfig, *, restores_users: bool = False) -> None:
     """Run a node until SIGTERM or SIGINT. Raises ConfigError, JournalError, OSError, NodeFailedError.
 
     `restores_users`: put the users of the configuration into the catalog, whatever is there.

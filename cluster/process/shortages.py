@@ -12,10 +12,9 @@ from typing import Final
 
 from cluster.peers.resource_messages import ResourceShortage
 from cluster.system.resources import DISK, MEMORY
+from replication.repair import Send
 
 SHORTAGES_INTERVAL_S: Final = 1.0
-
-Send = Callable[[str, Sequence[bytes]], object]
 
 
 class Shortages:

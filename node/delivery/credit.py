@@ -24,7 +24,7 @@ from node.delivery.output import Output
 REFILL: Final = 8
 """A window is refilled when this fraction of it is used up: no need to tell every turn."""
 
-HOLD_S: Final = 0.2
+HOLD_DELIVERY_S: Final = 0.2
 """How long a delivery may wait for a prefetch that consumers share, before it goes back to its queue."""
 
 
@@ -224,7 +224,7 @@ class Credits:
         if now < self.deadline:
             return
         if self.deadline == 0.0:
-            self.deadline = now + HOLD_S
+            self.deadline = now + HOLD_DELIVERY_S
             return
         holding, self._holding = self._holding, set()
         self.deadline = inf

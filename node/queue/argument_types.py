@@ -46,13 +46,6 @@ def read_positive_time(value: object) -> int:
     return read_positive(read_time(value))
 
 
-def read_version(value: object) -> int:
-    number = read_natural(value)
-    if number not in (1, 2):
-        raise UnacceptableError(f"{{unsupported_queue_version,{number}}}")
-    return number
-
-
 def read_boolean(value: object) -> bool:
     if not isinstance(value, bool):
         raise UnacceptableError(f"{{unacceptable_type,{type_name(value)}}}")

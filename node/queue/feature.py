@@ -20,7 +20,7 @@ from node.message.run import Run
 from node.queue.argument import Argument
 from node.queue.consumers import Consumer
 from node.queue.delivery_state import DeliveryState
-from node.queue.leases import NEVER
+from node.queue.leases import NO_DEADLINE
 from node.queue.operations import Aspect
 from node.queue.settings import QueueSettings
 from node.queue.weights import Weights
@@ -92,7 +92,7 @@ class Feature:
         several features' the earliest counts. None for the consumer: a new owner has heard of the leases from
         their front end. A queue with a feature that has this hook keeps leases with tokens.
         """
-        return NEVER
+        return NO_DEADLINE
 
     def given(self, consumer: Consumer, ranges: list[Range]) -> None:
         """The messages are leased to the consumer. No log says so; the mark in the log is above them."""

@@ -17,7 +17,7 @@ from node.ranges.numbers import count_of
 from node.ranges.range_map import RangeMap
 from node.ranges.range_set import Range, RangeSet
 
-NEVER: Final = 1 << 63
+NO_DEADLINE: Final = 1 << 63
 """The deadline of a lease that has none."""
 
 NO_TOKEN: Final = 0
@@ -26,7 +26,7 @@ NO_TOKEN: Final = 0
 STEP_RANGES: Final = 1024
 """Ranges that lapse in one step, about."""
 
-REPLACED: Final = 64
+REPLACED_DEADLINES: Final = 64
 """Deadlines of leases that are over, of which so many may be kept, besides one for each lease."""
 
 
@@ -71,9 +71,9 @@ class Leases:
         self._left[token] = count_of(ranges)
         for first, last in ranges:
             self._tokens.set(first, last, token)
-        if deadline < NEVER:
+        if deadline < NO_DEADLINE:
             heappush(self._deadlines, (deadline, token))
-            if len(self._deadlines) > 2 * len(self._leases) + REPLACED:
+            if len(self._deadlines) > 2 * len(self._leases) + REPLACED_DEADLINES:
                 self._deadlines = [(one.deadline, one.token) for one in self._leases.values()]
                 heapify(self._deadlines)
         return token
@@ -121,7 +121,7 @@ class Leases:
         """When `lapse` should be called; NEVER where no lease has a deadline."""
         while self._deadlines and self._deadlines[0][1] not in self._leases:
             heappop(self._deadlines)
-        return self._deadlines[0][0] if self._deadlines else NEVER
+        return self._deadlines[0][0] if self._deadlines else NO_DEADLINE
 
     def lapse(self, now: int) -> list[tuple[int, list[Range]]]:
         """End leases whose deadline has come, up to a bound for one step: for each its front end, and the

@@ -16,7 +16,7 @@ from node.message.run import Run
 from node.queue.consumers import Consumer
 from node.queue.delivery_state import DeliveryState
 from node.queue.hooks import FeatureRegistry, Hooks, Shares
-from node.queue.leases import NEVER, NO_TOKEN, Leases
+from node.queue.leases import NO_DEADLINE, NO_TOKEN, Leases
 from node.queue.operations import OWNER, Aspect, Semantics
 from node.queue.schedule import Schedule
 from node.queue.settings import PLAIN, QueueSettings
@@ -24,7 +24,7 @@ from node.ranges.numbers import count_of
 from node.ranges.range_map import ABOVE_ALL, RangeMap, Span
 from node.ranges.range_set import Range, RangeSet
 
-NOTHING: Final[Mapping[Aspect, Sequence[Span]]] = MappingProxyType({})
+NO_NOTES: Final[Mapping[Aspect, Sequence[Span]]] = MappingProxyType({})
 """The decisions about most messages."""
 
 
@@ -146,7 +146,7 @@ class Lifecycle:
                 self.hooks = self._registry.hooks_of(self.shares)
             share.note(*span)
 
-    def add_soft(self, first: int, run: Run, notes: Mapping[Aspect, Sequence[Span]] = NOTHING) -> None:
+    def add_soft(self, first: int, run: Run, notes: Mapping[Aspect, Sequence[Span]] = NO_NOTES) -> None:
         """Messages that are in no log are ready. Their numbers come from the partition's sequence.
 
         They are gone with this owner: the next one must number above them, or a late settlement
@@ -235,7 +235,9 @@ class Lifecycle:
         delivery = self._delivery
         if delivery.timed is not None:
             now = delivery.now
-            deadline = min([one.lease_until(consumer, now) for one in self.hooks.lease_until], default=NEVER)
+            deadline = min(
+                [one.lease_until(consumer, now) for one in self.hooks.lease_until], default=NO_DEADLINE
+            )
             number = UNKNOWN if consumer is None else consumer.number
             delivery.timed.begin(front_end, number, ranges, deadline)
 

@@ -312,7 +312,7 @@ class Conclude(NamedTuple):
     committed: bool
 
 
-class End(NamedTuple):
+class EndTransaction(NamedTuple):
     """Nobody will ask the coordinator about the transaction any more."""
 
     key: TransactionKey
@@ -324,7 +324,7 @@ class Abandon(NamedTuple):
     key: TransactionKey
 
 
-LoggedTransactional = Prepared | Decided | Conclude | End | Abandon
+LoggedTransactional = Prepared | Decided | Conclude | EndTransaction | Abandon
 """What becomes of transactions, as logs tell it."""
 
 Transactional = Prepare | Decide | LoggedTransactional

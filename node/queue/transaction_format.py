@@ -24,7 +24,7 @@ from node.queue.operations import (
     Conclude,
     Decide,
     Decided,
-    End,
+    EndTransaction,
     OpKind,
     Prepare,
     Prepared,
@@ -128,9 +128,9 @@ def _read_conclude(data: Buffer, offset: int) -> tuple[Conclude, int]:
     return Conclude(TransactionKey(front_end, number), committed != 0), offset + _CONCLUDE.size
 
 
-def _read_end(data: Buffer, offset: int) -> tuple[End, int]:
+def _read_end(data: Buffer, offset: int) -> tuple[EndTransaction, int]:
     _, _, front_end, number = _KEY.unpack_from(data, offset)
-    return End(TransactionKey(front_end, number)), offset + _KEY.size
+    return EndTransaction(TransactionKey(front_end, number)), offset + _KEY.size
 
 
 def read_abandon(data: Buffer, offset: int) -> tuple[Abandon, int]:

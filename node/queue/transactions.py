@@ -32,7 +32,7 @@ from node.queue.operations import (
     Abandon,
     Conclude,
     Decided,
-    End,
+    EndTransaction,
     LoggedTransactional,
     Prepared,
     TransactionKey,
@@ -77,7 +77,7 @@ class TransactionTable:
                 self.decided[key] = operation
             case Conclude(committed=committed):
                 self._conclude(key, committed, queues, applied)
-            case End():
+            case EndTransaction():
                 self.decided.pop(key, None)
                 self.abandoned.discard(key)
             case Abandon():

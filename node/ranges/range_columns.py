@@ -8,7 +8,7 @@ from bisect import bisect_left, bisect_right
 from node.ranges.numbers import Range
 
 
-def joined(starts: array[int], ends: array[int], added: list[Range]) -> list[array[int]]:
+def joined_columns(starts: array[int], ends: array[int], added: list[Range]) -> list[array[int]]:
     """Ascending ranges, joined with others that are ascending, too."""
     new_starts, new_ends, i = array("Q"), array("Q"), 0
     for first, last in added:

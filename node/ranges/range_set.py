@@ -17,7 +17,7 @@ from struct import Struct
 
 from node.ranges.numbers import Range as Range
 from node.ranges.numbers import first_of
-from node.ranges.range_columns import cut_out, joined
+from node.ranges.range_columns import cut_out, joined_columns
 
 CHUNK_RANGES = 512
 
@@ -183,7 +183,7 @@ class RangeSet:
         wanted = ranges if type(ranges) is list else list(ranges)
         if len(wanted) == 1:
             return self.add(*wanted[0])
-        return self._change(wanted, self.add, joined)
+        return self._change(wanted, self.add, joined_columns)
 
     def remove_all(self, ranges: Iterable[Range]) -> int:
         """Remove all `ranges`, which are disjoint; return how many numbers were there."""

@@ -19,7 +19,7 @@ def check_property(what: str, name: str, received: bool | str, current: bool | s
         raise _inequivalent(what, name, f"'{_value_text(received)}'", f"'{_value_text(current)}'")
 
 
-def check_arguments(
+def check_equivalent_arguments(
     what: str, received: Mapping[str, Any], current: Mapping[str, Any], names: Iterable[str]
 ) -> None:
     """The arguments called `names`. Numbers are equal whatever the width that they came in.

@@ -12,7 +12,7 @@ from node.refusal import (
     NotFoundError,
     PreconditionFailedError,
 )
-from node.routing.equivalence import check_arguments, check_property
+from node.routing.equivalence import check_equivalent_arguments, check_property
 from node.routing.matching import (
     Binding,
     Destination,
@@ -176,7 +176,9 @@ class Exchanges:
         check_property(what, "type", exchange.type, present.type)
         for each in _PROPERTIES:
             check_property(what, each, getattr(exchange, each), getattr(present, each))
-        check_arguments(what, exchange.arguments, present.arguments, ("alternate-exchange", "x-delayed-type"))
+        check_equivalent_arguments(
+            what, exchange.arguments, present.arguments, ("alternate-exchange", "x-delayed-type")
+        )
         return True
 
     def declare(self, exchange: Exchange) -> None:

@@ -19,7 +19,7 @@ from node.session.commands import (
     PurgeQueue,
     Unbind,
 )
-from node.wire.naming import IllFormedError, NamingError, check_arguments, check_text
+from node.wire.naming import IllFormedError, NamingError, check_field_values, check_text
 
 
 class CommandLimitError(Exception):
@@ -33,7 +33,7 @@ def check_command(command: Command) -> None:
     for name in names:
         check_name(name, called)
     try:
-        check_arguments(arguments)
+        check_field_values(arguments)
     except IllFormedError as error:
         raise CommandLimitError(f"{called}: {error}") from None
     except NamingError as error:

@@ -148,8 +148,8 @@ class SessionCore:
 
     def forget(self) -> None:
         """Refer to the session no more: the garbage collector would come late for it."""
-        self._session = GONE
-        self._publishes = Publishes(self._port, GONE, self.traffic)
+        self._session = ENDED_SESSION
+        self._publishes = Publishes(self._port, ENDED_SESSION, self.traffic)
         self._consumers = SessionConsumers(self._port, none_in_use)
 
 
@@ -169,7 +169,7 @@ class GoneSession:
     def publish_refused(self, channel: int, refusal: Refusal) -> None: ...
 
 
-GONE: Final = GoneSession()
+ENDED_SESSION: Final = GoneSession()
 
 
 def none_in_use(_: int) -> Collection[int]:

@@ -12,7 +12,7 @@ from typing import Final, cast
 
 from node.session.client_memory import ClientMemory
 from node.session.client_session import ClientProtocol, ClientSession
-from node.session.failed_session import Log, SparesNode, spares_always, tell_failed
+from node.session.failed_session import FailureLog, SparesNode, spares_always, tell_failed
 from node.session.gate import Gate
 from node.session.tls_port import BACKLOG, ServerIdentity, TlsPort, address_of
 from node.session.traffic import Traffic
@@ -32,10 +32,10 @@ LAST_WORDS: Final = 64 * 1024
 TICKS_A_ROUND: Final = 10
 """Ticks in which every session's timers are looked at once."""
 
-End = tuple[str, int]
+SocketEnd = tuple[str, int]
 """A host's address and a port."""
 
-NO_END: Final[End] = ("", 0)
+NO_END: Final[SocketEnd] = ("", 0)
 
 
 class Listener:
@@ -51,7 +51,7 @@ class Listener:
         handshake_timeout: float,
         gate: Gate,
         memory: ClientMemory,
-        log: Log,
+        log: FailureLog,
         clock: Callable[[], float],
         wanted: Callable[[], None],
         spares_node: SparesNode = spares_always,
@@ -416,7 +416,7 @@ class Client(asyncio.Protocol):
         found = None if self._transport is None else self._transport.get_extra_info("ssl_object")
         return cast("ssl.SSLObject | None", found)
 
-    def ends(self) -> tuple[End, End]:
+    def ends(self) -> tuple[SocketEnd, SocketEnd]:
         """The client's address and the one that it connected to; empty ones once the socket is gone."""
         if self._transport is None:
             return NO_END, NO_END

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-PLAIN = "PLAIN"
+PLAIN_MECHANISM = "PLAIN"
 EXTERNAL = "EXTERNAL"
 
 

@@ -96,7 +96,7 @@ Authenticated = Callable[[Identity | None, str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class VhostConnection:
     """A connection in a virtual host; `holder` is the number that exclusive queues belong to."""
 
     scope: Scope
@@ -167,7 +167,7 @@ class BrokerPort(Protocol):
     def authenticate(self, login: Login, remote: str, answer: Authenticated) -> None:
         """Check who a client says to be; `remote` is its address."""
 
-    def enter(self, subscriber: Subscriber, user: str, vhost: str) -> Entry:
+    def enter(self, subscriber: Subscriber, user: str, vhost: str) -> VhostConnection:
         """Open a connection in a virtual host. Raises EntryRefusedError."""
 
     def channel_opened(self, user: str) -> None:

@@ -32,7 +32,7 @@ class ServerIdentity(Protocol):
         """Who a client is by a certificate that is valid; empty where it does not say."""
 
 
-class Resident(Protocol):
+class AcceptedClient(Protocol):
     """The client that a socket becomes; an asyncio.Protocol."""
 
     def begin(self, transport: asyncio.Transport, address: str) -> None: ...
@@ -44,7 +44,7 @@ class House(Protocol):
     handshake_timeout: float
 
     def admit(self, address: str) -> bool: ...
-    def new_client(self, certified_name: str = "") -> Resident: ...
+    def new_client(self, certified_name: str = "") -> AcceptedClient: ...
 
     def turned_away(self, address: str, reason: str, *, failed: bool) -> None:
         """The handshake came to nothing. `failed`: by what the peer did, and not because it went away."""

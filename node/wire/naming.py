@@ -34,7 +34,7 @@ def check_text(name: str) -> None:
         raise IllFormedError(str(error)) from None
 
 
-def check_arguments(arguments: Mapping[str, Any]) -> None:
+def check_field_values(arguments: Mapping[str, Any]) -> None:
     """Raises NamingError for a value that tables have no type for, and IllFormedError."""
     try:
         encoded = encode_table(dict(arguments))

@@ -1,6 +1,6 @@
 """The queue and the batches in flight to one peer, and the numbers received from it. Pure.
 
-Both directions are bounded in octets: `Outbox` holds at most `queue_bytes` that have not been given
+Both directions are bounded in octets: `PeerOutbox` holds at most `queue_bytes` that have not been given
 to the network and lets at most `window_bytes` be between here and the peer's acknowledgement, which its
 own batches carry. Octets that the kernel holds for a connection do not count: it takes more than a window.
 """
@@ -35,7 +35,7 @@ class _Queued:
         self.after_loss = after_loss
 
 
-class Outbox:
+class PeerOutbox:
     """Messages for one peer, in order, each dropped one remembered as a hole in the numbering."""
 
     __slots__ = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from replication.transport.envelope import Envelope, encode
-from replication.transport.flow import Inbox, Outbox, Parts
+from replication.transport.flow import Inbox, Parts, PeerOutbox
 from replication.transport.stream import Stream
 
 
@@ -15,7 +15,7 @@ class Peer:
         name: str,
         address: str,
         routes: tuple[bytes, bytes],
-        outbox: Outbox,
+        outbox: PeerOutbox,
         inbox: Inbox,
     ) -> None:
         self.name = name

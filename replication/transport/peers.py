@@ -15,7 +15,7 @@ from types import MappingProxyType
 from replication.transport.acceptor import Acceptor, ListenError
 from replication.transport.dialer import Dialer
 from replication.transport.envelope import MalformedEnvelopeError, decode, route
-from replication.transport.flow import MESSAGE_OVERHEAD, BatchOrder, Inbox, Outbox
+from replication.transport.flow import MESSAGE_OVERHEAD, BatchOrder, Inbox, PeerOutbox
 from replication.transport.peer import Peer
 from replication.transport.stream import Stream
 from replication.transport.zmtp import HEARTBEAT_S, ClientMechanism, CurveKeys, Mechanism, ServerMechanism
@@ -152,7 +152,7 @@ class PeerTransport:
             name,
             address,
             (route(config.cluster, config.node, name), route(config.cluster, name, config.node)),
-            Outbox(config.queue_bytes, config.window_bytes, config.batch_bytes),
+            PeerOutbox(config.queue_bytes, config.window_bytes, config.batch_bytes),
             Inbox(),
         )
         self._peers[name] = peer

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster.owner.requests import Requests
+from cluster.owner.requests import FrontEndRequests
 from node.wire.amqp091 import methods as m
 from tests.cluster.kinds import KINDS
 from tests.site import Site
@@ -74,16 +74,16 @@ def test_a_cancel_asks_the_owner_once(auto_delete: bool) -> None:
 @pytest.mark.interpreted
 def test_a_consumer_of_an_owner_of_the_last_release_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Such an owner takes what it does not know for a basic.get of the first argument."""
-    take = Requests.take
+    take = FrontEndRequests.take
 
     def of_last_release(
-        self: Requests, front_end: int, epoch: int, request: int, name: str, arguments: list[Any]
+        self: FrontEndRequests, front_end: int, epoch: int, request: int, name: str, arguments: list[Any]
     ) -> None:
         known = ("attach", "get", "purge", "count", "redeliver")
         take(self, front_end, epoch, request, name if name in known else "get", arguments)
 
     site = Site("n1", "n2", "n3")
-    monkeypatch.setattr(Requests, "take", of_last_release)
+    monkeypatch.setattr(FrontEndRequests, "take", of_last_release)
     for node in site.nodes.values():
         node.broker.peer_formats.own = 0
     site.client("n1").declare("q", auto_delete=True)

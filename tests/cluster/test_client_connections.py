@@ -14,7 +14,7 @@ from cluster.catalog.observer import Observer
 from cluster.catalog.state import CatalogState, encode_command
 from cluster.gateway.client_connections import ClientConnections
 from node.refusal import EntryRefusedError
-from node.session.ports import Entry
+from node.session.ports import VhostConnection
 from tests.simulation.front_ends import TrustingHasher
 
 
@@ -67,7 +67,7 @@ class Node(Observer):
         assert outcome is not None
         assert outcome.error is None
 
-    def enter(self, user: str, vhost: str) -> tuple[Entry, Client]:
+    def enter(self, user: str, vhost: str) -> tuple[VhostConnection, Client]:
         client = Client()
         subscriber: Any = client
         return self.connections.enter(subscriber, user, vhost), client

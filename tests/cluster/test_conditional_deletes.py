@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cluster.owner.requests import Requests
+from cluster.owner.requests import FrontEndRequests
 from node.queue.operation_format import encode_seal_queue
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.primitives import Method
@@ -132,7 +132,7 @@ def test_no_queue_is_sealed_while_a_member_does_not_read_it(monkeypatch: pytest.
     site = Site("n1", "n2", "n3")
     client = site.client("n1")
     client.declare("q")
-    monkeypatch.setattr(Requests, "_close", None)
+    monkeypatch.setattr(FrontEndRequests, "_close", None)
     for node in site.nodes.values():
         node.broker.peer_formats.own = 0
     client.confirms(client.publish("q", b"x"))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cluster.owner.requests import Requests
+from cluster.owner.requests import FrontEndRequests
 from tests.cluster.kinds import KINDS
 from tests.cluster.test_empty_answers import cut_off
 from tests.cluster.test_leases import reset
@@ -131,14 +131,14 @@ def test_an_at_most_once_queue_gives_a_message_out_once(step: int) -> None:
 @pytest.mark.interpreted
 def test_an_owner_of_the_last_release_answers_a_get(monkeypatch: pytest.MonkeyPatch) -> None:
     """Such an owner looks at the first two arguments, and removes before it sends."""
-    take = Requests.take
+    take = FrontEndRequests.take
 
     def of_last_release(
-        self: Requests, front_end: int, epoch: int, request: int, name: str, arguments: list[Any]
+        self: FrontEndRequests, front_end: int, epoch: int, request: int, name: str, arguments: list[Any]
     ) -> None:
         take(self, front_end, epoch, request, name, arguments[:2] if name == "get" else arguments)
 
-    monkeypatch.setattr(Requests, "take", of_last_release)
+    monkeypatch.setattr(FrontEndRequests, "take", of_last_release)
     _, _, getting, publishing = prepared()
     got = getting.get("q")
     assert got is not None

@@ -10,7 +10,7 @@ import pytest
 
 from cluster.admin.api.internal_channel import InternalChannel
 from node.session.permissions import Scope
-from node.session.ports import Entry, Got, QueueRef
+from node.session.ports import Got, QueueRef, VhostConnection
 from tests.cluster.recorders import Silence, run_of
 
 GET_LINK = 20
@@ -26,8 +26,8 @@ class LateBroker:
         self.answers: list[Callable[[Got | None, None], None]] = []
         self.given_back: list[tuple[int, list[tuple[int, int]], bool]] = []
 
-    def enter(self, *_: Any) -> Entry:
-        return Entry(Scope("guest", "/"), 1)
+    def enter(self, *_: Any) -> VhostConnection:
+        return VhostConnection(Scope("guest", "/"), 1)
 
     def queue(self, vhost: str, name: str, holder: int) -> QueueRef:
         return QueueRef(name, 1, 1, vhost)

@@ -186,7 +186,7 @@ def test_a_node_says_where_its_disk_failed(
     def run(*_arguments: object, **_options: object) -> None:
         raise OSError(number, os.strerror(number), "/data/n1/1.log")
 
-    monkeypatch.setattr("cluster.process.run.run", run)
+    monkeypatch.setattr("cluster.process.run.run_node", run)
     (local,) = plan(1, tmp_path, 5672, 15672, {})
     local.file.parent.mkdir()
     local.file.write_text(local.text)

@@ -15,7 +15,7 @@ from cluster.process import fail_stop
 from cluster.process.fail_stop import FailStop, fall_silent
 from cluster.process.scopes import ExitCode, Origin
 from replication.forms import RAFT_TAG
-from replication.group import Group
+from replication.group import RaftGroup
 from replication.raft import InvariantError, Membership, Role, decode_message
 from replication.transport import UndecodableError
 
@@ -55,7 +55,7 @@ class Ending:
         def step(name: str) -> Callable[..., None]:
             return lambda *_: self.steps.append(name)
 
-        led = Group(7, cast(Any, Leading()), *[cast(Any, None)] * 2)
+        led = RaftGroup(7, cast(Any, Leading()), *[cast(Any, None)] * 2)
         self.host: Any = SimpleNamespace(fail=step("say nothing more of the log"), groups={7: led})
         self.transport: Any = SimpleNamespace(
             discard=step("drop what waits for peers"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from unittest import mock
 
-from cluster.cli.local.forked_process import run_node
+from cluster.cli.local.forked_process import run_forked_node
 from node.queue.partition import PartitionMachine, SequenceOrderError
 from node.wire.amqp091.connection import Connection
 
@@ -31,4 +31,4 @@ def run_defective(arguments: list[str]) -> None:
         mock.patch.object(PartitionMachine, "apply", applied),
         mock.patch.object(Connection, "receive", received),
     ):
-        run_node(arguments)
+        run_forked_node(arguments)

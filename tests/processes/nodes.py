@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 
 import pika
 
-from cluster.cli.local.forked_process import ForkedProcess, run_node
+from cluster.cli.local.forked_process import ForkedProcess, run_forked_node
 from cluster.cli.local.layout import KEY_FILE, PEER_OFFSET, LocalNode, PortInUseError, is_free, plan, prepare
 from cluster.cli.local.supervisor import node_arguments
 from cluster.config.addresses import Address
@@ -146,7 +146,7 @@ class Node:
     def start(self, *options: str) -> None:
         arguments, log = [*node_arguments(self.local), *options], self.local.log_file
         if self.installed is None:
-            self.process = ForkedProcess(run_node, arguments, log)
+            self.process = ForkedProcess(run_forked_node, arguments, log)
         else:
             self.process = InstalledProcess(self.installed, arguments, log)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pika
 import pytest
 
-from cluster.config.formats import FORMATS
+from cluster.config.formats import FORMAT_LEVEL
 from tests.processes.nodes import Cluster, Node, until
 from tests.processes.releases import install, last_release
 from tests.processes.storm import Storm
@@ -82,7 +82,7 @@ def test_what_is_new_is_written_once_the_last_node_is_upgraded(
             assert written(cluster_of_last) == [LAST_FORMATS] * 3
             takes(node, None, None)
             storm.restart(node, "upgraded")
-        until(lambda: written(cluster_of_last) == [FORMATS] * 3, "every node writes the new formats")
+        until(lambda: written(cluster_of_last) == [FORMAT_LEVEL] * 3, "every node writes the new formats")
         print(storm.verdict())
     finally:
         storm.clients.abandon()

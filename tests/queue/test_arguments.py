@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.queue.features.arguments import check_arguments, read_arguments
+from node.queue.features.arguments import read_arguments, read_queue_arguments
 from node.queue.features.backoff import RedeliveryBackoff
 from node.queue.features.limits import Overflow
 from node.queue.features.registry import rules_of
@@ -18,7 +18,7 @@ from node.refusal import PreconditionFailedError
 
 
 def checked(arguments: dict[str, Any]) -> QueueSettings:
-    return check_arguments(arguments, "q", "/")
+    return read_queue_arguments(arguments, "q", "/")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis.stateful import rule
 
 from node.queue.dispatch import Grant
-from node.queue.leases import NEVER
+from node.queue.leases import NO_DEADLINE
 from node.queue.schedule import SLOT_MS
 from node.queue.settings import QueueSettings
 from tests.queue.model_queue import HELD, READY, ranges_of
@@ -44,7 +44,7 @@ class LeasePeriodOwnerAgainstModel(OwnerAgainstModel):
         assert timed is not None
         leased = [number for front_end in (5, 6, 7) for number in self.queue.at(front_end)]
         # A new owner counts anew from the moment at which the front end has answered.
-        deadlines = {number: self.deadlines.get(number, NEVER) for number in leased}
+        deadlines = {number: self.deadlines.get(number, NO_DEADLINE) for number in leased}
         lapsed = timed.lapse(self.now)
         found = sorted(n for _, parts in lapsed for a, b in parts for n in range(a, b + 1))
         assert set(found) >= {number for number, deadline in deadlines.items() if deadline <= self.now}

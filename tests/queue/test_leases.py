@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.queue.leases import NEVER, NO_TOKEN, STEP_RANGES, Leases
+from node.queue.leases import NO_DEADLINE, NO_TOKEN, STEP_RANGES, Leases
 from node.queue.operations import Semantics
 from node.queue.settings import QueueSettings
 from tests.queue.building import uniform_run
@@ -24,7 +24,7 @@ def test_a_grant_is_one_entry_whatever_its_size() -> None:
     leases.end([(1, 1000)])
     assert leases.of(1000) is None and len(leases) == 1
     leases.end([(2000, 3000)])
-    assert len(leases) == 0 and leases.wake == NEVER
+    assert len(leases) == 0 and leases.wake == NO_DEADLINE
 
 
 def test_a_lease_lapses_with_the_messages_that_are_left() -> None:
@@ -48,7 +48,7 @@ def test_a_step_lets_a_bounded_number_lapse() -> None:
     assert len(leases.lapse(10)) == STEP_RANGES
     assert leases.wake <= 10
     assert len(leases.lapse(10)) == STEP_RANGES
-    assert leases.wake == NEVER
+    assert leases.wake == NO_DEADLINE
 
 
 def test_deadlines_of_leases_that_are_over_are_not_kept() -> None:
@@ -61,9 +61,9 @@ def test_deadlines_of_leases_that_are_over_are_not_kept() -> None:
 
 def test_a_settlement_names_a_lease_by_its_holder_or_its_token() -> None:
     leases = Leases()
-    over = leases.begin(A, 1, [(1, 4)], NEVER)
-    current = leases.begin(A, 2, [(1, 2)], NEVER)
-    leases.begin(B, 1, [(3, 3)], NEVER)
+    over = leases.begin(A, 1, [(1, 4)], NO_DEADLINE)
+    current = leases.begin(A, 2, [(1, 2)], NO_DEADLINE)
+    leases.begin(B, 1, [(3, 3)], NO_DEADLINE)
     assert leases.settleable(A, [(1, 9)]) == [(1, 2), (4, 9)]
     assert leases.settleable(A, [(1, 9)], over) == [(4, 9)]
     assert leases.settleable(A, [(1, 9)], current) == [(1, 2), (5, 9)]
@@ -106,7 +106,7 @@ def test_each_message_is_under_the_lease_that_began_last(
             assert lapsed == due
             model = {number: each for number, each in model.items() if number not in due}
         assert len(leases) == len({token for _, token, _ in model.values()})
-        assert leases.wake == min((time for _, _, time in model.values()), default=NEVER)
+        assert leases.wake == min((time for _, _, time in model.values()), default=NO_DEADLINE)
         for number in range(50):
             lease = leases.of(number)
             found = None if lease is None else (lease.front_end, lease.token, lease.deadline)
@@ -132,7 +132,7 @@ def test_a_lease_begins_with_the_grant_and_ends_with_the_settlement() -> None:
     timed = owner.delivery.timed
     assert timed is not None and (len(timed), timed.wake) == (1, 1100)
     assert owner.lifecycle.settle(A, [(1, 3)]).durable == [(1, 3)]
-    assert (len(timed), timed.wake) == (0, NEVER)
+    assert (len(timed), timed.wake) == (0, NO_DEADLINE)
 
 
 def test_what_has_lapsed_goes_to_another_consumer_marked_redelivered() -> None:

@@ -22,7 +22,7 @@ from node.queue.operations import (
     Conclude,
     Decide,
     Decided,
-    End,
+    EndTransaction,
     OpKind,
     Prepare,
     Prepared,
@@ -171,7 +171,7 @@ def test_operations_are_read_as_they_were_written() -> None:
     for one in (prepare, decide):
         assert data[one.start : one.end] == b"".join(share)
     assert others[:4] == [PREPARED, Conclude(KEY, True), Conclude(KEY, False), DECIDED]
-    assert others[5] == End(KEY)
+    assert others[5] == EndTransaction(KEY)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in OpKind if kind >= OpKind.PREPARE])

@@ -6,7 +6,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from replication.group import Group
+from replication.group import RaftGroup
 from replication.host import Host
 from replication.journal import DamagedEntryError, Journal, JournalConfig, WriteBatch
 from replication.raft import Entry, Membership, RaftConfig, Snapshot
@@ -100,7 +100,7 @@ class HostedNode:
         self.membership = membership
         if withheld:
             self.host.withhold_votes()
-        self.group: Group = self.host.open(PARTITION, membership, self.machine, 0.0)
+        self.group: RaftGroup = self.host.open(PARTITION, membership, self.machine, 0.0)
 
     def _send(self, peer: str, parts: Sequence[bytes | memoryview]) -> None:
         self.sent.append((peer, [bytes(part) for part in parts]))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from cluster.gateway.commits import Share, Shares
+from cluster.gateway.commits import PartitionShares, Share
 from cluster.gateway.link import PartitionLink
 from cluster.gateway.state import Confirmation, LinkConsumer
 from cluster.peers.ports import FIRST_CONSUMER, Delivery
@@ -159,7 +159,7 @@ class Stage(ScenarioNodes):
 
     def do_commit(self, name: str, _at: str, node: str, *words: str) -> None:
         """commit c at n3 q:a r:b settle=x: a client publishes and settles in one transaction."""
-        shares: Shares = {}
+        shares: PartitionShares = {}
         for word in words:
             if ":" in word:
                 queue, content = word.split(":")

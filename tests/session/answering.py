@@ -14,13 +14,13 @@ from node.session.amqp091.session import Session
 from node.session.permissions import Right, Scope
 from node.session.ports import (
     ConsumerOptions,
-    Entry,
     Got,
     Identity,
     QueueCounts,
     QueueDeclaration,
     QueueRef,
     Subscriber,
+    VhostConnection,
 )
 from node.session.traffic import ExchangeFlow
 from node.wire.amqp091 import methods as m
@@ -83,10 +83,10 @@ class AnsweringBroker:
     def authenticate(self, login: Any, remote: str, answer: Callable[[Identity | None, str], None]) -> None:
         answer(Identity("guest"), "")
 
-    def enter(self, subscriber: Subscriber, user: str, vhost: str) -> Entry:
+    def enter(self, subscriber: Subscriber, user: str, vhost: str) -> VhostConnection:
         self._last += 1
         self.holders.add(self._last)
-        return Entry(Scope(user, vhost), self._last)
+        return VhostConnection(Scope(user, vhost), self._last)
 
     def channel_opened(self, user: str) -> None:
         self._called()

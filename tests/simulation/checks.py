@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from cluster.catalog.replica import CATALOG
 from cluster.owner.transfers import FIRST_TRANSIT_ID
-from replication.group import Group
+from replication.group import RaftGroup
 from replication.raft import Role
 from tests.simulation.node import SimulatedNode
 from tests.simulation.world import Violation
@@ -73,7 +73,7 @@ class Agreement:
         return changed
 
     @staticmethod
-    def _state(node: SimulatedNode, group: Group) -> tuple[object, ...]:
+    def _state(node: SimulatedNode, group: RaftGroup) -> tuple[object, ...]:
         """All of a replica that is checked."""
         raft, partition = group.raft, group.partition
         return (
@@ -82,7 +82,7 @@ class Agreement:
             partition != CATALOG and node.broker.owners[partition].active,
         )  # fmt: skip
 
-    def _entries(self, node: SimulatedNode, group: Group) -> None:
+    def _entries(self, node: SimulatedNode, group: RaftGroup) -> None:
         """Of the entries of one index only one is ever committed, on whichever nodes.
 
         A replica that has met a damaged entry may know that more is committed than its log has yet.
@@ -96,11 +96,11 @@ class Agreement:
                 raise Violation(f"{node.name}: another entry {index} of partition {partition} was committed")
         self._checked[key] = commit
 
-    def lacks(self, node: SimulatedNode, group: Group) -> bool:
+    def lacks(self, node: SimulatedNode, group: RaftGroup) -> bool:
         """Whether a replica gets back what is committed and was on the node's disk before, and has a part."""
         return 0 < group.raft.last_index < self._held.get((group.partition, node.name), 0)
 
-    def _votes(self, node: SimulatedNode, group: Group) -> None:
+    def _votes(self, node: SimulatedNode, group: RaftGroup) -> None:
         """A replica that may vote has what is committed of all that it ever had on its disk: majorities were
         counted with it, and those that elect a leader must have it as well.
         """
@@ -113,7 +113,7 @@ class Agreement:
             )
         self._held[key] = max(held, min(group.raft.commit_index, group.raft._state.log.durable))
 
-    def _check_commit(self, node: SimulatedNode, group: Group) -> None:
+    def _check_commit(self, node: SimulatedNode, group: RaftGroup) -> None:
         """§5.4.2: a leader commits what older terms left only together with an entry of its own term."""
         partition, term, commit = group.partition, group.raft.term, group.raft.commit_index
         if commit > self._inherited[partition, term] and group.log.term(commit) < term:

@@ -1,7 +1,7 @@
 """The network between the nodes, which keeps the promises of `replication.transport` and no others.
 
 Each ordered pair of nodes has a connection of its own. Within a connection order is kept; when it
-breaks, the end of what was on its way is lost or comes late, and the real `Outbox` and `Inbox`
+breaks, the end of what was on its way is lost or comes late, and the real `PeerOutbox` and `Inbox`
 decide what of it is delivered and where a gap is announced.
 """
 
@@ -14,7 +14,7 @@ from typing import Protocol
 
 from replication.forms import RAFT_TAG, SNAPSHOT_TAG
 from replication.transport.envelope import Envelope
-from replication.transport.flow import MESSAGE_OVERHEAD, BatchOrder, Inbox, Outbox, Parts
+from replication.transport.flow import MESSAGE_OVERHEAD, BatchOrder, Inbox, Parts, PeerOutbox
 from tests.simulation.world import World
 
 QUEUE_BYTES = 4 << 20
@@ -74,7 +74,7 @@ class Connection:
 class Peer:
     """Another node, as a transport sees it."""
 
-    outbox: Outbox
+    outbox: PeerOutbox
     inbox: Inbox
     connection: Connection | None = None
 
@@ -106,7 +106,7 @@ class Transport:
         self._dirty: dict[str, Peer] = {}
         for name in network.names:
             if name != self.name:
-                outbox = Outbox(QUEUE_BYTES, WINDOW_BYTES, BATCH_BYTES)
+                outbox = PeerOutbox(QUEUE_BYTES, WINDOW_BYTES, BATCH_BYTES)
                 self.peers[name] = Peer(outbox, Inbox())
 
     def send(self, peer: str, parts: Sequence[bytes | memoryview]) -> bool:

@@ -18,7 +18,7 @@ from mypy_extensions import mypyc_attr
 
 from cluster.broker.broker import Broker
 from cluster.broker.environment import Environment, NodeEvents
-from cluster.config.formats import FORMATS
+from cluster.config.formats import FORMAT_LEVEL
 from cluster.config.node import BrokerConfig
 from cluster.gateway.commits import Commits
 from node.refusal import Refusal
@@ -85,7 +85,7 @@ class SimulatedNode:
         self.lost_disk = self.empty = self.rotten = self.copied = False
         self.newest_lost: int | None = None
         self.retired = self.leaving = False
-        self.formats = FORMATS
+        self.formats = FORMAT_LEVEL
         self.connections: dict[Any, None] = {}
         self.slowness_s = 0.0
         """How much later than otherwise a turn may come."""

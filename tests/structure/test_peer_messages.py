@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from cluster.config.formats import FORMATS
+from cluster.config.formats import FORMAT_LEVEL
 from cluster.peers.registry import FAMILIES
 from tests.structure.tree import Module, modules
 
@@ -33,4 +33,4 @@ def test_no_letter_is_a_tag_outside_the_table_of_tags(module: Module) -> None:
 
 
 def test_no_message_is_of_a_release_to_come() -> None:
-    assert all(0 <= kind.since <= FORMATS for family in FAMILIES for kind in family.kinds)
+    assert all(0 <= kind.since <= FORMAT_LEVEL for family in FAMILIES for kind in family.kinds)

@@ -5,13 +5,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from replication.transport.envelope import Envelope
-from replication.transport.flow import MESSAGE_OVERHEAD, BatchOrder, Inbox, Outbox
+from replication.transport.flow import MESSAGE_OVERHEAD, BatchOrder, Inbox, PeerOutbox
 
 KIB = 1024
 
 
-def outbox(queue: int = 64 * KIB, window: int = 16 * KIB, batch: int = 4 * KIB) -> Outbox:
-    return Outbox(queue, window, batch)
+def outbox(queue: int = 64 * KIB, window: int = 16 * KIB, batch: int = 4 * KIB) -> PeerOutbox:
+    return PeerOutbox(queue, window, batch)
 
 
 def batch(incarnation: int, sequence: int, window: int = KIB) -> Envelope:
@@ -130,7 +130,7 @@ class Conversation(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.box = Outbox(8 * KIB, 4 * KIB, 2 * KIB)
+        self.box = PeerOutbox(8 * KIB, 4 * KIB, 2 * KIB)
         self.inbox = Inbox()
         self.wire: list[tuple[int, list[bytes]]] = []
         self.number = 0

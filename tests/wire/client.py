@@ -18,7 +18,7 @@ from node.wire.amqp091.codec import (
     encode_method,
 )
 from node.wire.amqp091.connection import Connection
-from node.wire.amqp091.effects import Answer, Effect, Refuse
+from node.wire.amqp091.effects import AnswerEffect, Effect, RefuseEffect
 from node.wire.amqp091.limits import ConnectionLimits
 from node.wire.amqp091.primitives import Method
 
@@ -132,9 +132,9 @@ class Client:
         while effects:
             for effect in effects:
                 match effect:
-                    case Answer():
+                    case AnswerEffect():
                         self.connection.reply(effect.channel, effect.method)
-                    case Refuse():
+                    case RefuseEffect():
                         self.connection.fail(effect.channel, effect.error)
                     case _:
                         left.append(effect)

@@ -83,13 +83,13 @@ def test_frames_behind_a_request_wait_and_other_channels_go_on() -> None:
         publish(1, b"before"), (1, m.QueueDeclare("q")), publish(1, b"after"), (1, m.QueuePurge("q")),
         publish(1, b"last"), publish(2, b"other"),
     )  # fmt: skip
-    assert [type(effect) for effect in effects] == [e.Publish, e.Request, e.Publish]
-    assert isinstance(effects[2], e.Publish) and effects[2].channel == 2
+    assert [type(effect) for effect in effects] == [e.PublishEffect, e.Request, e.PublishEffect]
+    assert isinstance(effects[2], e.PublishEffect) and effects[2].channel == 2
     client.connection.reply(1, m.QueueDeclareOk("q", 0, 0))
-    assert [type(effect) for effect in client.connection.take_effects()] == [e.Publish, e.Request]
+    assert [type(effect) for effect in client.connection.take_effects()] == [e.PublishEffect, e.Request]
     client.send(publish(1, b"very last"))
     client.connection.reply(1, m.QueuePurgeOk(0))
-    assert [type(effect) for effect in client.connection.take_effects()] == [e.Publish, e.Publish]
+    assert [type(effect) for effect in client.connection.take_effects()] == [e.PublishEffect, e.PublishEffect]
 
 
 def test_parked_frames_are_bounded() -> None:
@@ -131,7 +131,7 @@ def test_a_refused_request_closes_the_channel_only() -> None:
     client.send((1, m.QueueDeclare("q")), publish(1, b"discarded"))
     client.connection.fail(1, Refused(406))
     assert client.methods() == [m.ChannelClose(406, "PRECONDITION_FAILED - no", 50, 10)]
-    assert [type(effect) for effect in client.connection.take_effects()] == [e.Log, e.ChannelClosed]
+    assert [type(effect) for effect in client.connection.take_effects()] == [e.LogEffect, e.ChannelClosed]
     assert client.send((1, m.QueuePurge("q")), publish(1, b"discarded"), (1, m.TxSelect())) == []
     assert [type(effect) for effect in client.send((2, m.QueuePurge("q")))] == [e.Request]
     client.send((1, m.ChannelCloseOk()), (1, m.ChannelOpen()))
@@ -144,7 +144,7 @@ def test_a_refused_request_may_close_the_connection() -> None:
     client.send((1, m.ExchangeDeclare("e", "nonsense")))
     client.connection.fail(1, Refused(503, ends_connection=True))
     assert client.methods() == [m.ConnectionClose(503, "COMMAND_INVALID - no", 40, 10)]
-    assert [type(effect) for effect in client.connection.take_effects()] == [e.Log, e.ConnectionClosed]
+    assert [type(effect) for effect in client.connection.take_effects()] == [e.LogEffect, e.ConnectionClosed]
 
 
 @pytest.mark.requirement("A10.7")
@@ -167,7 +167,7 @@ def test_the_client_closes_a_channel() -> None:
     client.deliver(7, run_of([b"a"] * 3), 5, False)
     client.output()
     assert client.send((1, m.BasicAck(1)), (1, m.ChannelClose(200))) == [
-        e.Settle(1, 7, [(5, 5)]), e.ChannelClosed(1, [(7, [(6, 7)])], awaited=True),
+        e.SettleEffect(1, 7, [(5, 5)]), e.ChannelClosed(1, [(7, [(6, 7)])], awaited=True),
     ]  # fmt: skip
     assert client.send((1, m.ChannelOpen())) == [] and client.methods() == []
     client.connection.reply(1, m.ChannelCloseOk())
@@ -246,7 +246,7 @@ def test_a_publish_that_is_refused_ends_the_channel_behind_the_request_that_wait
     client.consume()
     client.send((1, m.QueueDeclare("q")))
     client.connection.fail_publish(1, Refused(404))
-    assert [type(one) for one in client.connection.take_effects()] == [e.Log]
+    assert [type(one) for one in client.connection.take_effects()] == [e.LogEffect]
     assert client.output() == []
     client.connection.reply(1, m.QueueDeclareOk("q", 0, 0))
     assert client.connection.take_effects() == [e.ChannelClosed(1, [], awaited=True)]
@@ -258,7 +258,7 @@ def test_both_close_a_channel_that_has_consumers() -> None:
     client = opened(1)
     client.consume()
     octets = publish(1, b"x", exchange="none") + encode_method(1, m.ChannelClose(200))
-    assert e.Answer(1, m.ChannelCloseOk()) in client.connection.receive(octets, client.now)
+    assert e.AnswerEffect(1, m.ChannelCloseOk()) in client.connection.receive(octets, client.now)
     client.connection.fail_publish(1, Refused(404))
     client.connection.reply(1, m.ChannelCloseOk())
     assert e.ChannelClosed(1, [], awaited=True) in client.connection.take_effects()
@@ -295,7 +295,7 @@ def test_all_channel_numbers_work() -> None:
     client.negotiate(tune_ok=m.ConnectionTuneOk(65_535, 0, 0))
     client.open_channel(1, 255, 256, 65_535)
     assert [
-        effect.channel for effect in client.send(publish(65_535, b"x")) if isinstance(effect, e.Publish)
+        effect.channel for effect in client.send(publish(65_535, b"x")) if isinstance(effect, e.PublishEffect)
     ] == [65_535]
 
 

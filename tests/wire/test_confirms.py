@@ -28,7 +28,9 @@ def test_tags_count_the_messages_of_a_channel() -> None:
         publish(1, b"unconfirmed") * 5, (1, m.ConfirmSelect()), publish(1, b"x") * 20, publish(1, b"yy")
     )
     tags = [
-        (effect.first_tag, effect.run.count) for effect in client.effects if isinstance(effect, e.Publish)
+        (effect.first_tag, effect.run.count)
+        for effect in client.effects
+        if isinstance(effect, e.PublishEffect)
     ]
     assert tags == [(0, 5), (1, 20), (21, 1)]
 
@@ -68,7 +70,7 @@ def test_a_late_confirmation_is_not_taken_for_the_next_channels() -> None:
     client.send(publish(1, b"x") * 10, (1, m.ChannelClose(200)), (1, m.ChannelOpen()), (1, m.ConfirmSelect()))
     client.send(publish(1, b"y"))
     client.output()
-    before, after = (effect.first_tag for effect in client.effects if isinstance(effect, e.Publish))
+    before, after = (effect.first_tag for effect in client.effects if isinstance(effect, e.PublishEffect))
     client.connection.confirm(1, before, before + 9)
     assert client.output() == []
     client.connection.confirm(1, after, after)

@@ -82,7 +82,7 @@ def normal(found: list[e.Effect]) -> list[Any]:
     credit: dict[int, int] = {}
     for effect in found:
         match effect:
-            case e.Publish(channel, run, mandatory, first):
+            case e.PublishEffect(channel, run, mandatory, first):
                 for offset, content in enumerate(run.contents()):
                     tag = first + offset if first else 0
                     largest = max(map(len, split(content)))
@@ -90,7 +90,7 @@ def normal(found: list[e.Effect]) -> list[Any]:
                     ordered.append(
                         (channel, run.exchange, run.routing_key, run.persistent, mandatory, tag, content)
                     )
-            case e.Settle() | e.Return() | e.Discard():
+            case e.SettleEffect() | e.ReturnEffect() | e.DiscardEffect():
                 settled += [
                     (type(effect).__name__, effect.channel, effect.consumer, sequence)
                     for sequence in numbers_of(effect.ranges)
@@ -125,7 +125,7 @@ def channel_of(effect: Any) -> int:
     match effect:
         case tuple():
             return int(effect[0])
-        case e.Log():
+        case e.LogEffect():
             return int(effect.fields.get("channel", 0))
         case e.UpdateSecret():
             return 0

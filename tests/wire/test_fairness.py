@@ -109,7 +109,7 @@ def test_a_channel_that_is_held_waits_and_the_others_go_on() -> None:
     client = opened(1, 2)
     client.connection.hold(1)
     assert client.send(publish(1, b"a"), publish(2, b"b"), publish(1, b"c"), (1, m.BasicQos())) == [
-        e.Publish(2, client.effects[-1].run, False, 0)
+        e.PublishEffect(2, client.effects[-1].run, False, 0)
     ]
     assert client.methods() == []
     client.connection.release(1)
@@ -137,7 +137,7 @@ def test_a_held_channel_may_have_asked_for_something_as_well() -> None:
     client.connection.reply(1, m.QueueDeclareOk("q", 0, 0))
     assert client.connection.take_effects() == []
     client.connection.release(1)
-    assert [type(effect) for effect in client.connection.take_effects()] == [e.Publish]
+    assert [type(effect) for effect in client.connection.take_effects()] == [e.PublishEffect]
     client.connection.hold(9)
     client.connection.release(9)
 
@@ -159,7 +159,7 @@ def test_who_publishes_during_an_alarm_is_held_and_told() -> None:
     assert client.methods() == [], "it has been told"
     client.connection.alarm(None)
     assert client.methods() == [m.ConnectionUnblocked()] and not client.connection.blocked
-    runs = [effect.run for effect in client.connection.take_effects() if isinstance(effect, e.Publish)]
+    runs = [effect.run for effect in client.connection.take_effects() if isinstance(effect, e.PublishEffect)]
     assert sum(run.count for run in runs) + published[0].run.count == 4 - 1
 
 
@@ -188,7 +188,7 @@ def test_a_client_that_knows_only_channel_flow_is_asked_by_it() -> None:
     assert client.output()
     client.connection.take_effects()
     client.connection.alarm(None)
-    assert [type(effect) for effect in client.connection.take_effects()] == [e.Publish]
+    assert [type(effect) for effect in client.connection.take_effects()] == [e.PublishEffect]
     assert client.output() == [(1, 1, m.ChannelFlow(True))]
     client.send((1, m.ChannelFlowOk(True)))
     assert client.output() == [] and not client.connection.blocked

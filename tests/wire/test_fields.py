@@ -210,7 +210,7 @@ def test_headers_that_are_too_many_end_their_connection_with_a_syntax_error() ->
         encode_method(1, m.QueueDeclare("q", arguments={f"k{n}": None for n in range(MAX_FIELDS + 1)})),
     ):
         client = opened(1)
-        assert [type(effect) for effect in client.send(good)] == [e.Publish]
+        assert [type(effect) for effect in client.send(good)] == [e.PublishEffect]
         client.send(octets)
         close = client.methods()[-1]
         assert isinstance(close, m.ConnectionClose) and close.reply_code == 502
@@ -233,5 +233,5 @@ def test_the_headers_of_a_message_are_read_once(monkeypatch: pytest.MonkeyPatch)
         HEADERS_ALONE + table(field(b"CC", b"A" + table()), field(b"long", b"x" + table(bytes(300))))
     )
     effects = client.send(*(publish(1, b"x", properties=one) for one in lists))
-    assert [effect.run.count for effect in effects if isinstance(effect, e.Publish)] == [3, 1]
+    assert [effect.run.count for effect in effects if isinstance(effect, e.PublishEffect)] == [3, 1]
     assert len(read) == len(lists)

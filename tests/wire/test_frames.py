@@ -42,8 +42,8 @@ BEAT: Frame = (m.FRAME_HEARTBEAT, 0, b"")
 def test_what_is_no_frame_closes_without_further_data(octets: bytes) -> None:
     client = opened(1)
     effects = client.send(octets, (1, m.QueueDeclare("q")))
-    assert [type(effect) for effect in effects] == [e.Log, e.ConnectionClosed, e.CloseSocket]
-    assert client.only(e.Log).event == "framing_error"
+    assert [type(effect) for effect in effects] == [e.LogEffect, e.ConnectionClosed, e.CloseSocket]
+    assert client.only(e.LogEffect).event == "framing_error"
     assert client.output() == []
 
 
@@ -58,7 +58,7 @@ def close_code(*frames: Any) -> int:
     client.send(*frames)
     (close,) = client.methods()
     assert isinstance(close, m.ConnectionClose)
-    assert [type(effect) for effect in client.effects] == [e.Log, e.ConnectionClosed]
+    assert [type(effect) for effect in client.effects] == [e.LogEffect, e.ConnectionClosed]
     return close.reply_code
 
 
@@ -108,7 +108,7 @@ def test_frames_may_come_octet_by_octet() -> None:
         for octet in publish(1, b"abc") + encode_method(1, m.QueueDeclare("q"))
         for effect in client.send(bytes((octet,)))
     ]
-    assert [type(effect) for effect in effects] == [e.Publish, e.Request]
+    assert [type(effect) for effect in effects] == [e.PublishEffect, e.Request]
 
 
 def test_a_frame_that_trickles_in_is_joined_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +127,7 @@ def test_a_frame_that_trickles_in_is_joined_once(monkeypatch: pytest.MonkeyPatch
     data = publish(1, b"x" * 20_000)
     for octet in data:
         client.send(bytes((octet,)))
-    assert isinstance(client.only(e.Publish), e.Publish)
+    assert isinstance(client.only(e.PublishEffect), e.PublishEffect)
     assert joined < 2 * len(data)
 
 
@@ -185,7 +185,7 @@ def test_close_ok_that_never_comes() -> None:
     client.send((1, m.BasicPublish("", "q", immediate=True)))
     assert client.connection.next_deadline() == client.now + 10
     assert client.tick(9) == []
-    assert [type(effect) for effect in client.tick(1)] == [e.Log, e.CloseSocket]
+    assert [type(effect) for effect in client.tick(1)] == [e.LogEffect, e.CloseSocket]
 
 
 def test_an_oversized_frame_is_skipped_before_close_ok() -> None:
@@ -220,7 +220,7 @@ def test_two_silent_intervals_close_the_connection() -> None:
     client.send(b"\x08")
     assert client.tick(19.9) == []
     effects = client.tick(0.1)
-    assert [type(effect) for effect in effects] == [e.Log, e.ConnectionClosed, e.CloseSocket]
+    assert [type(effect) for effect in effects] == [e.LogEffect, e.ConnectionClosed, e.CloseSocket]
     assert all(kind == m.FRAME_HEARTBEAT for kind, _, _ in client.output())
     assert client.connection.next_deadline() == inf
 
@@ -270,7 +270,7 @@ def test_heartbeats_go_on_during_close() -> None:
     assert client.connection.state is ConnectionState.CLOSING
     assert client.output().count(BEAT) >= 3
     effects = [effect for _ in range(4) for effect in client.tick(1)]
-    assert [type(effect) for effect in effects] == [e.Log, e.CloseSocket]
+    assert [type(effect) for effect in effects] == [e.LogEffect, e.CloseSocket]
 
 
 def test_heartbeat_zero_is_none() -> None:
@@ -285,4 +285,4 @@ def test_a_client_that_is_not_read_from_is_not_silent() -> None:
     assert client.tick(100) == []
     client.connection.reading(True, client.now)
     assert client.tick(19) == []
-    assert isinstance(client.tick(1)[0], e.Log)
+    assert isinstance(client.tick(1)[0], e.LogEffect)

@@ -55,7 +55,7 @@ def drive(pieces: list[bytes], *, agreeable: bool) -> Client:
                         connection.opened()
                     case e.Request(channel):
                         connection.fail(channel, NotAllowedError("no"))
-                    case e.Publish(channel, run, _, first) if first:
+                    case e.PublishEffect(channel, run, _, first) if first:
                         connection.confirm(channel, first, first + run.count - 1)
             wanted = connection.take_effects()
         frames(connection.take_output().removeprefix(PROTOCOL_HEADER))
@@ -104,7 +104,7 @@ class Accounting(RuleBasedStateMachine):
     def account(self, found: list[e.Effect]) -> None:
         for effect in found:
             match effect:
-                case e.Settle() | e.Return() | e.Discard():
+                case e.SettleEffect() | e.ReturnEffect() | e.DiscardEffect():
                     assert effect.ranges
                     self.end([(effect.consumer, effect.ranges)])
                 case e.ChannelClosed(channel, unsettled, awaited):
@@ -121,7 +121,7 @@ class Accounting(RuleBasedStateMachine):
                 case e.Request():
                     self.requests.append(effect)
 
-    def end(self, unsettled: e.Unsettled) -> None:
+    def end(self, unsettled: e.UnsettledRanges) -> None:
         for consumer, ranges in unsettled:
             if consumer not in self.no_ack:
                 self.ended.update((consumer, sequence) for sequence in numbers_of(ranges))

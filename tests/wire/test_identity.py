@@ -31,7 +31,7 @@ def close_of(client: Client) -> m.ChannelClose:
 def test_a_message_may_name_its_publisher() -> None:
     client = opened(1)
     effects = client.send(publish(1, b"x", properties=user_id("guest")) * 20)
-    assert sum(effect.run.count for effect in effects if isinstance(effect, e.Publish)) == 20
+    assert sum(effect.run.count for effect in effects if isinstance(effect, e.PublishEffect)) == 20
     assert client.methods() == []
 
 
@@ -46,7 +46,7 @@ def test_a_message_must_not_name_another_publisher(before: int, body: bytes) -> 
     assert close.reply_text == (
         "PRECONDITION_FAILED - user_id property set to 'root' but authenticated user was 'guest'"
     )
-    taken = [effect.run.count for effect in client.effects if isinstance(effect, e.Publish)]
+    taken = [effect.run.count for effect in client.effects if isinstance(effect, e.PublishEffect)]
     assert sum(taken) == before
     assert client.send(publish(2, b"x")), "the other channel goes on"
 

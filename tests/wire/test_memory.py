@@ -80,7 +80,7 @@ def test_unroutable_messages_that_nobody_takes_back_are_not_piled_up() -> None:
         if client.connection.paused:
             break
         for effect in client.send(publish(1, b"x" * 5000, mandatory=True)):
-            assert isinstance(effect, e.Publish)
+            assert isinstance(effect, e.PublishEffect)
             client.connection.return_unroutable(1, effect.run, 312, "NO_ROUTE")
             returned += 1
     assert 10 <= returned <= 12
@@ -148,7 +148,7 @@ def test_during_an_alarm_no_message_grows(header_sent: bool) -> None:
     client.effects.clear()
     client.connection.alarm(None)
     client.effects += client.connection.take_effects()
-    assert client.only(e.Publish).run.count == 1
+    assert client.only(e.PublishEffect).run.count == 1
 
 
 def test_channels_and_their_numbers_count() -> None:

@@ -181,8 +181,8 @@ def test_payloads_of_frame_max_octets_are_taken_and_cut_again_for_others(frames:
     client.consume()
     body = bytes(range(256)) * 16 * frames
     client.send(publish(1, body, piece=4096))
-    published = client.only(e.Publish)
-    assert isinstance(published, e.Publish)
+    published = client.only(e.PublishEffect)
+    assert isinstance(published, e.PublishEffect)
     client.deliver(7, published.run, 1, False)
     sizes = [len(payload) for kind, _, payload in client.output() if kind == m.FRAME_BODY]
     assert sum(sizes) == len(body) and max(sizes) == 4088
@@ -235,7 +235,7 @@ def test_a_virtual_host_that_is_refused() -> None:
     client.connection.open_failed(NotAllowedError("no access to /none"))
     (close,) = client.methods()
     assert isinstance(close, m.ConnectionClose) and (close.reply_code, close.method_id) == (530, 40)
-    assert [type(effect) for effect in client.connection.take_effects()] == [e.Log]
+    assert [type(effect) for effect in client.connection.take_effects()] == [e.LogEffect]
     assert client.send((0, m.ConnectionCloseOk())) == [e.CloseSocket()]
 
 

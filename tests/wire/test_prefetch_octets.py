@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.delivery.credit import HOLD_S
+from node.delivery.credit import HOLD_DELIVERY_S
 from node.ranges.numbers import numbers_of
 from node.wire.amqp091 import effects as e
 from node.wire.amqp091 import methods as m
@@ -39,7 +39,10 @@ def test_deliveries_stay_within_the_window(shared: bool) -> None:
     assert client.connection.take_effects() == [e.Credit(7, 2)]
     client.deliver(7, run_of([b"b" * 600, b"c"]), 2, False)
     assert bodies(client) == [b"b" * 600]
-    assert client.connection.take_effects() == [e.Return(1, 7, [(3, 3)], delivered=False), e.Credit(7, 3)]
+    assert client.connection.take_effects() == [
+        e.ReturnEffect(1, 7, [(3, 3)], delivered=False),
+        e.Credit(7, 3),
+    ]
     assert e.Credit(7, 4) in client.send((1, m.BasicAck(1)))
     client.deliver(7, run_of([b"c"]), 3, True)
     assert bodies(client) == [b"c"]
@@ -50,9 +53,12 @@ def test_a_message_larger_than_the_window_comes_when_nothing_is_unsettled() -> N
     client = consuming(10)
     client.deliver(7, run_of([b"a" * 5, b"b" * 50]), 1, False)
     assert bodies(client) == [b"a" * 5]
-    assert client.connection.take_effects() == [e.Return(1, 7, [(2, 2)], delivered=False), e.Credit(7, 2)]
+    assert client.connection.take_effects() == [
+        e.ReturnEffect(1, 7, [(2, 2)], delivered=False),
+        e.Credit(7, 2),
+    ]
     effects = client.send((1, m.BasicAck(1)))
-    assert effects == [e.Settle(1, 7, [(1, 1)]), e.Credit(7, 3)]
+    assert effects == [e.SettleEffect(1, 7, [(1, 1)]), e.Credit(7, 3)]
     client.deliver(7, run_of([b"b" * 50]), 2, False)
     assert bodies(client) == [b"b" * 50]
     assert client.connection.take_effects() == []
@@ -66,7 +72,7 @@ def test_nothing_overtakes_a_message_that_did_not_fit() -> None:
     client.deliver(7, run_of([b"b" * 8]), 2, False)
     client.deliver(7, run_of([b"c"]), 3, False)
     assert bodies(client) == [b"a" * 8]
-    assert client.connection.take_effects()[0] == e.Return(1, 7, [(2, 3)], delivered=False)
+    assert client.connection.take_effects()[0] == e.ReturnEffect(1, 7, [(2, 3)], delivered=False)
 
 
 @pytest.mark.requirement("A18.3", "A18.4")
@@ -79,7 +85,7 @@ def test_each_consumer_has_a_window_and_the_channel_another() -> None:
     client.deliver(2, run_of([b"3" * 5, b"4"]), 1, False)
     assert bodies(client) == [b"1" * 10, b"3" * 5]
     assert client.connection.take_effects() == [
-        e.Return(1, 1, [(2, 2)], delivered=False), e.Return(1, 2, [(2, 2)], delivered=False),
+        e.ReturnEffect(1, 1, [(2, 2)], delivered=False), e.ReturnEffect(1, 2, [(2, 2)], delivered=False),
         e.Credit(1, 2), e.Credit(2, 2),
     ]  # fmt: skip
 
@@ -98,7 +104,7 @@ def test_what_its_queue_has_removed_waits_for_room() -> None:
     client.deliver(7, run_of([b"a" * 8, b"b" * 8]), 1, False)
     assert bodies(client) == [b"a" * 8]
     client.tick(0)
-    assert client.tick(HOLD_S) == []
+    assert client.tick(HOLD_DELIVERY_S) == []
     client.send((1, m.BasicAck(1)))
     assert bodies(client) == [b"b" * 8]
 
@@ -114,8 +120,8 @@ def test_what_a_shared_prefetch_holds_goes_to_others_after_a_moment() -> None:
     assert bodies(client) == [b"a"]
     client.connection.take_effects()
     assert client.tick(0) == []
-    assert client.tick(HOLD_S * 0.9) == []
-    assert client.tick(HOLD_S * 0.2) == [e.Return(1, 2, [(20, 20)], delivered=False)]
+    assert client.tick(HOLD_DELIVERY_S * 0.9) == []
+    assert client.tick(HOLD_DELIVERY_S * 0.2) == [e.ReturnEffect(1, 2, [(20, 20)], delivered=False)]
     assert client.connection.next_deadline() == float("inf")
     assert e.Credit(2, 2) in client.send((1, m.BasicAck(1)))
 
@@ -134,7 +140,7 @@ class Queue:
             match effect:
                 case e.Credit():
                     self.limit = effect.limit
-                case e.Return():
+                case e.ReturnEffect():
                     self.ready = sorted([*self.ready, *numbers_of(effect.ranges)])
 
 

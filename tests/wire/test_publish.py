@@ -17,8 +17,8 @@ from node.wire.amqp091.publish_path import FEW
 from tests.wire.client import PERSISTENT, Client, content, header, opened, publish, split
 
 
-def published(effects: list[e.Effect]) -> list[e.Publish]:
-    return [effect for effect in effects if isinstance(effect, e.Publish)]
+def published(effects: list[e.Effect]) -> list[e.PublishEffect]:
+    return [effect for effect in effects if isinstance(effect, e.PublishEffect)]
 
 
 def bodies(effects: list[e.Effect]) -> list[bytes]:
@@ -339,7 +339,7 @@ def test_a_publish_that_fails_closes_the_channel_and_not_its_next_request() -> N
     client.send(publish(1, b"x", exchange="none"), (1, m.QueueDeclare("q")), (1, m.ChannelCloseOk()))
     client.connection.fail_publish(1, NoExchange("no exchange 'none'"))
     assert client.methods() == [m.ChannelClose(404, "NOT_FOUND - no exchange 'none'", 60, 40)]
-    assert [type(effect) for effect in client.connection.take_effects()] == [e.Log]
+    assert [type(effect) for effect in client.connection.take_effects()] == [e.LogEffect]
     client.send((1, m.ChannelOpen()))
     assert client.output() == []
     client.connection.reply(1, m.QueueDeclareOk("q", 0, 0))

@@ -39,7 +39,7 @@ def asking() -> Client:
 def published(client: Client, *data: bytes) -> list[bytes]:
     """The contents of what the client publishes."""
     effects = client.send(*data)
-    return [content for one in effects if isinstance(one, e.Publish) for content in one.run.contents()]
+    return [content for one in effects if isinstance(one, e.PublishEffect) for content in one.run.contents()]
 
 
 @pytest.mark.requirement("A23.6")
@@ -123,7 +123,7 @@ def test_all_other_properties_are_kept(texts: dict[int, str], continued: bool, b
     assert check_properties(before).reply_here
     client = opened(1)
     (effect,) = client.send(publish(1, body, properties=before.replace(REPLY_TO.encode(), b"x" * 21)))
-    assert isinstance(effect, e.Publish)
+    assert isinstance(effect, e.PublishEffect)
     run = with_reply_to(effect.run, NAME)
     values[6] = encode_shortstr(NAME)
     (content,) = run.contents()

@@ -36,10 +36,10 @@ def with_deliveries(count: int, **consume: int) -> Client:
     return client
 
 
-def commit(client: Client) -> e.Commit:
+def commit(client: Client) -> e.CommitEffect:
     client.effects.clear()
     client.send((1, m.TxCommit()))
-    return client.only(e.Commit)
+    return client.only(e.CommitEffect)
 
 
 def commit_ok(client: Client) -> None:
@@ -79,7 +79,7 @@ def test_selecting_twice_changes_nothing() -> None:
 def test_another_channel_is_not_transactional() -> None:
     client = opened(1, 2)
     client.send((1, m.TxSelect()), publish(2, b"x"))
-    assert isinstance(client.only(e.Publish), e.Publish)
+    assert isinstance(client.only(e.PublishEffect), e.PublishEffect)
 
 
 # -- holding back -------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ def test_publishes_are_routed_at_once_and_published_by_the_commit() -> None:
     client.send(publish(1, b"a", mandatory=True) + publish(1, b"b", key="other"))
     held = [effect for effect in client.effects if isinstance(effect, e.HoldPublish)]
     assert [(one.run.routing_key, one.mandatory) for one in held] == [("q", True), ("other", False)]
-    assert commit(client) == e.Commit(1, [])
+    assert commit(client) == e.CommitEffect(1, [])
 
 
 def test_settlements_wait_for_the_commit_and_come_merged() -> None:
@@ -103,9 +103,9 @@ def test_settlements_wait_for_the_commit_and_come_merged() -> None:
         == []
     )  # fmt: skip
     assert commit(client).settled == [
-        e.Settle(1, CONSUMER, [(100, 102), (105, 108)]),
-        e.Discard(1, CONSUMER, [(103, 103)]),
-        e.Return(1, CONSUMER, [(104, 104)], delivered=True),
+        e.SettleEffect(1, CONSUMER, [(100, 102), (105, 108)]),
+        e.DiscardEffect(1, CONSUMER, [(103, 103)]),
+        e.ReturnEffect(1, CONSUMER, [(104, 104)], delivered=True),
     ]
 
 
@@ -119,7 +119,7 @@ def test_what_is_settled_in_a_transaction_cannot_be_settled_twice_in_it() -> Non
 def test_frames_behind_a_commit_wait_for_its_answer() -> None:
     client = transactional(1)
     client.send(publish(1, b"a"), (1, m.TxCommit()), publish(1, b"b"), (1, m.TxRollback()))
-    assert [type(effect) for effect in client.effects] == [e.HoldPublish, e.Commit]
+    assert [type(effect) for effect in client.effects] == [e.HoldPublish, e.CommitEffect]
     client.connection.reply(1, m.TxCommitOk())
     assert [type(effect) for effect in client.take_effects()] == [e.HoldPublish, e.Rollback]
     assert client.methods() == [m.TxCommitOk(), m.TxRollbackOk()]
@@ -144,7 +144,7 @@ def test_a_message_that_was_got_is_settled_by_the_commit() -> None:
     client.send((1, m.BasicGet("q")))
     client.connection.deliver_get(1, run_of([b"z"]), 9, False, 0, CONSUMER)
     client.send((1, m.BasicAck(1)))
-    assert commit(client).settled == [e.Settle(1, CONSUMER, [(9, 9)])]
+    assert commit(client).settled == [e.SettleEffect(1, CONSUMER, [(9, 9)])]
 
 
 def test_a_cancelled_consumers_messages_are_settled_by_the_commit() -> None:
@@ -152,7 +152,7 @@ def test_a_cancelled_consumers_messages_are_settled_by_the_commit() -> None:
     client.send((1, m.BasicAck(1)), (1, m.BasicCancel("t")))
     client.connection.reply(1, m.BasicCancelOk("t"))
     client.send((1, m.BasicAck(2)))
-    assert commit(client).settled == [e.Settle(1, CONSUMER, [(100, 101)])]
+    assert commit(client).settled == [e.SettleEffect(1, CONSUMER, [(100, 101)])]
     commit_ok(client)
 
 
@@ -166,17 +166,17 @@ def test_a_rollback_requeues_nothing_and_messages_can_be_acknowledged_again() ->
     assert client.send((1, m.TxRollback())) == [e.Rollback(1)]
     assert client.methods() == [m.TxRollbackOk()]
     client.send((1, m.BasicAck(5, multiple=True)))
-    assert commit(client).settled == [e.Settle(1, CONSUMER, [(100, 104)])]
+    assert commit(client).settled == [e.SettleEffect(1, CONSUMER, [(100, 104)])]
 
 
 def test_recovery_leaves_out_what_the_transaction_has_settled() -> None:
     client = with_deliveries(3)
     client.send((1, m.BasicAck(2)))
     assert client.send((1, m.BasicRecover(True))) == [
-        e.Return(1, CONSUMER, [(100, 100), (102, 102)], delivered=True),
+        e.ReturnEffect(1, CONSUMER, [(100, 100), (102, 102)], delivered=True),
     ]
     client.send((1, m.TxRollback()), (1, m.BasicAck(2)))
-    assert commit(client).settled == [e.Settle(1, CONSUMER, [(101, 101)])]
+    assert commit(client).settled == [e.SettleEffect(1, CONSUMER, [(101, 101)])]
 
 
 @pytest.mark.parametrize("end", ["close", "exception", "connection", "socket"])

@@ -39,10 +39,10 @@ def test_a_turn_takes_one_of_the_widest_header_tables() -> None:
     tables = [b"\x20\0" + encode_table(table) for table in wide]
     assert all(len(table) * 8 > SHARE for table in tables)
     effects = connection.receive(b"".join(publish(1, b"x", properties=table) for table in tables), 100.0)
-    assert [type(effect) for effect in effects] == [e.Publish]
+    assert [type(effect) for effect in effects] == [e.PublishEffect]
     for _ in range(4):
         connection.go_on()
-        assert [type(effect) for effect in connection.take_effects()] == [e.Publish]
+        assert [type(effect) for effect in connection.take_effects()] == [e.PublishEffect]
     assert not connection.has_input
 
 
@@ -67,7 +67,7 @@ def test_nothing_is_taken_before_what_is_left_by_an_earlier_turn() -> None:
     connection.take_output()
     connection.go_on()
     published = [
-        bytes(effect.run.raw) for effect in connection.take_effects() if isinstance(effect, e.Publish)
+        bytes(effect.run.raw) for effect in connection.take_effects() if isinstance(effect, e.PublishEffect)
     ]
     assert b"".join(published) == publish(1, b"a") + publish(1, b"b")
 
@@ -90,9 +90,9 @@ def carried_out(turn_work: int, frames: list[bytes]) -> dict[int, list[object]]:
     while effects or connection.has_input:
         waiting = []
         for effect in effects:
-            if isinstance(effect, e.Publish):
+            if isinstance(effect, e.PublishEffect):
                 asked[effect.run.channel].append(bytes(effect.run.raw))
-            elif isinstance(effect, e.Answer):
+            elif isinstance(effect, e.AnswerEffect):
                 connection.reply(effect.channel, effect.method)
             elif isinstance(effect, e.Request):
                 asked[effect.channel].append(effect.method)

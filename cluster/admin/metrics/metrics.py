@@ -29,7 +29,7 @@ from node.message.reason import Reason
 from node.queue.counters import Tally
 from node.queue.dispatch import QueueOwner
 from node.session.traffic import Traffic
-from replication.group import Group
+from replication.group import RaftGroup
 from replication.journal import Durations
 from replication.raft import Raft, Role
 from replication.transport import Peer
@@ -308,7 +308,7 @@ class NodeMetrics:
             int(storage.set_aside()),
         )
 
-    def _lag(self, groups: Iterable[Group]) -> Metric:
+    def _lag(self, groups: Iterable[RaftGroup]) -> Metric:
         host, now = self._node.partitions.host, self._node.clock()
         samples = [
             ({"partition": str(group.partition), "peer": peer}, float(group.raft.last_index - progress.match))

@@ -6,7 +6,7 @@ election time-out shows that a follower keeps up with what comes meanwhile. Pure
 
 from __future__ import annotations
 
-from replication.group import Group
+from replication.group import RaftGroup
 
 
 class CatchingUp:
@@ -16,7 +16,7 @@ class CatchingUp:
         self._round_s = round_s
         self._rounds: dict[tuple[int, str], tuple[int, float]] = {}
 
-    def reached(self, group: Group, node: str, now: float) -> bool:
+    def reached(self, group: RaftGroup, node: str, now: float) -> bool:
         """Whether the follower of this group, which is led here, has caught up."""
         raft = group.raft
         progress = raft.progress.get(node)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from cluster.catalog.membership.peer_status import PeerStatus
 from cluster.catalog.node_time import NodeTime
 from cluster.catalog.replica import Catalog
 from replication.host import Host
-
-Send = Callable[[str, Sequence[bytes | memoryview]], object]
-"""Queues one message, as parts, for a peer."""
+from replication.repair import Send
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Which formats a node may write, so that every node that reads them understands them (docs/decisions/0020).
 
-`cluster.config.formats.FORMATS` counts the releases in which something new came between nodes or into a
+`cluster.config.formats.FORMAT_LEVEL` counts the releases in which something new came between nodes or into a
 replicated log. A node says its number twice: to each peer, first thing on a connection, and to the catalog
 with `start_node`. A release from before that says nothing, and has number 0.
 

@@ -14,7 +14,7 @@ from cluster.catalog.definitions import MemberState
 from cluster.catalog.membership.cluster_member import ClusterMember
 from cluster.catalog.membership.contacts import CONTACTS_INTERVAL_S, Contacts
 from cluster.peers.membership_messages import ContactAges
-from replication.group import Group
+from replication.group import RaftGroup
 from replication.raft import Role
 
 TRANSFER_INTERVAL_S: Final = 3.0
@@ -24,7 +24,7 @@ TRANSFER_INTERVAL_S: Final = 3.0
 class LeaderBalance:
     """See the module's docstring; `tick` it every few milliseconds."""
 
-    def __init__(self, member: ClusterMember, could_lead: Callable[[Group, str, float], bool]) -> None:
+    def __init__(self, member: ClusterMember, could_lead: Callable[[RaftGroup, str, float], bool]) -> None:
         """`could_lead`: whether a voter has what a leader needs; to be asked often."""
         self._member = member
         self._could_lead = could_lead
@@ -56,7 +56,7 @@ class LeaderBalance:
         member = self._member
         return self._contacts.advantage(node, member.catalog.state.nodes, member.time.now) < 0
 
-    def _yield(self, group: Group, better: Sequence[str], now: float) -> None:
+    def _yield(self, group: RaftGroup, better: Sequence[str], now: float) -> None:
         for heir in better:
             if self._stays(group, heir) and self._could_lead(group, heir, now):
                 if now >= self._transferred.get(group.partition, 0.0):
@@ -65,7 +65,7 @@ class LeaderBalance:
                     self._member.wanted()
                 return
 
-    def _stays(self, group: Group, node: str) -> bool:
+    def _stays(self, group: RaftGroup, node: str) -> bool:
         """Whether the node is a voter of the group, and is not about to leave it."""
         state = self._member.catalog.state
         partition = state.partitions.get(group.partition)

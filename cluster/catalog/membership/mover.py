@@ -32,7 +32,7 @@ from cluster.catalog.membership.steps import (
 )
 from cluster.catalog.replica import CATALOG
 from cluster.peers.membership_messages import VoteOffer
-from replication.group import Group
+from replication.group import RaftGroup
 
 STEP_INTERVAL_S: Final = 0.05
 VOTES_INTERVAL_S: Final = 0.2
@@ -139,7 +139,7 @@ class Mover:
         """A node that starts anew may have to wait for its votes again."""
         self._electors = {one for one in self._electors if one[1] != peer}
 
-    def _could_lead(self, group: Group, node: str, now: float) -> bool:
+    def _could_lead(self, group: RaftGroup, node: str, now: float) -> bool:
         """Whether the node has all that a leader needs, but maybe the latest moments."""
         learns = node in group.raft.membership.learners
         known = not learns or (group.partition, node) in self._electors

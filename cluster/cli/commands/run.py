@@ -120,10 +120,10 @@ def node(config_file: Path, restore_users: bool, supervised: bool) -> None:
         threading.Thread(target=_stop_with_supervisor, daemon=True).start()
     # Only this command needs the node's code; the others start faster without it.
     from cluster.process.fail_stop import NodeFailedError
-    from cluster.process.run import run
+    from cluster.process.run import run_node
 
     try:
-        run(config, restores_users=restore_users)
+        run_node(config, restores_users=restore_users)
     except NodeFailedError as error:
         raise NodeEndedError(f"node {config.name}: {error}", int(error.code)) from error
     except (JournalError, OSError) as error:

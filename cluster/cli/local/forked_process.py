@@ -37,7 +37,7 @@ def prepare_processes() -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def run_node(arguments: list[str]) -> None:
+def run_forked_node(arguments: list[str]) -> None:
     """The program of a node: `quorate` with these arguments."""
     from cluster.cli.main import main
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import aiohttp
 
-from cluster.cli.local.forked_process import ForkedProcess, run_node
+from cluster.cli.local.forked_process import ForkedProcess, run_forked_node
 from cluster.cli.local.layout import LocalNode
 
 CONFIG_EXIT = 2
@@ -76,7 +76,7 @@ def node_arguments(node: LocalNode) -> list[str]:
 
 def start_node(node: LocalNode) -> ForkedProcess:
     """Start the process of a supervised node."""
-    return ForkedProcess(run_node, node_arguments(node), node.log_file)
+    return ForkedProcess(run_forked_node, node_arguments(node), node.log_file)
 
 
 class Supervisor:

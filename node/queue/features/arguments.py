@@ -49,16 +49,16 @@ _OF_ALL: Final[tuple[Argument[Any], ...]] = (
     Argument("x-queue-master-locator", read_text, policy=PolicyUse.USER),
 )  # fmt: skip
 
-ARGUMENTS: Final[dict[str, Argument[Any]]] = {one.name: one for one in (*_OF_ALL, *OF_FEATURES)}
+BY_NAME: Final[dict[str, Argument[Any]]] = {one.name: one for one in (*_OF_ALL, *OF_FEATURES)}
 
 
-def check_arguments(arguments: Mapping[str, Any], queue: str, vhost: str) -> QueueSettings:
+def read_queue_arguments(arguments: Mapping[str, Any], queue: str, vhost: str) -> QueueSettings:
     """The settings in the arguments of a queue.declare.
 
     Raises PreconditionFailedError, in RabbitMQ's words, for a value of the wrong type or out of range.
     """
     for name, value in arguments.items():
-        known = ARGUMENTS.get(name)
+        known = BY_NAME.get(name)
         try:
             if known is not None:
                 known.read(value)
@@ -78,7 +78,7 @@ def read_arguments(arguments: Mapping[str, Any]) -> QueueSettings:
     """
     found: dict[str, Any] = {}
     for name, value in arguments.items():
-        known = ARGUMENTS.get(name)
+        known = BY_NAME.get(name)
         if known is not None and known.field:
             try:
                 asked = known.read(value)

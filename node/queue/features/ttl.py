@@ -101,7 +101,7 @@ class Lifetimes:
         return [part for one in looked_at for part in ready.intersection(*one)]
 
 
-NOTHING: Final = RangeMap()
+NO_EXPIRIES: Final = RangeMap()
 
 
 def expiry_of(ttl: int, now: int) -> int:
@@ -127,7 +127,7 @@ class TimeToLive(Feature):
         durable = _without(delivery.state.alive, delivery.annotations.logged(Aspect.EXPIRY), expiry)
         if durable:
             context.log(encode_annotate(context.number, Aspect.EXPIRY, durable))
-        soft = _without(delivery.soft.numbers, delivery.soft.values.get(Aspect.EXPIRY, NOTHING), expiry)
+        soft = _without(delivery.soft.numbers, delivery.soft.values.get(Aspect.EXPIRY, NO_EXPIRIES), expiry)
         delivery.soft.annotate(Aspect.EXPIRY, soft)
         for span in (*durable, *soft):
             self.note(*span)

@@ -12,9 +12,9 @@ from node.wire.amqp091.connection import Connection
 
 GIVING_BACK: Final = frozenset(
     (
-        effects.Settle,
-        effects.Return,
-        effects.Discard,
+        effects.SettleEffect,
+        effects.ReturnEffect,
+        effects.DiscardEffect,
         effects.Rollback,
         effects.ChannelClosed,
         effects.ConnectionClosed,
@@ -72,11 +72,11 @@ class EffectLoop:
         return True
 
 
-def answer(connection: Connection, effect: effects.Answer) -> None:
+def answer(connection: Connection, effect: effects.AnswerEffect) -> None:
     """Answer a request that asks nothing of the broker, in its turn."""
     connection.reply(effect.channel, effect.method)
 
 
-def refuse(connection: Connection, effect: effects.Refuse) -> None:
+def refuse(connection: Connection, effect: effects.RefuseEffect) -> None:
     """Refuse a request, in its turn."""
     connection.fail(effect.channel, effect.error)

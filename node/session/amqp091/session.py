@@ -64,17 +64,17 @@ class Session(Containment):
         self._channels_known = 0
         self.last_words = INTERNAL_ERROR
         handlers: dict[type[effects.Effect], Callable[[Any], None]] = {
-            effects.Publish: self._publish,
+            effects.PublishEffect: self._publish,
             effects.HoldPublish: self._hold_publish,
-            effects.Commit: self._commit,
+            effects.CommitEffect: self._commit,
             effects.Rollback: self._roll_back,
-            effects.Settle: self._settle,
-            effects.Return: self._return,
-            effects.Discard: self._discard,
+            effects.SettleEffect: self._settle,
+            effects.ReturnEffect: self._return,
+            effects.DiscardEffect: self._discard,
             effects.Credit: self._credit,
             effects.Request: self._request,
-            effects.Answer: partial(answer, connection),
-            effects.Refuse: partial(refuse, connection),
+            effects.AnswerEffect: partial(answer, connection),
+            effects.RefuseEffect: partial(refuse, connection),
             effects.ChannelClosed: self._channel_closed,
             effects.ConnectionClosed: self._connection_closed,
             effects.Authenticate: authentication.log_in,
@@ -82,7 +82,7 @@ class Session(Containment):
             effects.UpdateSecret: authentication.update_secret,
             effects.NegotiationFailed: self._negotiation_failed,
             effects.CloseSocket: self._close_socket,
-            effects.Log: self._log,
+            effects.LogEffect: self._log,
         }
         self._effects = EffectLoop(handlers, connection.take_effects)
 
@@ -241,7 +241,7 @@ class Session(Containment):
 
     # -- publishing -----------------------------------------------------------------------------
 
-    def _publish(self, effect: effects.Publish) -> None:
+    def _publish(self, effect: effects.PublishEffect) -> None:
         self._core.publish(effect.channel, effect.run, effect.mandatory, effect.first_tag)
 
     def hold(self, channel: int) -> None:
@@ -265,7 +265,7 @@ class Session(Containment):
     def _roll_back(self, effect: effects.Rollback) -> None:
         self._core.roll_back(effect.channel)
 
-    def _commit(self, effect: effects.Commit) -> None:
+    def _commit(self, effect: effects.CommitEffect) -> None:
         settled = [settlement_of(one) for one in effect.settled]
         self._core.commit(effect.channel, settled, partial(self._committed, effect.channel))
 
@@ -277,14 +277,14 @@ class Session(Containment):
 
     # -- settling -------------------------------------------------------------------------------
 
-    def _settle(self, effect: effects.Settle) -> None:
+    def _settle(self, effect: effects.SettleEffect) -> None:
         self._core.settle(effect.consumer, effect.ranges, Outcome.ACCEPTED)
 
-    def _return(self, effect: effects.Return) -> None:
+    def _return(self, effect: effects.ReturnEffect) -> None:
         outcome = Outcome.RETURNED if effect.delivered else Outcome.RELEASED
         self._core.settle(effect.consumer, effect.ranges, outcome)
 
-    def _discard(self, effect: effects.Discard) -> None:
+    def _discard(self, effect: effects.DiscardEffect) -> None:
         self._core.settle(effect.consumer, effect.ranges, Outcome.REJECTED)
 
     def _credit(self, effect: effects.Credit) -> None:
@@ -402,7 +402,7 @@ class Session(Containment):
     def _connection_closed(self, effect: effects.ConnectionClosed) -> None:
         self._end(effect.unsettled)
 
-    def _end(self, unsettled: effects.Unsettled) -> None:
+    def _end(self, unsettled: effects.UnsettledRanges) -> None:
         """Whatever ended the connection: what it had goes back, once."""
         if self.closed:
             return
@@ -421,7 +421,7 @@ class Session(Containment):
         self._releasing = False
         self._transport.close_after_flush()
 
-    def _log(self, effect: effects.Log) -> None:
+    def _log(self, effect: effects.LogEffect) -> None:
         self._transport.log(effect.event, effect.fields)
 
     # -- negotiation ----------------------------------------------------------------------------

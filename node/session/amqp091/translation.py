@@ -130,13 +130,13 @@ _COMPLETED: Final[dict[type[Method], Callable[[], Method]]] = {
 }
 
 
-def settlement_of(effect: effects.Settlement) -> Settlement:
+def settlement_of(effect: effects.SettlementEffect) -> Settlement:
     """What a transaction settles."""
     return Settlement(effect.consumer, effect.ranges, _OUTCOMES[type(effect)])
 
 
 _OUTCOMES: Final[dict[type[Any], Outcome]] = {
-    effects.Settle: Outcome.ACCEPTED,
-    effects.Discard: Outcome.REJECTED,
-    effects.Return: Outcome.RETURNED,
+    effects.SettleEffect: Outcome.ACCEPTED,
+    effects.DiscardEffect: Outcome.REJECTED,
+    effects.ReturnEffect: Outcome.RETURNED,
 }

@@ -16,14 +16,14 @@ from node.wire.amqp091.codec import decode_method
 from node.wire.amqp091.confirms import Confirms
 from node.wire.amqp091.deliveries import ChannelDeliveries
 from node.wire.amqp091.effects import (
-    Answer,
+    AnswerEffect,
     ChannelClosed,
     Disposition,
-    Log,
-    Publish,
-    Refuse,
+    LogEffect,
+    PublishEffect,
+    RefuseEffect,
     Request,
-    Unsettled,
+    UnsettledRanges,
 )
 from node.wire.amqp091.errors import (
     ChannelModeError,
@@ -75,7 +75,7 @@ class Channel:
         self._last_queue = ""
         self._tags_given = 0
         self._replies = DirectReplies()
-        self._unreported: Unsettled | None = None
+        self._unreported: UnsettledRanges | None = None
         self._awaited = False
         self._farewell: m.ChannelClose | None = None
 
@@ -153,7 +153,7 @@ class Channel:
         if self.confirming:
             first = self._next_tag
             self._next_tag += run.count
-        self._parts.outbox.publish(Publish(self.number, run, mandatory, first))
+        self._parts.outbox.publish(PublishEffect(self.number, run, mandatory, first))
 
     @property
     def highest_tag(self) -> int:
@@ -175,14 +175,16 @@ class Channel:
             return
         self.flush_confirms()
         code, text, outbox = failure.code, str(failure), self._parts.outbox
-        outbox.emit(Log("channel_exception", {"channel": self.number, "reply_code": code, "text": text}))
+        outbox.emit(
+            LogEffect("channel_exception", {"channel": self.number, "reply_code": code, "text": text})
+        )
         self.state = ChannelState.FAILED
         self._farewell = farewell = m.ChannelClose(code, reply_text(failure), *method)
         self._unreported = self._stop()
         if self.pending is None or not self._awaited:
             self._close_now(farewell)
 
-    def end(self) -> Unsettled:
+    def end(self) -> UnsettledRanges:
         """The connection is going down: stop everything; returns what was not settled."""
         if self._unreported is not None:
             return self._unreported
@@ -191,7 +193,7 @@ class Channel:
         self.state = ChannelState.CLOSED
         return self._stop()
 
-    def _stop(self) -> Unsettled:
+    def _stop(self) -> UnsettledRanges:
         self.drop_content()
         if self.deliveries.transaction is not None:
             self.deliveries.transaction.roll_back()
@@ -262,7 +264,7 @@ class Channel:
         """Answer a request that the channel decides alone, behind earlier publishes, which may be refused."""
         if self.number in self._parts.outbox.publishing:
             self._await(request)
-            self._parts.outbox.emit(Answer(self.number, answer))
+            self._parts.outbox.emit(AnswerEffect(self.number, answer))
         elif not getattr(request, "nowait", False):
             self._parts.outbox.send(self.number, answer)
 
@@ -271,7 +273,7 @@ class Channel:
         if self.state is not ChannelState.OPEN or self.number not in self._parts.outbox.publishing:
             return False
         self.holds |= Hold.REQUEST
-        self._parts.outbox.emit(Refuse(self.number, error))
+        self._parts.outbox.emit(RefuseEffect(self.number, error))
         return True
 
     def _request(self, method: Method, consumer: int = 0) -> None:
@@ -300,7 +302,7 @@ class Channel:
     def _close(self, method: m.ChannelClose) -> None:
         if self.number in self._parts.outbox.publishing:
             self._await(method)
-            self._parts.outbox.emit(Answer(self.number, m.ChannelCloseOk()))
+            self._parts.outbox.emit(AnswerEffect(self.number, m.ChannelCloseOk()))
         else:
             self._close_now(method)
 

@@ -16,7 +16,7 @@ from node.wire.amqp091.channel import Channel
 from node.wire.amqp091.channel_state import ChannelState
 from node.wire.amqp091.codec import HEARTBEAT
 from node.wire.amqp091.deliver_path import encode_contents
-from node.wire.amqp091.effects import Credit, Disposition, Effect, Log
+from node.wire.amqp091.effects import Credit, Disposition, Effect, LogEffect
 from node.wire.amqp091.errors import Failure, LoginRefusedError, NotAllowedError
 from node.wire.amqp091.fields import Table
 from node.wire.amqp091.lifecycle import DEAF, NOT_OPEN_YET, ConnectionState, Stage
@@ -63,7 +63,7 @@ class Connection(FrameReader):
         if now >= self._deadline:
             self._timed_out()
         elif self._heartbeats.silent(now):
-            self._outbox.emit(Log("heartbeat_missed", {"interval": self._negotiation.heartbeat}))
+            self._outbox.emit(LogEffect("heartbeat_missed", {"interval": self._negotiation.heartbeat}))
             self._end_channels()
             self._close_socket()
         elif self._heartbeats.due(now):

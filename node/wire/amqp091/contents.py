@@ -99,7 +99,7 @@ def read_expiration(properties: bytes) -> int | None:
     return None if place is None else parse_expiration(properties[place[0] + 1 : place[1]])
 
 
-def read_priority(properties: bytes) -> int:
+def read_priority_property(properties: bytes) -> int:
     """The priority in a property list, 0 without one. Raises FieldSyntaxError."""
     place = property_places(properties).get("priority")
     return 0 if place is None else properties[place[0]]
@@ -117,7 +117,7 @@ def read_delay(properties: bytes) -> int:
 @lru_cache(_CACHED)
 def asked_in(properties: bytes) -> Asked:
     """The wishes in a property list. Raises FieldSyntaxError, ExpirationError."""
-    return Asked(read_delay(properties), read_priority(properties), read_expiration(properties))
+    return Asked(read_delay(properties), read_priority_property(properties), read_expiration(properties))
 
 
 def read_short_string(properties: bytes, name: str) -> bytes | None:

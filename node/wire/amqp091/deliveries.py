@@ -14,7 +14,7 @@ from node.message.run import Run
 from node.ranges.numbers import Numbers, merged, ranges_of
 from node.wire.amqp091.codec import FRAME
 from node.wire.amqp091.deliver_path import encode_contents, encode_deliveries
-from node.wire.amqp091.effects import Disposition, Outbox, Unsettled
+from node.wire.amqp091.effects import Disposition, Outbox, UnsettledRanges
 from node.wire.amqp091.methods import BasicGetOk
 from node.wire.amqp091.transaction import ChannelTransaction, TransactionLoad
 
@@ -133,7 +133,7 @@ class ChannelDeliveries(FlowControl):
                 self._held.add(one)
         self._release()
 
-    def close(self) -> Unsettled:
+    def close(self) -> UnsettledRanges:
         """Everything ends: what was held goes back unsent, what was sent is returned."""
         for consumer in self.consumers.values():
             del self._credits.consumers[consumer.number]
@@ -231,7 +231,7 @@ class ChannelDeliveries(FlowControl):
         room = self.room()
         count = run.count if room is None else min(run.count, room)
         return (
-            count if self.octets is None else self.octets.fitting(consumer, body_sizes(run.slice(0, count)))
+            count if self.octets is None else self.octets.fitting(consumer, body_octets(run.slice(0, count)))
         )
 
     def _send_or_hold(self, delivery: HeldDelivery) -> None:
@@ -260,7 +260,7 @@ class ChannelDeliveries(FlowControl):
             self._in_flight += run.count
             self.unsettled.append(tag, consumer.number, numbers, consumer)
             if self.octets is not None:
-                self.octets.sent(consumer, body_sizes(run), numbers)
+                self.octets.sent(consumer, body_octets(run), numbers)
         # Last: whatever happens then, they are known as unsettled, and go back with the channel.
         self._outbox.write_deliveries(
             encode_deliveries(self.channel, consumer.tag, tag, redelivered, run, self._frame_max)
@@ -365,7 +365,7 @@ class ChannelDeliveries(FlowControl):
             self._credits.touch(consumer)
 
 
-def body_sizes(run: Run) -> Iterator[int]:
+def body_octets(run: Run) -> Iterator[int]:
     """The size of each message's body, as its content header tells it."""
     at = run.skip
     for length in run.lengths if run.lengths is not None else [run.stride] * run.count:

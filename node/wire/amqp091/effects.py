@@ -19,7 +19,7 @@ from node.wire.amqp091.errors import ProtocolException
 from node.wire.amqp091.methods import BasicDeliver
 from node.wire.amqp091.primitives import SHORT, Method
 
-Unsettled = list[tuple[int, list[Range]]]
+UnsettledRanges = list[tuple[int, list[Range]]]
 """(consumer, ranges) of deliveries that were sent and never settled, in the order of delivery."""
 
 
@@ -56,7 +56,7 @@ class NegotiationFailed:
 
 
 @dataclass(init=False, slots=True)
-class Publish:
+class PublishEffect:
     """Route a run. In confirm mode its messages have the tags from `first_tag` on, else it is 0.
 
     The tags are for `confirm` and `nack`: they are never used twice for one channel number, while the
@@ -76,7 +76,7 @@ class Publish:
 
 
 @dataclass(init=False, slots=True)
-class Settle:
+class SettleEffect:
     """The client has the messages for good."""
 
     channel: Final[int]
@@ -90,7 +90,7 @@ class Settle:
 
 
 @dataclass(frozen=True, slots=True)
-class Return:
+class ReturnEffect:
     """The messages go back to their queue. `delivered`: they had been sent to the client."""
 
     channel: int
@@ -100,7 +100,7 @@ class Return:
 
 
 @dataclass(frozen=True, slots=True)
-class Discard:
+class DiscardEffect:
     """The client rejected the messages without requeue."""
 
     channel: int
@@ -108,16 +108,16 @@ class Discard:
     ranges: list[Range]
 
 
-Settlement = Settle | Return | Discard
+SettlementEffect = SettleEffect | ReturnEffect | DiscardEffect
 
 
 @dataclass(init=False, slots=True)
-class HoldPublish(Publish):
+class HoldPublish(PublishEffect):
     """Route a run of the channel's transaction now, and publish it when the transaction is committed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class CommitEffect:
     """Publish what the channel's transaction holds, and settle these, as one: all of it or nothing.
 
     Answer with `reply` or `fail`; the channel takes no further frames until then. Where nothing is
@@ -125,7 +125,7 @@ class Commit:
     """
 
     channel: int
-    settled: list[Settlement]
+    settled: list[SettlementEffect]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AnswerEffect:
     """An answer that the channel gives by itself, in its turn: call `reply` with it.
 
     Something that was published before it may be refused, which closes the channel instead.
@@ -174,7 +174,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Refuse:
+class RefuseEffect:
     """An exception behind something that was published: call `fail` with it."""
 
     channel: int
@@ -190,7 +190,7 @@ class ChannelClosed:
     """
 
     channel: int
-    unsettled: Unsettled
+    unsettled: UnsettledRanges
     awaited: bool = False
 
 
@@ -198,7 +198,7 @@ class ChannelClosed:
 class ConnectionClosed:
     """All channels are gone, with their consumers. Answers to open requests are of no use any more."""
 
-    unsettled: Unsettled
+    unsettled: UnsettledRanges
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +207,7 @@ class CloseSocket:
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
+class LogEffect:
     """Something that an operator wants to know; `event` names the kind of it.
 
     framing_error, heartbeat_missed, close_timeout, channel_exception,
@@ -223,21 +223,21 @@ Effect = (
     | OpenVhost
     | UpdateSecret
     | NegotiationFailed
-    | Publish
-    | Settle
-    | Return
-    | Discard
+    | PublishEffect
+    | SettleEffect
+    | ReturnEffect
+    | DiscardEffect
     | HoldPublish
-    | Commit
+    | CommitEffect
     | Rollback
     | Credit
     | Request
-    | Answer
-    | Refuse
+    | AnswerEffect
+    | RefuseEffect
     | ChannelClosed
     | ConnectionClosed
     | CloseSocket
-    | Log
+    | LogEffect
 )
 
 
@@ -281,7 +281,7 @@ class Outbox(Output):
     def send(self, channel: int, method: Method) -> None:
         self.write(encode_method(channel, method))
 
-    def publish(self, effect: Publish) -> None:
+    def publish(self, effect: PublishEffect) -> None:
         self.publishing.add(effect.channel)
         self._effects.append(effect)
 
@@ -314,14 +314,16 @@ class Outbox(Output):
             self._effects.append(settlement(disposition, channel, consumer, merged(ranges)))
 
 
-def settlement(disposition: Disposition, channel: int, consumer: int, ranges: list[Range]) -> Settlement:
+def settlement(
+    disposition: Disposition, channel: int, consumer: int, ranges: list[Range]
+) -> SettlementEffect:
     """The effects for the shell on ranges of sequence numbers."""
     match disposition:
         case Disposition.ACCEPTED:
-            return Settle(channel, consumer, ranges)
+            return SettleEffect(channel, consumer, ranges)
         case Disposition.REJECTED:
-            return Discard(channel, consumer, ranges)
+            return DiscardEffect(channel, consumer, ranges)
         case Disposition.RETURNED:
-            return Return(channel, consumer, ranges, delivered=True)
+            return ReturnEffect(channel, consumer, ranges, delivered=True)
         case Disposition.UNSENT:
-            return Return(channel, consumer, ranges, delivered=False)
+            return ReturnEffect(channel, consumer, ranges, delivered=False)

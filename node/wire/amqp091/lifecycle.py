@@ -26,11 +26,11 @@ from node.wire.amqp091.effects import (
     Authenticate,
     CloseSocket,
     ConnectionClosed,
-    Log,
+    LogEffect,
     NegotiationFailed,
     OpenVhost,
     Outbox,
-    Unsettled,
+    UnsettledRanges,
 )
 from node.wire.amqp091.errors import Failure, ResourceExhaustedError
 from node.wire.amqp091.fields import FieldValue, Table
@@ -248,7 +248,7 @@ TAKING: Final = frozenset((ConnectionState.NEGOTIATING, ConnectionState.OPEN))
 NOT_OPEN_YET: Final = frozenset((ConnectionState.HEADER, ConnectionState.NEGOTIATING))
 
 
-class Lifecycle:
+class ConnectionLifecycle:
     """State of a connection."""
 
     def __init__(self, limits: ConnectionLimits, now: float):
@@ -356,7 +356,9 @@ class Lifecycle:
         """Close the connection with a connection exception."""
         self._flush_confirms()
         self._outbox.send(0, m.ConnectionClose(failure.code, reply_text(failure), *method))
-        self._outbox.emit(Log("connection_exception", {"reply_code": failure.code, "text": str(failure)}))
+        self._outbox.emit(
+            LogEffect("connection_exception", {"reply_code": failure.code, "text": str(failure)})
+        )
         self._end_channels()
         self.state = ConnectionState.CLOSING
         self._deadline = self._now + self._limits.close_timeout
@@ -370,7 +372,7 @@ class Lifecycle:
             self._heartbeats.stop()
             self._deadline = self._now + self._limits.negotiation_pause
             return
-        self._outbox.emit(Log("framing_error", {"reason": reason}))
+        self._outbox.emit(LogEffect("framing_error", {"reason": reason}))
         self._end_channels()
         self._close_socket()
 
@@ -378,7 +380,7 @@ class Lifecycle:
         """The channels and what they hold are gone. No-op unless the connection is open."""
         if self.state is not ConnectionState.OPEN:
             return
-        unsettled: Unsettled = []
+        unsettled: UnsettledRanges = []
         for channel in self._channels.values():
             unsettled += channel.end()
         self._channels.clear()
@@ -400,7 +402,7 @@ class Lifecycle:
 
     def _timed_out(self) -> None:
         if self.state is ConnectionState.CLOSING:
-            self._outbox.emit(Log("close_timeout", {"seconds": int(self._limits.close_timeout)}))
+            self._outbox.emit(LogEffect("close_timeout", {"seconds": int(self._limits.close_timeout)}))
         elif self.state not in DEAF:
             self._outbox.emit(NegotiationFailed("time-out"))
         self._close_socket()

@@ -30,14 +30,14 @@ from node.wire.amqp091.errors import (
     UnexpectedMethodError,
 )
 from node.wire.amqp091.intake import FRAME_WORK, PROPERTIES_WORK, REQUEST_WORK, WORK_A_SECOND
-from node.wire.amqp091.lifecycle import TAKING, ConnectionState, Lifecycle, NegotiationError
+from node.wire.amqp091.lifecycle import TAKING, ConnectionLifecycle, ConnectionState, NegotiationError
 from node.wire.amqp091.primitives import SHORT, method_ids
 from node.wire.amqp091.publish_path import PUBLISH_IDS
 
 _CONNECTION_CLASS: Final = SHORT.pack(m.ConnectionStart.CLASS_ID)
 
 
-class FrameReader(Lifecycle):
+class FrameReader(ConnectionLifecycle):
     """The handling of each incoming frame of a connection."""
 
     # -- octets to frames -----------------------------------------------------------------------

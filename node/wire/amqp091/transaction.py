@@ -18,12 +18,12 @@ from node.delivery.unsettled import Taken, UnsettledDeliveries
 from node.message.run import Run
 from node.ranges.numbers import Range, merged, ranges_of
 from node.wire.amqp091.effects import (
-    Commit,
+    CommitEffect,
     Disposition,
     HoldPublish,
     Outbox,
     Rollback,
-    Settlement,
+    SettlementEffect,
     settlement,
 )
 from node.wire.amqp091.errors import ResourceExhaustedError
@@ -107,9 +107,9 @@ class ChannelTransaction:
     def commit(self) -> None:
         """Hand everything over to the shell, which answers for the whole of it."""
         self._committing, self._settled = self._settled, []
-        self._outbox.emit(Commit(self._channel, self._settlements()))
+        self._outbox.emit(CommitEffect(self._channel, self._settlements()))
 
-    def _settlements(self) -> list[Settlement]:
+    def _settlements(self) -> list[SettlementEffect]:
         """The effects for the shell: one for each consumer and disposition."""
         gathered: dict[tuple[Disposition, int], list[Range]] = {}
         for disposition, taken in self._committing:
