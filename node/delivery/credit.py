@@ -14,10 +14,9 @@ the socket's buffer is full.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterable
 from math import inf
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from node.delivery.output import Output
 
@@ -44,30 +43,23 @@ class Windows:
         self.pending = pending
 
 
-class FlowControl:
+class FlowControl(Protocol):
     """How a client bounds what it is sent on a channel or a link, as far as credit depends on it."""
 
-    __slots__ = ()
-
     @property
-    @abstractmethod
     def stopped(self) -> bool:
         """Whether nothing more may come for now."""
 
     @property
-    @abstractmethod
     def limited(self) -> bool:
         """Whether the client bounds what it is sent by more than the prefetch of a consumer."""
 
-    @abstractmethod
     def room(self) -> int | None:
         """Deliveries that the client's bound leaves; None without one."""
 
-    @abstractmethod
     def octet_room(self, consumer: ChannelConsumer) -> int | None:
         """Messages that fit into the octets that are left; None without a limit in octets."""
 
-    @abstractmethod
     def give_back_held(self) -> None:
         """Deliveries that could not be sent for a while go back: another client may have a use for them."""
 

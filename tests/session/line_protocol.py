@@ -1,9 +1,10 @@
 """A toy protocol, and the example for the next: the header LINES001, then a line for each command.
 
 log-in USER PASSWORD VHOST; declare, delete, purge or get QUEUE; bind QUEUE EXCHANGE KEY; publish EXCHANGE KEY
-BODY; consume QUEUE CREDIT; credit CONSUMER LIMIT (since it began); accept, reject, return or release CONSUMER
-NUMBER; cancel CONSUMER. They are answered in their order: `ok` and the result, `nothing`, `unroutable`,
-`rejected`, or `refused` and why. Deliveries are lines too: message CONSUMER NUMBER BODY.
+BODY; consume QUEUE CREDIT; credit CONSUMER LIMIT (since it began); accept, reject, return or release FIRST
+LAST; cancel CONSUMER. They are answered in their order: `ok` and the result, `nothing`, `unroutable`,
+`rejected`, or `refused` and why. Deliveries are lines too: message CONSUMER NUMBER BODY, where NUMBER grows
+by one with each delivery of the session. Who settles a number that is not unsettled hears `closed` and why.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import astuple
 from functools import partial
 
+from node.delivery.credit import ChannelConsumer, Credits, Windows
+from node.delivery.output import Framing, Output
+from node.delivery.unsettled import Taken, UnknownDeliveryError, UnsettledDeliveries
 from node.message.run import Run
-from node.ranges.numbers import Numbers, merged, ranges_of
+from node.ranges.numbers import Numbers, Range, merged, ranges_of
 from node.refusal import EntryRefusedError, Refusal
 from node.routing.matching import Destination, DestinationKind
 from node.session import commands as c
@@ -34,6 +38,9 @@ from node.wire.formats import AMQP_0_9_1, FORMATS, format_of
 
 HEADER, LOG_IN_S = b"LINES001", 5.0
 CHANNEL, TAG, BODY_MAX = 1, 1, 1 << 20
+FRAMING = Framing(0, 0, None, 0, b"message ")
+"""A connection has one channel, and a frame is a line."""
+WINDOWS = Windows(2000, 16, 1 << 22, 1 << 24)
 OUTCOMES = dict(zip(("accept", "reject", "return", "release"), Outcome, strict=True))
 COMMANDS: dict[str, Callable[..., c.Command]] = {
     "declare": lambda queue: c.DeclareQueue(QueueDeclaration(queue, True, False, False)),
@@ -41,29 +48,61 @@ COMMANDS: dict[str, Callable[..., c.Command]] = {
     "purge": c.PurgeQueue,
     "bind": lambda queue, source, key: c.Bind(source, Destination(DestinationKind.QUEUE, queue), key),
     "get": c.Get,
-    "consume": lambda queue, credit: c.Consume(queue, int(credit)),
-    "cancel": lambda consumer: c.Cancel(int(consumer)),
 }
+
+
+class LinkCredit:
+    """Implements `FlowControl` for one consumer: the client says how many messages it takes in all."""
+
+    stopped, limited = False, True
+
+    def __init__(self, consumer: int, granted: int) -> None:
+        self.granted = granted
+        self.consumer = ChannelConsumer(consumer, "", CHANNEL, self, no_ack=False, returnable=True)
+
+    def room(self) -> int | None:
+        return self.granted - self.consumer.received
+
+    def octet_room(self, consumer: ChannelConsumer) -> int | None:
+        return None
+
+    def give_back_held(self) -> None:
+        """What has come is written at once: nothing is held."""
 
 
 class LineSession:
     """Implements `ClientSession` for the listener, and `PublishingSession` for the broker."""
 
-    user, vhost, last_words, has_output = "", "", b"", False
-    channel_count, channels_opened, held_output = 1, 1, 0
+    user, vhost, last_words = "", "", b""
+    channel_count, channels_opened = 1, 1
 
     def __init__(self, port: BrokerPort, transport: Transport, clock: Callable[[], float]) -> None:
-        self._core = SessionCore(port, self, lambda _: self.unsettled)
+        self._core = SessionCore(port, self, lambda _: self._in_use())
         self.traffic = self._core.traffic
-        self.unsettled: dict[int, set[int]] = {}
+        self._output = Output(FRAMING)
+        self._credits = Credits(WINDOWS, self._output)
+        self._unsettled = UnsettledDeliveries(self._credits)
+        self._links: dict[int, LinkCredit] = {}
+        self._deliveries = 0
         self.held_back = self._busy = self._begun = False
         self._port, self._transport, self._clock = port, transport, clock
         self._deadline = clock() + LOG_IN_S
-        self._input, self._output, self._fate = b"", b"", "ok"
+        self._input, self._fate = b"", "ok"
 
     @property
     def held(self) -> int:
-        return len(self._input) + len(self._output)
+        return len(self._input) + self._output.octets + self._credits.record_octets
+
+    @property
+    def held_output(self) -> int:
+        return self._output.octets
+
+    @property
+    def has_output(self) -> bool:
+        return self._output.waiting
+
+    def _in_use(self) -> set[int]:
+        return {*self._links, *(one.link for one in self._unsettled)}
 
     def receive(self, data: bytes) -> None:
         self._input += data
@@ -81,8 +120,16 @@ class LineSession:
             self._busy = True
             try:
                 self._carry_out(*line.decode().split(" "))
+            except UnknownDeliveryError as error:
+                self._begun = False
+                self.force_close(str(error))
             except (Refusal, LookupError, ValueError, TypeError) as error:
                 self._answer(f"refused {error}")
+        self._tell_credits()
+
+    def _tell_credits(self) -> None:
+        for granted in self._credits.changes():
+            self._core.credit(*granted)
 
     def _carry_out(self, verb: str, *words: str) -> None:
         if verb == "log-in":
@@ -96,15 +143,43 @@ class LineSession:
             run = FORMATS[AMQP_0_9_1].composed(exchange, key, {}, body.encode(), self.user, BODY_MAX)
             self._core.publish(CHANNEL, run, True, TAG)
         elif verb == "credit":
-            self._core.credit(*map(int, words))
+            consumer, limit = map(int, words)
+            link = self._links[consumer]
+            link.granted = limit
+            self._credits.touch(link.consumer)
             self._answer("ok")
         elif verb in OUTCOMES:
-            consumer, number = map(int, words)
-            self.unsettled[consumer].remove(number)
-            self._core.settle(consumer, [(number, number)], OUTCOMES[verb])
+            first, last = map(int, words)
+            self._settle(first, last, OUTCOMES[verb])
             self._answer("ok")
+        elif verb == "consume":
+            queue, limit = words
+            began = partial(self._began, int(limit))
+            self._core.carry_out(CHANNEL, c.Consume(queue, 0), began)
+        elif verb == "cancel":
+            (number,) = map(int, words)
+            self._links[number].consumer.ended = True
+            self._core.carry_out(CHANNEL, c.Cancel(number), self._answered)
         else:
             self._core.carry_out(CHANNEL, COMMANDS[verb](*words), self._answered)
+
+    def _settle(self, first: int, last: int, outcome: Outcome) -> None:
+        """All of the range or nothing; raises UnknownDeliveryError."""
+        taken: list[Taken] = []
+        try:
+            taken.extend(self._unsettled.take_row(first, last))
+        except UnknownDeliveryError:
+            self._unsettled.restore(taken)
+            raise
+        for link, ranges in _by_link(taken):
+            self._core.settle(link, ranges, outcome)
+
+    def _began(self, limit: int, result: c.Result | Refusal) -> None:
+        if isinstance(result, c.Consuming):
+            link = self._links[result.consumer] = LinkCredit(result.consumer, limit)
+            self._credits.consumers[result.consumer] = link.consumer
+            self._credits.touch(link.consumer)
+        self._answered(result)
 
     def _logged_in(self, vhost: str, identity: Identity | None, reason: str) -> None:
         if identity is None:
@@ -123,13 +198,12 @@ class LineSession:
         if isinstance(result, Refusal):
             self._answer(f"refused {result}")
         elif isinstance(result, Got):
-            self.unsettled.setdefault(result.consumer, set()).add(result.sequence)
-            self._answer(f"ok {result.consumer} {result.sequence} {_text(result.run)}")
+            numbers = range(result.sequence, result.sequence + 1)
+            number = self._record(result.consumer, numbers, None)
+            self._answer(f"ok {result.consumer} {number} {_text(result.run)}")
         elif isinstance(result, c.Nothing):
             self._answer("nothing")
         else:
-            if isinstance(result, c.Consuming):
-                self.unsettled[result.consumer] = set()
             self._answer(" ".join(("ok", *map(str, astuple(result)))))
 
     def _answer(self, line: str) -> None:
@@ -139,18 +213,30 @@ class LineSession:
             self._go_on()
 
     def _say(self, line: str) -> None:
-        self._output += line.encode() + b"\n"
+        self._output.write(line.encode() + b"\n")
         self._transport.wanted()
 
     def take_output(self, writes: bool = True) -> bytes:
-        output = self._output if writes else b""
-        self._output = self._output[len(output) :]
+        output = self._output.take_output() if writes else b""
+        self._credits.output_taken()
+        self._tell_credits()
         return output
 
+    def _record(self, link: int, numbers: Numbers, consumer: ChannelConsumer | None) -> int:
+        """The number of the first delivery of some that are unsettled from now on."""
+        first = self._deliveries + 1
+        self._deliveries += len(numbers)
+        self._unsettled.append(first, link, numbers, consumer)
+        return first
+
     def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool) -> None:
-        for place, number in enumerate(numbers):
-            self.unsettled[consumer].add(number)
-            self._say(f"message {consumer} {number} {_text(run.slice(place, 1))}")
+        to = self._links[consumer].consumer
+        first = self._record(consumer, numbers, to)
+        texts = [_text(run.slice(place, 1)) for place in range(len(numbers))]
+        lines = "".join(f"message {consumer} {first + place} {text}\n" for place, text in enumerate(texts))
+        self._output.write_deliveries(lines.encode())
+        self._credits.delivered(to, len(numbers), len(lines))
+        self._transport.wanted()
 
     def confirm(self, channel: int, first: int, last: int) -> None:
         fate, self._fate = self._fate, "ok"
@@ -185,7 +271,9 @@ class LineSession:
 
     def alarm(self, reason: str | None) -> None: ...
     def reading(self, active: bool) -> None: ...
-    def writing(self, active: bool) -> None: ...
+
+    def writing(self, active: bool) -> None:
+        self._credits.pause(not active)
 
     def force_close(self, reason: str) -> None:
         self._say(f"closed {reason}")
@@ -198,8 +286,7 @@ class LineSession:
         self.lost()
 
     def lost(self) -> None:
-        unsettled = [(one, merged(ranges_of(list(some)))) for one, some in self.unsettled.items()]
-        self._core.end(unsettled, nothing)
+        self._core.end(_by_link(self._unsettled.take_all()), nothing)
         self._core.forget()
 
     # A protocol without channels has no rows of them.
@@ -221,11 +308,19 @@ class LineSession:
         return iter(())
 
     def channel_totals(self) -> ChannelTotals:
-        return ChannelTotals(len(self.unsettled), 0)
+        return ChannelTotals(len(self._links), 0)
 
 
 def lines(port: BrokerPort, clock: Callable[[], float]) -> ClientProtocol:
     return ClientProtocol("lines", (HEADER,), lambda transport: LineSession(port, transport, clock))
+
+
+def _by_link(taken: list[Taken]) -> list[tuple[int, list[Range]]]:
+    """The sequence numbers of deliveries, by the number that the broker has for their consumer."""
+    found: dict[int, list[Range]] = {}
+    for one in taken:
+        found.setdefault(one.link, []).extend(ranges_of(one.numbers))
+    return [(link, merged(ranges)) for link, ranges in found.items()]
 
 
 def _text(run: Run) -> str:

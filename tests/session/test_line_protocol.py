@@ -92,12 +92,65 @@ def test_a_client_declares_publishes_consumes_with_credit_and_settles() -> None:
     consumer = began.split(" ")[1]
     numbers = [one.split(" ")[2] for one in messages]
     assert [one.split(" ")[3] for one in messages] == ["one", "two"]
-    assert client.say(f"accept {consumer} {numbers[0]}", f"release {consumer} {numbers[1]}") == ["ok", "ok"]
+    assert client.say(f"accept {numbers[0]} {numbers[0]}", f"release {numbers[1]} {numbers[1]}") == [
+        "ok",
+        "ok",
+    ]
     assert client.read() == []
     answer, *messages = client.say(f"credit {consumer} 4")
     assert (answer, [one.split(" ")[3] for one in messages]) == ("ok", ["two", "three"])
-    assert client.say(f"reject {consumer} {messages[0].split(' ')[2]}", f"cancel {consumer}") == ["ok", "ok"]
-    assert client.say(f"accept {consumer} {numbers[0]}", "get q", "nonsense")[0].startswith("refused")
+    number = messages[0].split(" ")[2]
+    assert client.say(f"reject {number} {number}", f"cancel {consumer}") == ["ok", "ok"]
+    refused, got = client.say("nonsense", "get q")
+    assert (refused.startswith("refused"), got.endswith(" four")) == (True, True)
+
+
+def test_credit_bounds_what_is_delivered_whatever_is_settled() -> None:
+    client = Liner(Node()).open()
+    client.say("declare q", *(f"publish  q {number}" for number in range(40)))
+    began, *messages = client.say("consume q 0")
+    consumer = began.split(" ")[1]
+    assert messages == []
+    answer, *messages = client.say(f"credit {consumer} 30")
+    assert (answer, [int(one.split(" ")[3]) for one in messages]) == ("ok", list(range(30)))
+    assert client.say("accept 1 30") == ["ok"]
+    assert client.say(f"credit {consumer} 31") == ["ok", f"message {consumer} 31 30"]
+    assert client.say(f"credit {consumer} 20") == ["ok"]
+
+
+def test_a_range_of_deliveries_is_settled_whatever_consumers_they_are_of() -> None:
+    node = Node()
+    client, other = Liner(node).open(), Liner(node).open()
+    client.say(
+        "declare q", "declare r", "publish  q one", "publish  q two", "publish  r three", "publish  r four"
+    )
+    client.say("consume q 2")
+    client.say("consume r 2")
+    assert client.say("accept 2 3", "release 1 1") == ["ok", "ok"]
+    assert [one.split(" ")[-1] for one in other.say("get q", "get q", "get r")] == [
+        "one",
+        "nothing",
+        "nothing",
+    ]
+    node.node.input(lambda: client.client.connection_lost(None))
+    assert [one.split(" ")[-1] for one in other.say("get q", "get r", "get r")] == [
+        "nothing",
+        "four",
+        "nothing",
+    ]
+
+
+@pytest.mark.parametrize("settled", ["accept 3 3", "accept 1 3", "accept 0 0"])
+def test_an_unknown_delivery_is_an_error_of_that_session_alone(settled: str) -> None:
+    node = Node()
+    client, other = Liner(node).open(), Liner(node).open()
+    client.say("declare q", "publish  q one", "publish  q two", "consume q 2")
+    number = "0" if settled == "accept 0 0" else "3"
+    assert client.say(settled, "declare r") == [f"closed unknown delivery {number}"]
+    assert client.pipe.closed
+    node.node.input(lambda: client.client.connection_lost(None))
+    assert [one.split(" ")[-1] for one in other.say("get q", "get q", "accept 1 2")] == ["one", "two", "ok"]
+    assert other.say("get r")[0].startswith("refused no queue")
 
 
 def test_what_is_got_and_not_settled_goes_back_when_the_client_leaves() -> None:

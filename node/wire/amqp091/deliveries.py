@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
-from node.delivery.credit import ChannelConsumer, Credits, FlowControl
+from node.delivery.credit import ChannelConsumer, Credits
 from node.delivery.octets import OctetWindows
 from node.delivery.unsettled import Taken, UnsettledDeliveries
 from node.message.run import Run
@@ -60,7 +60,7 @@ class HeldDeliveries:
         return taken
 
 
-class ChannelDeliveries(FlowControl):
+class ChannelDeliveries:
     """The deliveries of one channel, and those that the client has not settled.
 
     `prefetch` is shared by the consumers that acknowledge, 0 for no limit; `consumer_prefetch` and
