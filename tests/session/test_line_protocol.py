@@ -7,13 +7,14 @@ from typing import Any, cast
 import pytest
 
 from node.session.amqp091.protocol import amqp091
+from node.session.amqp091.session import Session
 from node.session.client_memory import ClientMemory
 from node.session.gate import Gate, GateLimits
 from node.session.listener import Client, Listener
 from node.wire.amqp091.codec import PROTOCOL_HEADER
 from node.wire.amqp091.limits import ConnectionLimits
 from node.wire.amqp091.methods import ConnectionStart
-from tests.session.line_protocol import HEADER, LOG_IN_S, lines
+from tests.session.line_protocol import HEADER, LOG_IN_S, LineSession, lines
 from tests.session.test_listener import Pipe, Silent
 from tests.site import Site
 from tests.wire.client import frames
@@ -22,14 +23,15 @@ HANDSHAKE_S = 3.0
 
 
 class Node:
-    """A simulated node with a listener for both protocols."""
+    """A simulated node with a listener for both protocols, or for the first of them alone."""
 
-    def __init__(self) -> None:
+    def __init__(self, taken: int = 2) -> None:
         self.site = Site("n1")
         self.node, front_end = self.site.nodes["n1"], self.site.front_end("n1")
         self.gate = Gate(GateLimits())
         limits = ConnectionLimits(handshake_timeout=HANDSHAKE_S)
-        protocols = (amqp091(front_end, limits, self.node.clock), lines(front_end, self.node.clock))
+        first, second = amqp091(front_end, limits, self.node.clock), lines(front_end, self.node.clock)
+        protocols = (first, second)[:taken]
         self.listener = Listener(
             protocols, HANDSHAKE_S, self.gate, ClientMemory(1 << 20), Silent(), self.node.clock, lambda: None
         )
@@ -80,6 +82,22 @@ def test_two_protocols_share_a_port_and_are_told_apart_by_the_header() -> None:
     neither = Liner(node)
     neither.send(b"LINES002")
     assert (neither.pipe.written, neither.pipe.closed) == (PROTOCOL_HEADER, True)
+
+
+def test_a_protocol_is_there_once_the_listener_is_given_it() -> None:
+    """Each header begins its own protocol's session; any other beginning is for the first one to answer."""
+    for taken, session in ((1, Session), (2, LineSession)):
+        node = Node(taken)
+        asking, other, neither = Liner(node), Liner(node), Liner(node)
+        asking.send(HEADER)
+        other.send(PROTOCOL_HEADER)
+        neither.send(b"GET / HT")
+        assert (type(asking.client.session), asking.pipe.closed) == (session, taken == 1)
+        assert asking.pipe.written == (PROTOCOL_HEADER if taken == 1 else b"")
+        assert (type(other.client.session), other.pipe.closed) == (Session, False)
+        assert isinstance(frames(other.pipe.written)[0][2], ConnectionStart)
+        assert (type(neither.client.session), neither.pipe.closed) == (Session, True)
+        assert neither.pipe.written == PROTOCOL_HEADER
 
 
 def test_a_client_declares_publishes_consumes_with_credit_and_settles() -> None:
