@@ -37,7 +37,7 @@ from cluster.config.tables import TraceSettings
 from cluster.peers.latencies import Arrivals, Latencies
 from cluster.process.node import NodeProcess
 from node.message.run import Run
-from node.queue.counters import Tally
+from node.queue.delivery_state import Tally
 from node.wire.amqp091.codec import encode_frame
 from node.wire.amqp091.methods import FRAME_BODY, FRAME_HEADER
 from node.wire.amqp091.property_values import encode_header, encode_properties

@@ -11,7 +11,7 @@ from cluster.config.models import NodeConfig
 from cluster.gateway.broker_port import FrontEnd
 from cluster.gateway.local_queues import LocalQueues
 from cluster.peers.latencies import Latencies
-from node.queue.counters import Tally
+from node.queue.delivery_state import Tally
 from node.queue.dispatch import QueueOwner
 from node.session.listener import Listener
 from replication.host import Host

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from cluster.owner.front_ends import FrontEnds
+from cluster.owner.proposal import FrontEnds
 
 
 class Found(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from node.queue.applied import Applied
+from node.queue.operations import Applied
 
 
 class PartitionObserver(Protocol):

@@ -13,9 +13,8 @@ from cluster.owner.alarms import Alarms
 from cluster.owner.contents import Contents, EntrySource
 from cluster.owner.context import OwnerContext
 from cluster.owner.dead_messages import DeadMessages, SoftDeadMessages
-from cluster.owner.front_ends import FrontEnds
 from cluster.owner.linearizable_reads import LinearizableReads
-from cluster.owner.proposal import Proposal
+from cluster.owner.proposal import FrontEnds, Proposal
 from cluster.owner.unused_queues import UnusedQueues
 from cluster.peers.latencies import Arrivals
 from cluster.peers.ports import Delivery, Ranges

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 
 from node.message.reason import Reason
 from node.queue.transfers import Transfer
-from node.ranges.range_set import Range
+from node.ranges.range_set import Range, RangeSet
 
 OWNER: Final = 0
 """The front end number of an owner's own operations."""
@@ -351,3 +352,41 @@ Operation = (
     | ForgetIds
     | Transactional
 )
+
+
+@dataclass(init=False, slots=True)
+class Applied:
+    """What the entry at a log index did.
+
+    `appended` are (queue, first, last), `returned` (front end, queue, first, last), exactly the messages
+    that were alive. `acknowledged` maps each front end with batches in the entry to the highest number
+    applied. `transactions` are the steps of transactions over several partitions, in log order.
+    """
+
+    index: int
+    appended: list[tuple[int, int, int]]
+    returned: list[tuple[int, int, int, int]]
+    created: list[int]
+    dropped: list[int]
+    acknowledged: dict[int, int]
+    transactions: list[LoggedTransactional]
+
+    def __init__(self, index: int, acknowledged: dict[int, int] | None = None) -> None:
+        self.index = index
+        self.appended = []
+        self.returned = []
+        self.created = []
+        self.dropped = []
+        self.acknowledged = acknowledged or {}
+        self.transactions = []
+
+    def withhold(self, rows: Iterable[tuple[int, int, int]]) -> None:
+        """Of what the entry has appended so far, messages that are not to be seen yet."""
+        hidden: dict[int, RangeSet] = {}
+        for queue, first, last in rows:
+            hidden.setdefault(queue, RangeSet()).add(first, last)
+        appended, self.appended = self.appended, []
+        for queue, first, last in appended:
+            shown = RangeSet([(first, last)])
+            shown.remove_all(hidden[queue].intersection(first, last) if queue in hidden else ())
+            self.appended += [(queue, *part) for part in shown.ranges()]

@@ -27,9 +27,9 @@ from collections.abc import Mapping
 from struct import Struct
 from typing import Final, get_args
 
-from node.queue.applied import Applied
 from node.queue.operations import (
     Abandon,
+    Applied,
     Conclude,
     Decided,
     EndTransaction,

@@ -13,7 +13,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from node.message.reason import Reason
 from node.message.run import Run
 from node.queue import partition
-from node.queue.applied import Applied
 from node.queue.entry import encode_batch, encode_entry
 from node.queue.operation_format import (
     EntryFormatError,
@@ -36,7 +35,7 @@ from node.queue.operation_format import (
     encode_transfer,
     encode_transferred,
 )
-from node.queue.operations import OWNER, Aspect, Semantics
+from node.queue.operations import OWNER, Applied, Aspect, Semantics
 from node.queue.partition import (
     PartitionMachine,
     SequenceOrderError,

@@ -6,7 +6,6 @@ from itertools import product
 
 import pytest
 
-from node.queue.applied import Applied
 from node.queue.entry import encode_batch, encode_entry
 from node.queue.operation_format import (
     Buffer,
@@ -19,6 +18,7 @@ from node.queue.operation_format import (
 )
 from node.queue.operations import (
     OWNER,
+    Applied,
     Conclude,
     Decide,
     Decided,

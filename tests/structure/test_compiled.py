@@ -27,9 +27,8 @@ MODULES = sorted(path for root in ROOTS for path in (root.rglob("*.py") if root.
 
 HOT = {
     "node/message/run.py": {"Run"},
-    "node/queue/operations.py": {"Publish"},
+    "node/queue/operations.py": {"Publish", "Applied"},
     "node/queue/lifecycle.py": {"Settled"},
-    "node/queue/applied.py": {"Applied"},
     "node/wire/amqp091/effects.py": {"Publish", "Settle", "Credit"},
     "node/delivery/unsettled.py": {"DeliveryRun"},
     "cluster/peers/ports.py": {"Delivery"},

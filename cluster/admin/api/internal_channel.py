@@ -29,7 +29,7 @@ CHANNEL: Final = 1
 
 
 class InternalChannel:
-    """Implements `node.session.publishes.PublishingSession`."""
+    """Implements `node.session.core.PublishingSession`."""
 
     channel_count = 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from node.queue.counters import Tally
+from node.queue.delivery_state import Tally
 from node.queue.dispatch import QueueOwner
 from node.session.traffic import ExchangeFlow, Traffic
 

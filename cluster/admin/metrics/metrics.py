@@ -26,7 +26,7 @@ from cluster.admin.views import NodeView
 from cluster.system import resources
 from cluster.system.resources import DISK, MEMORY
 from node.message.reason import Reason
-from node.queue.counters import Tally
+from node.queue.delivery_state import Tally
 from node.queue.dispatch import QueueOwner
 from node.session.traffic import Traffic
 from replication.group import RaftGroup

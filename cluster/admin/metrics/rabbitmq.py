@@ -20,7 +20,7 @@ from cluster.config.identity import DIALECT_VERSION, version
 from cluster.system import resources
 from cluster.system.resources import DISK, MEMORY
 from node.message.reason import Reason
-from node.queue.counters import Tally
+from node.queue.delivery_state import Tally
 
 METRIC_PREFIX: Final = "rabbitmq_"
 PROTOCOL: Final = {"protocol": "amqp091"}

@@ -10,7 +10,7 @@ from typing import Final
 from cluster.admin.metrics.metric import label_text
 from cluster.admin.views import NodeView, PartitionsView
 from cluster.catalog.definitions import FIRST_LOCAL_ID, REPLY_QUEUE_PREFIX
-from node.queue.counters import Tally
+from node.queue.delivery_state import Tally
 from node.queue.dispatch import QueueOwner
 from node.session.listener import Client
 from node.session.traffic import Traffic

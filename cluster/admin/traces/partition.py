@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cluster.admin.traces.context import counted_in_entry
 from cluster.admin.traces.spans import REPLICATE, Attributes, Spans
-from node.queue.applied import Applied
+from node.queue.operations import Applied
 
 
 class TracedPartition:

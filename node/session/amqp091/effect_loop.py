@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from node.session.containment import Containment
+from node.session.core import Containment
 from node.wire.amqp091 import effects
 from node.wire.amqp091.connection import Connection
 

@@ -25,8 +25,7 @@ from node.session.client_views import (
 )
 from node.session.commands import Consuming, Nothing, Result
 from node.session.consumers import nothing
-from node.session.containment import Containment
-from node.session.core import SessionCore
+from node.session.core import Containment, SessionCore
 from node.session.ports import BrokerPort, Got, Outcome
 from node.session.traffic import Traffic
 from node.session.transport import NO_TRANSPORT, Transport

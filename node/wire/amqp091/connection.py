@@ -312,15 +312,12 @@ class Connection(FrameReader):
 
     # -- publishing -----------------------------------------------------------------------------
 
-    def confirm(self, channel: int, first: int, last: int) -> None:
-        """The messages with these tags are safe."""
-        self._confirm(channel, first, last, positive=True)
-
     def nack(self, channel: int, first: int, last: int) -> None:
         """The messages with these tags were not taken."""
-        self._confirm(channel, first, last, positive=False)
+        self.confirm(channel, first, last, positive=False)
 
-    def _confirm(self, channel: int, first: int, last: int, *, positive: bool) -> None:
+    def confirm(self, channel: int, first: int, last: int, *, positive: bool = True) -> None:
+        """The messages with these tags are safe, or were not taken."""
         found = self._channels.get(channel)
         if found is not None:
             found.confirm(first, last, positive=positive)
