@@ -29,7 +29,7 @@ HOT = {
     "node/message/run.py": {"Run"},
     "node/queue/operations.py": {"Publish", "Applied"},
     "node/queue/lifecycle.py": {"Settled"},
-    "node/wire/amqp091/effects.py": {"Publish", "Settle", "Credit"},
+    "node/wire/amqp091/effects.py": {"PublishEffect", "SettleEffect", "Credit"},
     "node/delivery/unsettled.py": {"DeliveryRun"},
     "cluster/peers/ports.py": {"Delivery"},
     "cluster/gateway/state.py": {"Confirmation", "OperationBatch"},
