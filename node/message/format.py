@@ -65,7 +65,7 @@ class MessageFormat(Protocol):
         """Spans of messages, counted from 0, whose bodies have as many octets."""
 
     def may_have_copies(self, run: Run) -> bool:
-        """False for a run in which no message asks for copies to further routing keys."""
+        """Whether a message of a run that is `special` may ask for copies to further routing keys."""
 
     # -- of properties --------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from cluster.cli.main import main
 from cluster.log.events import EVENTS, find
 from tests.structure.tree import ROOT
 
-LEVELS = {"debug", "info", "warning", "error", "log", "Log"}
+LEVELS = {"debug", "info", "warning", "error", "log", "LogEffect"}
 
 
 def logged() -> Iterator[str]:
@@ -28,9 +28,9 @@ def logged() -> Iterator[str]:
 
 
 def _logs(called: ast.expr) -> bool:
-    """Whether this is `….log.info`, `log.info`, `….log`, or the effect `Log`."""
+    """Whether this is `….log.info`, `log.info`, `….log`, or the effect `LogEffect`."""
     if isinstance(called, ast.Name):
-        return called.id == "Log"
+        return called.id == "LogEffect"
     if not isinstance(called, ast.Attribute) or called.attr not in LEVELS:
         return False
     return called.attr == "log" or ast.unparse(called.value).rpartition(".")[2].lower().startswith(

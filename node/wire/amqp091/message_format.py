@@ -32,9 +32,7 @@ class Amqp091Format:
         return contents.size_spans(run)
 
     def may_have_copies(self, run: Run) -> bool:
-        return run.special and sender_selected.CC in (
-            run.raw if isinstance(run.raw, bytes) else bytes(run.raw)
-        )
+        return sender_selected.CC in (run.raw if isinstance(run.raw, bytes) else bytes(run.raw))
 
     def asked(self, properties: bytes) -> Asked:
         return contents.asked_in(properties)
