@@ -126,7 +126,8 @@ class SessionCore:
         of messages that no queue takes.
         """
         try:
-            if format_of(run).may_have_copies(run) or self._port.needs_headers(self.scope, run.exchange):
+            copied = run.special and format_of(run).may_have_copies(run)
+            if copied or self._port.needs_headers(self.scope, run.exchange):
                 self._publish_one_by_one(channel, run, mandatory, first_tag, held)
                 return
             route = self._port.route(self.scope, run.exchange, run.routing_key)
