@@ -51,7 +51,7 @@ KEPT_BATCHES: Final = 16_384
 not heard of, which are fewer than fit into its window."""
 
 _COUNT = Struct("<I")
-_HEAD = Struct("<QI")
+_REFUSED_HEAD = Struct("<QI")
 
 
 class Refusals:
@@ -85,7 +85,7 @@ class Refusals:
         parts = [_COUNT.pack(len(self._by_front_end))]
         for front_end, batches in sorted(self._by_front_end.items()):
             rows = [(number, *part) for number, messages in batches.items() for part in messages]
-            parts.append(_HEAD.pack(front_end, len(rows)))
+            parts.append(_REFUSED_HEAD.pack(front_end, len(rows)))
             parts += (encode_array(array("Q", column)) for column in _columns(rows))
         return b"".join(parts)
 
@@ -96,8 +96,8 @@ class Refusals:
         (front_ends,) = _COUNT.unpack_from(data, offset)
         offset += _COUNT.size
         for _ in range(front_ends):
-            front_end, rows = _HEAD.unpack_from(data, offset)
-            offset += _HEAD.size
+            front_end, rows = _REFUSED_HEAD.unpack_from(data, offset)
+            offset += _REFUSED_HEAD.size
             columns = []
             for _ in range(3):
                 column, offset = decode_array("Q", data, offset, rows)

@@ -105,4 +105,4 @@ def late_expiry() -> AbstractContextManager[object]:
 
 def early_removals() -> AbstractContextManager[object]:
     """What is got without acknowledgement is removed once its front end has it. Here: before it is sent."""
-    return mock.patch.object(gets, "KEPT", 0)
+    return mock.patch.object(gets, "STAYS_LEASED", 0)

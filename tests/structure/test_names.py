@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 import pytest
@@ -83,6 +83,27 @@ def test_a_public_name_means_one_thing() -> None:
                 places[name].append(module.path)
     doubled = {name: paths for name, paths in places.items() if len(paths) > 1}
     assert not doubled, f"one name, two meanings: {doubled}"
+
+
+def defined_names(module: Module) -> Iterator[str]:
+    """The names that a module's statements define, private ones included, each as often as it is defined."""
+    for node in module.tree.body:
+        if (
+            isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+            and not node.decorator_list
+        ):
+            yield node.name
+        elif isinstance(node, ast.Assign):
+            yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            yield node.target.id
+
+
+@pytest.mark.parametrize("module", modules(), ids=lambda module: module.path)
+def test_no_module_defines_a_name_twice(module: Module) -> None:
+    """The later definition would count for the code above it, too."""
+    twice = [name for name, times in Counter(defined_names(module)).items() if times > 1]
+    assert not twice, f"{module.path} defines {twice} twice"
 
 
 def body_of(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.stmt]:
