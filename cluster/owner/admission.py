@@ -25,16 +25,13 @@ def may_leave_out(owner: OwnerState, queues: Sequence[int]) -> bool:
     return any(owner.rules_of(number).leaves_out for number in queues)
 
 
-def refusals(owner: OwnerState, run: Run, queues: Sequence[int]) -> dict[int, list[Range]]:
+def refusals(owner: OwnerState, incoming: Incoming, queues: Sequence[int]) -> dict[int, list[Range]]:
     """Which messages of the run, counted from 0, each of the queues refuses. Empty for most."""
     found: dict[int, list[Range]] = {}
-    incoming: Incoming | None = None
     for number in queues:
         rules, queue = owner.rules_of(number), owner.queues.get(number)
         if not rules.refuse or queue is None:
             continue
-        if incoming is None:
-            incoming = Incoming(run)
         repeats = NO_REPEATS
         for feature, rule in rules.repeats:
             repeats = rule.repeats(queue.lifecycle.shares.get(feature), incoming, owner.wall_ms())
@@ -46,49 +43,40 @@ def refusals(owner: OwnerState, run: Run, queues: Sequence[int]) -> dict[int, li
     return found
 
 
-def omissions(owner: OwnerState, run: Run, queues: Sequence[int]) -> dict[int, list[Range]]:
+def omissions(owner: OwnerState, incoming: Incoming, queues: Sequence[int]) -> dict[int, list[Range]]:
     """Which messages of the run, counted from 0, each of the queues leaves out without refusing them. Empty
     for most. The queues remember the messages that they take.
     """
     found: dict[int, list[Range]] = {}
-    incoming: Incoming | None = None
     for number in queues:
-        rules, queue = owner.rules_of(number), owner.queues.get(number)
-        if not rules.omit or queue is None:
-            continue
-        if incoming is None:
-            incoming = Incoming(run)
-        for feature, rule in rules.omit:
-            parts = rule.omit(queue.lifecycle.shares.get(feature), QueueContext(owner, number), incoming)
-            if parts:
-                found.setdefault(number, []).extend(parts)
+        queue = owner.queues.get(number)
+        if queue is not None:
+            for feature, rule in owner.rules_of(number).omit:
+                parts = rule.omit(queue.lifecycle.shares.get(feature), QueueContext(owner, number), incoming)
+                if parts:
+                    found.setdefault(number, []).extend(parts)
     return found
 
 
-def decide(owner: OwnerState, run: Run, queues: Sequence[int], first: int, now: int) -> QueueNotes:
-    """Decisions about a run whose messages are numbered from `first` on; `now` is wall clock."""
+def decide(owner: OwnerState, incoming: Incoming, queues: Sequence[int], first: int) -> QueueNotes:
+    """Decisions, by the wall clock, about a run whose messages are numbered from `first` on."""
     found: QueueNotes = {}
-    incoming: Incoming | None = None
+    now = owner.wall_ms()
     for number in queues:
         rules = owner.rules_of(number)
-        deciding = rules.decide_special if run.special else rules.decide
-        if not deciding:
-            continue
-        if incoming is None:
-            incoming = Incoming(run)
         notes: Notes = {}
-        for rule in deciding:
+        for rule in rules.decide_special if incoming.run.special else rules.decide:
             rule.decide(incoming, first, now, notes)
         if notes:
             found[number] = notes
     return found
 
 
-def await_arrival(owner: OwnerState, run: Run, first: int, queues: Sequence[int]) -> None:
+def await_arrival(owner: OwnerState, incoming: Incoming, first: int, queues: Sequence[int]) -> None:
     """Count messages, numbered from `first` on, with those that queues which may refuse have taken."""
     for number in queues:
         for rule in owner.rules_of(number).expect:
-            rule.expect(owner.upcoming.setdefault(number, Weights()), Incoming(run), first)
+            rule.expect(owner.upcoming.setdefault(number, Weights()), incoming, first)
 
 
 def cut(

@@ -25,6 +25,7 @@ from cluster.owner.resting import let_rest
 from cluster.owner.state import OwnerState
 from node.message.reason import Reason
 from node.message.run import Run
+from node.queue.feature import Incoming
 from node.queue.operation_format import (
     Buffer,
     encode_publish,
@@ -136,7 +137,7 @@ class Taking:
         owner.next_sequence += run.count
         owner.awaiting_marks.update(queues)
         self.keep(*encode_publish(run, queues))
-        owner.annotate(decide(owner, run, queues, first, owner.wall_ms()))
+        owner.annotate(decide(owner, Incoming(run), queues, first))
         return first
 
     def publish(self, operation: Publish, index: int) -> None:
@@ -151,7 +152,8 @@ class Taking:
     def take(self, run: Run, queues: tuple[int, ...], index: int, *, dead_letters: bool = False) -> None:
         """A run whose first message is the batch's message number `index`; `dead_letters`: dead letters."""
         owner = self.owner
-        refusing = refusals(owner, run, queues)
+        incoming = Incoming(run)
+        refusing = refusals(owner, incoming, queues)
         for number, parts in refusing.items():
             owner.queues[number].delivery.tally.refused += sum(last - first + 1 for first, last in parts)
             self.refused.update((index + first, index + last) for first, last in parts)
@@ -159,21 +161,23 @@ class Taking:
             others = [number for number in queues if number not in taking]
             dead_lettering = tuple(number for number in others if _keeps_refused(owner, number))
             # What was refused may come again: its ids are not remembered. Dead letters are no duplicates.
-            known = {} if dead_letters else omissions(owner, piece, taking)
+            looked_at = incoming if piece is run else Incoming(piece)
+            known = {} if dead_letters else omissions(owner, looked_at, taking)
             if dead_lettering and known:
-                self._take(piece, (), dead_lettering)
+                self._take(looked_at, (), dead_lettering)
                 dead_lettering = ()
             for fresh, wanting in cut(piece, taking, known):
                 if wanting or dead_lettering:
-                    self._take(fresh, wanting, dead_lettering)
+                    taken = looked_at if fresh is piece else Incoming(fresh)
+                    self._take(taken, wanting, dead_lettering)
 
-    def _take(self, run: Run, queues: tuple[int, ...], dead_lettering: tuple[int, ...] = ()) -> None:
+    def _take(self, incoming: Incoming, queues: tuple[int, ...], dead_lettering: tuple[int, ...]) -> None:
         """Messages for queues that take them, and for some that are dead-lettered from there at once."""
-        owner = self.owner
+        owner, run = self.owner, incoming.run
         first = owner.next_sequence
         owner.next_sequence += run.count
-        notes = decide(owner, run, queues, first, owner.wall_ms())
-        await_arrival(owner, run, first, queues)
+        notes = decide(owner, incoming, queues, first)
+        await_arrival(owner, incoming, first, queues)
         if owner.durable and not run.persistent:
             assert self.kept is not None
             self.kept += _placeholder(run.count)

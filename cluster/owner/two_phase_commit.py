@@ -17,6 +17,7 @@ from cluster.owner.dead_letters import DeadLetters
 from cluster.owner.intake import TAKERS, Taking, take_return
 from cluster.owner.removals import take_removal
 from cluster.owner.state import OwnerState
+from node.queue.feature import Incoming
 from node.queue.operation_format import (
     encode_discard,
     encode_return,
@@ -96,7 +97,7 @@ class TwoPhaseCommit:
             for queue, first, last in prepared.published:
                 if queue in self._owner.queues and self._owner.rules_of(queue).expect:
                     for start, run in self._owner.contents(first, last):
-                        await_arrival(self._owner, run, start, (queue,))
+                        await_arrival(self._owner, Incoming(run), start, (queue,))
             for settlement in _settlements(prepared.settled):
                 self._entrust(TRANSACTION, settlement)
 
@@ -187,9 +188,9 @@ class TwoPhaseCommit:
         for one in share:
             if room and type(one) is Publish:
                 if may_leave_out(owner, one.queues):
-                    run = read_run(taking.data, one.position)
-                    room = not refusals(owner, run, one.queues)
-                    await_arrival(owner, run, first, one.queues)
+                    incoming = Incoming(read_run(taking.data, one.position))
+                    room = not refusals(owner, incoming, one.queues)
+                    await_arrival(owner, incoming, first, one.queues)
                     reserved.append((one.queues, first, first + one.count - 1))
                 first += one.count
         for queues, start, end in () if room and keep else reserved:
@@ -234,7 +235,7 @@ class TwoPhaseCommit:
             if number not in owner.queues or not owner.rules_of(number).omit:
                 continue
             for start, run in owner.contents(first, last):
-                again = omissions(owner, run, (number,)).get(number, [])
+                again = omissions(owner, Incoming(run), (number,)).get(number, [])
                 parts = [(start + low, start + high) for low, high in again]
                 for part in parts:
                     owner.arrived(number, *part)

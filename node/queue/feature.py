@@ -88,9 +88,10 @@ class Feature:
         return wanted
 
     def lease_until(self, consumer: Consumer | None, now: int) -> int:
-        """The deadline of leases that begin now, in milliseconds since the epoch, `leases.NEVER` for none; of
-        several features' the earliest counts. None for the consumer: a new owner has heard of the leases from
-        their front end. A queue with a feature that has this hook keeps leases with tokens.
+        """The deadline of leases that begin now, in milliseconds since the epoch, or `leases.NO_DEADLINE`.
+
+        The earliest of several features' deadlines counts. `consumer` is None where a new owner hears of the
+        leases from their front end. A queue with a feature that has this hook keeps leases with tokens.
         """
         return NO_DEADLINE
 

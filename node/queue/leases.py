@@ -118,7 +118,7 @@ class Leases:
 
     @property
     def wake(self) -> int:
-        """When `lapse` should be called; NEVER where no lease has a deadline."""
+        """When `lapse` should be called; NO_DEADLINE where no lease has one."""
         while self._deadlines and self._deadlines[0][1] not in self._leases:
             heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else NO_DEADLINE

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.kinds import client, declare, declared
-from tests.site import ChannelClosedError, Client, Site
+from tests.site import Client, Site
 
 __all__ = ["client", "declared"]
 
@@ -130,16 +130,3 @@ def test_what_a_transaction_has_settled_does_not_lapse(client: Client) -> None:
     client.site.run(0.5)
     # Only the second message has come back.
     assert client.bodies(queue) == [b"2"]
-
-
-@pytest.mark.parametrize(
-    ("value", "reason"),
-    [(0, "{value_zero,0}"), (-1, "{value_negative,-1}"), ("2", '"expected integer, got longstr"')],
-)
-def test_another_value_is_refused_in_the_words_of_rabbitmq(
-    client: Client, declared: Any, value: object, reason: str
-) -> None:
-    with pytest.raises(ChannelClosedError) as refused:
-        declared(lease_period=value)
-    assert "PRECONDITION_FAILED - invalid arg 'x-lease-period' for queue" in str(refused.value)
-    assert reason in str(refused.value)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.kinds import client, declared
-from tests.site import ChannelClosedError, Client
+from tests.site import Client
 
 __all__ = ["client", "declared"]
 
@@ -23,16 +23,3 @@ def test_consumers_get_more_once_something_is_settled(client: Client, declared: 
     client.ack(client.deliveries[0])
     client.site.run(0.1)
     assert [one.body for one in client.deliveries] == [b"1", b"2", b"3"]
-
-
-@pytest.mark.parametrize(
-    ("value", "reason"),
-    [(0, "{value_zero,0}"), (-1, "{value_negative,-1}"), ("2", '"expected integer, got longstr"')],
-)
-def test_another_value_is_refused_in_the_words_of_rabbitmq(
-    client: Client, declared: Any, value: object, reason: str
-) -> None:
-    with pytest.raises(ChannelClosedError) as refused:
-        declared(max_unsettled=value)
-    assert "PRECONDITION_FAILED - invalid arg 'x-max-unsettled' for queue" in str(refused.value)
-    assert reason in str(refused.value)

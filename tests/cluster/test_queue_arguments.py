@@ -18,22 +18,29 @@ ACCEPTED: dict[str, Any] = {
     "single_active_consumer": True, "queue_mode": "lazy", "queue_version": 2,
     "queue_leader_locator": "balanced", "queue_master_locator": "min-masters",
     "dead_letter_strategy": "at-least-once", "group_by": "customer", "deduplication_window": 1000,
-    "redelivery_backoff": {"initial": 5}, "semantics": "at-most-once", "max_in_memory_length": 5,
+    "lease_period": 1, "max_unsettled": 1, "redelivery_backoff": {"initial": 5},
+    "semantics": "at-most-once", "max_in_memory_length": 5,
     "of-a-plugin": {"any": [None, 1.5]},
 }  # fmt: skip
-REFUSED: dict[str, tuple[Any, str]] = {
-    "max_priority": (256, "{max_value_exceeded,256}"),
-    "message_ttl": (-1, "{value_negative,-1}"),
-    "expires": (0, "{value_zero,0}"),
-    "max_length": ("5", '"expected integer, got longstr"'),
-    "overflow": ("spill", "invalid_overflow"),
-    "single_active_consumer": (1, "{unacceptable_type,"),
-    "queue_mode": ("eager", "invalid_queue_mode"),
-    "queue_version": (3, "{unsupported_queue_version,3}"),
-    "queue_leader_locator": ("nearest", "invalid_queue_locator_arg"),
-    "dead_letter_strategy": ("lossy", "invalid_dlx_strategy"),
-    "delivery_limit": ("none", '"expected integer, got longstr"'),
-}
+REFUSED: list[tuple[str, Any, str]] = [
+    ("max_priority", 256, "{max_value_exceeded,256}"),
+    ("message_ttl", -1, "{value_negative,-1}"),
+    ("expires", 0, "{value_zero,0}"),
+    ("max_length", "5", '"expected integer, got longstr"'),
+    ("overflow", "spill", "invalid_overflow"),
+    ("single_active_consumer", 1, "{unacceptable_type,"),
+    ("queue_mode", "eager", "invalid_queue_mode"),
+    ("queue_version", 3, "{unsupported_queue_version,3}"),
+    ("queue_leader_locator", "nearest", "invalid_queue_locator_arg"),
+    ("dead_letter_strategy", "lossy", "invalid_dlx_strategy"),
+    ("delivery_limit", "none", '"expected integer, got longstr"'),
+    ("lease_period", 0, "{value_zero,0}"),
+    ("lease_period", -1, "{value_negative,-1}"),
+    ("lease_period", "2", '"expected integer, got longstr"'),
+    ("max_unsettled", 0, "{value_zero,0}"),
+    ("max_unsettled", -1, "{value_negative,-1}"),
+    ("max_unsettled", "2", '"expected integer, got longstr"'),
+]
 
 
 @pytest.mark.parametrize("name", ACCEPTED)
@@ -42,9 +49,10 @@ def test_a_valid_argument_is_taken(client: Client, declared: Any, name: str) -> 
     assert client.depth(queue) == 0
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_another_value_is_refused_in_the_words_of_rabbitmq(client: Client, declared: Any, name: str) -> None:
-    value, reason = REFUSED[name]
+@pytest.mark.parametrize(("name", "value", "reason"), REFUSED)
+def test_another_value_is_refused_in_the_words_of_rabbitmq(
+    client: Client, declared: Any, name: str, value: object, reason: str
+) -> None:
     with pytest.raises(ChannelClosedError) as refused:
         declared(**{name: value})
     assert refused.value.code == 406

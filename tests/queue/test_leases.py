@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from node.queue.dispatch import QueueOwner
 from node.queue.leases import NO_DEADLINE, NO_TOKEN, STEP_RANGES, Leases
 from node.queue.operations import Semantics
 from node.queue.settings import QueueSettings
@@ -12,6 +13,15 @@ from tests.queue.building import uniform_run
 from tests.queue.owners import A, B, attach, got, marked, owner_of, state_with
 
 PERIOD = QueueSettings(lease_period_ms=100)
+
+
+def leased_to_a(messages: int) -> tuple[QueueOwner, Leases]:
+    """The owner of a queue, whose messages a consumer of A has until 100, and the index of leases."""
+    owner = owner_of(state_with(messages), fresh=True, settings=PERIOD)
+    attach(owner, A, limit=messages)
+    owner.dispatch(99)
+    assert owner.delivery.timed is not None
+    return owner, owner.delivery.timed
 
 
 def test_a_grant_is_one_entry_whatever_its_size() -> None:
@@ -136,11 +146,7 @@ def test_a_lease_begins_with_the_grant_and_ends_with_the_settlement() -> None:
 
 
 def test_what_has_lapsed_goes_to_another_consumer_marked_redelivered() -> None:
-    owner = owner_of(state_with(2), fresh=True, settings=PERIOD)
-    attach(owner, A, limit=2)
-    owner.dispatch(99)
-    timed = owner.delivery.timed
-    assert timed is not None
+    owner, timed = leased_to_a(2)
     assert timed.lapse(100) == [(A, [(1, 2)])]
     owner.lifecycle.lapsed(A, [(1, 2)])
     assert owner.delivery.leased_count == 0
@@ -149,11 +155,7 @@ def test_what_has_lapsed_goes_to_another_consumer_marked_redelivered() -> None:
 
 
 def test_a_late_settlement_settles_no_lease_of_another_front_end() -> None:
-    owner = owner_of(state_with(3), fresh=True, settings=PERIOD)
-    attach(owner, A, limit=3)
-    owner.dispatch(99)
-    timed = owner.delivery.timed
-    assert timed is not None
+    owner, timed = leased_to_a(3)
     owner.lifecycle.lapsed(A, timed.lapse(100)[0][1])
     attach(owner, B, limit=2)
     assert got(owner.dispatch(99)) == [(B, 1, 1, 2)]
@@ -166,11 +168,7 @@ def test_a_late_settlement_settles_no_lease_of_another_front_end() -> None:
 
 
 def test_a_settlement_that_names_a_token_settles_that_lease_alone() -> None:
-    owner = owner_of(state_with(1), fresh=True, settings=PERIOD)
-    attach(owner, A, 1, limit=1)
-    owner.dispatch(99)
-    timed = owner.delivery.timed
-    assert timed is not None
+    owner, timed = leased_to_a(1)
     first = timed.of(1)
     owner.lifecycle.lapsed(A, timed.lapse(100)[0][1])
     attach(owner, A, 2, limit=1)
@@ -184,11 +182,7 @@ def test_a_settlement_that_names_a_token_settles_that_lease_alone() -> None:
 
 
 def test_until_its_return_is_applied_what_lapses_may_be_settled_and_not_given_back() -> None:
-    owner = owner_of(state_with(2), fresh=True, settings=PERIOD)
-    attach(owner, A, limit=2)
-    owner.dispatch(99)
-    timed = owner.delivery.timed
-    assert timed is not None
+    owner, timed = leased_to_a(2)
     ((_, lapsing),) = timed.lapse(100)
     assert owner.delivery.leased_count == 2
     assert owner.lifecycle.returnable(A, [(1, 2)]) == []

@@ -218,7 +218,7 @@ class Weighing(Rule):
         notes[Aspect.SIZE] = [(first + start, first + end, size) for start, end, size in sizes]
 
 
-class Refusing(Rule):
+class Refusing(Weighing):
     """Refuses messages that the queue has no room for."""
 
     def __init__(self, settings: QueueSettings) -> None:
@@ -231,9 +231,7 @@ class Refusing(Rule):
 
     def decide(self, incoming: Incoming, first: int, now: int, notes: Notes) -> None:
         if self._weighs:
-            notes[Aspect.SIZE] = [
-                (first + start, first + end, size) for start, end, size in self._sizes(incoming)
-            ]
+            super().decide(incoming, first, now, notes)
 
     def expect(self, upcoming: Weights, incoming: Incoming, first: int) -> None:
         for start, end, size in self._sizes(incoming):

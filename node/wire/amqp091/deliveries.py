@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from struct import Struct
-from typing import Final, NamedTuple
+from itertools import repeat
+from typing import NamedTuple
 
 from node.delivery.credit import ChannelConsumer, Credits
 from node.delivery.octets import OctetWindows
 from node.delivery.unsettled import Taken, UnsettledDeliveries
 from node.message.run import Run
 from node.ranges.numbers import Numbers, merged, ranges_of
-from node.wire.amqp091.codec import FRAME
+from node.wire.amqp091.contents import body_size, body_sizes
 from node.wire.amqp091.deliver_path import encode_contents, encode_deliveries
 from node.wire.amqp091.effects import Disposition, Outbox, UnsettledRanges
 from node.wire.amqp091.methods import BasicGetOk
 from node.wire.amqp091.transaction import ChannelTransaction, TransactionLoad
-
-_BODY_SIZE: Final = Struct(f">{FRAME.size + 4}xQ")
-"""A content header frame up to its body size: frame header, class and weight come before."""
 
 
 class HeldDelivery(NamedTuple):
@@ -365,9 +362,7 @@ class ChannelDeliveries:
             self._credits.touch(consumer)
 
 
-def body_octets(run: Run) -> Iterator[int]:
+def body_octets(run: Run) -> Iterable[int]:
     """The size of each message's body, as its content header tells it."""
-    at = run.skip
-    for length in run.lengths if run.lengths is not None else [run.stride] * run.count:
-        yield _BODY_SIZE.unpack_from(run.raw, at)[0]
-        at += length
+    sizes = body_sizes(run)
+    return repeat(body_size(run), run.count) if sizes is None else sizes
