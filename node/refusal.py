@@ -1,6 +1,6 @@
-"""What the engine refuses. The type states the AMQP 0-9-1 reply code and what the refusal ends.
+"""Refusals of commands. The type states the AMQP 0-9-1 reply code, and whether the connection ends.
 
-Codes: AMQP 0-9-1 specification, table of constants; other protocols map the types.
+The codes are those of the AMQP 0-9-1 specification, table of constants. Other protocols map the types.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from typing import ClassVar
 
 
 class Refusal(Exception):
-    """The engine does not do what was asked, and has changed nothing."""
+    """The broker refuses a command, and has changed nothing. The text goes to the client."""
 
     code: ClassVar[int]
     ends_connection: ClassVar[bool] = False
 
 
 class AccessRefusedError(Refusal):
-    """The name is reserved, or the thing belongs to the broker."""
+    """The user has no permission, the name is reserved, or the object belongs to the broker."""
 
     code = 403
 
@@ -28,32 +28,34 @@ class NotFoundError(Refusal):
 
 
 class HomeNodeDownError(Refusal):
-    """There is such a queue, but only on a node that is down: nobody can say anything of it."""
+    """The queue is on one node, and that node is down."""
 
     code = 404
 
 
 class PreconditionFailedError(Refusal):
-    """The thing exists with other properties, is in use, or the arguments contradict each other."""
+    """The object exists with other properties, is in use, or the arguments contradict each other."""
 
     code = 406
 
 
 class EntryRefusedError(Refusal):
-    """The user may not enter the virtual host, or it is not there, or it takes no more connections."""
+    """The virtual host does not exist, the user may not enter it, or a limit on connections or channels is
+    reached.
+    """
 
     code = 530
     ends_connection = True
 
 
 class ResourceError(Refusal):
-    """The node has not what the request takes at the moment."""
+    """The node lacks a resource for the command at the moment."""
 
     code = 506
 
 
 class NotImplementedRefusal(Refusal):
-    """The broker cannot do this."""
+    """The broker does not implement the command."""
 
     code = 540
     ends_connection = True

@@ -1,15 +1,16 @@
 """How many messages each consumer may still be given.
 
-The shell is told cumulative limits: a consumer takes `limit` messages in all since it began. A limit
+The session is told cumulative limits: a consumer takes `limit` messages in all since it began. A limit
 is the lowest of
 
-    settled + prefetch                         prefetch per consumer, unless acknowledged by itself
-    received + what the client's bound leaves  prefetch that consumers share, credit of a link (`FlowControl`)
-    received + what fits into the octets left       prefetch in octets (`octets`)
-    taken + window                             deliveries that the client has not read must not pile up
+    settled + prefetch             the prefetch of a consumer that acknowledges
+    received + room                the client's bound on a channel or a link: shared prefetch, link credit
+                                   (`FlowControl.room`)
+    received + messages that fit   prefetch in octets (`node.delivery.octets`)
+    taken + window                 deliveries that the client has not read must not pile up
 
-and it is what was received already while the channel's flow is stopped, deliveries are held back, or
-the socket's buffer is full.
+The limit is `received`, so that the consumer has no credit, while the client has stopped the channel's flow,
+the session holds deliveries back, or the socket's buffer is full.
 """
 
 from __future__ import annotations
@@ -21,17 +22,20 @@ from typing import Final, NamedTuple, Protocol
 from node.delivery.output import Output
 
 REFILL: Final = 8
-"""A window is refilled when this fraction of it is used up: no need to tell every turn."""
+"""A consumer gets a new limit when one part in `REFILL` of its window is used up, and not in each turn."""
 
 HOLD_DELIVERY_S: Final = 0.2
-"""How long a delivery may wait for a prefetch that consumers share, before it goes back to its queue."""
+"""How long a session holds a delivery for which a shared prefetch has no room, before the delivery goes
+back to its queue.
+"""
 
 
 class Windows:
-    """How much may wait for one client; octets, and deliveries of one consumer.
+    """How much may wait for one client.
 
-    `deliveries` of a consumer, or as many as `octets` hold by the mean size of its messages, and `first`
-    before it has had any. From `pending` octets of output on no consumer has credit.
+    A consumer's window is the smaller of `deliveries` and of the number of its messages, by their mean size,
+    that `octets` hold; before its first delivery the window is `first`. While more than `pending` octets of
+    output wait, no consumer of the client has credit.
     """
 
     __slots__ = ("deliveries", "first", "octets", "pending")
@@ -44,24 +48,27 @@ class Windows:
 
 
 class FlowControl(Protocol):
-    """How a client bounds what it is sent on a channel or a link, as far as credit depends on it."""
+    """The bounds that a client sets to the deliveries of a channel or a link."""
 
     @property
     def stopped(self) -> bool:
-        """Whether nothing more may come for now."""
+        """Whether the client has stopped deliveries for now."""
 
     @property
     def limited(self) -> bool:
-        """Whether the client bounds what it is sent by more than the prefetch of a consumer."""
+        """Whether the client sets another bound than the prefetch of each consumer."""
 
     def room(self) -> int | None:
-        """Deliveries that the client's bound leaves; None without one."""
+        """Further deliveries that the client's bound admits; None without a bound."""
 
     def octet_room(self, consumer: ChannelConsumer) -> int | None:
-        """Messages that fit into the octets that are left; None without a limit in octets."""
+        """Further messages that fit into the limits in octets; None where consumer and channel have none."""
 
     def give_back_held(self) -> None:
-        """Deliveries that could not be sent for a while go back: another client may have a use for them."""
+        """Return the held deliveries to their queues, which may have another consumer for them.
+
+        `Credits.tick` calls it `HOLD_DELIVERY_S` or more after `Credits.holds`.
+        """
 
 
 class ChannelConsumer:
@@ -104,32 +111,39 @@ class ChannelConsumer:
         self.flow = flow
         self.no_ack = no_ack
         self.returnable = returnable
-        """Messages that it cannot be sent may go back to their queue, which has not removed them yet."""
+        """The queue keeps a delivered message until it is settled, so an unsent delivery can go back."""
         self.prefetch = prefetch
+        """0 for no limit."""
         self.received = 0
-        """Given by the shell, whether sent or held."""
+        """Deliveries that the queue's owner has sent to the session, written or held."""
         self.settled = 0
         self.taken = 0
-        """Received before the last `take_output`."""
+        """The value of `received` when the socket last had taken all output."""
         self.announced = 0
+        """The limit that the session was told last."""
         self.octets = 0
+        """The octets of all messages in `received`."""
         self.ended = False
-        """Cancelled, or gone with its channel: its limit is of no use any more."""
+        """Cancelled, or closed with its channel: the consumer gets no further limit."""
         self.octet_limit = octet_limit
+        """Prefetch in octets; 0 for no limit."""
         self.octets_in_flight = 0
         self.awaited_octets = 0
-        """The size of a message that did not fit: less room than that is none."""
+        """The size of a message that did not fit into the octet windows; until it fits there is no room."""
 
 
 class Granted(NamedTuple):
-    """The consumer takes `limit` messages in all since it began; a lower limit than before revokes credit."""
+    """The new limit of a consumer, a count since it began. A lower limit than before revokes credit."""
 
     consumer: int
     limit: int
 
 
 class Credits:
-    """Which consumers' limits may have changed, and what the shell was told of each."""
+    """The limits of a client's consumers: those that may have changed, and the one that the session knows.
+
+    The session calls `changes` once a turn, and `tick` when `deadline` has come.
+    """
 
     __slots__ = (
         "_changed",
@@ -147,38 +161,41 @@ class Credits:
 
     def __init__(self, windows: Windows, output: Output):
         self.consumers: dict[int, ChannelConsumer] = {}
-        """Those of all channels, by their numbers."""
+        """The consumers of all channels, by their numbers."""
         self.paused = False
+        """The socket's buffer is above its high-water mark."""
         self.swamped = False
-        """There is more output than the client reads for now."""
+        """More output waits than the client reads for now."""
         self.held_octets = 0
-        """Of the deliveries that channels hold, as `holds` tells of them."""
+        """The octets of the deliveries that channels hold. The channels add and subtract."""
         self.record_octets = 0
-        """Of the records of deliveries that the client has not settled."""
+        """The octets of memory for the records of unsettled deliveries."""
         self.deadline = inf
-        """When `tick` has something to do."""
+        """The time from which on `tick` has something to do; 0.0 when the next `tick` sets the time."""
         self._holding: set[FlowControl] = set()
         self._windows = windows
         self._output = output
         self._changed: set[ChannelConsumer] = set()
         self._delivered: set[ChannelConsumer] = set()
-        """Consumers with deliveries that the client may not have taken."""
+        """Consumers with deliveries that the socket may not have taken."""
 
     def touch(self, consumer: ChannelConsumer) -> None:
+        """`changes` is to compute the consumer's limit again."""
         self._changed.add(consumer)
 
     def touch_all(self, consumers: Iterable[ChannelConsumer]) -> None:
+        """As `touch`, for several consumers."""
         self._changed.update(consumers)
 
     def delivered(self, consumer: ChannelConsumer, count: int, octets: int) -> None:
-        """The consumer was given so many messages, to be sent or held."""
+        """Count deliveries to the consumer: `count` messages of `octets` octets together, written or held."""
         consumer.received += count
         consumer.octets += octets
         self._changed.add(consumer)
         self._delivered.add(consumer)
 
     def output_taken(self) -> None:
-        """The socket has taken output; all deliveries with it, if nothing waits any more."""
+        """The socket has taken output. If no output is left, it has taken all deliveries."""
         if self._delivered and not self._output.waiting:
             for consumer in self._delivered:
                 consumer.taken = consumer.received
@@ -187,7 +204,7 @@ class Credits:
         self.look_at_output()
 
     def look_at_output(self) -> None:
-        """Stop all consumers when more waits for the client than it seems to read, until nothing waits."""
+        """Take all consumers' credit when more than `Windows.pending` octets wait, until none waits."""
         output = self._output
         swamped = output.octets > self._windows.pending or (self.swamped and output.waiting)
         if swamped is not self.swamped:
@@ -195,24 +212,29 @@ class Credits:
             self._changed.update(self.consumers.values())
 
     def pause(self, paused: bool) -> None:
-        """The socket's buffer is above its high-water mark: no consumer has credit; or it has drained."""
+        """True: the socket's buffer is above its high-water mark, so no consumer has credit. False: it has
+        drained.
+        """
         self.paused = paused
         self._changed.update(self.consumers.values())
 
     def holds(self, flow: FlowControl) -> None:
-        """The channel holds deliveries that it may not send now. The time runs from the next tick on."""
+        """The channel holds deliveries that it may not send now. `HOLD_DELIVERY_S` runs from the next tick
+        on.
+        """
         self._holding.add(flow)
         if self.deadline == inf:
             self.deadline = 0.0
 
     def clear(self) -> None:
-        """No consumer is left."""
+        """The connection has ended, and with it all consumers."""
         self._holding.clear()
         self._changed.clear()
         self._delivered.clear()
         self.deadline = inf
 
     def tick(self, now: float) -> None:
+        """Have channels return deliveries that they have held for too long. `now` is in seconds."""
         if now < self.deadline:
             return
         if self.deadline == 0.0:
@@ -224,7 +246,7 @@ class Credits:
             flow.give_back_held()
 
     def changes(self) -> list[Granted]:
-        """Each consumer whose limit is another than the one told last, in the order of their numbers."""
+        """New limits of consumers, where they differ enough from those announced, by consumer number."""
         granted: list[Granted] = []
         if not self._changed:
             return granted
@@ -239,7 +261,9 @@ class Credits:
         return granted
 
     def limit(self, consumer: ChannelConsumer) -> tuple[int, int]:
-        """The consumer's limit, and by how much it may differ from the one told last without being told."""
+        """The consumer's limit, and by how much it may differ from the announced one without a further
+        `Granted`.
+        """
         flow = consumer.flow
         if self.paused or self.swamped or flow.stopped:
             return consumer.received, 0

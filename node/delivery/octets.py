@@ -1,10 +1,11 @@
-"""Prefetch in octets (§3.1.7, basic.qos prefetch-size): what unsettled message bodies may amount to.
+"""Prefetch in octets (§3.1.7, basic.qos prefetch-size): a bound on the octets of unsettled message bodies.
 
 "The server will send a message in advance if it is equal to or smaller in size than the available
-prefetch size." RabbitMQ answers 540 to any prefetch-size; here it is done. A message larger than the
-whole window is sent when nothing else of the window is unsettled, or it could never be sent.
+prefetch size." RabbitMQ answers 540 to any prefetch-size; quorate carries it out. A message larger than the
+whole window is sent when no other message of the window is unsettled, because it could never be sent
+otherwise.
 
-Only channels that asked for such a limit have this object: deliveries of others cost nothing for it.
+Only channels whose client asked for such a limit have an `OctetWindows`, so other channels pay nothing.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ SIZE_OCTETS: Final = 192
 
 
 class OctetWindows:
-    """The windows of a channel's consumers and, shared by all of them, of the channel; 0 for no limit.
+    """The window of each consumer of a channel, and the one that they share. A limit of 0 is no limit.
 
-    Messages delivered before the first limit was set are in no window.
+    Messages delivered before the client set its first limit are in no window.
     """
 
     __slots__ = ("_credits", "_sizes", "channel_limit", "in_flight")
@@ -34,9 +35,10 @@ class OctetWindows:
         self._sizes: dict[tuple[int, int], int] = {}
 
     def fitting(self, consumer: ChannelConsumer, sizes: Iterable[int]) -> int:
-        """How many messages of these sizes, from the first on, fit into both windows one after the other.
+        """How many messages of these sizes (in octets), from the first on, fit into both windows.
 
-        Once one has gone back because it did not fit, none does that was on its way behind it.
+        While a message that did not fit is on its way back to its queue, no message behind it fits: the
+        consumer would get them out of order.
         """
         if consumer.awaited_octets and consumer.returnable:
             return 0
@@ -52,7 +54,7 @@ class OctetWindows:
         return fit
 
     def sent(self, consumer: ChannelConsumer, sizes: Iterable[int], numbers: Numbers) -> None:
-        """Messages of these sizes were delivered; these are their sequence numbers."""
+        """The channel has delivered messages with these sizes (in octets) and sequence numbers."""
         known = len(self._sizes)
         for sequence, size in zip(numbers, sizes, strict=True):
             self._sizes[consumer.number, sequence] = size
@@ -61,7 +63,7 @@ class OctetWindows:
         self._credits.record_octets += SIZE_OCTETS * (len(self._sizes) - known)
 
     def settled(self, consumer: ChannelConsumer, numbers: Numbers) -> None:
-        """The client is done with messages of these sequence numbers."""
+        """The client has settled the messages with these sequence numbers."""
         known = len(self._sizes)
         for sequence in numbers:
             size = self._sizes.pop((consumer.number, sequence), 0)
@@ -70,14 +72,15 @@ class OctetWindows:
         self._credits.record_octets -= SIZE_OCTETS * (known - len(self._sizes))
 
     def clear(self) -> None:
-        """The channel is gone."""
+        """The channel is closed."""
         self._credits.record_octets -= SIZE_OCTETS * len(self._sizes)
         self._sizes.clear()
 
     def messages(self, consumer: ChannelConsumer) -> int:
-        """How many more messages to ask for, judged by the mean size of those that came.
+        """How many further messages probably fit, by the mean size of the consumer's messages so far.
 
-        One too many costs little: it goes back to its queue, and no more are asked for before it fits.
+        A guess that is too high costs little: the message that does not fit goes back to its queue, and the
+        consumer has no credit until that message fits.
         """
         room = min(
             _room(consumer.octet_limit, consumer.octets_in_flight),

@@ -1,4 +1,4 @@
-"""The octets that wait for a client to take them, and the turns that its channels take."""
+"""The output of a client's session that the socket has not taken, shared fairly among channels."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from collections import deque
 from typing import Final
 
 OUTPUT_BYTES: Final = 512 * 1024
-"""More than this does not go out at once while channels could take turns."""
+"""With more octets than these waiting, `take_output` takes a share of each channel, about so many in all."""
 
 QUANTUM_BYTES: Final = 64 * 1024
-"""Octets that a channel may write in its turn, at least one piece."""
+"""Octets that a channel may write in its turn; one piece may exceed them."""
 
 
 class Framing:
-    """Where a protocol's frames have the number of their channel, and which octets tell a delivery.
+    """The positions in a protocol's frames of the channel number, and of the octets that mark a delivery.
 
-    `everywhere` is the number, as encoded, of frames that nothing may overtake; None where there are none.
+    `everywhere` is the encoded channel number of frames that no other frame may overtake; None for a protocol
+    without such frames.
     """
 
     __slots__ = ("channel_at", "channel_end", "delivery", "delivery_at", "everywhere")
@@ -36,36 +37,38 @@ class Framing:
 
 
 class Output:
-    """Pieces of whole frames, each of one channel, in the order in which they were written."""
+    """Pieces in the order in which they were written. A piece is whole frames of one channel."""
 
     __slots__ = ("_framing", "_pieces", "octets", "unread")
 
     def __init__(self, framing: Framing) -> None:
         self.octets = 0
-        """Octets that have not been taken."""
+        """Octets that `take_output` has not taken."""
         self.unread = 0
-        """Those among them that the client has asked for by requests and publishes: all but deliveries."""
+        """The part of `octets` that are no deliveries: answers, confirms and returns, none of which credit
+        bounds.
+        """
         self._framing = framing
         self._pieces: list[bytes | bytearray] = []
 
     def write(self, data: bytes | bytearray) -> None:
-        """Whole frames."""
+        """Add whole frames of one channel that are no deliveries."""
         self._pieces.append(data)
         self.octets += len(data)
         self.unread += len(data)
 
     def write_deliveries(self, data: bytes | bytearray) -> None:
-        """Whole frames, for which credit was given."""
+        """Add whole frames of one channel that are deliveries, for which the consumer had credit."""
         self._pieces.append(data)
         self.octets += len(data)
 
     @property
     def waiting(self) -> bool:
-        """Whether anything has not been taken."""
+        """Whether `take_output` has left a piece."""
         return bool(self._pieces)
 
     def take_output(self) -> bytes:
-        """The output to send now; of much output, a share for each channel."""
+        """Remove and return the output to send now: all of it, or a share of each channel (`share_out`)."""
         output, self._pieces = self._pieces, []
         framing = self._framing
         if len(output) > 1 and self.octets > OUTPUT_BYTES:
@@ -78,7 +81,7 @@ class Output:
         return b"".join(output)
 
     def drop_output(self) -> None:
-        """The socket will take none of it."""
+        """Discard the output: the socket is closed."""
         self._pieces.clear()
         self.octets = self.unread = 0
 
@@ -86,10 +89,10 @@ class Output:
 def share_out(
     pieces: list[bytes | bytearray], framing: Framing
 ) -> tuple[list[bytes | bytearray], list[bytes | bytearray]]:
-    """The pieces that go first, and those that wait: channels take turns, each in its own order.
+    """The pieces to send now, about `OUTPUT_BYTES`, and the pieces that wait.
 
-    Each piece is frames of one channel. Nothing overtakes frames that are for the whole connection, which
-    may end everything.
+    The channels take turns of `QUANTUM_BYTES`; the pieces of one channel stay in their order. Where a piece
+    is for the whole connection, all pieces go: no piece may overtake it, as it may close the connection.
     """
     by_channel: dict[bytes, deque[bytes | bytearray]] = {}
     for piece in pieces:

@@ -1,10 +1,11 @@
 """The deliveries of a channel that the client has not settled, as runs of consecutive delivery numbers.
 
-A protocol numbers the deliveries of a channel, or of a session, one after the other: delivery tags of AMQP
-0-9-1, delivery ids of AMQP 1.0. Here each number leads to the queue's sequence number of the message.
+A protocol numbers the deliveries of a channel, or of a session, consecutively: delivery tags of AMQP 0-9-1,
+delivery ids of AMQP 1.0. `UnsettledDeliveries` maps each number to the sequence number of the message in its
+queue.
 
-Cost: one in-order settlement is O(1), a multiple one is O(runs it covers), one out of order is
-a binary search and, where it splits a run, an insertion.
+Cost: settling the oldest delivery is O(1), settling up to a number is O(runs up to it), and settling a
+delivery in the middle is a binary search and, where it splits a run, an insertion.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from node.delivery.credit import ChannelConsumer, Credits
 from node.ranges.numbers import Numbers
 
 COMPACT_AFTER = 256
-"""Settled runs at the front of the list that are dropped at once."""
+"""So many settled runs at the front of the list are dropped together."""
 
 RUN_OCTETS: Final = 256
-"""Octets of a run, and of its range in the leases of its front end and of its queue's owner."""
+"""Octets of memory for a run, and for its range in the leases of the front end and of the queue's owner."""
 
 NUMBER_OCTETS: Final = 80
-"""Octets of each delivery of a run besides, if their sequence numbers are not consecutive."""
+"""Further octets of memory for each delivery of a run whose sequence numbers are not consecutive."""
 
 _FIRST = attrgetter("first")
 
 
 class UnknownDeliveryError(Exception):
-    """`number` is none of an unsettled delivery of the channel."""
+    """The channel has no unsettled delivery with this number."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"unknown delivery {number}")
@@ -42,7 +43,8 @@ class UnknownDeliveryError(Exception):
 class DeliveryRun:
     """Deliveries numbered from `first` on, and the sequence numbers of their messages.
 
-    `consumer` is None for messages that were got; `link` is the number that the shell knows.
+    `link` is the consumer's number at the broker, under which the session settles. `consumer` is None for
+    messages that the client got one by one.
     """
 
     first: int
@@ -58,7 +60,7 @@ class DeliveryRun:
 
 
 class Taken(NamedTuple):
-    """Deliveries that are settled now: their sequence numbers, and the number of the first delivery."""
+    """Deliveries taken out of the unsettled ones: sequence numbers, and the number of the first delivery."""
 
     link: int
     numbers: Numbers
@@ -67,9 +69,9 @@ class Taken(NamedTuple):
 
 
 class UnsettledDeliveries:
-    """Runs in the order of their numbers; `count` deliveries in all.
+    """Runs in the order of their delivery numbers; `count` deliveries in all.
 
-    Their octets are counted with the connection's: by run, as nothing is paid for a delivery within one.
+    Keeps `Credits.record_octets` up to date: so many octets for a run, however many deliveries it has.
     """
 
     __slots__ = ("_credits", "_head", "_runs", "count")
@@ -81,7 +83,7 @@ class UnsettledDeliveries:
         self.count = 0
 
     def append(self, first: int, link: int, numbers: Numbers, consumer: ChannelConsumer | None) -> None:
-        """Deliveries with numbers above all that were appended before."""
+        """Add deliveries, the first of which has the number `first`, above all numbers appended before."""
         self.count += len(numbers)
         if len(self._runs) > self._head and type(numbers) is range:
             newest = self._runs[-1]
@@ -98,7 +100,7 @@ class UnsettledDeliveries:
         self._credits.record_octets += octets_of(numbers)
 
     def restore(self, taken: Iterable[Taken]) -> None:
-        """Put back, in their places, deliveries that were taken and are not settled after all."""
+        """Put back deliveries that were taken: the transaction that was to settle them is not committed."""
         back = [DeliveryRun(one.first, one.link, one.numbers, one.consumer) for one in taken]
         if not back:
             return
@@ -108,7 +110,7 @@ class UnsettledDeliveries:
             self.append(run.first, run.link, run.numbers, run.consumer)
 
     def take(self, number: int) -> Taken:
-        """Settle one delivery; raises UnknownDeliveryError."""
+        """Take out one delivery. Raises UnknownDeliveryError."""
         position = self._position(number)
         run = self._runs[position]
         offset = number - run.first
@@ -127,7 +129,9 @@ class UnsettledDeliveries:
         return Taken(run.link, numbers[offset : offset + 1], run.consumer, number)
 
     def take_row(self, first: int, last: int) -> Iterator[Taken]:
-        """Settle deliveries with consecutive numbers, one by one; raises UnknownDeliveryError on the way."""
+        """Take out deliveries `first` to `last`. Raises UnknownDeliveryError at the first number that is not
+        unsettled; the deliveries before it are taken.
+        """
         if len(self._runs) > self._head:
             run = self._runs[self._head]
             if run.first == first and last - first < len(run.numbers):
@@ -140,7 +144,9 @@ class UnsettledDeliveries:
             yield self.take(number)
 
     def take_up_to(self, number: int) -> list[Taken]:
-        """Settle every delivery up to this one, itself unsettled; raises UnknownDeliveryError."""
+        """Take out every delivery up to this one. Raises UnknownDeliveryError, and takes none, where this one
+        is not unsettled.
+        """
         position = self._position(number)
         run = self._runs[position]
         taken = [
@@ -155,7 +161,7 @@ class UnsettledDeliveries:
         return taken
 
     def take_all(self) -> list[Taken]:
-        """Settle every delivery."""
+        """Take out every delivery."""
         taken = list(self)
         self._credits.record_octets -= sum(octets_of(one.numbers) for one in taken)
         self._runs.clear()
@@ -168,7 +174,7 @@ class UnsettledDeliveries:
             yield Taken(run.link, run.numbers, run.consumer, run.first)
 
     def _position(self, number: int) -> int:
-        """Index of the run that holds the delivery."""
+        """Index of the run that has the delivery. Raises UnknownDeliveryError."""
         runs, head = self._runs, self._head
         if head < len(runs) and runs[head].first == number:
             return head
@@ -197,5 +203,5 @@ class UnsettledDeliveries:
 
 
 def octets_of(numbers: Numbers) -> int:
-    """Octets of memory of a run of deliveries with these sequence numbers."""
+    """Octets of memory for a run of deliveries with these sequence numbers."""
     return RUN_OCTETS if type(numbers) is range else RUN_OCTETS + NUMBER_OCTETS * len(numbers)

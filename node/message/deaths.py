@@ -1,4 +1,4 @@
-"""A message that a queue gave up: why, when, and where it had been published, whatever its format."""
+"""The death of a message: the queue that gave it up, the reason and the time. All formats share it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ REASON_NAMES: Final = {
     Reason.MAXLEN: "maxlen",
     Reason.DELIVERY_LIMIT: "delivery_limit",
 }
-"""The words in which dead letters state a reason, RabbitMQ's."""
+"""RabbitMQ's words for the reasons, as `x-death` headers have them."""
 
 _REASON_BITS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """Which queue gave a message up, why, when (seconds since the epoch), and where it had been published."""
+    """The queue that gave a message up, the reason, the time in seconds since the epoch, and the exchange and
+    routing key that the message had been published with.
+    """
 
     queue: str
     reason: Reason
@@ -30,10 +32,10 @@ class Death:
 
 
 def encode_death(reason: Reason, time_ms: int) -> int:
-    """The value of an annotation with `Aspect.DEATH`; `time_ms` since the epoch."""
+    """The value of an annotation with `Aspect.DEATH`. `time_ms` is in milliseconds since the epoch."""
     return time_ms << _REASON_BITS | reason
 
 
 def decode_death(value: int) -> tuple[Reason, int]:
-    """Reason and milliseconds since the epoch."""
+    """The reason, and the time in milliseconds since the epoch. Raises ValueError for an unknown reason."""
     return Reason(value & ((1 << _REASON_BITS) - 1)), value >> _REASON_BITS

@@ -1,9 +1,9 @@
-"""What may be asked of messages, whatever protocol their publisher speaks: one interface, a class a format.
+"""The questions that queues, features, routing and traces ask of messages, independent of the protocol.
 
-A run states its format by an octet, and `node.wire.formats` has the class of each. Only that class looks
-into the octets of a run. A question comes in two steps. `properties_in` cuts a run into stretches of
-messages that have the same properties, as one value of octets for each stretch; the other questions take
-that value, which is opaque to callers, and serves them as a key to remember an answer by.
+A run states its format by an octet, and `node.wire.formats` has a class for each format. Only that class
+reads the octets of a run. A question takes two steps. `properties_in` cuts a run into stretches of messages
+with the same properties, and gives one value of octets for each stretch. The other questions take that value.
+Callers do not look into the value; they may use it as a key under which they remember an answer.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from node.ranges.range_map import Span
 
 
 class MessageSyntaxError(ValueError):
-    """A message that is to be composed has a value that its format cannot hold, or is too large."""
+    """The message to compose has a value that the format cannot hold, or is too large."""
 
 
 class Asked(NamedTuple):
-    """The wishes of a message, as its properties have them, to its queues."""
+    """What the properties of a message ask of its queues."""
 
     delay_ms: int
-    """For how long no consumer is to get the message; 0 for no time."""
+    """Milliseconds from the publish during which no consumer gets the message; 0 for no delay."""
 
     priority: int
-    """0 where the message has none."""
+    """0 where the message states none."""
 
     expiration_ms: int | None
-    """How long the message may wait; None for ever."""
+    """Milliseconds that the message may wait in a queue; None for no limit."""
 
 
 class Copies(NamedTuple):
-    """The keys that a message goes by besides its own; `blind`: the message's readers must not see some."""
+    """Further routing keys of a message. `blind`: consumers must not see some of them (`BCC`)."""
 
     keys: tuple[str, ...]
     blind: bool
@@ -44,64 +44,72 @@ class Copies(NamedTuple):
 class MessageFormat(Protocol):
     """The questions. Each format answers all of them.
 
-    Octets that a session has taken in are well formed: a format's errors for others are those of its decoder.
+    A session has checked the octets of the messages that it took in. For malformed octets a method raises
+    the errors of the format's decoder.
     """
 
     def __hash__(self) -> int:
-        """Answers are remembered by format and properties."""
+        """Callers remember answers under format and properties."""
 
     # -- of a run -------------------------------------------------------------------------------
 
     def properties_in(self, run: Run) -> Iterator[tuple[int, int, bytes]]:
-        """(index of the first message, how many, properties) for each stretch with the same properties."""
+        """(index of the first message, number of messages, properties) for each stretch of messages with the
+        same properties, in order.
+        """
 
     def body_sizes(self, run: Run) -> array[int] | None:
-        """The octets of each message's body, None when all have as many as the first (`body_size`)."""
+        """The size in octets of each message's body; None when all bodies are as large as the first."""
 
     def body_size(self, run: Run) -> int:
-        """The octets of the first message's body."""
+        """The size in octets of the first message's body."""
 
     def size_spans(self, run: Run) -> list[Span]:
-        """Spans of messages, counted from 0, whose bodies have as many octets."""
+        """(first, last, octets of the body) for messages in a row with bodies of one size, counted from 0."""
 
     def may_have_copies(self, run: Run) -> bool:
-        """Whether a message of a run that is `special` may ask for copies to further routing keys."""
+        """Whether a message of a `special` run may have further routing keys. False is certain; True asks the
+        caller to look with `copies`.
+        """
 
     # -- of properties --------------------------------------------------------------------------
 
     def asked(self, properties: bytes) -> Asked:
-        """The wishes to queues; only messages of a run that is `special` have any."""
+        """Delay, priority and expiration. Only messages of a `special` run state any."""
 
     def text(self, properties: bytes, name: str) -> bytes | None:
-        """A property that is a text, by its name of AMQP 0-9-1 (`message_id`); None without one."""
+        """A property whose value is a text, by its name in AMQP 0-9-1 (`message_id`); None without it."""
 
     def headers(self, properties: bytes) -> Mapping[str, Any]:
-        """The values that applications give names of their own."""
+        """The application's headers, by name."""
 
     def copies(self, properties: bytes) -> Copies:
-        """The further routing keys that the publisher asks for (sender-selected distribution).
+        """The further routing keys that the publisher states (sender-selected distribution: `CC`, `BCC`).
 
-        Raises PreconditionFailedError where the message asks in a wrong way.
+        Raises PreconditionFailedError where a header with such keys is malformed.
         """
 
     # -- other messages made of them --------------------------------------------------------------
 
     def without_blind_copies(self, run: Run) -> Run:
-        """The messages without the routing keys that no reader may see."""
+        """The messages without the routing keys that consumers must not see (`BCC`)."""
 
     def with_delivery_count(self, run: Run, failures: int) -> Run:
-        """The messages with the number of failed deliveries that consumers are told."""
+        """The messages with the number of their failed deliveries, for consumers (`x-delivery-count`)."""
 
     def dead_letters(self, run: Run, properties: bytes, death: Death, *, routed_anew: bool) -> Run:
-        """Messages that all have these properties, as dead letters of a queue: the death is noted, the
-        expiration is gone. `routed_anew`: by another key, so that the publisher's further keys count no more.
+        """The messages of a run, which all have these properties, as dead letters of a queue: with the death
+        in their headers, and without an expiration. `routed_anew`: the queue states another routing key, so
+        the publisher's further keys (`CC`) are taken out.
         """
 
     def copied_keys(self, properties: bytes) -> list[str]:
-        """The further routing keys that a dead letter goes by, as its publisher asked."""
+        """The further routing keys of a dead letter, as its publisher stated them (`CC`)."""
 
     def cycles(self, properties: bytes, queue: str) -> bool:
-        """Whether the message has died in the queue before, and no client has rejected it since."""
+        """Whether the message has died in this queue before, and no client has rejected it since: a cycle of
+        dead letters, which is dropped.
+        """
 
     # -- whole messages -------------------------------------------------------------------------
 
@@ -114,10 +122,12 @@ class MessageFormat(Protocol):
         user: str | None,
         body_max: int,
     ) -> Run:
-        """A run of one message, from properties by name. `user` is whom its user-id may name, None for any.
+        """A run of one message, from properties by name. `user` is the only user that the property `user_id`
+        may name; None admits any.
 
-        Raises MessageSyntaxError, also for a body of more than `body_max` octets.
+        Raises MessageSyntaxError for a value that the format cannot hold, and for a body of more than
+        `body_max` octets.
         """
 
     def contents(self, run: Run) -> tuple[dict[str, Any], bytes]:
-        """Properties by name, and the body, of a run of one message."""
+        """The properties by name, and the body, of a run of one message."""

@@ -1,4 +1,4 @@
-"""Why a queue gives a message up."""
+"""The reasons for which a queue gives a message up."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Reason(IntEnum):
-    """Why a queue gives a message up. Values stand in journals: never renumber."""
+    """The reason for which a queue gives a message up. Journals have the values: never renumber."""
 
     REJECTED = 1
     EXPIRED = 2

@@ -1,11 +1,11 @@
 """The unit in which messages travel: a run of publishes that share everything but their content.
 
-A run is what one channel published in one piece of input with the same exchange, routing key and
-flags. Its content is kept as the frames that the publisher sent, so that a delivery is a matter of
-slicing bytes (design: "Header and body frames of a publish go to the consumer as they came").
+A channel published the messages of a run in one piece of input, with the same exchange, routing key and
+flags. A run keeps the frames as the publisher sent them: header and body frames of a publish go to the
+consumer as they came, so a delivery is a slice of octets.
 
-Messages that wait in many priorities are given out in small pieces of many runs: `gather` puts them
-together, in the order of delivery, so that they are one delivery.
+A priority queue delivers small pieces of many runs. `gather` joins the pieces, in the order of delivery, so
+that they make one delivery.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from node.ranges.numbers import Range
 class Run:
     """`count` messages, end to end in `raw`.
 
-    Each message is `skip` octets of basic.publish method frame, which nobody needs any more,
-    followed by one content header frame and any number of content body frames whose channel
-    number is `channel`. Where every message has the same length, `stride` is that length and
-    `lengths` is None; otherwise `stride` is 0 and `lengths` holds each message's length.
+    Each message is `skip` octets of a basic.publish method frame, which readers skip, followed by one content
+    header frame and any number of content body frames, whose channel number is `channel`. Where all messages
+    have the same length in octets, `stride` is that length and `lengths` is None; otherwise `stride` is 0 and
+    `lengths` has the length of each message.
     `largest_frame` is the size in octets of the largest frame in the run, end octet included.
-    `special`: the messages' properties ask for something (see `PropertyChecks`), all of them or none.
-    `format` is the octet of the messages' format, as the publish operation has it: `node.wire.formats`.
+    `special`: each message has properties that ask something of its queues (see `PropertyChecks`); in a run
+    that is not special no message has.
+    `format` is the octet of the messages' format, as publish operations state it (`node.wire.formats`).
     """
 
     exchange: Final[str]
@@ -76,7 +77,7 @@ class Run:
         self.format = format
 
     def slice(self, first: int, count: int) -> Run:
-        """The `count` messages from index `first` on, sharing this run's bytes."""
+        """The `count` messages from index `first` on. The slice shares the octets of this run."""
         if first == 0 and count == self.count:
             return self
         view = memoryview(self.raw)
@@ -103,7 +104,9 @@ class Run:
 
 
 class StoredRun:
-    """A run whose messages are numbered from `first` to `last`; `offsets` tell where each begins and ends."""
+    """A run with the sequence numbers `first` to `last`. `offsets` has the offset in `raw` at which each
+    message begins, and the offset behind the last one.
+    """
 
     __slots__ = ("first", "last", "offsets", "run")
 
@@ -116,7 +119,7 @@ class StoredRun:
 
 
 class Gathered:
-    """Messages of runs that differ in nothing but their contents."""
+    """Messages of runs that differ in nothing but their contents, to be joined into one run."""
 
     __slots__ = ("_kind", "_largest", "lengths", "pieces", "ranges")
 
@@ -128,7 +131,7 @@ class Gathered:
         self._largest = 0
 
     def takes(self, run: Run) -> bool:
-        """Whether the run's messages can be among these; then they are expected to be."""
+        """Whether the run's messages can join these. True obliges the caller to add some of them."""
         if self._kind is not None and _kind(run) != _kind(self._kind):
             return False
         self._kind = run
@@ -136,7 +139,7 @@ class Gathered:
         return True
 
     def run(self) -> Run:
-        """All of them, in the order in which they were added."""
+        """One run of all messages, in the order in which they were added."""
         kind = self._kind
         assert kind is not None
         return Run(
@@ -153,7 +156,7 @@ def _kind(run: Run) -> tuple[str, str, int, bool, int, bool, int]:
 
 
 class Sources:
-    """The runs that messages have been found in, by `find`: the next level's are mostly in the same ones."""
+    """The stored runs found so far. Messages of the next priority are mostly in the same runs."""
 
     __slots__ = ("_find", "_firsts", "_known")
 
@@ -163,7 +166,7 @@ class Sources:
         self._known: list[StoredRun] = []
 
     def holding(self, number: int) -> StoredRun:
-        """The run that holds the message."""
+        """The stored run that has the message with this sequence number."""
         i = bisect_right(self._firsts, number)
         if i and self._known[i - 1].last >= number:
             return self._known[i - 1]
@@ -174,7 +177,10 @@ class Sources:
 
 
 def gather(ranges: list[Range], find: Callable[[int], StoredRun]) -> list[tuple[list[Range], Run]]:
-    """The messages of the ranges as few runs; `find` tells where one is."""
+    """The messages of the ranges, in that order, as few runs, each with its ranges.
+
+    `find` gives the stored run that has a sequence number.
+    """
     sources = Sources(find)
     found = [Gathered()]
     start = stop = -1
@@ -197,7 +203,7 @@ def gather(ranges: list[Range], find: Callable[[int], StoredRun]) -> list[tuple[
 
 
 def joined(runs: list[Run]) -> Run:
-    """One run of all the messages of several, which differ in nothing but their contents."""
+    """One run of the messages of several runs, which differ in nothing but their contents."""
     first = runs[0]
     if len(runs) == 1:
         return first
