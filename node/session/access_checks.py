@@ -1,4 +1,4 @@
-"""Which rights a command needs: RabbitMQ's access control table.
+"""The rights that each command needs: RabbitMQ's access control table.
 
 command          configure        write                          read
 DeclareExchange  the exchange     the alternate exchange *       the exchange *
@@ -10,9 +10,9 @@ PurgeQueue                                                       the queue
 Get                                                              the queue
 Consume                                                          the queue
 
-To find out whether there is something needs no right. Unbinding needs what binding needs; what is marked *
-only where the argument is given and nothing of that name is there yet. Publishing is checked where routes are
-found, and remembered with them.
+FindExchange and FindQueue need no right, and Unbind needs the rights of Bind. A right marked * is needed only
+where the command has the argument, and the exchange or queue does not exist yet. The broker checks publishing
+when it finds a route, and remembers the answer with the route.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ from node.session.permissions import Right, Scope
 from node.session.ports import BrokerPort
 
 SERVER_NAMED: Final = "amq.gen-" + "0" * 22
-"""Stands for a queue name that the server is about to choose."""
+"""Stands for a queue name that the server is about to generate: patterns of permissions are matched
+with it.
+"""
 
 
 class AccessChecks:
@@ -50,7 +52,10 @@ class AccessChecks:
         self._port = port
 
     def check(self, scope: Scope, holder: int, command: Command) -> None:
-        """Raises AccessRefusedError."""
+        """Raises AccessRefusedError where the user of `scope` has not the rights that the command needs.
+
+        `holder` is the number of the caller's connection, for exclusive queues.
+        """
         check = _CHECKS.get(type(command))
         if check is not None:
             check(self, scope, holder, command)
@@ -59,12 +64,14 @@ class AccessChecks:
         self._port.permissions.check_exchange(scope.user, scope.vhost, right, name)
 
     def _subject(self, scope: Scope, right: Right, name: str) -> None:
-        """What nobody may do to the default exchange is refused for that, whoever asks."""
+        """Check the right on an exchange that a command changes. The default exchange is left to the command
+        itself, which refuses it to every user, so that all users get the same text.
+        """
         if name:
             self._exchange(scope, right, name)
 
     def _queue(self, scope: Scope, right: Right, name: str) -> None:
-        # Everybody may use direct reply-to, which is nobody's queue.
+        # Every user may use direct reply-to, and no permission mentions its queue.
         if not name.startswith(REPLY_TO):
             self._port.permissions.check_queue(scope.user, scope.vhost, right, name)
 
@@ -81,7 +88,7 @@ class AccessChecks:
         self._subject(scope, Right.CONFIGURE, command.name)
 
     def _kind(self, scope: Scope, exchange: str) -> ExchangeKind | None:
-        """The type of an exchange; None where there is none."""
+        """The type of an exchange; None where the exchange does not exist."""
         try:
             return self._port.exchange(scope.vhost, exchange).kind
         except NotFoundError:

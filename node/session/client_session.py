@@ -1,4 +1,4 @@
-"""The session of a client, as the listener sees it, and the protocols that it is chosen from."""
+"""The session of a client, as the listener sees it, and the protocols that a listener offers."""
 
 from __future__ import annotations
 
@@ -18,76 +18,87 @@ from node.session.transport import Transport
 
 
 class ClientSession(Protocol):
-    """A client's session, whatever it speaks. No socket and no clock: see `Transport`."""
+    """A client's session in any protocol. It has no socket and no clock: see `Transport`.
+
+    The listener calls a session from the event loop. A session raises nothing: a defect ends the session.
+    """
 
     @property
-    def user(self) -> str: ...
+    def user(self) -> str:
+        """The user who has logged in; empty before."""
 
     @property
-    def vhost(self) -> str: ...
+    def vhost(self) -> str:
+        """The virtual host of the connection; empty before it is open."""
 
     @property
-    def traffic(self) -> Traffic: ...
+    def traffic(self) -> Traffic:
+        """The counters of the client's publishes."""
 
     @property
     def held(self) -> int:
-        """Octets that the client makes the node hold, those that the socket has taken excepted."""
+        """Octets of memory that the client takes up, without output that the socket has taken."""
 
     @property
     def held_output(self) -> int:
-        """Of these, the octets that closing the connection in good order would still have to write."""
+        """The part of `held` that an orderly close would still have to write."""
 
     @property
     def held_back(self) -> bool:
-        """Whether the client is not read from because it publishes faster than can be taken."""
+        """Whether the session does not read from the client because a link or the catalog cannot keep up."""
 
     @property
     def has_output(self) -> bool:
-        """Whether `take_output` has left something."""
+        """Whether output is left that `take_output` has not taken."""
 
     @property
     def channels_opened(self) -> int:
-        """Channels since the connection began."""
+        """The number of channels opened since the connection began."""
 
     @property
     def channel_count(self) -> int:
-        """Channels that are open or closing."""
+        """The number of channels that are open or closing."""
 
     @property
     def last_words(self) -> bytes:
-        """What an open connection is told when a defect ends its session."""
+        """The octets that the listener writes to an open connection when a defect has ended the session."""
 
     def receive(self, data: bytes) -> None:
-        """Octets from the client; the protocol's header comes first."""
+        """Octets from the client. The first 8 are the protocol's header."""
 
     def take_output(self, writes: bool = True) -> bytes:
-        """What to write now; nothing where the socket takes no more."""
+        """Remove and return the octets to write now; the listener calls it once a turn for a session that
+        has called `Transport.wanted`. With `writes` False the socket takes none: the session only goes on
+        with input that earlier turns have left.
+        """
 
     def tick(self) -> None:
-        """Run timers that are due; the handshake's time-out is one."""
+        """Run the timers that are due; the handshake's time-out is one. Called a few times a second."""
 
     def alarm(self, reason: str | None) -> None:
-        """Hold publishers back, or with None let them go on."""
+        """Hold publishes back for this reason; None: let them go on."""
 
     def reading(self, active: bool) -> None:
-        """The socket is read from, or not."""
+        """The listener reads from the socket, or has stopped: a silent client must not time out then."""
 
     def writing(self, active: bool) -> None:
-        """The socket's buffer has drained, or is above its high-water mark: no more is to be delivered."""
+        """True: the socket's buffer has drained. False: it is above its high-water mark, so consumers get no
+        credit.
+        """
 
     def force_close(self, reason: str) -> None:
-        """Close the connection from this side, and tell the client why."""
+        """Close the connection, with a reason for the client."""
 
     def exhausted(self, reason: str) -> None:
-        """Close the connection: the client makes the node hold too much."""
+        """Close the connection, because the client takes up too much of the node's memory."""
 
     def failed(self, error: Exception) -> None:
-        """A defect was met: the session ends, and gives back what it had."""
+        """A defect ends the session: its unsettled deliveries go back to their queues."""
 
     def lost(self) -> None:
-        """The socket is gone."""
+        """The socket is closed: the session ends, and its unsettled deliveries go back to their queues."""
 
-    # For an administration. What is said of channels and consumers is made one by one, as it is taken.
+    # For the administration, which takes views of channels and consumers one by one.
 
     @property
     def is_open(self) -> bool:
@@ -103,12 +114,12 @@ class ClientSession(Protocol):
     def consumer_views(self) -> Iterator[ConsumerView]: ...
 
     def channel_totals(self) -> ChannelTotals:
-        """Costs no view of a channel."""
+        """Sums over the channels, without making a view of each."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientProtocol:
-    """A protocol of clients: the headers of 8 octets that ask for it, and how its sessions begin."""
+    """A protocol of clients: the headers of 8 octets that ask for it, and the maker of its sessions."""
 
     name: str
     headers: tuple[bytes, ...]

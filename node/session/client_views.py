@@ -1,6 +1,6 @@
-"""The facts of a client that an administration shows, whatever protocol the client speaks.
+"""Views of a client for the administration, the same for every protocol.
 
-A view is made when it is asked for, and says how things stood then.
+A session makes a view when the administration asks for it. A view does not change afterwards.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class ConnectionView:
-    """A connection, and the terms that both sides agreed on."""
+    """A connection, and the limits that client and node have negotiated."""
 
     protocol: str
     mechanism: str
@@ -25,9 +25,9 @@ class ConnectionView:
     heartbeat: int
     """In seconds."""
     properties: Mapping[str, object]
-    """The description that the client gave of itself, in values of its protocol."""
+    """The client's description of itself (client-properties), in values of its protocol."""
     blocked: bool
-    """Whether the client has published during a resource alarm, and is held back."""
+    """Whether the client has published during a resource alarm, and the session holds it back."""
 
 
 class ChannelTraffic(NamedTuple):
@@ -36,10 +36,10 @@ class ChannelTraffic(NamedTuple):
     published: int
     confirmed: int
     delivered: int
-    """To consumers that acknowledge."""
+    """Deliveries to consumers that acknowledge."""
     delivered_no_ack: int
     got: int
-    """One by one, at the client's request."""
+    """Messages that the client got one by one (basic.get)."""
     redelivered: int
     acknowledged: int
 
@@ -54,13 +54,13 @@ class ChannelView(NamedTuple):
     transactional: bool
     consumers: int
     consumer_prefetch: int
-    """Of consumers that are started from now on; 0 for no limit."""
+    """The prefetch of each consumer that starts from now on; 0 for no limit."""
     prefetch: int
-    """Shared by the consumers that acknowledge; 0 for no limit."""
+    """The prefetch that the channel's acknowledging consumers share; 0 for no limit."""
     unsettled: int
     """Deliveries that the client has not settled."""
     unconfirmed: int
-    """Confirms that the channel still owes its client."""
+    """Publishes that the channel has still to confirm."""
     traffic: ChannelTraffic
 
 

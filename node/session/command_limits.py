@@ -1,4 +1,7 @@
-"""Checks the names and arguments of a command, whatever it came by: every client must be able to say them."""
+"""Checks the names and arguments of a command against the limits of AMQP 0-9-1.
+
+The HTTP API is bound by them too: a client of AMQP 0-9-1 must be able to use every name.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +26,11 @@ from node.wire.naming import IllFormedError, NamingError, check_field_values, ch
 
 
 class CommandLimitError(Exception):
-    """A name is too long or has a zero octet, or an argument has no place in a table."""
+    """A name is too long or has a zero octet, or a field table cannot hold an argument."""
 
 
 def check_command(command: Command) -> None:
-    """Raises CommandLimitError."""
+    """Raises CommandLimitError for the first name or argument that AMQP 0-9-1 cannot express."""
     names, arguments = _parts(command)
     called = _called(command)
     for name in names:
@@ -54,7 +57,7 @@ def check_name(name: str, called: str) -> None:
 
 
 def _called(command: Command) -> str:
-    """What RabbitMQ calls it, for the texts of refusals."""
+    """RabbitMQ's word for the command, for the texts of refusals."""
     if isinstance(command, Bind | Unbind):
         return f"{command.destination.kind.value}.{'bind' if isinstance(command, Bind) else 'unbind'}"
     return _CALLED[type(command)]

@@ -1,12 +1,11 @@
-"""What a client asks of the broker, and what it is told, in no protocol's words.
+"""The commands of clients, and their results, independent of any protocol.
 
-A session translates what its protocol says to these, and the HTTP API makes them as well. `Requests`
-carries them out, each with the rights of the user who asks, and gives one result or refusal for each.
+A protocol's session translates its requests to commands, and the HTTP API makes commands as well. `Requests`
+carries a command out with the rights of the user who gives it, and answers with one result or one refusal.
 
-What comes by thousands has no object here: runs of publishes, settlements and credit are given to
-`SessionCore` in batches, as they are.
+Publishes, settlements and credit are no commands: a session gives them to `SessionCore` in batches.
 
-Arguments have the names that RabbitMQ gives them (`x-max-length`, `alternate-exchange`, ...).
+Arguments have RabbitMQ's names (`x-max-length`, `alternate-exchange`, ...).
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ class DeclareExchange:
 
 @dataclass(frozen=True, slots=True)
 class FindExchange:
-    """Whether there is such an exchange. Result: Completed."""
+    """Find out whether the exchange exists. Result: Completed, or a refusal with NotFoundError."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteExchange:
-    """Result: Completed, also where there is no such exchange."""
+    """Result: Completed, also where the exchange does not exist."""
 
     name: str
     if_unused: bool = False
@@ -61,7 +60,7 @@ class Bind:
 
 @dataclass(frozen=True, slots=True)
 class Unbind:
-    """Result: Completed, also where there is no such binding."""
+    """Result: Completed, also where the binding does not exist."""
 
     source: str
     destination: Destination
@@ -71,21 +70,21 @@ class Unbind:
 
 @dataclass(frozen=True, slots=True)
 class DeclareQueue:
-    """Result: QueueFound, with the name that the broker gave where the client gave none."""
+    """Result: QueueFound, with the name that the broker generated where the declaration has none."""
 
     declaration: QueueDeclaration
 
 
 @dataclass(frozen=True, slots=True)
 class FindQueue:
-    """Whether there is such a queue. Result: QueueFound."""
+    """Find out whether the queue exists. Result: QueueFound, or a refusal with NotFoundError."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteQueue:
-    """Result: Removed, also where there is no such queue."""
+    """Result: Removed; with 0 messages where the queue does not exist."""
 
     name: str
     if_unused: bool = False
@@ -94,18 +93,18 @@ class DeleteQueue:
 
 @dataclass(frozen=True, slots=True)
 class PurgeQueue:
-    """Remove what is ready. Result: Removed."""
+    """Remove the messages that no consumer has. Result: Removed."""
 
     queue: str
 
 
 @dataclass(frozen=True, slots=True)
 class Consume:
-    """`settled`: what is delivered is settled with its delivery. Result: Consuming."""
+    """Start a consumer. `settled`: a delivery is settled when it is made (no-ack). Result: Consuming."""
 
     queue: str
     credit: int
-    """Messages that the consumer takes to begin with; further credit goes to the broker's port."""
+    """The consumer's first credit in messages; further credit goes through `SessionCore.credit`."""
     settled: bool = False
     exclusive: bool = False
     arguments: dict[str, Any] = field(default_factory=dict)
@@ -113,14 +112,14 @@ class Consume:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """End a consumer; what it was given may still be settled. Result: Completed."""
+    """End a consumer. The client may still settle its deliveries. Result: Completed."""
 
     consumer: int
 
 
 @dataclass(frozen=True, slots=True)
 class Get:
-    """One message, to be settled like a delivery unless `settled`. Result: Got, or Nothing."""
+    """Take one message, which the client has to settle unless `settled`. Result: Got, or Nothing."""
 
     queue: str
     settled: bool = False
@@ -147,7 +146,7 @@ Command = (
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """Every node shows it."""
+    """The command has taken effect, and the catalog of every node shows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,17 +158,18 @@ class QueueFound:
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """So many messages."""
+    """The command has removed `count` messages."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class Consuming:
-    """`consumer` is the number that deliveries will name, and settlements and credit have to.
+    """The consumer has started. `consumer` is its number in deliveries, settlements and credit.
 
-    `returnable`: what the consumer is given may go back to its queue, which keeps it until it is settled.
-    `reply_to`: the address of direct replies to this consumer; empty for one of another queue.
+    `returnable`: the queue keeps a message until it is settled, so that a delivery can go back to the queue.
+    `reply_to`: the address of direct replies, where the consumer's queue is that of direct replies; else
+    empty.
     """
 
     consumer: int
@@ -179,7 +179,7 @@ class Consuming:
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """The queue has no message that is ready."""
+    """The queue has no ready message."""
 
 
 COMPLETED: Final = Completed()
@@ -188,4 +188,4 @@ NOTHING: Final = Nothing()
 Result = Completed | QueueFound | Removed | Consuming | Got | Nothing
 
 Answered = Callable[[Result | Refusal], None]
-"""Takes what a command has come to, once."""
+"""Called once for each command, with its result or its refusal."""

@@ -1,4 +1,4 @@
-"""The consumers of a session, by the numbers that the broker knows them by."""
+"""The consumers of a session, by channel, under the broker's numbers."""
 
 from __future__ import annotations
 
@@ -12,22 +12,27 @@ from node.session.ports import BrokerPort
 Released = Callable[[], None]
 
 Unsettled = Iterable[tuple[int, list[Range]]]
-"""(consumer, ranges) of deliveries that a client has not settled, in the order of delivery."""
+"""(consumer, ranges of sequence numbers) of deliveries that a client has not settled, in the order of
+delivery.
+"""
 
 KEPT: Final = 16
-"""Consumers that a channel has had, from which on those that have ended are looked for."""
+"""With so many consumers in its list a channel looks for ended ones, and forgets them."""
 
 
 @dataclass(slots=True)
 class ChannelConsumers:
-    """Those of one channel, ended ones too: what they were given may still be settled."""
+    """The consumers of one channel, with ended ones, whose deliveries the client may still settle."""
 
     numbers: set[int] = field(default_factory=set)
     look_at: int = KEPT
+    """The length of `numbers` from which on ended consumers are looked for."""
 
 
 class SessionConsumers:
-    """By channel. `in_use` tells which of a channel's consumers go on, or have left something to settle."""
+    """The consumers of a session. `in_use` gives the numbers of a channel's consumers that have not ended, or
+    that have unsettled deliveries.
+    """
 
     def __init__(self, port: BrokerPort, in_use: Callable[[int], Collection[int]]) -> None:
         self._port = port
@@ -38,9 +43,8 @@ class SessionConsumers:
         return sum(len(one.numbers) for one in self._by_channel.values())
 
     def started(self, channel: int, consumer: int) -> None:
-        """The channel is about to have a further consumer. It may have any number, one after the other.
-
-        Those that have ended and have left nothing to settle are forgotten.
+        """Add a consumer to a channel, and forget consumers that have ended and have no unsettled deliveries:
+        a client may start and end any number of consumers on one channel.
         """
         mine = self._by_channel.setdefault(channel, ChannelConsumers())
         if len(mine.numbers) >= mine.look_at:
@@ -52,21 +56,21 @@ class SessionConsumers:
         mine.numbers.add(consumer)
 
     def channel_closed(self, channel: int, unsettled: Unsettled, done: Released) -> None:
-        """What its consumers have not settled goes back to the queues.
+        """End the channel's consumers, and return their unsettled deliveries to the queues.
 
-        `done` is called once the queues are gone that go with their last consumer.
+        `done` is called when the auto-delete queues that lose their last consumer are deleted.
         """
         mine = self._by_channel.pop(channel, None)
         self._end(() if mine is None else mine.numbers, unsettled, done)
 
     def connection_closed(self, unsettled: Unsettled, done: Released) -> None:
-        """As `channel_closed`, of all channels."""
+        """As `channel_closed`, for all channels."""
         every = [number for one in self._by_channel.values() for number in one.numbers]
         self._by_channel.clear()
         self._end(every, unsettled, done)
 
     def came_late(self, consumer: int) -> None:
-        """The connection was closed before the consumer could begin."""
+        """End a consumer that the broker has started after the connection was closed."""
         self._end((consumer,), [], nothing)
 
     def _end(self, numbers: Collection[int], unsettled: Unsettled, done: Released) -> None:
@@ -81,7 +85,7 @@ class SessionConsumers:
 
 
 class _Countdown:
-    """Calls `done` when the last of so many is through."""
+    """Calls `done` after `one_less` has been called `left` times."""
 
     def __init__(self, left: int, done: Released) -> None:
         self._left = left
@@ -94,4 +98,4 @@ class _Countdown:
 
 
 def nothing() -> None:
-    """No client waits for that."""
+    """For calls whose end no client waits for."""

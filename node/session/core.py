@@ -1,7 +1,8 @@
-"""One client's session at the broker, whatever protocol it speaks.
+"""The part of a client's session that all protocols share.
 
-A protocol's session makes one of these, and gives it what the client asks for: logins, commands, runs of
-publishes, settlements and credit. What the broker says comes to the session itself (`PublishingSession`).
+A protocol's session makes one `SessionCore`, and gives it the client's logins, commands, runs of publishes,
+settlements and credit. The broker calls the protocol's session itself (`PublishingSession`) with deliveries,
+confirms and the like.
 """
 
 from __future__ import annotations
@@ -26,20 +27,23 @@ from node.wire.formats import format_of
 
 
 class PublishingSession(Subscriber, Protocol):
-    """What becomes of what was published. A channel is what a client publishes on in one order."""
+    """A protocol's session, as `SessionCore` and the broker call it about publishes.
+
+    A channel orders publishes: the broker keeps the order of the publishes on one channel.
+    """
 
     def hold(self, channel: int) -> None:
-        """What the channel has published fills a link: it is to publish no more before `unblocked`."""
+        """A link is full: the session publishes nothing more of the channel before `unblocked` is called."""
 
     def return_unroutable(self, channel: int, run: Run) -> None:
-        """No queue takes the messages, and the client wants to know. Comes before they are confirmed."""
+        """No queue takes these mandatory messages. Called before they are confirmed."""
 
     def publish_refused(self, channel: int, refusal: Refusal) -> None:
-        """There is no such exchange, or the user may not publish there: the run is not published."""
+        """The run is not published: the exchange does not exist, or the user may not publish to it."""
 
 
 class HeldRun(NamedTuple):
-    """A run of a transaction; `route` may lead nowhere."""
+    """A run that a transaction will publish. `route` may lead to no queue."""
 
     run: Run
     route: Route
@@ -49,11 +53,12 @@ class HeldRun(NamedTuple):
 class SessionCore:
     """See the module's docstring.
 
-    `in_use` tells which of a channel's consumers go on, or have left something to settle. A protocol without
-    channels has one.
+    `in_use` gives the numbers of a channel's consumers that have not ended, or that have unsettled
+    deliveries.
+    A protocol without channels uses one channel number.
 
-    A transaction holds its runs back until it is committed, with the routes that they had when they were
-    published. Its settlements are with the protocol's machine until then.
+    `SessionCore` holds the runs of a transaction until the commit, with their routes at the time of the
+    publish. The protocol's machine holds the transaction's settlements until then.
     """
 
     def __init__(
@@ -66,7 +71,7 @@ class SessionCore:
         self._session = session
         self._requests = Requests(port)
         self._held: dict[int, list[HeldRun]] = {}
-        """What the transaction of each channel will publish."""
+        """The runs that the transaction of each channel will publish."""
         self._consumers = SessionConsumers(port, in_use)
 
     @property
@@ -77,28 +82,32 @@ class SessionCore:
     # -- who and where --------------------------------------------------------------------------
 
     def log_in(self, login: Login, remote: str, answer: Authenticated) -> None:
-        """Who the client says to be; `remote` is its address."""
+        """Check the client's credentials; `remote` is its IP address. `answer` is called at once or in a
+        later
+        turn.
+        """
         self._port.authenticate(login, remote, answer)
 
     def check_user(self, user: str, remote: str, answer: Authenticated) -> None:
-        """Whether a user who has logged in is still let in."""
+        """Check whether a user who has logged in may still do so. `answer` as for `log_in`."""
         self._port.authenticate(CertifiedLogin(user), remote, answer)
 
     def enter(self, user: str, vhost: str) -> None:
-        """Be in a virtual host from now on. Raises EntryRefusedError."""
+        """Open the session in a virtual host. Raises EntryRefusedError."""
         entry = self._port.enter(self._session, user, vhost)
         self.scope, self.holder = entry.scope, entry.holder
 
     def channel_opened(self) -> None:
-        """Raises EntryRefusedError where that was one channel too many for the user."""
+        """The client has opened a channel. Raises EntryRefusedError where the user has too many."""
         self._port.channel_opened(self.scope.user)
 
     # -- commands -------------------------------------------------------------------------------
 
     def carry_out(self, channel: int, command: Command, answered: Answered) -> None:
-        """Have a command carried out for a channel; one answer comes, at once or in a later turn.
+        """Carry out a command for a channel. `answered` is called once, at once or in a later turn.
 
-        After `end` none comes: what a command has come to is given back.
+        `answered` is not called after `end`: the core then ends a consumer that the command has started, and
+        returns a message that it got.
         """
         caller = Caller(self.scope, self.holder, self._session)
         self._requests.carry_out(caller, command, partial(self._answer, channel, answered))
@@ -120,10 +129,10 @@ class SessionCore:
     # -- publishing -----------------------------------------------------------------------------
 
     def publish(self, channel: int, run: Run, mandatory: bool, first_tag: int, held: bool = False) -> None:
-        """Route a run, and publish it, or hold it back for the channel's transaction.
+        """Route a run and publish it; with `held` the channel's transaction publishes it at the commit.
 
-        Its messages are confirmed under the tags from `first_tag` on; 0: not. `mandatory`: the client is told
-        of messages that no queue takes.
+        The broker confirms the messages to the session under the tags from `first_tag` on; 0: it does not.
+        `mandatory`: messages that no queue takes are returned to the client.
         """
         try:
             copied = run.special and format_of(run).may_have_copies(run)
@@ -137,7 +146,7 @@ class SessionCore:
         self._publish_along(route, channel, run, mandatory, first_tag, held)
 
     def hold_publish(self, channel: int, run: Run, mandatory: bool) -> None:
-        """Publish a run when the channel's transaction is committed."""
+        """Route a run, and publish it when the channel's transaction is committed."""
         self.publish(channel, run, mandatory, 0, True)
 
     def _publish_along(
@@ -157,13 +166,13 @@ class SessionCore:
             return
         self._unroutable(channel, run, mandatory)
         if first_tag:
-            # A message that no queue takes is confirmed at once: nothing more will happen to it.
+            # A message that no queue takes is confirmed at once: no node has to store it.
             session.confirm(channel, first_tag, first_tag + run.count - 1)
 
     def _publish_one_by_one(
         self, channel: int, run: Run, mandatory: bool, first_tag: int, held: bool
     ) -> None:
-        """Messages with headers of their own have routes of their own."""
+        """Route each stretch of messages with the same properties by its own headers and further keys."""
         by_headers = self._port.needs_headers(self.scope, run.exchange)
         messages = format_of(run)
         for first, count, properties in messages.properties_in(run):
@@ -184,20 +193,22 @@ class SessionCore:
             self.traffic.dropped += run.count
 
     def roll_back(self, channel: int) -> None:
-        """Nothing of the channel's transaction is published."""
+        """Discard the runs of the channel's transaction."""
         self._held.pop(channel, None)
 
     def commit(self, channel: int, settled: Sequence[Settlement], done: Done) -> None:
-        """Publish what the channel's transaction holds, and settle: all of it, or with a refusal nothing.
+        """Publish the runs of the channel's transaction and settle, atomically.
 
-        The client hears of messages that no queue takes before `done` is called.
+        `done` is called without a refusal once a majority of each partition has everything on disk; with a
+        refusal nothing has been published or settled. The session returns mandatory messages that no queue
+        takes to the client before `done` is called.
         """
         publishes: list[tuple[Run, Route]] = []
         lost: list[HeldRun] = []
         for one in self._held.pop(channel, []):
             self.traffic.published += one.run.count
             one.route.flow.published += one.run.count
-            # A queue may be gone since; only a client that asked to be told will be, as in RabbitMQ.
+            # A queue may have been deleted since; only mandatory messages are returned then, as by RabbitMQ.
             if one.route and (not one.mandatory or self._port.still_leads(one.route)):
                 publishes.append((one.run, one.route))
             else:
@@ -214,11 +225,14 @@ class SessionCore:
     # -- consuming ------------------------------------------------------------------------------
 
     def credit(self, consumer: int, limit: int) -> None:
-        """The consumer takes `limit` messages in all since it began; a lower limit revokes credit."""
+        """The consumer takes `limit` messages in all since it began. A lower limit revokes credit."""
         self._port.credit(consumer, limit)
 
     def settle(self, consumer: int, ranges: list[Range], outcome: Outcome) -> None:
-        """What becomes of deliveries, or of messages that were got."""
+        """Settle deliveries, or messages that the client got, by ranges of their sequence numbers.
+
+        A consumer settles only what it still has: the front end ignores other numbers.
+        """
         if outcome is Outcome.ACCEPTED:
             self._port.settle(consumer, ranges)
         elif outcome is Outcome.REJECTED:
@@ -229,16 +243,19 @@ class SessionCore:
     # -- the end --------------------------------------------------------------------------------
 
     def close_channel(self, channel: int, unsettled: Unsettled, done: Released) -> None:
-        """The channel's consumers end, and what they have not settled goes back to the queues.
+        """End the channel's consumers, and return the unsettled deliveries to the queues.
 
-        `done` is called once the queues are gone that go with their last consumer.
+        `done` is called when the auto-delete queues that lose their last consumer are deleted.
         """
         self._consumers.channel_closed(channel, unsettled, done)
 
     def end(self, unsettled: Unsettled, done: Released) -> None:
-        """Whatever ended the session: what it had goes back, once.
+        """End the session, for any reason: its consumers end, and its unsettled deliveries return to the
+        queues.
+        A second call does nothing.
 
-        `done` is called once the queues are gone that go with the session, or with its consumers.
+        `done` is called when the session's exclusive queues, and the auto-delete queues that lose their last
+        consumer, are deleted.
         """
         if self.ended:
             return
@@ -250,14 +267,16 @@ class SessionCore:
         self._consumers.connection_closed(unsettled, release)
 
     def forget(self) -> None:
-        """Refer to the session no more: the garbage collector would come late for it."""
+        """Drop the references to the session, so that it is freed at once and not by the garbage
+        collector.
+        """
         self._session = ENDED_SESSION
         self._held = {}
         self._consumers = SessionConsumers(self._port, none_in_use)
 
 
 class GoneSession:
-    """Of a client that has left: nothing is said to it any more."""
+    """Stands for the session of a client that has left: ignores every call."""
 
     channel_count = 0
 
@@ -276,22 +295,22 @@ ENDED_SESSION: Final = GoneSession()
 
 
 def none_in_use(_: int) -> Collection[int]:
-    """A client that has left has no consumers."""
+    """For a client that has left, which has no consumers."""
     return ()
 
 
 class Containment:
-    """`with` one of these: it is told of an exception, and the exception goes no further.
+    """A context that calls `failed` with an exception of its body, and does not let the exception pass.
 
-    The broker's turn calls sessions, and must not stop in the middle because of one of them.
+    The broker's turn calls many sessions: a defect in one of them must not keep it from calling the others.
     """
 
     @abstractmethod
     def failed(self, error: Exception) -> None:
-        """Give back what it had. Raises nothing."""
+        """End the session after a defect, and return what it holds. Raises nothing."""
 
     def __enter__(self) -> None:
-        """Nothing has happened yet."""
+        """Nothing to do on entry."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

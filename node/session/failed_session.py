@@ -1,4 +1,4 @@
-"""The end of a client whose session has failed, and whom the listener asks whether that is all that ends."""
+"""The end of a connection whose session has met a defect."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 SparesNode = Callable[[BaseException], bool]
-"""Whether an exception of a session ends that session alone; otherwise the node's end has begun."""
+"""Whether an exception of a session ends that session alone. False: the exception ends the node."""
 
 
 class FailureLog(Protocol):
@@ -17,14 +17,14 @@ class FailureLog(Protocol):
 
 
 def spares_always(_: BaseException) -> bool:
-    """Where no node could end."""
+    """For listeners without a node to end, as in tests."""
     return True
 
 
 def tell_failed(transport: asyncio.Transport | None, last_words: bytes) -> None:
-    """Close the socket, with these words, or none where the connection is not open.
+    """Write `last_words` and close the socket; without words, abort it.
 
-    What was written before are whole frames; what the session had not written is lost.
+    The socket has whole frames of the session so far. Output that the session has not written is lost.
     """
     if transport is None or transport.is_closing():
         return

@@ -1,12 +1,13 @@
-"""Which addresses may connect: bounds on peers that have not logged in, and on those that keep failing.
+"""Decides which addresses may connect: bounds the sockets that have not logged in, and blocks addresses that
+fail again and again.
 
-0-9-1 §4.10.2 wants a failed negotiation paused, logged and closed; here an address that fails again and
-again is not even listened to for a while. An address is not one client: behind it may be a whole network, or
-all programs of this machine. So what is exempt, as loopback is, is never blocked, nor is an address at which
-a client is logged in: whoever fails there waits for the pauses and for the turns of hashing, and locks out
-no other.
+0-9-1 §4.10.2 wants a failed negotiation paused, logged and closed. The gate also refuses an address for a
+while
+after too many failures. An address may be a whole network, or all programs of this machine. So the gate never
+blocks an exempt address, as loopback is, nor an address with a logged-in client: a failing client there is
+slowed by the pauses and by the queue for password hashing, and locks out no other client.
 
-Pure: `now` is in seconds of any monotonic clock.
+A stranger is a socket that has not logged in. Pure: `now` is in seconds of any monotonic clock.
 """
 
 from __future__ import annotations
@@ -16,15 +17,18 @@ from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Final
 
 IPV6_NETWORK_BITS: Final = 64
-"""What one customer gets: whoever has one IPv6 address has as many as there are in such a network."""
+"""The prefix length of the network that one customer usually has, and all of whose addresses the customer
+may use.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class GateLimits:
-    """`sockets` in all, `strangers` of them not logged in, so many of these at one address.
+    """At most `sockets` in all, `strangers` of them not logged in, `strangers_per_address` from one address.
 
-    An address that failed `failures` times within `window` seconds is blocked for `block` seconds; 0
-    failures: never. Of at most `addresses` this is known. Addresses in the networks `never_blocked` are not.
+    An address that fails `failures` times within `window` seconds is blocked for `block` seconds; with 0
+    failures no address is blocked. The gate remembers the failures of at most `addresses` addresses, and
+    never blocks those in the networks `never_blocked`.
     """
 
     sockets: int = 12_000
@@ -39,7 +43,7 @@ class GateLimits:
 
 @dataclass(slots=True)
 class Failures:
-    """Failed negotiations of an address since `since`. `blocked_until` is set once there are too many."""
+    """Failed negotiations of an address since `since`. The gate sets `blocked_until` after too many."""
 
     since: float
     count: int = 0
@@ -47,22 +51,23 @@ class Failures:
 
 
 class Gate:
-    """The sockets of a node, strangers and clients, and the failures of addresses."""
+    """The counts of a node's sockets by address, and the failures of addresses."""
 
     def __init__(self, limits: GateLimits) -> None:
         self.sockets = 0
         self.strangers = 0
         self.refused = 0
         self.blocked = 0
-        """Connections refused because their address is blocked; part of `refused`."""
+        """The part of `refused` whose address was blocked."""
         self._limits = limits
         self._by_origin: dict[str, int] = {}
-        self._residents: dict[str, int] = {}
-        """Clients that are logged in, by origin."""
+        """The number of strangers, by origin."""
+        self._logged_in: dict[str, int] = {}
+        """The number of logged-in clients, by origin."""
         self._failures: dict[str, Failures] = {}
 
     def admit(self, address: str, now: float) -> bool:
-        """A socket comes in, a stranger's at first; False: close it without a word."""
+        """Count a new socket as a stranger. False: the caller closes the socket without a word."""
         if self.blocks(address, now):
             self.refused += 1
             self.blocked += 1
@@ -83,16 +88,16 @@ class Gate:
         return True
 
     def blocks(self, address: str, now: float) -> bool:
-        """Whether the address has failed too often."""
+        """Whether the address is blocked now."""
         origin = origin_of(address)
         failures = self._failures.get(origin)
-        return failures is not None and now < failures.blocked_until and origin not in self._residents
+        return failures is not None and now < failures.blocked_until and origin not in self._logged_in
 
     def vouched(self, address: str) -> None:
-        """A stranger has logged in."""
+        """A stranger at the address has logged in."""
         self._no_stranger(address)
         origin = origin_of(address)
-        self._residents[origin] = self._residents.get(origin, 0) + 1
+        self._logged_in[origin] = self._logged_in.get(origin, 0) + 1
 
     def _no_stranger(self, address: str) -> None:
         self.strangers -= 1
@@ -104,23 +109,23 @@ class Gate:
             del self._by_origin[origin]
 
     def left(self, address: str, *, stranger: bool) -> None:
-        """A socket that was admitted is closed."""
+        """An admitted socket is closed. `stranger`: it had not logged in."""
         self.sockets -= 1
         if stranger:
             self._no_stranger(address)
             return
         origin = origin_of(address)
-        here = self._residents[origin] - 1
+        here = self._logged_in[origin] - 1
         if here:
-            self._residents[origin] = here
+            self._logged_in[origin] = here
         else:
-            del self._residents[origin]
+            del self._logged_in[origin]
 
     def failed(self, address: str, now: float) -> bool:
-        """A negotiation of the address failed; whether that was once too often, and it is blocked now."""
+        """Count a failed negotiation of the address. Returns whether this failure has blocked the address."""
         limits = self._limits
         origin = origin_of(address)
-        if not limits.failures or origin in self._residents or self._is_exempt(address):
+        if not limits.failures or origin in self._logged_in or self._is_exempt(address):
             return False
         failures = self._failures.get(origin)
         if failures is None or now - failures.since > limits.window:
@@ -129,7 +134,7 @@ class Gate:
             self._make_room()
             self._failures[origin] = failures
         if now < failures.blocked_until:
-            # A socket that was in before.
+            # The failing socket was admitted before the address was blocked.
             return False
         failures.count += 1
         if failures.count < limits.failures:
@@ -149,13 +154,16 @@ class Gate:
         return any(parsed in network for network in self._limits.never_blocked)
 
     def _make_room(self) -> None:
-        """Forget the address whose failures are the oldest, if as many are known as may be."""
+        """Forget the address with the oldest failures where the gate remembers as many as it may."""
         if len(self._failures) >= self._limits.addresses:
             del self._failures[next(iter(self._failures))]
 
 
 def origin_of(address: str) -> str:
-    """What is held responsible: an IPv4 address, or the network that an IPv6 address is in."""
+    """The origin under which the gate counts an address: the IPv4 address, or the network of an IPv6 address.
+
+    An address that does not parse is its own origin.
+    """
     try:
         parsed = ip_address(address)
     except ValueError:

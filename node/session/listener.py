@@ -1,4 +1,4 @@
-"""The AMQP port: accepts connections, and ties each socket to a session."""
+"""The ports for clients: accepts connections, and connects each socket with a session."""
 
 from __future__ import annotations
 
@@ -19,30 +19,34 @@ from node.session.traffic import Traffic
 from node.wire.handshake import Handshake
 
 WRITE_HIGH_WATER: Final = 512 * 1024
-"""Octets waiting in a socket's buffer from which on its consumers get no more credit."""
+"""With more octets than these in a socket's buffer its consumers get no credit."""
 
 WRITE_LOW_WATER: Final = 64 * 1024
+"""With fewer octets than these in a socket's buffer its consumers get credit again."""
 
 LINGER_S: Final = 5.0
-"""How long a socket that is being closed may take to send what waits: its client may never read it."""
+"""How long a closing socket may take to send its buffer: the client may never read it."""
 
 LAST_WORDS: Final = 64 * 1024
-"""Octets of output that a client which must go may still be sent."""
+"""A client that is closed for its memory is still sent its output if it is at most so many octets."""
 
 TICKS_A_ROUND: Final = 10
-"""Ticks in which every session's timers are looked at once."""
+"""The number of ticks in which the listener calls `tick` of every session once."""
 
 SocketEnd = tuple[str, int]
-"""A host's address and a port."""
+"""An IP address and a port."""
 
 NO_END: Final[SocketEnd] = ("", 0)
+"""Stands for an end of a closed socket."""
 
 
 class Listener:
     """All client connections of a node.
 
-    `protocols` are those that clients may speak; the first one answers a beginning that is none's. Each must
-    give its clients up that have not logged in within `handshake_timeout` seconds, and TLS does.
+    `protocols` are those that clients may speak; the first one answers a client whose first octets ask for
+    none of them. The sessions of each protocol, and the TLS port, must close clients that have not logged in
+    within `handshake_timeout` seconds. `wanted` is called when a session has output for the end of the turn,
+    in which the node calls `flush`.
     """
 
     def __init__(
@@ -67,14 +71,15 @@ class Listener:
         self.gate = gate
         self.memory = memory
         self.past = Traffic()
-        """The traffic of connections that are gone, and the channels that they had opened."""
+        """The traffic of closed connections."""
         self.past_channels = 0
+        """The number of channels that closed connections had opened."""
         self._wanted = wanted
         self._dirty: dict[int, Client] = {}
         self._ticking: deque[Client] = deque()
         self._ticked = 0
         self._lingering: deque[tuple[float, Client]] = deque()
-        """Clients whose closed socket still has output, each with the time until which it may."""
+        """Clients whose closing socket still has output, each with the time at which it is aborted."""
         self._server: asyncio.Server | None = None
         self._open = True
         self.alarm_reason: str | None = None
@@ -83,17 +88,17 @@ class Listener:
         self._last_client = 0
 
     async def start(self, host: str, port: int) -> None:
-        """Listen; raises OSError."""
+        """Listen without TLS. Raises OSError where the port cannot be opened."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(self.new_client, host, port, backlog=BACKLOG)
 
     async def start_tls(self, host: str, port: int, identity: ServerIdentity) -> None:
-        """Listen for clients that speak TLS; raises OSError."""
+        """Listen with TLS. Raises OSError where the port cannot be opened."""
         self._tls = TlsPort(self, identity)
         await self._tls.start(host, port)
 
     def close_ports(self) -> None:
-        """Accept no more connections; those that there are go on."""
+        """Accept no more connections. The open connections go on."""
         self._open = False
         if self._server is not None:
             self._server.close()
@@ -101,48 +106,54 @@ class Listener:
             self._tls.stop()
 
     def stop(self) -> None:
-        """Accept no more connections, and tell clients that the node goes away."""
+        """Accept no more connections, and close the open ones with a reason for the clients."""
         self.close_ports()
         for client in list(self.clients.values()):
             client.force_close("the node is shutting down")
             client.abandon()
 
     def new_client(self, certified_name: str = "") -> Client:
-        """A client whose socket is about to come."""
+        """Make the client of a connection that is about to begin; `begin` gives it the socket."""
         self._last_client += 1
         return Client(self, self._last_client, certified_name)
 
     def admit(self, address: str) -> bool:
-        """Whether a socket from this address may stay; it may have been accepted before the ports closed."""
+        """Whether the gate admits a socket from this address. Once the ports are closed it admits none: the
+        operating system may have accepted a socket before.
+        """
         return self._open and self.gate.admit(address, self.clock())
 
     def shut_out(self, address: str) -> bool:
-        """Whether an address is blocked because of what it did before."""
+        """Whether the address is blocked because of its failures."""
         return self.gate.blocks(address, self.clock())
 
     def failed(self, address: str) -> None:
-        """Somebody there is not who a client must be; whoever is too often is not listened to for a while."""
+        """A client at the address has failed to log in; after too many failures the gate blocks the
+        address.
+        """
         if self.gate.failed(address, self.clock()):
             self.log.info("address_blocked", remote=address)
 
     def turned_away(self, address: str, reason: str, *, failed: bool) -> None:
-        """A TLS handshake came to nothing."""
+        """A TLS handshake has failed, or (`failed` False) the peer has closed the socket during it."""
         self.gate.left(address, stranger=True)
         if failed:
             self.log.info("tls_handshake_failed", remote=address, reason=reason)
             self.failed(address)
 
     def alarm(self, reason: str | None) -> None:
-        """Hold back who publishes, on all connections and those to come; None: let them go on."""
+        """Hold back publishes on all connections, also on later ones; None: let them go on."""
         self.alarm_reason = reason
         for client in list(self.clients.values()):
             client.session.alarm(reason)
 
     def opened(self, client: Client) -> None:
+        """The client has its socket."""
         self.accepted += 1
         self.clients[client.number] = client
 
     def gone(self, client: Client) -> None:
+        """The client's socket is closed."""
         if self.clients.pop(client.number, None) is not None:
             self.gate.left(client.remote, stranger=client.stranger)
             self.past.add(client.session.traffic)
@@ -151,7 +162,9 @@ class Listener:
         self.memory.gone(client.number)
 
     def holds(self, client: Client, octets: int) -> None:
-        """A client makes the node hold so much. Where all together hold too much, who holds most must go."""
+        """The client takes up so many octets of memory. Closes the largest clients while all of them together
+        take up more than the limit.
+        """
         memory = self.memory
         if not memory.changed(client.number, octets):
             return
@@ -165,7 +178,7 @@ class Listener:
                 largest.exhausted(memory.limit)
 
     def traffic(self) -> Traffic:
-        """Of all connections since the start."""
+        """The traffic of all connections since the node started."""
         total = Traffic()
         total.add(self.past)
         for client in self.clients.values():
@@ -173,12 +186,13 @@ class Listener:
         return total
 
     def dirty(self, client: Client) -> None:
+        """The next `flush` is to write the client's output."""
         if not self._dirty:
             self._wanted()
         self._dirty[client.number] = client
 
     def tick(self) -> None:
-        """Timers of the sessions, a part of them at a time: none of them needs more than a few a second."""
+        """Run the timers of a part of the sessions, and abort sockets that have lingered for too long."""
         if not self._ticking:
             self._ticking.extend(self.clients.values())
         for _ in range(-(-len(self._ticking) // max(1, TICKS_A_ROUND - self._ticked))):
@@ -188,37 +202,38 @@ class Listener:
             self._lingering.popleft()[1].abort()
 
     def linger(self, client: Client) -> None:
-        """The client's socket is closed, but for output that it may not be rid of."""
+        """Abort the client's closing socket if it has not sent its buffer within `LINGER_S`."""
         self._lingering.append((self.clock() + LINGER_S, client))
 
     def flush(self) -> None:
-        """Write what the sessions have for their clients: once a turn each."""
+        """Write the output of each session that has some. The node calls this once a turn."""
         dirty, self._dirty = self._dirty, {}
         for client in dirty.values():
             client.flush()
 
 
 class Client(asyncio.Protocol):
-    """One socket; implements `node.session.transport.Transport`."""
+    """One socket and its session; implements `node.session.transport.Transport`."""
 
     def __init__(self, listener: Listener, number: int, certified_name: str) -> None:
         self.number = number
         self.remote = ""
         self.certified_name = certified_name
         self.stranger = True
-        """Until the connection is open."""
+        """True until the client has opened its connection."""
         self.received_bytes = 0
         self.sent_bytes = 0
         self.since = listener.clock()
         self._listener = listener
         self._transport: asyncio.Transport | None = None
         self._descriptor: int | None = None
-        """The socket's, where what is sent is what goes over the wire."""
+        """The socket's file descriptor, where it takes octets as they are; None with TLS."""
         self._closing = self._full = self._exhausted = False
         first = listener.first_protocol
         self._handshake: Handshake | None = Handshake(listener.headers, first.name)
-        """Until the client's protocol is known."""
+        """None once the client's protocol is known."""
         self._begun = b""
+        """The octets received before the protocol was known."""
         self.session = self._begin_session(first)
 
     def _begin_session(self, protocol: ClientProtocol) -> ClientSession:
@@ -228,9 +243,9 @@ class Client(asyncio.Protocol):
         return session
 
     def _shake_hands(self, handshake: Handshake, data: bytes) -> bytes:
-        """What the session is to receive: nothing before the protocol is known, then all that has come.
+        """The octets for the session: none before the protocol is known, then all octets received so far.
 
-        The first protocol's session is there from the beginning, and its time-out runs.
+        The client begins with a session of the first protocol, whose time-out bounds the handshake.
         """
         begun, self._begun = self._begun + data, b""
         name = handshake.receive(data)
@@ -255,7 +270,7 @@ class Client(asyncio.Protocol):
             transport.abort()
 
     def begin(self, transport: asyncio.Transport, address: str) -> None:
-        """Take over a socket that was admitted from this address."""
+        """Take over a socket that the gate has admitted from this address."""
         self._transport = transport
         self.remote = address
         self._listener.opened(self)
@@ -275,7 +290,7 @@ class Client(asyncio.Protocol):
         self._account()
 
     def _account(self) -> None:
-        """Once for a piece of input or output: what the client makes the node hold may be another now."""
+        """Tell the listener how much memory the client takes up now, once for a piece of input or output."""
         if self._transport is not None and not self._exhausted:
             self._listener.holds(self, self.session.held + self._transport.get_write_buffer_size())
 
@@ -326,14 +341,14 @@ class Client(asyncio.Protocol):
             self.wanted()
 
     def _write(self, transport: asyncio.Transport, output: bytes) -> None:
-        """Hand the output to the kernel now: the event loop would do so after everything else of the turn."""
+        """Write the output to the socket now: the event loop would write it after the rest of the turn."""
         if self._descriptor is not None and not transport.get_write_buffer_size():
             try:
                 sent = os.write(self._descriptor, output)
             except BlockingIOError:
                 sent = 0
             except OSError:
-                # The event loop finds out by itself, but only where it reads.
+                # The event loop notices the broken socket by itself where it reads from it.
                 if not transport.is_reading():
                     transport.abort()
                 return
@@ -350,7 +365,7 @@ class Client(asyncio.Protocol):
             self._listener.linger(self)
 
     def abort(self) -> None:
-        """Close the socket, whatever it still has to send."""
+        """Close the socket, and discard its buffer."""
         transport, self._transport = self._transport, None
         if transport is not None:
             transport.abort()
@@ -386,14 +401,17 @@ class Client(asyncio.Protocol):
         tell_failed(self._transport, b"" if self.stranger else self.session.last_words)
 
     def force_close(self, reason: str) -> None:
-        """Close the connection by force (320), telling the client why; it has a while to agree."""
+        """Close the connection, with a reason for the client (0-9-1: 320), and wait for the
+        client's answer.
+        """
         self.session.force_close(reason)
         self.flush()
 
     def exhausted(self, limit: int) -> None:
-        """Close the connection (506): the node's clients hold too much, and this one holds most of it.
+        """Close the connection (0-9-1: 506), because the node's clients take up more than `limit` octets of
+        memory, and this client most of them.
 
-        A client whose output is what takes the memory reads nothing, and is told nothing.
+        A client that takes up the memory with output does not read, so its socket is aborted without a word.
         """
         self._exhausted = True
         transport = self._transport
@@ -406,18 +424,18 @@ class Client(asyncio.Protocol):
             self.flush()
 
     def abandon(self) -> None:
-        """Wait for nothing that the client might still say."""
+        """Close the socket without waiting for the client's answer to the close."""
         if self._transport is not None:
             self._transport.close()
 
     @property
     def encryption(self) -> ssl.SSLObject | None:
-        """TLS of the connection; None for one without."""
+        """The TLS object of the connection; None without TLS."""
         found = None if self._transport is None else self._transport.get_extra_info("ssl_object")
         return cast("ssl.SSLObject | None", found)
 
     def ends(self) -> tuple[SocketEnd, SocketEnd]:
-        """The client's address and the one that it connected to; empty ones once the socket is gone."""
+        """The client's end and the node's end of the socket; `NO_END` twice once the socket is closed."""
         if self._transport is None:
             return NO_END, NO_END
         peer, own = (self._transport.get_extra_info(name) or NO_END for name in ("peername", "sockname"))

@@ -1,4 +1,4 @@
-"""SASL mechanisms: what a client's response says of who it is (RFC 4422)."""
+"""SASL mechanisms (RFC 4422): read the user and the proof out of a client's response."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ EXTERNAL = "EXTERNAL"
 
 @dataclass(frozen=True, slots=True)
 class PasswordLogin:
-    """A user who proves the name by a password."""
+    """A user name with a password to check."""
 
     user: str
     password: str = field(repr=False)
@@ -18,7 +18,7 @@ class PasswordLogin:
 
 @dataclass(frozen=True, slots=True)
 class CertifiedLogin:
-    """A user whose name the client's certificate proves."""
+    """A user name that needs no password: the client's certificate proves it, or an earlier login."""
 
     user: str
 
@@ -27,13 +27,17 @@ Login = PasswordLogin | CertifiedLogin
 
 
 class MalformedResponseError(Exception):
-    """A response that is none of the mechanism's. The text never shows it: it may hold a password."""
+    """The response does not follow the mechanism. The text never quotes the response, which may have a
+    password
+    in it.
+    """
 
 
 def parse_login(mechanism: str, response: bytes, certified_name: str) -> Login:
-    """Who a client says to be. `certified_name` is what its certificate says; empty without one.
+    """The login in a response to PLAIN or EXTERNAL. `certified_name` is the name in the client's valid
+    certificate; empty without one.
 
-    Raises MalformedResponseError.
+    Raises MalformedResponseError, also for another mechanism.
     """
     match mechanism:
         case "PLAIN":
@@ -54,5 +58,5 @@ def _plain(response: bytes) -> PasswordLogin:
 
 
 def password_login(user: bytes, password: bytes) -> PasswordLogin:
-    """Names are in UTF-8, passwords may be any octets."""
+    """A login from octets. The name is UTF-8 with invalid octets replaced; a password may be any octets."""
     return PasswordLogin(user.decode("utf-8", "replace"), password.decode("utf-8", "surrogateescape"))

@@ -1,4 +1,4 @@
-"""What a connection may do: the rights on exchanges and queues, as sessions ask for them."""
+"""The rights of users on exchanges and queues, as sessions check them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final, Protocol
 
 IMPERSONATOR: Final = "impersonator"
-"""The tag of users who may publish with somebody else's user-id."""
+"""The tag of users who may publish with another user's user-id."""
 
 
 class Right(StrEnum):
@@ -20,9 +20,10 @@ class Right(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Scope:
-    """A user in a virtual host. There is one object for each such pair, which identity tells apart.
+    """A user in a virtual host. There is one object for each pair of user and virtual host, compared by
+    identity.
 
-    What was decided for a scope may be remembered under it without hashing its names.
+    So callers can remember decisions under a scope without hashing its names.
     """
 
     user: str
@@ -30,17 +31,17 @@ class Scope:
 
 
 NOWHERE = Scope("", "")
-"""Of a connection that is not open yet."""
+"""The scope of a connection that is not open yet."""
 
 
 class Permissions(Protocol):
-    """Raise AccessRefusedError where the user has not got the right in the virtual host.
+    """Checks that raise AccessRefusedError where the user has not the right in the virtual host.
 
-    Answers follow the catalog: a permission that is taken away is missed at the next call.
+    A check reads this node's catalog: a change of permissions counts from the next call on.
     """
 
     def check_exchange(self, user: str, vhost: str, right: Right, name: str) -> None: ...
     def check_queue(self, user: str, vhost: str, right: Right, name: str) -> None: ...
 
     def check_topic(self, user: str, vhost: str, right: Right, exchange: str, key: str) -> None:
-        """Whether a key may be used at a topic exchange: written when publishing, read when binding."""
+        """Check a routing key at a topic exchange: `WRITE` for a publish, `READ` for a binding."""

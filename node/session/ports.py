@@ -1,7 +1,7 @@
-"""What the front end needs of the broker behind it. `cluster.gateway.broker_port` implements it.
+"""The broker, as sessions call it (`BrokerPort`), and sessions, as the broker calls them (`Subscriber`).
 
-Calls that need an answer of other nodes take a callback; it is called in a later turn, or at once,
-with the result or the refusal. Nothing here blocks.
+`cluster.gateway.broker_port` implements `BrokerPort`. A method that needs an answer of another node takes a
+callback, and calls it once, at once or in a later turn, with the result or the refusal. No method blocks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from node.session.traffic import ExchangeFlow
 
 @dataclass(frozen=True, slots=True)
 class QueueRef:
-    """A queue as a session refers to it."""
+    """A queue that exists: `id` is unique in the cluster, and `partition` is the partition that has
+    its log.
+    """
 
     name: str
     partition: int
@@ -31,13 +33,13 @@ class QueueRef:
     vhost: str
 
     def __str__(self) -> str:
-        """As reply texts name it."""
+        """The words for the queue in reply texts."""
         return f"queue '{self.name}' in vhost '{self.vhost}'"
 
 
 @dataclass(frozen=True, slots=True)
 class QueueDeclaration:
-    """What a queue is to be. An empty name asks the broker to give one."""
+    """The properties of a queue to declare. For an empty name the broker generates one."""
 
     name: str
     durable: bool
@@ -48,7 +50,9 @@ class QueueDeclaration:
 
 @dataclass(frozen=True, slots=True)
 class QueueCounts:
-    """`scheduled` are the messages that are not due yet: they are not ready."""
+    """Numbers of a queue. `scheduled` counts the delayed messages that are not due; `ready` has
+    none of them.
+    """
 
     ready: int
     consumers: int
@@ -62,12 +66,14 @@ class ConsumerOptions:
     exclusive: bool
     priority: int
     limit: int
-    """The credit to begin with."""
+    """The consumer's first credit, in messages."""
 
 
 @dataclass(init=False, slots=True)
 class Got:
-    """A message that was asked for. `consumer` is the number to settle it under; `ready` are left."""
+    """A run of one message that a client got (basic.get). The session settles it under the number `consumer`.
+    `ready` messages are left in the queue.
+    """
 
     consumer: Final[int]
     run: Final[Run]
@@ -85,38 +91,39 @@ class Got:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who logged in."""
+    """The user who has logged in, with the user's tags."""
 
     user: str
     tags: tuple[str, ...] = ()
 
 
 Authenticated = Callable[[Identity | None, str], None]
-"""Takes who it is; or None and why, for the log and never for the client."""
+"""Called with the identity; or with None and a reason for the log, which the client must not see."""
 
 
 @dataclass(frozen=True, slots=True)
 class VhostConnection:
-    """A connection in a virtual host; `holder` is the number that exclusive queues belong to."""
+    """A connection that is open in a virtual host. Its exclusive queues belong to the number `holder`."""
 
     scope: Scope
     holder: int
 
 
 class Outcome(Enum):
-    """What becomes of a message that a client was given."""
+    """The outcome of a delivery, with which a client settles it."""
 
     ACCEPTED = 1
+    """The queue removes the message."""
     REJECTED = 2
-    """Not to be delivered again."""
+    """The queue removes the message, or makes it a dead letter."""
     RETURNED = 3
-    """Back to its queue, and counted as a delivery that failed."""
+    """The message goes back to its queue, and the delivery counts as failed."""
     RELEASED = 4
-    """Back to its queue, as if it had not been delivered."""
+    """The message goes back to its queue, as if it had not been delivered."""
 
 
 class Settlement(NamedTuple):
-    """Ranges of a consumer's sequence numbers, and what becomes of them."""
+    """Ranges of sequence numbers that a consumer settles with one outcome."""
 
     consumer: int
     ranges: list[Range]
@@ -124,25 +131,40 @@ class Settlement(NamedTuple):
 
 
 class Subscriber(Protocol):
-    """A session, as the broker sees it."""
+    """A session, as the broker sees it. Its methods raise nothing: a defect ends the session."""
 
-    def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool) -> None: ...
-    def confirm(self, channel: int, first: int, last: int) -> None: ...
-    def reject(self, channel: int, first: int, last: int) -> None: ...
-    def consumer_cancelled(self, consumer: int) -> None: ...
-    def unblocked(self) -> None: ...
-    def force_close(self, reason: str) -> None: ...
+    def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool) -> None:
+        """Deliver the messages of a run, with their sequence numbers, to a consumer that has credit
+        for them.
+        """
+
+    def confirm(self, channel: int, first: int, last: int) -> None:
+        """The publishes with the tags `first` to `last` of the channel are safe in their queues: a persistent
+        message of a replicated queue is on the disks of a majority.
+        """
+
+    def reject(self, channel: int, first: int, last: int) -> None:
+        """A queue has refused the publishes with the tags `first` to `last`, or may not have taken them."""
+
+    def consumer_cancelled(self, consumer: int) -> None:
+        """The broker has ended the consumer: its queue is deleted or lost."""
+
+    def unblocked(self) -> None:
+        """The session may publish again, after a `publish` that returned False, or after `wait_ready`."""
+
+    def force_close(self, reason: str) -> None:
+        """Close the connection, with a reason for the client."""
 
     @property
     def channel_count(self) -> int: ...
 
 
 class Route(Protocol):
-    """Where messages with one exchange and key go; false when nowhere."""
+    """The queues that messages with one exchange and routing key go to; false without a queue."""
 
     @property
     def flow(self) -> ExchangeFlow:
-        """What is counted of the exchange."""
+        """The counters of the exchange."""
 
     def __bool__(self) -> bool: ...
 
@@ -151,45 +173,60 @@ Done = Callable[[Refusal | None], None]
 
 
 class BrokerPort(Protocol):
-    """The broker, as sessions see it. `holder` numbers the connection that exclusive queues belong to."""
+    """The broker, as sessions see it. `holder` is the number of a connection, to which exclusive queues
+    belong.
+    """
 
     permissions: Permissions
 
     def ready(self) -> bool:
-        """Whether this node's catalog may be relied upon now; if not, no client is read from."""
+        """Whether this node's catalog is up to date. A session takes no input of its client while
+        it is not.
+        """
 
     def wait_ready(self, subscriber: Subscriber) -> None:
-        """Have `subscriber.unblocked` called when `ready` is true again."""
+        """Call `subscriber.unblocked` when `ready` is true again."""
 
     def wait_no_more(self, subscriber: Subscriber) -> None:
-        """The subscriber is gone, and takes no call of `unblocked`."""
+        """Do not call `unblocked` after `wait_ready`: the session has ended."""
 
     def authenticate(self, login: Login, remote: str, answer: Authenticated) -> None:
-        """Check who a client says to be; `remote` is its address."""
+        """Check a client's login; `remote` is the client's IP address."""
 
     def enter(self, subscriber: Subscriber, user: str, vhost: str) -> VhostConnection:
         """Open a connection in a virtual host. Raises EntryRefusedError."""
 
     def channel_opened(self, user: str) -> None:
-        """Raises EntryRefusedError where that was one channel too many."""
+        """A connection of the user has opened a channel. Raises EntryRefusedError where the user has too
+        many.
+        """
 
     def release_holder(self, holder: int, released: Callable[[], None]) -> None:
-        """The connection is closed: its exclusive queues go. Calls back when no client sees them any more."""
+        """Delete the exclusive queues of a closed connection. Calls back when no client sees them
+        any more.
+        """
 
     def exchange(self, vhost: str, name: str) -> Exchange:
         """Raises NotFoundError."""
 
     def queue(self, vhost: str, name: str, holder: int) -> QueueRef:
-        """Raises NotFoundError, HomeNodeDownError, ResourceLockedError for another's exclusive queue."""
+        """Raises NotFoundError, HomeNodeDownError, and ResourceLockedError for an exclusive queue of another
+        connection.
+        """
 
     def reply_queue(self, vhost: str, holder: int) -> QueueRef:
-        """A queue for direct replies to one channel; it goes with its consumer."""
+        """Declare a queue for direct replies to one channel. The queue is deleted with its consumer."""
 
     def find_reply_queue(self, vhost: str, name: str) -> QueueRef:
-        """Where a queue of this name would be, on whichever node. Raises NotFoundError where nowhere."""
+        """The queue for direct replies with this name, on the node that the name states. Raises NotFoundError
+        where the name states no running node.
+        """
 
     def needs_headers(self, scope: Scope, exchange: str) -> bool:
-        """Raises NotFoundError; AccessRefusedError to a user who may not write to the exchange."""
+        """Whether routes of the exchange depend on a message's headers.
+
+        Raises NotFoundError, and AccessRefusedError where the user may not write to the exchange.
+        """
 
     def route(
         self,
@@ -199,30 +236,36 @@ class BrokerPort(Protocol):
         headers: Mapping[str, Any] | None = None,
         copies: Sequence[str] = (),
     ) -> Route:
-        """`copies` are further keys. Raises NotFoundError and AccessRefusedError (no permission to write,
-        internal exchange).
+        """Find the queues of a message. `copies` are its further routing keys.
+
+        Raises NotFoundError, and AccessRefusedError where the user may not write to the exchange, or the
+        exchange is internal.
         """
 
     def publish(self, subscriber: Subscriber, channel: int, run: Run, route: Route, first_tag: int) -> bool:
-        """Publish a run along a route that leads somewhere, to be confirmed from `first_tag` on (0: not).
+        """Publish a run to the queues of a route, which has at least one. The messages have the tags from
+        `first_tag` on in `Subscriber.confirm` and `reject`; 0: no confirms.
 
-        False: publish no more until `subscriber.unblocked` is called.
+        False: a link is full; the session publishes no more until `unblocked` is called.
         """
 
     def commit(
         self, publishes: Sequence[tuple[Run, Route]], settled: Sequence[Settlement], answer: Done
     ) -> None:
-        """Publish along routes that lead somewhere, and settle, as one.
+        """Publish along routes, each with at least one queue, and settle, atomically.
 
-        Answers without a refusal once everything is durable on a majority. With one nothing has been done
-        and nothing will be: the messages that were to be settled are returned.
+        Answers without a refusal once everything is on the disks of a majority. With a refusal no message
+        has been published or will be, and the messages that were to be settled are returned to their queues.
         """
 
     def still_leads(self, route: Route) -> bool:
-        """Whether a route that was found earlier leads to a queue that is there now."""
+        """Whether a route found earlier leads to a queue that exists now."""
 
     def when_visible(self, done: Callable[[], None]) -> None:
-        """Call `done` once what this node's catalog shows now is seen on every node."""
+        """Call `done` when the catalog of every node has what this node's catalog has now.
+
+        Commands that change the catalog answer after that, too.
+        """
 
     def declare_exchange(self, vhost: str, exchange: Exchange, answer: Done) -> None: ...
     def delete_exchange(self, vhost: str, name: str, if_unused: bool, answer: Done) -> None: ...
@@ -254,27 +297,41 @@ class BrokerPort(Protocol):
     ) -> None: ...  # fmt: skip
 
     def keeps_until_settled(self, queue: QueueRef) -> bool:
-        """Whether the queue still has what it delivered, or removed it before (at-most-once)."""
+        """Whether the queue keeps a delivered message until it is settled. False for a queue that removes a
+        message before the delivery (at-most-once).
+        """
 
     def leave(self, consumer: int, done: Callable[[], None]) -> None:
-        """End a consumer at its client's wish. `done` is called once what the same session published before
-        has come to the consumer, as far as that had credit, and its queue is gone if it goes with it.
+        """End a consumer at its client's request. `done` is called when messages that the same session
+        published
+        before have been delivered to the consumer, as far as it had credit, and its auto-delete queue is
+        deleted if this was the last consumer.
         """
 
     def cancel(self, consumer: int, done: Callable[[], None]) -> None:
-        """Deliver no more; what was delivered may still be settled. `done` is called once the queue is gone,
-        if it goes with the consumer.
+        """End a consumer with its channel or connection: the broker delivers no more to it, and takes
+        settlements until `forget`. `done` is called when its auto-delete queue is deleted if this was the
+        last
+        consumer.
         """
 
     def forget(self, consumer: int) -> None:
-        """Nothing of the consumer can still be settled: its channel is gone."""
+        """The channel of the consumer is closed: the session settles nothing of it any more."""
 
     def get(
         self, queue: QueueRef, no_ack: bool, answer: Callable[[Got | None, Refusal | None], None]
     ) -> None: ...
 
-    def credit(self, consumer: int, limit: int) -> None: ...
-    def settle(self, consumer: int, ranges: list[Range]) -> None: ...
-    def give_back(self, consumer: int, ranges: list[Range], failed: bool) -> None: ...
+    # Settlements of messages that the consumer has no more, and of unknown consumers, are ignored.
 
-    def discard(self, consumer: int, ranges: list[Range]) -> None: ...
+    def credit(self, consumer: int, limit: int) -> None:
+        """The consumer takes `limit` messages in all since it began. A lower limit revokes credit."""
+
+    def settle(self, consumer: int, ranges: list[Range]) -> None:
+        """The client has accepted the messages: the queue removes them."""
+
+    def give_back(self, consumer: int, ranges: list[Range], failed: bool) -> None:
+        """Return the messages to the queue. `failed`: the deliveries count as failed."""
+
+    def discard(self, consumer: int, ranges: list[Range]) -> None:
+        """The client has rejected the messages: the queue removes them, or makes them dead letters."""

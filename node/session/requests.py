@@ -1,4 +1,4 @@
-"""Carries out the commands that wait for an answer: declare, delete, bind, consume, get and the like."""
+"""Carries out commands: declare, delete, bind, consume, get and the like."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from node.type_names import type_name
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks: a session in a virtual host. Exclusive queues belong to `holder`."""
+    """The session that gives a command. Its exclusive queues belong to the number `holder`."""
 
     scope: Scope
     holder: int
@@ -53,14 +53,14 @@ class Caller:
 
 
 class Requests:
-    """Every command ends in exactly one call of its `answered`, at once or in a later turn."""
+    """Carries out commands. Each command calls its `answered` exactly once, at once or in a later turn."""
 
     def __init__(self, port: BrokerPort) -> None:
         self._port = port
         self._access = AccessChecks(port)
 
     def carry_out(self, caller: Caller, command: Command, answered: Answered) -> None:
-        """Begin; a refusal found at once is answered at once."""
+        """Check the caller's rights and start the command. Raises nothing: a refusal goes to `answered`."""
         command = _without_line_ends(command)
         try:
             self._access.check(caller.scope, caller.holder, command)
@@ -69,7 +69,7 @@ class Requests:
             answered(refusal)
 
     def _when_visible(self, answered: Answered, result: Result) -> None:
-        """Answer out of this node's catalog, once every node shows the same (A16)."""
+        """Answer from this node's catalog, once the catalog of every node shows the same (A16)."""
         self._port.when_visible(partial(answered, result))
 
     # -- exchanges ------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ class Requests:
         self._port.when_visible(partial(self._answer_declared, there, answered))
 
     def _find_reply_queue(self, caller: Caller, name: str, answered: Answered) -> None:
-        """Declares nothing, but tells whether a reply would still find its consumer (RabbitMQ)."""
+        """Declares nothing: answers whether a reply would find its consumer, as RabbitMQ does."""
         found = QueueFound(name, 0, 1)
         if name == REPLY_TO:
             answered(found)
@@ -159,8 +159,8 @@ class Requests:
 
         def declared(queue: QueueRef | None, refusal: Refusal | None) -> None:
             if queue is not None:
-                # One that another client deletes meanwhile is to be there all the same; not an exclusive one,
-                # which goes with this connection alone.
+                # Where another client has deleted the queue meanwhile, declare it again. Another client
+                # cannot delete an exclusive queue.
                 self._answer_declared(queue, answered, None if declaration.exclusive else declare)
             elif refusal is not None:
                 answered(refusal)
@@ -235,7 +235,7 @@ class Requests:
 
 
 def _without_line_ends(command: Command) -> Command:
-    """RabbitMQ takes CR and LF out of the names that are declared and deleted: careless input leaves them."""
+    """The command with CR and LF taken out of the name to declare, find or delete, as RabbitMQ does."""
     if isinstance(command, DeclareQueue):
         declaration = command.declaration
         if _has_line_end(declaration.name):
@@ -256,7 +256,7 @@ def _cleaned(name: str) -> str:
 
 
 def _answer_unless_absent(answered: Answered, result: Result, refusal: Refusal | None) -> None:
-    """RabbitMQ's reading: to delete or unbind what is not there succeeds."""
+    """Answer a NotFoundError as success: as in RabbitMQ, deleting or unbinding an absent object succeeds."""
     answered(result if refusal is None or isinstance(refusal, NotFoundError) else refusal)
 
 

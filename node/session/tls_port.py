@@ -1,7 +1,7 @@
-"""The TLS port: who comes is counted before the handshake, and becomes a client after it.
+"""The TLS port: the listener admits a socket before its handshake, and makes it a client after it.
 
-asyncio's servers tell of a connection only once its handshake is over; so this port accepts by itself, or
-any number of peers could begin handshakes and leave it at that.
+asyncio's servers report a connection only after its handshake, so that any number of peers could begin
+handshakes and not end them. This port therefore accepts sockets itself.
 """
 
 from __future__ import annotations
@@ -13,23 +13,24 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol, cast
 
 SHUTDOWN_S: Final = 5.0
-"""How long a peer may take to agree that a TLS connection ends."""
+"""How long a peer may take to answer the end of a TLS connection."""
 
 RETRY_S: Final = 0.5
-"""Between attempts to accept where the process has no file descriptors left."""
+"""The pause between attempts to accept while the process has no file descriptors left."""
 
 BACKLOG: Final = 1024
+"""The number of connections that the kernel keeps for the port before it accepts them."""
 
 
 class ServerIdentity(Protocol):
-    """What the node shows to its clients, and reads out of what they show."""
+    """The node's certificate, and its rule for the user name in a client's certificate."""
 
     @property
     def context(self) -> ssl.SSLContext:
-        """The certificates as they are now; connections keep those that they began with."""
+        """The context with the current certificates, for new connections."""
 
     def name_in(self, certificate: Mapping[str, Any]) -> str:
-        """Who a client is by a certificate that is valid; empty where it does not say."""
+        """The user name in a client's valid certificate; empty where it has none."""
 
 
 class AcceptedClient(Protocol):
@@ -38,45 +39,48 @@ class AcceptedClient(Protocol):
     def begin(self, transport: asyncio.Transport, address: str) -> None: ...
 
 
-class House(Protocol):
-    """The listener that this port is a door of."""
+class ClientListener(Protocol):
+    """The listener to which the port gives its clients."""
 
     handshake_timeout: float
+    """In seconds."""
 
-    def admit(self, address: str) -> bool: ...
+    def admit(self, address: str) -> bool:
+        """Count a new socket. False: the port closes the socket."""
+
     def new_client(self, certified_name: str = "") -> AcceptedClient: ...
 
     def turned_away(self, address: str, reason: str, *, failed: bool) -> None:
-        """The handshake came to nothing. `failed`: by what the peer did, and not because it went away."""
+        """The handshake has failed. `failed` is False where the peer has only closed the socket."""
 
 
-class Arrival(asyncio.Protocol):
-    """Protocol of a connection until its handshake is over."""
+class PendingClient(asyncio.Protocol):
+    """The protocol of a socket until its handshake is over."""
 
-    def __init__(self, house: House, identity: ServerIdentity, address: str) -> None:
-        self._house = house
+    def __init__(self, listener: ClientListener, identity: ServerIdentity, address: str) -> None:
+        self._listener = listener
         self._identity = identity
         self._address = address
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         encrypted = cast(asyncio.Transport, transport)
         certificate = encrypted.get_extra_info("peercert") or {}
-        resident = self._house.new_client(self._identity.name_in(certificate))
-        encrypted.set_protocol(cast(asyncio.Protocol, resident))
-        resident.begin(encrypted, self._address)
+        client = self._listener.new_client(self._identity.name_in(certificate))
+        encrypted.set_protocol(cast(asyncio.Protocol, client))
+        client.begin(encrypted, self._address)
 
 
 class TlsPort:
-    """Listens on one address."""
+    """A port with TLS on each address of one host name."""
 
-    def __init__(self, house: House, identity: ServerIdentity) -> None:
-        self._house = house
+    def __init__(self, listener: ClientListener, identity: ServerIdentity) -> None:
+        self._listener = listener
         self._identity = identity
         self._sockets: list[socket.socket] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self, host: str, port: int) -> None:
-        """Listen; raises OSError."""
+        """Listen. Raises OSError where the port cannot be opened."""
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for family, *_, address in dict.fromkeys(found):
@@ -86,7 +90,7 @@ class TlsPort:
             self._begin(self._accept(listening))
 
     def stop(self) -> None:
-        """Accept no more, and give up the handshakes that are not over."""
+        """Accept no more sockets, and abort the handshakes in progress."""
         for task in self._tasks:
             task.cancel()
         for listening in self._sockets:
@@ -98,7 +102,7 @@ class TlsPort:
         task.add_done_callback(self._finished)
 
     def _finished(self, task: asyncio.Task[None]) -> None:
-        """The event loop hears of an exception at once: nothing waits for the task that it ended."""
+        """Raise the task's exception into the event loop's handler: no other code awaits the task."""
         self._tasks.discard(task)
         if not task.cancelled():
             task.result()
@@ -111,7 +115,7 @@ class TlsPort:
             except OSError:
                 await asyncio.sleep(RETRY_S)
                 continue
-            if self._house.admit(address[0]):
+            if self._listener.admit(address[0]):
                 self._begin(self._shake_hands(accepted, address[0]))
             else:
                 accepted.close()
@@ -119,21 +123,21 @@ class TlsPort:
     async def _shake_hands(self, accepted: socket.socket, address: str) -> None:
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: Arrival(self._house, self._identity, address),
+                lambda: PendingClient(self._listener, self._identity, address),
                 accepted,
                 ssl=self._identity.context,
-                ssl_handshake_timeout=self._house.handshake_timeout,
+                ssl_handshake_timeout=self._listener.handshake_timeout,
                 ssl_shutdown_timeout=SHUTDOWN_S,
             )
         except OSError as error:
-            # A peer that only looks whether somebody listens has done nothing wrong.
+            # A peer that only checks whether the port is open has done nothing wrong.
             gone = isinstance(error, ConnectionResetError | BrokenPipeError | ssl.SSLEOFError)
-            self._house.turned_away(address, _words(error), failed=not gone)
+            self._listener.turned_away(address, _words(error), failed=not gone)
             accepted.close()
 
 
 def address_of(transport: asyncio.Transport) -> str:
-    """The peer's IP address; empty when the socket is gone already."""
+    """The peer's IP address; empty where the socket is closed already."""
     peer = transport.get_extra_info("peername")
     return str(peer[0]) if peer else ""
 

@@ -1,4 +1,4 @@
-"""What clients have published, in plain counters: added to by runs, read by whoever looks."""
+"""Counters of publishes. Sessions add to them once a run; metrics and the administration read them."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass, fields
 
 @dataclass(slots=True)
 class Traffic:
-    """Messages of one connection, or of all that a node had."""
+    """Messages published on one connection, or on all connections of a node."""
 
     published: int = 0
     confirmed: int = 0
     confirmable: int = 0
-    """Published on channels that confirm."""
+    """Messages published on channels in confirm mode."""
     returned: int = 0
-    """Mandatory, and no queue took them."""
+    """Mandatory messages that no queue took."""
     dropped: int = 0
-    """Not mandatory, and no queue took them."""
+    """Other messages that no queue took."""
 
     def add(self, other: Traffic) -> None:
         for one in fields(self):
@@ -25,7 +25,7 @@ class Traffic:
 
 @dataclass(slots=True)
 class ExchangeFlow:
-    """Messages that came to an exchange of one virtual host on this node, and copies that went to queues."""
+    """Messages published to an exchange on this node, and the copies of them that went to queues."""
 
     published: int = 0
     routed: int = 0

@@ -7,14 +7,15 @@ from typing import Final, Protocol
 
 
 class Transport(Protocol):
-    """What a session asks of its socket."""
+    """The socket of a session. `node.session.listener.Client` implements it."""
 
     remote: str
+    """The client's IP address."""
     certified_name: str
-    """Who the client is by its certificate; empty where it has shown none that is valid."""
+    """The user name in the client's certificate; empty without a valid certificate."""
 
     def wanted(self) -> None:
-        """There is output; `flush` will be called at the end of the turn."""
+        """The session has output: the listener calls `take_output` at the end of the turn."""
 
     def pause_reading(self) -> None: ...
     def resume_reading(self) -> None: ...
@@ -22,17 +23,21 @@ class Transport(Protocol):
     def log(self, event: str, fields: Mapping[str, str | int]) -> None: ...
 
     def entered(self) -> None:
-        """The connection is open: the client is no stranger any more."""
+        """The client has logged in and opened its connection."""
 
     def negotiation_failed(self, reason: str) -> None:
-        """To be logged, and counted against the address that the client is at."""
+        """The client has failed to log in: the listener logs it, and counts it against the client's
+        address.
+        """
 
     def session_failed(self, error: Exception) -> None:
-        """A defect ended the session: to be logged. The socket is to be closed, without a word."""
+        """A defect has ended the session: the listener logs it, and closes the socket with the session's
+        `last_words`.
+        """
 
 
 class NoTransport:
-    """Of a session whose socket is gone: nothing more happens."""
+    """Stands for the socket of a session after it is closed: ignores every call."""
 
     remote = ""
     certified_name = ""

@@ -51,7 +51,7 @@ class Door(RequestHandler):
 
 
 class Doors:
-    """All connections of a node's HTTP ports; implements `node.session.tls_port.House`."""
+    """All connections of a node's HTTP ports; implements `node.session.tls_port.ClientListener`."""
 
     def __init__(self, limits: HttpSettings, server: web.Server, settings: Mapping[str, Any]) -> None:
         """`settings`: what aiohttp's protocol takes."""

@@ -1,4 +1,6 @@
-"""AMQPLAIN, the SASL mechanism of AMQP 0-9-1 alone, beside those that every protocol has."""
+"""AMQPLAIN, a SASL mechanism of AMQP 0-9-1, beside the mechanisms of every protocol
+(`node.session.logins`).
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,14 @@ AMQPLAIN = "AMQPLAIN"
 
 
 def parse_response(mechanism: str, response: bytes, certified_name: str) -> Login:
-    """As `parse_login`, with AMQPLAIN. Raises MalformedResponseError."""
+    """As `parse_login`, also for AMQPLAIN. Raises MalformedResponseError."""
     if mechanism == AMQPLAIN:
         return _amqplain(response)
     return parse_login(mechanism, response, certified_name)
 
 
 def _amqplain(response: bytes) -> PasswordLogin:
-    """AMQPLAIN: a field table without its length, with LOGIN and PASSWORD."""
+    """The login in a response to AMQPLAIN: a field table without its length, with LOGIN and PASSWORD."""
     try:
         table, _ = read_table(LONG.pack(len(response)) + response, 0)
     except (FieldSyntaxError, StructError, IndexError):

@@ -1,4 +1,4 @@
-"""Who the client of a session is: the login, and secrets that replace it."""
+"""Checks the login of a session's client, and its later secrets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from node.wire.amqp091.connection import Connection
 
 
 class Authentication:
-    """Asks the broker, tells the protocol machine, and calls `answered` when it may go on."""
+    """Passes logins to the broker and answers to the protocol machine; calls `answered` after each answer."""
 
     def __init__(
         self, core: SessionCore, transport: Transport, connection: Connection, answered: Callable[[], None]
@@ -26,7 +26,7 @@ class Authentication:
         self._answered = answered
 
     def log_in(self, effect: effects.Authenticate) -> None:
-        """The client's response to Start or Secure."""
+        """Check the client's response to Start or Secure."""
         connection = self._connection
         try:
             login = parse_response(effect.mechanism, effect.response, self._transport.certified_name)
@@ -44,8 +44,10 @@ class Authentication:
         self._core.log_in(login, self._transport.remote, authenticated)
 
     def update_secret(self, _: effects.UpdateSecret) -> None:
-        """Whether the user is still let in is asked anew. The secret is not looked at, as in RabbitMQ: it is
-        there for tokens, which lapse; what proved at login who the client is does not."""
+        """Check again whether the user may log in. The secret is ignored: it renews tokens, which expire, and
+        the
+        proofs that this broker takes at login do not expire.
+        """
 
         def verified(identity: Identity | None, reason: str) -> None:
             if not self._core.ended:

@@ -1,4 +1,4 @@
-"""Carries out the effects of a connection in one loop, however many requests a client has pipelined."""
+"""Carries out the effects of a connection in one loop, so that pipelined requests do not grow the stack."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ GIVING_BACK: Final = frozenset(
         effects.ConnectionClosed,
     )
 )
-"""Effects by which something leaves a session: they are carried out for one that has failed, too."""
+"""Effects that return something from the session to the broker. A failed session carries them out, too."""
 
 
 class EffectLoop:
-    """The effects that are due, in their order. `more` has those that carrying these out has led to."""
+    """The effects to carry out, in their order. `more` takes the effects that the protocol machine has made
+    meanwhile.
+    """
 
     def __init__(
         self,
@@ -33,22 +35,27 @@ class EffectLoop:
     ) -> None:
         self.running = self.closed = False
         self.failed = False
-        """From now on only what gives back is carried out, each by itself: one may fail like another."""
+        """The session has failed: only `GIVING_BACK` is carried out, and an exception of one effect does not
+        stop the next one.
+        """
         self._handlers = handlers
         self._more = more
         self._due: deque[effects.Effect] = deque()
 
     def close(self) -> None:
-        """Nothing is carried out any more, and nothing is kept that a handler refers to."""
+        """Carry out nothing more, and drop the references to the handlers."""
         self._handlers = {}
         self._due.clear()
         self.closed = True
 
     def carry_out(self, wanted: list[effects.Effect], contained: Containment) -> bool:
-        """Carry out all there is; False where that is going on already, further up the stack.
+        """Carry out these effects and all that follow from them. False where the loop runs already, further
+        up
+        the stack, or is closed.
 
-        A request that is answered at once calls back from within. If its answer's effects were carried out
-        there, a client could have the stack end by what it sends. After an exception what is due stays due.
+        A request that the broker answers at once calls back from inside the loop. The loop carries out the
+        effects of that answer after the call: otherwise a client could overflow the stack with pipelined
+        requests. After an exception the remaining effects stay in the loop.
         """
         due = self._due
         if self.closed:
@@ -73,10 +80,10 @@ class EffectLoop:
 
 
 def answer(connection: Connection, effect: effects.AnswerEffect) -> None:
-    """Answer a request that asks nothing of the broker, in its turn."""
+    """Answer a request that needs no command of the broker, in the order of requests."""
     connection.reply(effect.channel, effect.method)
 
 
 def refuse(connection: Connection, effect: effects.RefuseEffect) -> None:
-    """Refuse a request, in its turn."""
+    """Refuse a request, in the order of requests."""
     connection.fail(effect.channel, effect.error)

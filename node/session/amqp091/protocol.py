@@ -1,4 +1,4 @@
-"""AMQP 0-9-1, as one of the protocols that a listener chooses from."""
+"""AMQP 0-9-1, as one of the protocols that a listener offers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from node.wire.amqp091.limits import ConnectionLimits
 
 
 def amqp091(port: BrokerPort, limits: ConnectionLimits, clock: Callable[[], float]) -> ClientProtocol:
-    """Sessions within these limits; a client that shows a certificate may log in by it."""
+    """The protocol, whose sessions keep these limits. A client with a valid certificate may log in
+    with it.
+    """
     certified = replace(limits, mechanisms=(*limits.mechanisms, EXTERNAL))
 
     def begin(transport: Transport) -> ClientSession:

@@ -1,6 +1,9 @@
-"""One client connection: carries out what its protocol machine asks, feeds it what the broker says.
+"""The session of one AMQP 0-9-1 connection, between its protocol machine and the broker.
 
-No socket and no clock: `Transport` writes, `now` comes with the input.
+The session carries out the effects of the protocol machine (`node.wire.amqp091.connection`) with
+`SessionCore`,
+and passes answers, deliveries and confirms of the broker to the machine. It has no socket: `Transport`
+writes.
 """
 
 from __future__ import annotations
@@ -39,10 +42,10 @@ from node.wire.amqp091.limits import ConnectionLimits
 from node.wire.amqp091.primitives import Method
 
 NO_ROUTE: Final = 312
-"""0-9-1 reply code of a mandatory message that no queue takes."""
+"""The reply code for a mandatory message that no queue takes."""
 
 INTERNAL_ERROR: Final = encode_method(0, methods.ConnectionClose(541, "INTERNAL_ERROR", 0, 0))
-"""0-9-1: the server could not complete the method because of an internal error."""
+"""The frame for a client whose session has met a defect."""
 
 
 class Session(Containment):
@@ -57,7 +60,7 @@ class Session(Containment):
         self._port, self._transport, self._clock = port, transport, clock
         authentication = Authentication(core, transport, connection, self._authenticated)
         self._held_back = Pieces()
-        # Channels whose publishes have filled a link.
+        # Channels that have filled a link, and publish no more before `unblocked`.
         self._held: set[int] = set()
         self._blocked = self._full = self._releasing = self._gone = self._failing = False
         self._channels_known = 0
@@ -87,17 +90,17 @@ class Session(Containment):
 
     @property
     def closed(self) -> bool:
-        """Whether the session has ended: nothing that the broker still says is for it."""
+        """Whether the session has ended. It ignores later answers of the broker."""
         return self._core.ended
 
     @property
     def traffic(self) -> Traffic:
-        """What the client has published."""
+        """The counters of the client's publishes."""
         return self._core.traffic
 
     @property
     def user(self) -> str:
-        """Who logged in; empty before."""
+        """The user who has logged in; empty before."""
         return self.connection.user
 
     @property
@@ -107,12 +110,12 @@ class Session(Containment):
 
     @property
     def channels_opened(self) -> int:
-        """Channels since the connection began."""
+        """The number of channels opened since the connection began."""
         return self.connection.channels_opened
 
     @property
     def held_back(self) -> bool:
-        """Whether the client is not read from because it publishes faster than can be taken."""
+        """Whether the session does not read from the client because a link or the catalog cannot keep up."""
         return self._blocked or bool(self._held)
 
     # -- input ----------------------------------------------------------------------------------
@@ -127,7 +130,7 @@ class Session(Containment):
             self._held_back.add(data)
             return
         if not self._port.ready():
-            # This node's catalog may be behind: it may not know the client yet, or route messages astray.
+            # This node's catalog may be out of date: it may not have the client's user or queues yet.
             self._held_back.add(data)
             self._wait_ready()
             return
@@ -138,48 +141,48 @@ class Session(Containment):
 
     @property
     def held(self) -> int:
-        """Octets that the client makes the node hold, those that the socket has taken excepted."""
+        """Octets of memory that the client takes up, without output that the socket has taken."""
         return self.connection.held + self._held_back.size
 
     @property
     def held_output(self) -> int:
-        """The same without the input that was held back: a client that must go is not heard any more."""
+        """`held` without the input held back, which a session that closes the connection ignores."""
         return self.connection.held
 
     @property
     def has_output(self) -> bool:
-        """Whether `take_output` has left something."""
+        """Whether output is left that `take_output` has not taken."""
         return self.connection.has_output
 
     def reading(self, active: bool) -> None:
-        """The socket is read from, or not: a client cannot be heard meanwhile."""
+        """The listener reads from the socket, or has stopped: heartbeats cannot arrive meanwhile."""
         self.connection.reading(active, self._clock())
 
     def writing(self, active: bool) -> None:
-        """The socket's buffer has drained, or is above its high-water mark."""
+        """True: the socket's buffer has drained. False: it is above its high-water mark."""
         if active:
             self.connection.resume_credit()
         else:
             self.connection.pause_credit()
 
     def stop_when_full(self) -> None:
-        """Read no further where the client has sent more than can be looked at now."""
+        """Stop reading from the socket where the protocol machine has more input than it may process now."""
         if self.connection.paused and not self._blocked:
             self._full = True
             self._transport.pause_reading()
 
     def tick(self) -> None:
-        """Run timers that are due: heartbeats, time-outs."""
+        """Run the timers that are due: heartbeats and time-outs."""
         with self:
             if self.connection.next_deadline() <= self._clock():
                 self._carry_out(self.connection.tick(self._clock()))
 
     def force_close(self, reason: str) -> None:
-        """Close the connection from this side (320); without a word where it is not open yet."""
+        """Close the connection with 320 and this text; without a word where it is not open yet."""
         self._close_with(ConnectionForcedError(reason))
 
     def exhausted(self, reason: str) -> None:
-        """Close the connection from this side (506)."""
+        """Close the connection with 506 and this text."""
         self._close_with(ResourceExhaustedError(reason))
 
     def _close_with(self, error: Failure) -> None:
@@ -188,7 +191,10 @@ class Session(Containment):
             self.answered()
 
     def take_output(self, writes: bool = True) -> bytes:
-        """What to write now, if at all; nothing before other clients see what the connection's end does."""
+        """The output to write now. After the end of the connection there is none before the broker has
+        deleted the
+        connection's exclusive and auto-delete queues for all clients.
+        """
         output = b""
         with self:
             if not self._releasing:
@@ -197,7 +203,9 @@ class Session(Containment):
         return output
 
     def _go_on(self) -> None:
-        """Take up input that earlier turns have left: a share of it, so that other clients have theirs."""
+        """Process a share of the input that earlier turns have left; other clients have their shares in
+        between.
+        """
         connection = self.connection
         if not connection.has_input or self._port.ready():
             connection.go_on()
@@ -219,7 +227,7 @@ class Session(Containment):
             return
         if self._gone:
             self._end([])
-            # Without these nothing refers to the session but who waits for something of it.
+            # Drop all references, so that the session is freed at once.
             self._effects.close()
             self._core.forget()
             self._transport = NO_TRANSPORT
@@ -233,7 +241,7 @@ class Session(Containment):
                 self._transport.resume_reading()
 
     def alarm(self, reason: str | None) -> None:
-        """The cluster is short of memory or disk, or, with None, of nothing any more."""
+        """The cluster is short of a resource, for this reason; None: the shortage is over."""
         with self:
             self.connection.alarm(reason)
             self.answered()
@@ -244,16 +252,16 @@ class Session(Containment):
         self._core.publish(effect.channel, effect.run, effect.mandatory, effect.first_tag)
 
     def hold(self, channel: int) -> None:
-        """What the channel has published fills a link: it publishes no more before `unblocked`."""
+        """A link is full: the channel publishes no more before `unblocked`."""
         self._held.add(channel)
         self.connection.hold(channel)
 
     def return_unroutable(self, channel: int, run: Run) -> None:
-        """No queue takes the messages, and the client wants to know."""
+        """No queue takes these mandatory messages."""
         self.connection.return_unroutable(channel, run, NO_ROUTE, "NO_ROUTE")
 
     def publish_refused(self, channel: int, refusal: Refusal) -> None:
-        """The run is not published."""
+        """The run is not published: the refusal closes the channel."""
         self.connection.fail_publish(channel, refusal)
 
     # -- transactions ---------------------------------------------------------------------------
@@ -297,7 +305,7 @@ class Session(Containment):
         self.connection.took(self._clock() - began)
 
     def _answer(self, channel: int, method: Method, result: Result | Refusal) -> None:
-        """What a request has come to."""
+        """Answer a request with the result of its command."""
         connection = self.connection
         with self:
             if isinstance(result, Refusal):
@@ -336,7 +344,7 @@ class Session(Containment):
         return ()
 
     def answered(self) -> None:
-        """An answer lets parked frames of its channel go on."""
+        """The machine has new effects; an answer lets the waiting frames of its channel go on."""
         self._carry_out(self.connection.take_effects())
 
     def _channels_opened(self) -> None:
@@ -349,7 +357,7 @@ class Session(Containment):
 
     @property
     def channel_count(self) -> int:
-        """Channels that are open or closing."""
+        """The number of channels that are open or closing."""
         return len(self.connection.channels)
 
     # -- views ----------------------------------------------------------------------------------
@@ -377,7 +385,7 @@ class Session(Containment):
     # -- the end --------------------------------------------------------------------------------
 
     def lost(self) -> None:
-        """The socket is gone."""
+        """The socket is closed."""
         self._gone = True
         wanted: list[effects.Effect] = []
         with self:
@@ -386,7 +394,7 @@ class Session(Containment):
             self._carry_out(wanted)
 
     def failed(self, error: Exception) -> None:
-        """A defect was met: this session ends, and no other. It gives back what it had."""
+        """A defect ends this session, and no other: its unsettled deliveries go back to their queues."""
         self._transport.session_failed(error)
         self._effects.failed = True
         if not self._failing:
@@ -402,13 +410,15 @@ class Session(Containment):
         self._end(effect.unsettled)
 
     def _end(self, unsettled: effects.UnsettledRanges) -> None:
-        """Whatever ended the connection: what it had goes back, once."""
+        """End the session, for any reason, and return its unsettled deliveries. A second call does
+        nothing.
+        """
         if self.closed:
             return
         self._held_back.clear()
         if self._blocked:
             self._port.wait_no_more(self)
-        # Clients take it that auto-delete and exclusive queues are gone when they read Close-Ok (§4.5).
+        # When a client reads Close-Ok, auto-delete and exclusive queues must be deleted (§4.5).
         self._releasing = bool(self._core.holder)
         self._core.end(unsettled, self._released if self._releasing else nothing)
 
@@ -441,7 +451,7 @@ class Session(Containment):
     def _negotiation_failed(self, effect: effects.NegotiationFailed) -> None:
         self._transport.negotiation_failed(effect.reason)
 
-    # -- what the broker says (Subscriber) ------------------------------------------------------
+    # -- calls of the broker (Subscriber) -------------------------------------------------------
 
     def deliver(self, consumer: int, run: Run, numbers: Numbers, redelivered: bool) -> None:
         with self:
@@ -468,7 +478,7 @@ class Session(Containment):
                 self.answered()
 
     def unblocked(self) -> None:
-        """Publishers may go on: take what was held back, then read on."""
+        """The session may publish again: process the input held back, then read from the socket."""
         with self:
             self._unblocked()
 

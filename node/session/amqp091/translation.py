@@ -1,4 +1,4 @@
-"""AMQP 0-9-1's methods that a channel waits for, as commands; and results as methods that answer them."""
+"""Translates methods of AMQP 0-9-1 to commands, and results to the methods that answer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from node.wire.amqp091.primitives import Method
 
 
 def command_of(request: effects.Request) -> Command:
-    """What the client asks for."""
+    """The command that a client's method stands for."""
     return _COMMANDS[type(request.method)](request, request.method)
 
 
@@ -106,7 +106,7 @@ _COMMANDS: Final[dict[type[Method], Callable[[effects.Request, Any], Command]]] 
 
 
 def answer_to(method: Method, result: Completed | QueueFound | Removed) -> Method:
-    """The `-Ok` that tells the client of the result."""
+    """The `-Ok` method that answers `method` with this result."""
     if isinstance(result, QueueFound):
         return m.QueueDeclareOk(result.name, result.ready, result.consumers)
     if isinstance(result, Removed):
@@ -131,7 +131,7 @@ _COMPLETED: Final[dict[type[Method], Callable[[], Method]]] = {
 
 
 def settlement_of(effect: effects.SettlementEffect) -> Settlement:
-    """What a transaction settles."""
+    """The settlement that a transaction carries out at its commit."""
     return Settlement(effect.consumer, effect.ranges, _OUTCOMES[type(effect)])
 
 

@@ -1,4 +1,4 @@
-"""An 0-9-1 connection as `node.session.client_views` describes connections."""
+"""Makes the views of `node.session.client_views` for a connection of AMQP 0-9-1."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROTOCOL_NAME: Final = "AMQP 0-9-1"
 
 
 def connection_view(connection: Connection) -> ConnectionView:
-    """The terms of the connection, and whether an alarm holds the client back."""
+    """The negotiated limits of the connection, and whether an alarm holds the client back."""
     channel_max, frame_max, heartbeat = connection.agreed
     return ConnectionView(
         protocol=PROTOCOL_NAME,
@@ -35,26 +35,26 @@ def connection_view(connection: Connection) -> ConnectionView:
 
 
 def channel_views(connection: Connection) -> Iterator[ChannelView]:
-    """A view is made when its turn comes; channels may open and close between two of them."""
+    """A view of each channel, made when the iterator reaches it; channels may open and close in between."""
     for channel in list(connection.channels):
         yield _channel_view(channel)
 
 
 def channel_traffic(connection: Connection) -> Iterator[tuple[int, ChannelTraffic]]:
-    """The channels' numbers and counters; the rest of `channel_views` is not paid for."""
+    """The numbers and counters of the channels; cheaper than `channel_views`."""
     for channel in list(connection.channels):
         yield channel.number, _traffic(channel)
 
 
 def consumer_views(connection: Connection) -> Iterator[ConsumerView]:
-    """By channel; consumers may start and end between two of the views."""
+    """A view of each consumer, by channel; consumers may start and end in between."""
     for channel in list(connection.channels):
         for one in list(channel.deliveries.consumers.values()):
             yield ConsumerView(channel.number, one.number, one.tag, one.no_ack, one.prefetch)
 
 
 def channel_totals(connection: Connection) -> ChannelTotals:
-    """One walk over the channels, in which no view is made."""
+    """Sums over the channels, without making a view of each."""
     consumers = publishers = 0
     for channel in connection.channels:
         consumers += len(channel.deliveries.consumers)
