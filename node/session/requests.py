@@ -159,8 +159,8 @@ class Requests:
 
         def declared(queue: QueueRef | None, refusal: Refusal | None) -> None:
             if queue is not None:
-                # Where another client has deleted the queue meanwhile, declare it again. Another client
-                # cannot delete an exclusive queue.
+                # Where another client has deleted the queue meanwhile, declare it again. An exclusive
+                # queue is deleted only with this connection.
                 self._answer_declared(queue, answered, None if declaration.exclusive else declare)
             elif refusal is not None:
                 answered(refusal)

@@ -1,8 +1,8 @@
 """Reads and checks the arguments of queue.declare.
 
-RabbitMQ's names, types, limits and refusals (rabbit_amqqueue.erl, check_arguments_type_and_value),
-but on every queue: no kind of queue lacks any of them. Arguments that are not listed here are taken
-without a look, as RabbitMQ takes them for classic queues.
+Names, types, limits and refusals are RabbitMQ's (rabbit_amqqueue.erl, check_arguments_type_and_value). Every
+kind of queue has all arguments. Arguments that are not listed here are accepted and ignored, as RabbitMQ does
+for classic queues.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ _LOCATORS: Final = {locator: locator for locator in ("client-local", "balanced",
 
 
 def read_version(value: object) -> int:
+    """Raises UnacceptableError for anything but 1 and 2."""
     number = read_natural(value)
     if number not in (1, 2):
         raise UnacceptableError(f"{{unsupported_queue_version,{number}}}")
@@ -39,10 +40,10 @@ _OF_ALL: Final[tuple[Argument[Any], ...]] = (
         "x-semantics", one_of(SEMANTICS_NAMES, "invalid_semantics"), "semantics",
         default=Semantics.AT_LEAST_ONCE,
     ),
-    # Without an effect: messages are in the journal.
+    # Without an effect: all messages are in the journal.
     Argument("x-queue-mode", one_of(_MODES, "invalid_queue_mode"), policy=PolicyUse.USER),
     Argument("x-queue-version", read_version, policy=PolicyUse.USER),
-    # What becomes of these is decided when the queue is placed.
+    # The front end uses these when it places the queue.
     Argument(
         "x-queue-leader-locator", one_of(_LOCATORS, "invalid_queue_locator_arg"), policy=PolicyUse.USER
     ),
@@ -74,7 +75,7 @@ def read_queue_arguments(arguments: Mapping[str, Any], queue: str, vhost: str) -
 def read_arguments(arguments: Mapping[str, Any]) -> QueueSettings:
     """The settings of a queue that was declared with these arguments.
 
-    What an earlier release let pass unchecked, and no value is, counts as not given.
+    An earlier release may have accepted values unchecked: a value that this release refuses counts as absent.
     """
     found: dict[str, Any] = {}
     for name, value in arguments.items():

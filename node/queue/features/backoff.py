@@ -1,4 +1,6 @@
-"""Messages that failed rest before they are delivered again (queue argument x-redelivery-backoff)."""
+"""A message whose delivery has failed rests before its next delivery (queue argument
+x-redelivery-backoff).
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,17 @@ from node.type_names import type_name
 
 @dataclass(frozen=True, slots=True)
 class RedeliveryBackoff:
-    """How long a message that was given back rests: `initial_ms`, then `factor` times as long each time."""
+    """How long a message rests after a failed delivery: `initial_ms` after the first one, `factor` times as
+    long
+    after each further one, at most `maximum_ms`.
+    """
 
     initial_ms: int
     factor: float
     maximum_ms: int
 
     def delay_ms(self, failures: int) -> int:
-        """The rest after so many failed deliveries, counted from 1."""
+        """The rest after the failed delivery with this number, counted from 1; in milliseconds."""
         try:
             return int(min(self.initial_ms * self.factor ** (failures - 1), self.maximum_ms))
         except OverflowError:
@@ -34,7 +39,11 @@ class RedeliveryBackoff:
 
 
 def read_backoff(value: object) -> RedeliveryBackoff:
-    """A table `{initial: ms, factor: number, maximum: ms}`; without a factor 2, without a maximum a day."""
+    """A table `{initial: ms, factor: number, maximum: ms}`. The default factor is 2, the default maximum a
+    day.
+
+    Raises UnacceptableError.
+    """
     if not isinstance(value, dict):
         raise UnacceptableError(f"{{unacceptable_type,{type_name(value)}}}")
     initial = read_positive_time(value.get("initial"))
@@ -55,7 +64,7 @@ REDELIVERY_BACKOFF: Final = Argument(
 
 
 class Backoff(Feature):
-    """Lets messages of the queue that failed rest."""
+    """Has the queue's messages rest after failed deliveries."""
 
     def __init__(self, delivery: DeliveryState, backoff: RedeliveryBackoff) -> None:
         super().__init__()

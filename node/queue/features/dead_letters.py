@@ -1,4 +1,6 @@
-"""Where a queue's dead letters go (queue arguments x-dead-letter-exchange, x-dead-letter-routing-key)."""
+"""The target of a queue's dead letters (queue arguments x-dead-letter-exchange,
+x-dead-letter-routing-key).
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,11 @@ _STRATEGIES: Final = {strategy: strategy for strategy in ("at-most-once", "at-le
 DEAD_LETTER_STRATEGY: Final = Argument(
     "x-dead-letter-strategy", one_of(_STRATEGIES, "invalid_dlx_strategy"), policy=PolicyUse.USER
 )
-"""Without an effect: no dead letter is lost on its way."""
+"""Checked, without an effect: quorate loses no dead letter, whatever the strategy."""
 
 
 class DeadLettering(Rule):
-    """Says where messages go that the queue discards."""
+    """States the target of the queue's dead letters."""
 
     def __init__(self, target: DeadLetterTarget) -> None:
         super().__init__()

@@ -1,7 +1,8 @@
-"""Which message ids a queue has seen lately (queue argument x-deduplication-window, X2).
+"""Drops messages whose message id the queue has seen lately (queue argument x-deduplication-window, X2).
 
-Replicas agree on the ids, as digests, and on when each came: the next owner knows a duplicate, too. The
-owner alone keeps them in a set as well, to tell duplicates by.
+The log has the digest of each id, with the time at which it came, so that the next owner recognises
+duplicates,
+too. The owner also keeps the digests in a set, for the look-up.
 """
 
 from __future__ import annotations
@@ -33,14 +34,12 @@ DEDUPLICATION_WINDOW: Final = Argument(
 )
 
 FORGET_INTERVAL_MS: Final = 1000
-"""How long ids that are out of the window may stay, so that they are forgotten many at a time."""
+"""How long ids may stay after they leave the window, so that one operation forgets many of them."""
 
 
 class Window:
-    """The owner's side: tells what has been seen within the last `length` milliseconds.
-
-    Exact: also of ids whose entry is not committed yet. `forgotten` is the time before which replicas
-    have been told to forget.
+    """The owner's set of the ids that came within the last `length` milliseconds, including those whose entry
+    is not committed yet. `forgotten` is the time before which a proposed FORGET_IDS has removed ids.
     """
 
     __slots__ = ("_digests", "_head", "_known", "_times", "forgotten", "length")
@@ -50,18 +49,18 @@ class Window:
         self.forgotten = 0
         self._times, self._digests = (array("Q"), []) if seen is None else _latest(*seen.all())
         self._known = set(self._digests)
-        # What is before is out of the window, and is dropped from the two lists now and then.
+        # Ids before this index are out of the window; `slide` drops them from the two lists now and then.
         self._head = 0
 
     def __len__(self) -> int:
         return len(self._known)
 
     def now(self, wall: int) -> int:
-        """The time to remember ids by: not before that of ids that a clock ahead of this one has noted."""
+        """The time for new ids: `wall`, or the newest time in the window where another clock was ahead."""
         return max(wall, self._times[-1] if self._times else 0)
 
     def fresh(self, digests: Iterable[bytes], now: int) -> list[bool]:
-        """For each id whether it is new; those that are will be known from now on."""
+        """Whether each id is new. Adds the new ones."""
         self.slide(now)
         known, found = self._known, []
         for digest in digests:
@@ -74,12 +73,14 @@ class Window:
         return found
 
     def seen(self, digests: Iterable[bytes], now: int) -> list[bool]:
-        """For each id whether it is known; none is remembered."""
+        """Whether each id is known. Adds none."""
         self.slide(now)
         return [digest in self._known for digest in digests]
 
     def slide(self, now: int) -> int:
-        """Forget what is out of the window; returns the time before which replicas may forget, too."""
+        """Forget the ids that have left the window. Returns the time before which replicas may forget ids,
+        too.
+        """
         before = now - self.length + 1
         head = bisect_left(self._times, before, self._head)
         self._known.difference_update(self._digests[self._head : head])
@@ -91,7 +92,7 @@ class Window:
 
 
 def _latest(times: array[int], digests: list[bytes]) -> tuple[array[int], list[bytes]]:
-    """Each id when it came last: one that came anew may not have been forgotten since it came before."""
+    """Each id with its newest time: an id that came again may still have its older record."""
     latest = dict(zip(digests, times, strict=True))
     if len(latest) == len(digests):
         return times, digests
@@ -100,7 +101,7 @@ def _latest(times: array[int], digests: list[bytes]) -> tuple[array[int], list[b
 
 
 class Deduplication(Feature):
-    """Knows the queue's window, and has replicas forget what is out of it."""
+    """Has the queue's window, and logs which ids replicas may forget."""
 
     def __init__(self, delivery: DeliveryState, length: int) -> None:
         super().__init__()
@@ -108,11 +109,11 @@ class Deduplication(Feature):
         self.window = Window(length, delivery.state.seen)
 
     def count_duplicates(self, count: int) -> None:
-        """So many messages more were left out."""
+        """The queue has left out `count` further duplicates."""
         self._delivery.tally.duplicates += count
 
     def serve(self, context: FeatureContext, now: int) -> None:
-        """Let replicas forget what is out of the window, now and then."""
+        """Log a FORGET_IDS when ids have been out of the window for `FORGET_INTERVAL_MS`."""
         window, seen = self.window, self._delivery.state.seen
         if seen is None:
             return
@@ -130,7 +131,7 @@ def _share(delivery: DeliveryState, former: Feature | None) -> Feature | None:
     if length is None:
         return None
     if isinstance(former, Deduplication):
-        # It knows more ids than the log does: those on their way there.
+        # The share knows ids that are proposed and not committed yet.
         former.window.length = length
         return former
     return Deduplication(delivery, length)
@@ -153,8 +154,11 @@ class Recognising(Rule):
         return Repeats(had, again)
 
     def omit(self, share: Feature | None, context: FeatureContext, incoming: Incoming) -> list[Range]:
-        """The ids of the others stand in the next entry and are known from now on: a duplicate may come right
-        behind. It is confirmed with its batch, which is not before the message that it repeats is safe.
+        """Leave out duplicates, and put the ids of the other messages into the next entry.
+
+        The window has these ids at once, as a duplicate may follow before the entry is committed. The
+        duplicate is
+        confirmed with its batch, which commits no earlier than the message that it repeats.
         """
         if not isinstance(share, Deduplication):
             return []

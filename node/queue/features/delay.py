@@ -1,7 +1,7 @@
-"""Messages that are ready only after a while (header x-delay). Any queue takes them.
+"""Delayed messages (header x-delay), which every queue takes.
 
-When each is due stands in the log, in milliseconds since the epoch; `node.queue.schedule` has those that are
-not due yet.
+The log has the due time of each, in milliseconds since the epoch. `node.queue.schedule` has the messages that
+are not due yet.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from node.queue.settings import QueueSettings
 
 
 class Delays(Rule):
-    """Says when messages are due that ask for a delay."""
+    """States the due time of messages with a delay."""
 
     def __init__(self) -> None:
         super().__init__(special_only=True)

@@ -1,4 +1,4 @@
-"""How many deliveries of a message may fail (queue argument x-delivery-limit)."""
+"""A limit on the failed deliveries of a message (queue argument x-delivery-limit)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from node.ranges.range_set import Range
 
 
 def read_limit(value: object) -> int | None:
-    """RabbitMQ 4: a negative delivery limit is none."""
+    """None for a negative limit, which is no limit, as in RabbitMQ 4. Raises UnacceptableError."""
     number = read_integer(value)
     return None if number < 0 else number
 
@@ -22,7 +22,7 @@ DELIVERY_LIMIT: Final = Argument("x-delivery-limit", read_limit, "delivery_limit
 
 
 class DeliveryLimit(Feature):
-    """Gives up messages of the queue when more deliveries than the limit have failed."""
+    """Has the queue discard a message when more of its deliveries have failed than the limit admits."""
 
     def __init__(self, delivery: DeliveryState, limit: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Queues that go when no client has used them for a time (queue argument x-expires)."""
+"""Deletes a queue that no client has used for a time (queue argument x-expires)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EXPIRES: Final = Argument("x-expires", read_positive_time, "expires_ms", policy=
 
 
 class UnusedTime(Rule):
-    """Says how long the queue stays that no client uses."""
+    """States after how many milliseconds without a client's use the queue is deleted."""
 
     def __init__(self, limit_ms: int) -> None:
         super().__init__()

@@ -1,11 +1,13 @@
-"""Ready messages of a queue that keeps order by key (X3).
+"""Delivery in the order of groups (queue argument x-group-by, X3).
 
-Messages of one group go to one consumer at a time, in order. A group belongs to the consumer that has
-something of it unsettled; one that belongs to nobody may be taken by whoever has credit.
+Messages of one group go to one consumer at a time, in order. A consumer with unsettled messages of a group
+holds
+the group. A free group, which no consumer holds, goes to any consumer with credit.
 
-Most messages wait in one `RangeSet`, whatever their groups. Only when a consumer comes across a message
-of a group that it may not have, that message is parked with its group, so that nobody looks at it again
-before the group is free. So there is an object for each group that is busy, and none for a message.
+Most ready messages wait in one `RangeSet`, whatever their groups. When the next message for a consumer is of
+a
+group that another consumer holds, the message is parked with its group, and is not looked at again before the
+group is free. So there is an object for each busy group, and none for a message.
 """
 
 from __future__ import annotations
@@ -33,38 +35,42 @@ from node.ranges.range_set import Range, RangeSet
 GROUP_BY: Final = Argument("x-group-by", read_text, "group_by")
 
 NO_GROUP: Final = 0
-"""The group of messages without a key: they keep no order."""
+"""The group number of messages without a key, which keep no order."""
 
 ROUTING_KEY: Final = "routing_key"
 
 PROPERTIES: Final = frozenset(("message_id", "correlation_id", "type", "app_id", "user_id", "reply_to"))
-"""The properties that can be a key; any other name is that of a header."""
+"""The properties that can be a key. Any other name is the name of a header."""
 
 _CACHED: Final = 4096
 
 SCAN: Final = 2048
-"""Stretches of messages parked at one go, so that no turn takes long."""
+"""`front_for` parks at most so many stretches of messages, so that no turn takes long."""
 
 GroupAt = Callable[[int], tuple[int, int | None]]
-"""number → the message's group, and the last number up to which all have that; None: for ever."""
+"""sequence number -> the message's group, and the last number up to which all messages have that group; None
+for no such bound.
+"""
 
 
 @dataclass(slots=True)
 class Group:
-    """A group with unsettled, parked or resting messages. While any rests, those behind it wait."""
+    """A busy group, with unsettled, parked or resting messages. While a message rests, later ones wait."""
 
     holder: ConsumerKey | None = None
     unsettled: int = 0
     resting: int = 0
     parked: RangeSet = field(default_factory=RangeSet)
     offered: tuple[int, ConsumerKey | None] | None = None
-    """The first parked message and the holder under which it can be found."""
+    """The first parked message, and the holder under which `_heads` has it."""
 
 
 class ReadyByGroup(Order):
-    """Of one group a consumer gets messages only while no other consumer has any.
+    """The order of a queue with groups: a consumer gets messages of a group only while no other consumer
+    holds
+    the group.
 
-    `unfinished` says after `front_for` that it has looked at enough for one turn, not at everything.
+    `unfinished` is True after `front_for` where it has parked `SCAN` stretches and there may be more.
     """
 
     __slots__ = (
@@ -85,12 +91,13 @@ class ReadyByGroup(Order):
         self._fresh = ready
         self._parked = 0
         self._groups: dict[int, Group] = {}
-        # The groups of messages that are given out, and of those that rest.
+        # The groups of leased messages, and of resting ones.
         self._flying = RangeMap()
         self._resting = RangeMap()
-        # (first parked message, group) by who may have it, None: anybody. What is not so any more is
-        # dropped when it comes up.
+        # Heaps of (first parked message, group) by the consumer that holds the group; None for free groups.
+        # An element that is out of date is dropped when it reaches the top.
         self._heads: dict[ConsumerKey | None, list[tuple[int, int]]] = {}
+        # How many groups each consumer holds.
         self._bound: dict[ConsumerKey, int] = {}
 
     def __len__(self) -> int:
@@ -100,11 +107,11 @@ class ReadyByGroup(Order):
         return bool(self._fresh) or self._parked > 0
 
     def add(self, first: int, last: int) -> int:
-        """Messages that were not ready are; return how many."""
+        """Messages become ready; return how many were not ready before."""
         return self._fresh.add(first, last)
 
     def remove(self, first: int, last: int) -> int:
-        """Messages that need not be given to anybody any more; return how many were ready."""
+        """Messages are not to be delivered any more; return how many were ready."""
         removed = self._fresh.remove(first, last)
         if self._parked and removed < last - first + 1:
             busy = [(key, group) for key, group in self._groups.items() if group.parked]
@@ -119,7 +126,7 @@ class ReadyByGroup(Order):
         self._parked = 0
 
     def front(self) -> Range | None:
-        """The oldest range, for whomever; None when empty."""
+        """The oldest range, whichever consumer may have it; None when empty."""
         fronts = [group.parked.front() for group in self._groups.values() if group.parked]
         return min((front for front in (self._fresh.front(), *fronts) if front is not None), default=None)
 
@@ -131,7 +138,7 @@ class ReadyByGroup(Order):
         return sorted(found)
 
     def ranges(self) -> Iterator[Range]:
-        """All that is ready, ascending."""
+        """All ready messages, ascending."""
         found = self._fresh.copy()
         for group in self._groups.values():
             found.update(group.parked.ranges())
@@ -141,17 +148,17 @@ class ReadyByGroup(Order):
         """The first range of messages that are not parked; None when there is none."""
         return self._fresh.front()
 
-    # -- giving out -----------------------------------------------------------------------------
+    # -- serving --------------------------------------------------------------------------------
 
     def offered(self, consumer: Consumer, limit: int, *, alone: bool, begun: bool) -> list[Range]:
         self.unfinished = False
         if begun and not alone:
-            # One group at a time, so that all consumers get some.
+            # One group a turn for each consumer, so that all consumers get messages.
             return []
         if consumer.counted:
             front = self.front_for((consumer.front_end, consumer.number), limit, alone)
         else:
-            # Those who get messages one by one are not told apart: none has a group.
+            # basic.get has no consumer that could hold a group: it takes one message of a free group.
             front = self.front_for(None, 1, True)
         return [] if front is None else first_of([front], limit)
 
@@ -163,10 +170,11 @@ class ReadyByGroup(Order):
         self.take(consumer, first, last)
 
     def front_for(self, consumer: ConsumerKey | None, limit: int, alone: bool) -> Range | None:
-        """The oldest messages that the consumer may have now, up to `limit` of them that follow each
-        other; None when there are none. For a consumer None only groups that belong to nobody.
+        """The oldest range of messages that the consumer may have now, at most `limit`; None without such
+        messages. For the consumer None the messages are of free groups.
 
-        Only for a consumer who is `alone` in asking they are of several groups: others want some, too.
+        The messages are of several groups only where the consumer is `alone` in the line: otherwise the other
+        consumers are to get the other groups.
         """
         self.unfinished = False
         for _ in range(SCAN):
@@ -182,7 +190,7 @@ class ReadyByGroup(Order):
         return None
 
     def take(self, consumer: ConsumerKey, first: int, last: int) -> None:
-        """The messages, all of them ready, are given out; their groups belong to the consumer."""
+        """Ready messages are leased to the consumer, which holds their groups from now on."""
         missing = last - first + 1 - self._fresh.remove(first, last)
         for start, end, key in self._cover(first, last):
             if key == NO_GROUP:
@@ -200,7 +208,9 @@ class ReadyByGroup(Order):
             self._offer(key, group)
 
     def done(self, first: int, last: int) -> None:
-        """Messages that were given out are settled, or have come back: `add` them then."""
+        """Leased messages are settled or given back. The caller adds those that are ready again
+        with `add`.
+        """
         flown = self._flying.spans(first, last)
         self._flying.remove(first, last)
         for start, end, key in flown:
@@ -212,7 +222,7 @@ class ReadyByGroup(Order):
                 self._settle_down(key, group)
 
     def rest(self, first: int, last: int) -> None:
-        """Messages that came back are not ready yet, and nothing behind them in their groups is."""
+        """Messages that were given back rest; later messages of their groups wait for them."""
         for start, end, key in self._cover(first, last):
             if key != NO_GROUP:
                 group = self._groups.setdefault(key, Group())
@@ -220,7 +230,7 @@ class ReadyByGroup(Order):
                 self._resting.set(start, end, key)
 
     def rested(self, first: int, last: int) -> None:
-        """Messages rest no more: they are ready, or done with."""
+        """Messages rest no more: they are ready or gone."""
         rested = self._resting.spans(first, last)
         self._resting.remove(first, last)
         for start, end, key in rested:
@@ -231,7 +241,7 @@ class ReadyByGroup(Order):
     # -- groups ---------------------------------------------------------------------------------
 
     def _cover(self, first: int, last: int) -> Iterator[Span]:
-        """The closed range in stretches of one group."""
+        """The closed range as stretches of messages with one group each."""
         while first <= last:
             key, upto = self._group_at(first)
             end = last if upto is None else min(upto, last)
@@ -239,7 +249,10 @@ class ReadyByGroup(Order):
             first = end + 1
 
     def _eligible(self, consumer: ConsumerKey | None, first: int, last: int, alone: bool) -> int | None:
-        """The last message up to which the consumer may have all of a range of fresh ones; None: none."""
+        """The last message of the range up to which the consumer may have all; None where it may have none.
+        No
+        message of the range is parked.
+        """
         found = None
         for _, end, key in self._cover(first, last):
             group = self._groups.get(key)
@@ -251,7 +264,7 @@ class ReadyByGroup(Order):
         return found
 
     def _park(self, first: int, last: int) -> None:
-        """Put the first stretch of one group aside."""
+        """Park the first stretch of messages with one group."""
         first, end, key = next(self._cover(first, last))
         self._fresh.remove(first, end)
         group = self._groups[key]
@@ -266,14 +279,14 @@ class ReadyByGroup(Order):
         return removed
 
     def _settle_down(self, key: int, group: Group) -> None:
-        """Forget a group of which nothing is left, or offer what is."""
+        """Forget a group without messages; offer the parked messages of any other group."""
         if not (group.unsettled or group.resting or group.parked):
             del self._groups[key]
         else:
             self._offer(key, group)
 
     def _offer(self, key: int, group: Group) -> None:
-        """Whoever may have the group finds its first parked message."""
+        """Put the group's first parked message where `_head` finds it for a consumer that may have it."""
         first = group.parked.first
         if first is not None and not group.resting and group.offered != (first, group.holder):
             group.offered = first, group.holder
@@ -307,28 +320,29 @@ class ReadyByGroup(Order):
 
 
 def _may_go_on(group: Group, consumer: ConsumerKey | None) -> bool:
-    """Whether the consumer has the group: then it may have what no parked message comes before."""
+    """Whether the consumer holds the group, and so may have further messages of it."""
     return consumer is not None and group.holder == consumer and not group.resting
 
 
 def by_group(settings: QueueSettings, known: Annotations, ready: RangeSet) -> Order | None:
-    """The order of a queue that keeps order by key."""
+    """The order of a queue with groups; None where the settings ask for no groups."""
     if GROUP_BY.of(settings) is None:
         return None
     return ReadyByGroup(partial(known.at, Aspect.GROUP), ready)
 
 
 def named(argument: str) -> str:
-    """The name in an argument x-group-by: properties also with hyphens, as `correlation-id`."""
+    """The name that an argument x-group-by states. A property may be spelled with hyphens
+    (`correlation-id`).
+    """
     name = argument.replace("-", "_")
     return name if name in PROPERTIES or name == ROUTING_KEY else argument
 
 
 @lru_cache(_CACHED)
 def group_of(messages: MessageFormat, properties: bytes, name: str) -> int:
-    """The group of messages with these properties, by one of PROPERTIES or a header.
-
-    NO_GROUP for messages that have nothing of the name.
+    """The group of messages with these properties, by one of PROPERTIES or a header; NO_GROUP without a
+    value.
     """
     if name in PROPERTIES:
         value = messages.text(properties, name)
@@ -340,12 +354,14 @@ def group_of(messages: MessageFormat, properties: bytes, name: str) -> int:
 
 
 def group_named(key: bytes) -> int:
-    """The group of a key: 64 bits of a digest. Groups that share one only wait for each other."""
+    """The group of a key: 64 bits of a digest. Two keys with one digest share a group, and lose
+    only speed.
+    """
     return int.from_bytes(blake2b(key, digest_size=8).digest(), "little") or 1
 
 
 class Groups(Rule):
-    """Says which group each message belongs to: a number that replicas agree on."""
+    """States the group of each message, which the log has as a number."""
 
     def __init__(self, key: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""How long consumers may keep messages of a queue without settling them (queue argument x-lease-period)."""
+"""A limit on the time that a consumer may keep a message unsettled (queue argument x-lease-period)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ LEASE_PERIOD: Final = Argument(
 
 
 class LeasePeriod(Feature):
-    """Lets the queue's leases lapse after a period, in milliseconds.
+    """Gives the queue's new leases a deadline, `period` milliseconds after the grant.
 
-    Leases that there are when a policy asks for a period keep none, or keep their deadline.
+    Where a policy sets or changes the period, existing leases keep their deadline, or keep none.
     """
 
     def __init__(self, period: int) -> None:
@@ -31,7 +31,9 @@ class LeasePeriod(Feature):
 
 
 class Lapsing(Rule):
-    """Has front ends know which of their consumers has a message."""
+    """Has front ends keep which of their consumers has which message, so that they ignore a late
+    settlement.
+    """
 
     def describe(self, description: Description) -> None:
         description.lapses = True

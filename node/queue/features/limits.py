@@ -1,4 +1,6 @@
-"""How many messages, and octets of them, a queue takes (queue arguments x-max-length, x-max-length-bytes)."""
+"""Limits on the ready messages of a queue and on the octets of their bodies (queue arguments x-max-length,
+x-max-length-bytes, x-overflow).
+"""
 
 from __future__ import annotations
 
@@ -29,11 +31,13 @@ from node.ranges.range_set import Range, RangeSet
 from node.wire.formats import format_of
 
 WEIGHED_AT_ONCE: Final = 4096
-"""Messages whose size is looked up in one turn."""
+"""The size of at most so many messages is looked up in one turn."""
 
 
 class Overflow(StrEnum):
-    """What becomes of a message for which a queue has no room."""
+    """The reaction of a full queue: it drops its oldest messages, or refuses new ones, with or without making
+    them dead letters.
+    """
 
     DROP_HEAD = "drop-head"
     REJECT_PUBLISH = "reject-publish"
@@ -53,7 +57,7 @@ OVERFLOW: Final[Argument[Overflow]] = Argument(
 
 
 def refuses(settings: QueueSettings) -> bool:
-    """Whether the queue refuses what it has no room for, rather than to drop what it has."""
+    """Whether the queue, when it is full, refuses new messages instead of dropping old ones."""
     limited = MAX_LENGTH.of(settings) is not None or weighs(settings)
     return limited and OVERFLOW.of(settings) is not Overflow.DROP_HEAD
 
@@ -64,11 +68,11 @@ def weighs(settings: QueueSettings) -> bool:
 
 
 def refused(settings: QueueSettings, messages: int, octets: int, sizes: Iterable[Span]) -> list[Range]:
-    """Which of new messages a queue refuses that has so many waiting already; fewer than none where
-    consumers wait for more.
+    """The new messages that a queue refuses, which has `messages` messages with `octets` octets already.
+    `messages` is negative where consumers have credit for more than the queue has.
 
-    `sizes` are spans of equal body size, in the order in which the messages come. As RabbitMQ counts: a
-    message is refused if there were too much with it, and a smaller one behind it may be taken.
+    `sizes` are spans of equal body size, in the order in which the messages come. As RabbitMQ does, the queue
+    refuses a message that would exceed a limit, and takes a smaller message behind it that does not.
     """
     length, limit = MAX_LENGTH.of(settings), MAX_LENGTH_BYTES.of(settings)
     found = []
@@ -91,7 +95,7 @@ def refused(settings: QueueSettings, messages: int, octets: int, sizes: Iterable
 
 
 def surplus(settings: QueueSettings, messages: int, octets: int) -> tuple[int, int]:
-    """Messages and octets that a queue which drops its oldest has too many."""
+    """How many messages, and how many octets, a queue that drops its oldest messages has over its limits."""
     if OVERFLOW.of(settings) is not Overflow.DROP_HEAD:
         return 0, 0
     length, size = MAX_LENGTH.of(settings), MAX_LENGTH_BYTES.of(settings)
@@ -102,9 +106,10 @@ def surplus(settings: QueueSettings, messages: int, octets: int) -> tuple[int, i
 
 
 def enough(sizes: Sequence[Span], messages: int, octets: int) -> Range | None:
-    """As many messages from the start of a range as it takes to get rid of both surpluses.
+    """The beginning of a range that has to go so that the surplus of messages and that of octets are gone.
 
-    `sizes` cover the range. All of it where it is not enough; None where there is nothing to get rid of.
+    `sizes` are the spans of the range by body size. The whole range where that is not enough; None where
+    there is no surplus.
     """
     taken = None
     for first, last, size in sizes:
@@ -120,7 +125,7 @@ def enough(sizes: Sequence[Span], messages: int, octets: int) -> Range | None:
 
 
 class Limits(Feature):
-    """Knows what the queue's messages weigh, and drops what is too much.
+    """Counts the octets of the queue's messages, and drops the oldest ready messages over the limits.
 
     `weights` is None unless the queue has a limit on octets.
     """
@@ -131,7 +136,7 @@ class Limits(Feature):
         self.weights = _weighed(delivery) if weighs(delivery.settings) else None
 
     def note(self, first: int, last: int, value: int) -> None:
-        """The messages' bodies have so many octets each."""
+        """The bodies of the messages have `value` octets each."""
         if self.weights is not None:
             self.weights.add(first, last, value)
 
@@ -144,7 +149,7 @@ class Limits(Feature):
             self._weigh_some(context, self.weights)
 
     def served(self, context: FeatureContext, *, complete: bool) -> None:
-        """A queue that drops what is too much drops it once consumers have had their chance (x-overflow)."""
+        """Drop the ready messages over the limits, after consumers have got what they have credit for."""
         ready, settings = self._delivery.ready, self._delivery.settings
         messages, octets = surplus(settings, len(ready), self.ready_octets()) if complete else (0, 0)
         while messages or octets:
@@ -156,7 +161,7 @@ class Limits(Feature):
             messages, octets = surplus(settings, len(ready), self.ready_octets())
 
     def ready_octets(self) -> int:
-        """Octets of the bodies of ready messages; 0 unless the queue has a limit on them."""
+        """The octets of the bodies of ready messages; 0 unless the queue has a limit on octets."""
         delivery, weights = self._delivery, self.weights
         if weights is None:
             return 0
@@ -166,11 +171,11 @@ class Limits(Feature):
         return weights.octets - sum(weights.weigh(*part) for part in others)
 
     def _sizes(self, first: int, last: int) -> list[Span]:
-        """The range as spans of bodies of equal size; of size 0 unless the queue has a limit on them."""
+        """The range as spans of equal body size; of size 0 unless the queue has a limit on octets."""
         return [(first, last, 0)] if self.weights is None else self.weights.cover(first, last)
 
     def _weigh_some(self, context: FeatureContext, weights: Weights) -> None:
-        """Look up the sizes of some of the messages that came in while their octets did not count."""
+        """Look up and log the sizes of some messages that came in while the queue had no limit on octets."""
         delivery, unknown = self._delivery, weights.unknown
         first, last = unknown.front() or (0, 0)
         last = min(last, first + WEIGHED_AT_ONCE - 1)
@@ -197,7 +202,7 @@ class Limits(Feature):
 
 
 def _weighed(delivery: DeliveryState) -> Weights:
-    """What the messages weigh that are there, as far as it was noted."""
+    """The weights of the queue's messages. Those whose size has not been logged are `unknown`."""
     every = delivery.living(0, ABOVE_ALL)
     every.update(delivery.soft.numbers.ranges())
     soft = delivery.soft.values.get(Aspect.SIZE, RangeMap())
@@ -205,13 +210,13 @@ def _weighed(delivery: DeliveryState) -> Weights:
 
 
 def _share(delivery: DeliveryState, former: Feature | None) -> Feature | None:
-    """Weighed anew whenever the settings change: what came in meanwhile was not noted, or no limit asks."""
+    """Makes a new share whenever the settings change: without a limit on octets no sizes were logged."""
     limited = MAX_LENGTH.of(delivery.settings) is not None or weighs(delivery.settings)
     return Limits(delivery) if limited else None
 
 
 class Weighing(Rule):
-    """Says how many octets the bodies of messages have."""
+    """States the number of octets of each message's body."""
 
     def decide(self, incoming: Incoming, first: int, now: int, notes: Notes) -> None:
         sizes = incoming.size_spans()
@@ -219,7 +224,7 @@ class Weighing(Rule):
 
 
 class Refusing(Weighing):
-    """Refuses messages that the queue has no room for."""
+    """Refuses messages over the queue's limits."""
 
     def __init__(self, settings: QueueSettings) -> None:
         super().__init__()
@@ -238,7 +243,7 @@ class Refusing(Weighing):
             upcoming.add(first + start, first + end, size)
 
     def _sizes(self, incoming: Incoming) -> list[Span]:
-        """Spans of bodies of equal size; of size 0 unless the queue has a limit on them."""
+        """Spans of equal body size; of size 0 unless the queue has a limit on octets."""
         return incoming.size_spans() if self._weighs else [(0, incoming.run.count - 1, 0)]
 
     def refuse(
@@ -249,7 +254,7 @@ class Refusing(Weighing):
         incoming: Incoming,
         repeats: Repeats,
     ) -> list[Range]:
-        # What consumers have credit for is as good as gone.
+        # Messages that consumers have credit for leave the queue at once, so they do not count.
         messages = len(queue.ready) - queue.consumers.credit_left
         octets = 0
         if upcoming is not None:
@@ -266,8 +271,9 @@ class Refusing(Weighing):
     def _refused_singly(
         self, messages: int, octets: int, sizes: list[Span], repeats: Repeats, delayed: RangeSet
     ) -> list[Range]:
-        """As `refused`, message by message: what the queue had before, and what is delayed, takes no room. A
-        message that repeats another one of the run shares its fate.
+        """As `refused`, message by message. Duplicates and delayed messages take no room. A duplicate of
+        another
+        message of the run is refused exactly where that one is.
         """
         settings, found = self._settings, RangeSet()
         for at, size in ((at, size) for first, last, size in sizes for at in range(first, last + 1)):

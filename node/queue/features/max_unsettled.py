@@ -1,4 +1,4 @@
-"""How many messages of a queue may be unsettled at a time (queue argument x-max-unsettled)."""
+"""A limit on the unsettled messages of a queue (queue argument x-max-unsettled)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ MAX_UNSETTLED: Final = Argument("x-max-unsettled", read_positive, "max_unsettled
 
 
 class MaxUnsettled(Feature):
-    """Lets the queue's consumers together lease so many messages and no more.
+    """Has the queue's consumers together lease at most `limit` messages.
 
-    A message that is removed before its delivery is no lease of a consumer. A new owner counts what it
-    holds for front ends that have not answered: each of them may be leased.
+    A message that the queue removes before its delivery does not count. A new owner also counts the messages
+    that it holds for front ends that have not answered, because each of them may be leased.
     """
 
     def __init__(self, delivery: DeliveryState, limit: int) -> None:

@@ -1,7 +1,10 @@
-"""Ready messages of a priority queue (A20): the highest level first, the oldest first within a level.
+"""Delivery by priority (queue argument x-max-priority, A20): the highest level first, within a level the
+oldest
+message first.
 
-Messages of one level that follow each other
-stay one range, so that a queue whose messages are all alike works as fast as any.
+Consecutive messages of one level are one range, so that a queue whose messages all have one priority is as
+fast
+as any other.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ HIGHEST_PRIORITY: Final = 255
 
 
 def read_priority(value: object) -> int:
+    """Raises UnacceptableError."""
     number = read_natural(value)
     if number > HIGHEST_PRIORITY:
         raise UnacceptableError(f"{{max_value_exceeded,{number}}}")
@@ -36,14 +40,13 @@ def read_priority(value: object) -> int:
 MAX_PRIORITY: Final = Argument("x-max-priority", read_priority, "max_priority")
 
 Levels = Callable[[int, int], list[Span]]
-"""(first, last) → the whole closed range as spans of one level each."""
+"""(first, last) -> the whole closed range as spans of one level each."""
 
 
 class ReadyByPriority(Order):
-    """Ready numbers, each in the set of its level; `levels` knows the level of a message that comes.
+    """Ready messages, each in the set of its level. `levels` gives the levels of messages that become ready.
 
-    A message that goes is looked for on all levels that have messages, so that it does not matter
-    whether its level is still known then.
+    `remove` looks for a message on all levels, because the message's annotation may be gone by then.
     """
 
     __slots__ = ("_count", "_filled", "_levels", "_sets")
@@ -63,7 +66,7 @@ class ReadyByPriority(Order):
         return self._count > 0
 
     def load(self, spans: Iterable[Span]) -> None:
-        """Fill an empty set at once, with spans as those of a `RangeMap`."""
+        """Fill an empty object at once. Spans (first, last, level) are sorted and disjoint."""
         starts: dict[int, array[int]] = {}
         ends: dict[int, array[int]] = {}
         for first, last, level in spans:
@@ -78,7 +81,7 @@ class ReadyByPriority(Order):
     # -- changing -------------------------------------------------------------------------------
 
     def add(self, first: int, last: int) -> int:
-        """Add the closed range, each message to its level; return how many are new."""
+        """Add the closed range, each message to its level; return how many were not ready before."""
         added = 0
         by_level: dict[int, list[Range]] = {}
         for start, end, level in self._levels(first, last):
@@ -103,7 +106,7 @@ class ReadyByPriority(Order):
             found = self._sets[level]
             removed += found.remove(first, last)
             if not found:
-                # The list is being walked backwards: what goes here lies behind.
+                # The loop walks the list backwards, so this removal does not move the levels ahead of it.
                 del self._filled[bisect_left(self._filled, level)]
             if removed == wanted:
                 break
@@ -111,7 +114,7 @@ class ReadyByPriority(Order):
         return removed
 
     def take(self, limit: int) -> list[Range]:
-        """Remove what `fronts` tells, and return it."""
+        """Remove the messages that `fronts` returns, and return them."""
         found: list[Range] = []
         self._count -= min(limit, self._count)
         while limit > 0 and self._filled:
@@ -129,7 +132,7 @@ class ReadyByPriority(Order):
     # -- asking ---------------------------------------------------------------------------------
 
     def front(self) -> Range | None:
-        """What is to be delivered first: the first range of the highest level, None when empty."""
+        """The first range of the highest level, which is delivered first; None when empty."""
         return self._sets[self._filled[-1]].front() if self._filled else None
 
     def offered(self, consumer: Consumer, limit: int, *, alone: bool, begun: bool) -> list[Range]:
@@ -139,7 +142,7 @@ class ReadyByPriority(Order):
         self.take(count)
 
     def fronts(self, limit: int) -> list[Range]:
-        """Up to `limit` messages in the order in which they are delivered."""
+        """Up to `limit` messages in the order of delivery."""
         found: list[Range] = []
         for level in reversed(self._filled):
             found += self._sets[level].fronts(limit)
@@ -149,8 +152,9 @@ class ReadyByPriority(Order):
         return found
 
     def behind(self, level: int, number: int, limit: int) -> Iterator[tuple[int, Range]]:
-        """Ranges of at least `limit` messages, as far as there are so many, in the order in which they are
-        delivered, with their levels: of a level those behind the number, and all of lower ones.
+        """(level, range) in the order of delivery for the messages of `level` with numbers above `number`,
+        and for
+        those of lower levels. The ranges of a level have `limit` messages or more, where it has so many.
         """
         end = bisect_right(self._filled, level)
         for each in reversed(self._filled[:end]):
@@ -159,7 +163,7 @@ class ReadyByPriority(Order):
             yield from ((each, part) for part in found)
 
     def lowest(self) -> Range | None:
-        """What is to be discarded first: the first range of the lowest level, None when empty."""
+        """The first range of the lowest level, which a limit discards first; None when empty."""
         return self._sets[self._filled[0]].front() if self._filled else None
 
     def intersection(self, first: int, last: int) -> list[Range]:
@@ -168,17 +172,17 @@ class ReadyByPriority(Order):
         return sorted(found)
 
     def ranges(self) -> Iterator[Range]:
-        """All that is ready, ascending."""
+        """All ready messages, ascending."""
         parts = sorted(part for level in self._filled for part in self._sets[level].ranges())
         return RangeSet(parts).ranges()
 
     def counts(self) -> dict[int, int]:
-        """How many messages each level has that has any."""
+        """The number of ready messages by level; levels without messages are left out."""
         return {level: len(self._sets[level]) for level in self._filled}
 
 
 def by_priority(settings: QueueSettings, known: Annotations, ready: RangeSet) -> Order | None:
-    """The order of a queue with levels of priority."""
+    """The order of a queue with priorities; None where the settings ask for none."""
     if not MAX_PRIORITY.of(settings):
         return None
     arranged = ReadyByPriority(partial(known.cover, Aspect.PRIORITY))
@@ -192,7 +196,7 @@ def by_priority(settings: QueueSettings, known: Annotations, ready: RangeSet) ->
 
 
 class Priorities(Rule):
-    """Says the level of each message: its priority, 0 where it has none, up to the queue's highest."""
+    """States the level of each message: its priority, 0 without one, at most the queue's highest level."""
 
     def __init__(self, highest: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Every feature of queues, and what it is asked for with: the one place that lists them."""
+"""The list of all features of queues, in one place."""
 
 from __future__ import annotations
 
@@ -41,28 +41,28 @@ FEATURES: Final[tuple[Declaration, ...]] = (
     backoff.FEATURE,
     dead_letters.FEATURE,
 )
-"""In the order in which they have their say."""
+"""In the order in which their hooks are called."""
 
 ARGUMENTS: Final[tuple[Argument[Any], ...]] = tuple(
     argument for feature in FEATURES for argument in feature.arguments
 )
 
 _CACHED: Final = 1024
-"""Settings whose rules are kept."""
+"""The rules of so many settings are cached."""
 
 ORDERS: Final[tuple[Arranging, ...]] = (group.by_group, priority.by_priority)
-"""The first that the settings ask for is the queue's."""
+"""A queue has the first order that its settings ask for, and otherwise the order by age."""
 
 REGISTRY: Final = FeatureRegistry(FEATURES, ORDERS)
-"""What owners of queues are given."""
+"""The registry that owners of queues use."""
 
 
 @lru_cache(_CACHED)
 def rules_of(settings: QueueSettings) -> Rules:
-    """The rules by which the owner of a queue with these settings acts."""
+    """The rules of a queue with these settings, cached."""
     rules = ((feature, None if feature.rule is None else feature.rule(settings)) for feature in FEATURES)
     return Rules([(feature, rule) for feature, rule in rules if rule is not None])
 
 
 PLAIN_RULES: Final = rules_of(PLAIN)
-"""Those of a queue that asks for nothing: its messages may."""
+"""The rules of a queue without arguments. Its messages may ask for a delay or an expiration."""

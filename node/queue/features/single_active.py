@@ -1,11 +1,15 @@
-"""The consumers of a queue of which one at a time gets messages (queue argument x-single-active-consumer).
+"""One consumer at a time gets a queue's messages (queue argument x-single-active-consumer).
 
-As on RabbitMQ's quorum queues: the first that subscribed is the active one, and stays it. When it goes, the
-next is the one with the highest priority, of these the one that subscribed first. A consumer of higher
-priority than the active one takes over as soon as that has settled what it has; until then nobody gets more.
+As on RabbitMQ's quorum queues, the first subscriber becomes the active consumer. When the active consumer
+ends,
+the consumer with the highest priority becomes active, among equals the one that subscribed first. A consumer
+of
+higher priority than the active one takes over when the active one has settled all its messages; until then no
+consumer gets further messages.
 
-A new owner asks front ends who it was: each consumer says when it subscribed and was made the active one,
-as numbers that grow from owner to owner. Nobody becomes active before all have answered, or are given up.
+Front ends keep two numbers of each consumer: when it subscribed (`joined`), and when it became active
+(`activated`). The numbers grow from owner to owner. A new owner learns them from the front ends, and makes no
+consumer active before all of them have answered or are lost.
 """
 
 from __future__ import annotations
@@ -29,8 +33,9 @@ NUMBERS_PER_TERM_BITS: Final = 32
 
 
 class SingleActiveConsumers(Consumers):
-    """`awaited` are the front ends whose consumers may be about to come back; `holding` is what the active
-    consumer has not settled.
+    """The queue's consumers, of which one is active. `awaited` are the front ends that a new owner, or this
+    one
+    after an interruption, waits for; `holding` are the unsettled messages of the active consumer.
     """
 
     __slots__ = ("_active", "_last", "_news", "awaited", "holding")
@@ -47,10 +52,10 @@ class SingleActiveConsumers(Consumers):
         self._last += 1
         return self._last
 
-    # -- who is there ---------------------------------------------------------------------------
+    # -- subscribing ----------------------------------------------------------------------------
 
     def _admit(self, *, counted: bool, exclusive: bool) -> None:
-        """Also raises ExclusiveConsumerError for any exclusive consumer: there may always be others."""
+        """Raises ExclusiveConsumerError for every exclusive consumer: the queue may always have others."""
         if exclusive:
             raise ExclusiveConsumerError("a queue with a single active consumer has no exclusive one")
 
@@ -80,17 +85,20 @@ class SingleActiveConsumers(Consumers):
     def resume_all(self) -> None:
         self.awaited.clear()
 
-    # -- who is active --------------------------------------------------------------------------
+    # -- the active consumer --------------------------------------------------------------------
 
     def given_out(self, consumer: Consumer, ranges: list[Range]) -> None:
-        """The messages are leased to a consumer."""
+        """The messages are leased to the consumer."""
         if consumer is self._active:
             self.holding.update(ranges)
 
     def elect(self, leases: Mapping[int, RangeSet]) -> list[Consumer]:
-        """Decide who is active; returns those whose front ends must hear of their numbers.
+        """Decide which consumer is active. Returns the consumers whose numbers have changed, for their front
+        ends.
 
-        `leases` are those of the front ends: what the front end of one who was active before has, is its.
+        `leases` are the leased messages by front end. Those of the front end of a consumer that a former
+        owner
+        had made active all belong to that consumer.
         """
         if self.awaited:
             return []
@@ -106,11 +114,11 @@ class SingleActiveConsumers(Consumers):
         return [one for one in found if one is not None and one.counted]
 
     def _replace(self, leases: Mapping[int, RangeSet]) -> None:
-        """The active consumer is gone, or not known yet."""
+        """Find the active consumer where none is known: one that a former owner made active, or a new one."""
         candidates = self._candidates()
         claims = sorted((one for one in candidates if one.activated), key=_activated)
         for late in claims[:-1]:
-            # It was out of reach when another one took over.
+            # An owner lost this consumer's front end, and made another consumer active.
             self._deactivate(late)
         if claims:
             self._active = claims[-1]
@@ -120,7 +128,7 @@ class SingleActiveConsumers(Consumers):
             self._activate(min(candidates, key=_turn))
 
     def _give_way(self, active: Consumer) -> None:
-        """A consumer of higher priority takes over once the active one has settled everything."""
+        """Have a consumer of higher priority take over once the active one has settled all its messages."""
         best = min(self._candidates(), key=_turn)
         if best.priority <= active.priority:
             self._let(active, active=True)
@@ -143,7 +151,7 @@ class SingleActiveConsumers(Consumers):
         self._let(consumer, active=False)
 
     def _let(self, consumer: Consumer, *, active: bool) -> None:
-        """The consumer gets messages, or gets none."""
+        """Put the consumer into its line, or take it out."""
         if consumer.active is not active:
             consumer.active = active
             if active:
@@ -157,12 +165,12 @@ def _activated(consumer: Consumer) -> int:
 
 
 def _turn(consumer: Consumer) -> tuple[int, int]:
-    """The lowest comes first."""
+    """The key of the order in which consumers become active, lowest first."""
     return -consumer.priority, consumer.joined
 
 
 class SingleActive(Feature):
-    """Lets the queue's consumers elect the active one, and tells them of what that has."""
+    """Has the queue's consumers elect the active one, and keeps what the active one has not settled."""
 
     def __init__(self, delivery: DeliveryState) -> None:
         super().__init__(passes_on=True)
@@ -192,7 +200,7 @@ def _share(delivery: DeliveryState, former: Feature | None) -> Feature | None:
 
 
 class OneAtATime(Rule):
-    """Has front ends tell a new owner which consumer was active."""
+    """Has front ends tell a new owner which consumer is active."""
 
     def describe(self, description: Description) -> None:
         description.takes_turns = True

@@ -1,4 +1,4 @@
-"""When the messages of one queue expire, and which have."""
+"""Expiry of messages (queue argument x-message-ttl, property expiration)."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from node.ranges.range_set import Range, RangeSet
 MESSAGE_TTL: Final = Argument("x-message-ttl", read_time, "message_ttl_ms", policy=PolicyUse.LIMIT)
 
 AT_ONCE: Final = 0
-"""The expiry of a message that may go to a consumer who waits for it, but may not wait itself."""
+"""The expiry of a message with a time to live of 0: it goes to a consumer with credit now, or expires."""
 
 
 class Lifetimes:
-    """Messages with an expiry: milliseconds since the epoch, or AT_ONCE.
+    """The messages of a queue that have an expiry: a time in milliseconds since the epoch, or AT_ONCE.
 
-    What has expired stays noted until it is removed: a message that somebody has leased does not expire
-    then (seed 002, D5), but when it comes back.
+    An expired message stays here until it is removed: a leased message does not expire during its lease
+    (seed 002, D5), but when it is ready again.
     """
 
     __slots__ = ("_at_once", "_back", "_expired", "_schedule")
@@ -37,14 +37,14 @@ class Lifetimes:
         self._schedule = Schedule(RangeMap())
         self._expired = RangeSet()
         self._at_once = RangeSet()
-        # What may have become ready since it was last asked for.
+        # Messages that may have become ready since `expired` and `passed_by` were last called.
         self._back = RangeSet()
 
     def __bool__(self) -> bool:
         return bool(self._schedule or self._expired or self._at_once)
 
     def add(self, first: int, last: int, expiry: int) -> None:
-        """Messages that are not in any place yet."""
+        """Add messages that have no expiry here yet."""
         if expiry == AT_ONCE:
             self._at_once.add(first, last)
             self._back.add(first, last)
@@ -67,7 +67,7 @@ class Lifetimes:
                 self._schedule.remove(*part)
 
     def came_back(self, first: int, last: int, had: Iterable[Range] = ()) -> None:
-        """The messages are ready. What may not wait has expired of those that somebody `had`."""
+        """The messages are ready. AT_ONCE messages of `had`, which a consumer had, have expired."""
         for one in had if self._at_once else ():
             for part in self._at_once.intersection(*one):
                 self._at_once.remove(*part)
@@ -77,22 +77,24 @@ class Lifetimes:
 
     @property
     def wake(self) -> int:
-        """When something expires, or is to be looked after (see `Schedule.wake`)."""
+        """The time at which `step` is to be called, in milliseconds since the epoch (see `Schedule.wake`)."""
         return self._schedule.wake
 
     def step(self, now: int) -> None:
-        """Find out what has expired by now, up to a bound for one step."""
+        """Find the messages that have expired by now, up to a bound for one step."""
         if self._schedule.wake <= now:
             for part in self._schedule.step(now):
                 self._expired.add(*part)
                 self._back.add(*part)
 
     def expired(self, ready: Order) -> list[Range]:
-        """Ready messages that have expired; each is told once, unless it comes back."""
+        """Ready messages that have expired. Each is returned once, and again where it is given back."""
         return self._take(self._expired, ready) if self._back else []
 
     def passed_by(self, ready: Order) -> list[Range]:
-        """Ready messages that nobody took at once; each is told once, unless it comes back."""
+        """Ready AT_ONCE messages, which no consumer has taken. Each is returned once, and again where it is
+        given back.
+        """
         return self._take(self._at_once, ready) if self._back else []
 
     def _take(self, place: RangeSet, ready: Order) -> list[Range]:
@@ -105,12 +107,12 @@ NO_EXPIRIES: Final = RangeMap()
 
 
 def expiry_of(ttl: int, now: int) -> int:
-    """The time at which a message expires that may wait for `ttl` milliseconds from now on."""
+    """The expiry of a message that may wait for `ttl` milliseconds from `now` on: AT_ONCE for 0."""
     return now + ttl if ttl else AT_ONCE
 
 
 class TimeToLive(Feature):
-    """Gives up the queue's messages that have waited for too long."""
+    """Has the queue discard expired messages."""
 
     def __init__(self, delivery: DeliveryState) -> None:
         super().__init__()
@@ -118,7 +120,7 @@ class TimeToLive(Feature):
         self._lifetimes = Lifetimes()
 
     def take_over(self, context: FeatureContext) -> None:
-        """Messages that came in while there was no time to live have one from now on."""
+        """Give an expiry to messages that came in while the queue had no time to live."""
         delivery = self._delivery
         ttl = MESSAGE_TTL.of(delivery.settings)
         if ttl is None:
@@ -154,9 +156,9 @@ class TimeToLive(Feature):
 
 
 class Expiries(Rule):
-    """Says when messages expire: the least of the queue's time to live and the message's own counts.
+    """States the expiry of messages, by the shorter of the queue's time to live and the message's expiration.
 
-    Both begin when the message is due.
+    Both run from the time at which the message is due.
     """
 
     def __init__(self, ttl: int | None) -> None:
@@ -176,13 +178,13 @@ class Expiries(Rule):
 
 
 def _without(messages: RangeSet, known: RangeMap, value: int) -> list[Span]:
-    """The value for those of the messages that have none."""
+    """Spans with this value for the messages that have none."""
     left = messages.without((first, last) for first, last, _ in known.all())
     return [(first, last, value) for first, last in left.ranges()]
 
 
 def _share(delivery: DeliveryState, former: Feature | None) -> Feature | None:
-    """What messages were given a time to live counts also when the queue is asked for none any more."""
+    """Keeps the share where the settings ask for no time to live any more: messages keep their expiry."""
     if former is None and MESSAGE_TTL.of(delivery.settings) is not None:
         return TimeToLive(delivery)
     return former
