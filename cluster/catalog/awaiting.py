@@ -1,4 +1,4 @@
-"""Waiting, in a coroutine, for what is answered by a callback."""
+"""Awaiting an answer that comes by a callback."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from node.refusal import Refusal
 
 
 async def answered(begin: Callable[[Answer], None]) -> Any:
-    """The value that `begin(answer)` answers with, at once or in a later turn. Raises its Refusal."""
+    """The value that `begin` hands to the callback, at once or in a later turn. Raises the Refusal instead
+    where `begin` hands one over.
+    """
     done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     def answer(value: Any, refusal: Refusal | None) -> None:

@@ -29,20 +29,20 @@ class MemberState(StrEnum):
     """How far a node belongs to the cluster."""
 
     JOINING = "joining"
-    """Known, but not yet a voter of the catalog; no queue is placed on it."""
+    """The catalog knows the node, which is not a voter of the catalog yet and gets no queues."""
     MEMBER = "member"
     DRAINING = "draining"
     """A voter of the catalog that gives its queues to others, and gets none."""
     LEAVING = "leaving"
-    """Drained for good; forgotten once nothing is on it any more."""
+    """Drained for good: the catalog forgets the node once it has no replica any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeDefinition:
     """A node by its name, which is its identity; addresses are host:port and may change.
 
-    `front_end` is the id of its newest incarnation (0 before its first start). `heir`: who gets what
-    a leaving node has. `forced`: what only a leaving node has is given up.
+    `front_end` is the id of its newest incarnation (0 before its first start). `heir` is the node that gets
+    the replicas of a leaving node. `forced`: partitions that only the leaving node has are given up with it.
     """
 
     name: str
@@ -74,8 +74,8 @@ class Move:
 class PartitionDefinition:
     """A partition's replicas, in order of preference as owner.
 
-    `founders`: the replicas that its Raft group began with. `size`: how many replicas it should have
-    where there are enough nodes. `move`: the change that is under way.
+    `founders` are the replicas with which its Raft group began. `size` is the number of replicas that it
+    should have where there are enough nodes. `move` is the change that is under way.
     """
 
     id: int
@@ -93,14 +93,14 @@ class PartitionDefinition:
 
     @property
     def hosts(self) -> frozenset[str]:
-        """The nodes that have a replica, are getting one, or still have one that is given up."""
+        """The nodes that have a replica, get one by the move, or still have one that the move removes."""
         moving = {self.move.add, self.move.remove} if self.move else set()
         return frozenset({*self.replicas, *moving} - {""})
 
 
 @dataclass(frozen=True, slots=True)
 class QueueDefinition:
-    """A queue. `holder` is the connection that an exclusive queue belongs to, else 0."""
+    """A queue. `holder` is the connection to which an exclusive queue belongs; 0 for other queues."""
 
     id: int
     vhost: str
@@ -112,12 +112,12 @@ class QueueDefinition:
     arguments: dict[str, Any]
     semantics: Semantics
     front_end: int
-    """The incarnation of the node where it was declared; an exclusive queue dies with it."""
+    """The incarnation of the node that declared the queue; an exclusive queue dies with the incarnation."""
     holder: int
 
     @property
     def settings(self) -> QueueSettings:
-        """The settings that the arguments ask for."""
+        """The settings that the queue's arguments ask for, without policies."""
         return read_arguments(self.arguments).by(self.semantics)
 
 
@@ -129,7 +129,9 @@ def to_plain(definition: Definition) -> dict[str, Any]:
 
 
 def partition_from_plain(plain: dict[str, Any]) -> PartitionDefinition:
-    """Of a catalog that knew no moves the replicas are those that the group began with."""
+    """Inverse of `to_plain`. The catalog of a release without moves has no founders: the replicas are those
+    with which the group began.
+    """
     replicas = tuple(plain["replicas"])
     move = plain.get("move")
     return PartitionDefinition(
@@ -154,14 +156,17 @@ def queue_from_plain(plain: dict[str, Any]) -> QueueDefinition:
 LOCAL_QUEUE_PREFIX: Final = "amq.gen-"
 
 REPLY_QUEUE_PREFIX: Final = REPLY_TO + "."
-"""Of queues behind direct reply-to: named like server-named ones, but no client uses them by their names."""
+"""Prefix of the queues behind direct reply-to. Their names are made like those of server-named queues, but no
+client uses the queues by name."""
 
 FIRST_LOCAL_ID: Final = 1 << 63
-"""Queue ids from here on are a node's own; the catalog counts from 1."""
+"""The lowest id that a node gives to a queue by itself; the catalog gives ids from 1 on."""
 
 
 class LocalName(NamedTuple):
-    """Where a queue is that is in no catalog, as its name tells. `vhost` is a sum over the virtual host's."""
+    """The place of a queue that is not in the catalog, as the queue's name tells it. `vhost` is the CRC-32 of
+    the virtual host's name.
+    """
 
     front_end: int
     partition: int
@@ -175,8 +180,8 @@ class LocalName(NamedTuple):
     def text(self, prefix: str = LOCAL_QUEUE_PREFIX) -> str:
         """The queue's name.
 
-        Such a queue touches neither disk nor other nodes, so any node must be able to tell from the name
-        which node's memory holds it. The queue's id is drawn at random, and keeps it from being guessed.
+        Such a queue is in the memory of one node, and no other node knows it: every node must be able to tell
+        from the name which node that is. The queue's id is random, so that clients cannot guess the name.
         """
         return prefix + ".".join(f"{part:x}" for part in self)
 

@@ -1,4 +1,4 @@
-"""The settings of queues and exchanges under the catalog's policies. Worked out anew, never stored."""
+"""The settings of queues under the catalog's policies. Every call works them out; nothing stores them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from node.queue.settings import QueueSettings
 
 
 def queue_type(state: CatalogState, queue: QueueDefinition) -> str:
-    """Whether the queue is replicated (QUORUM), or lives on one node (CLASSIC).
+    """QUORUM for a replicated queue, CLASSIC for a queue on one node.
 
-    Of a replicated queue in a cluster of one node only its declaration tells.
+    A partition with one replica may belong to either type: there the queue's declaration and the defaults
+    decide.
     """
     partition = state.partitions[queue.partition]
     if partition.kind is PartitionKind.TRANSIENT:

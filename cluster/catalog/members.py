@@ -1,6 +1,6 @@
 """The members in the catalog, and the commands that add, drain and remove them. Pure.
 
-Names are identity. Each command may be repeated: it says what should be, not what should change.
+A node's name is its identity. Each command may be repeated: it says what should be, not what should change.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ ADDRESSES = ("peers", "amqp", "http", "public_key")
 
 
 class Members:
-    """`nodes` by name. `spreading`: replicas and owners are being spread evenly over the members.
+    """`nodes` by name. `spreading`: the catalog's leader spreads replicas and owners evenly over the members.
 
-    `formats`: what nodes read (`cluster.catalog.membership.formats`), by name; `upgrades` counts the nodes
-    that came up with more than before.
+    `formats` has the format level that each node reads, by name (`cluster.catalog.membership.formats`).
+    `upgrades` counts the starts of nodes with a higher level than before.
     """
 
     def __init__(self, changed: Callable[[], None]) -> None:
@@ -41,13 +41,13 @@ class Members:
 
     @property
     def eligible(self) -> list[str]:
-        """The nodes that queues are placed on."""
+        """The nodes on which queues may be placed."""
         return sorted(name for name, node in self.nodes.items() if node.state is MemberState.MEMBER)
 
     @property
     def formats_of_all(self) -> int:
-        """The formats that every node reads: newcomers count from their first start, nodes that are down as
-        they ran.
+        """The format level that every node reads. A joining node counts from its first start; a node that is
+        down counts with the level that it had.
         """
         counted = [
             name
@@ -64,7 +64,10 @@ class Members:
             raise NotFoundError(f"no node '{name}' in the cluster") from None
 
     def started(self, name: str, front_end: int, addresses: dict[str, Any], formats: int = 0) -> int:
-        """A process of the node runs; the id of the one before. Raises PreconditionFailedError."""
+        """Record that the process `front_end` of the node runs. Returns the id of the one before; 0: none.
+
+        Raises PreconditionFailedError for a node that is not a member of a founded cluster.
+        """
         if self.founded and name not in self.nodes:
             raise PreconditionFailedError(f"node '{name}' is no member: add it first")
         known = self.nodes.get(name, NodeDefinition(name))
@@ -74,7 +77,7 @@ class Members:
         return known.front_end
 
     def forget(self, name: str) -> NodeDefinition:
-        """The node is gone; what it was."""
+        """Forget a node that has left. Returns its last definition."""
         node = self.nodes.pop(name)
         self.formats.pop(name, None)
         self._changed()
@@ -86,7 +89,10 @@ class Members:
             self._changed()
 
     def _found(self, nodes: dict[str, dict[str, Any]]) -> bool:
-        """The first start of a cluster: the nodes of its configuration. Whether they were taken."""
+        """Take over the nodes of the configuration at the first start of a cluster.
+
+        Returns False, and changes nothing, where that has been done before.
+        """
         if self.founded:
             return False
         self.founded = True
@@ -96,7 +102,7 @@ class Members:
         return True
 
     def _add(self, name: str, **addresses: Any) -> str:
-        """Let a node join, or say where a known one is; its state."""
+        """Let a node join, or change the addresses of one that is known. Returns its state."""
         joining = NodeDefinition(name, state=MemberState.JOINING)
         node = replace(self.nodes.get(name, joining), **_given(addresses))
         if not node.peers:
@@ -110,7 +116,7 @@ class Members:
         return node.state.value
 
     def _joined(self, name: str) -> None:
-        """The node is a voter of the catalog: it gets its share."""
+        """The node has become a voter of the catalog: spread replicas and owners to it."""
         node = self.nodes.get(name)
         if node is not None and node.state is MemberState.JOINING:
             self._put(replace(node, state=MemberState.MEMBER))
@@ -155,13 +161,13 @@ class Members:
 
     def to_plain(self) -> dict[str, Any]:
         nodes = [to_plain(self.nodes[name]) for name in sorted(self.nodes)]
-        # Beside the nodes: the release from before `formats` takes no other field of a node than it has.
+        # Not in the nodes' own tables: the release before `formats` accepts no unknown field of a node.
         return {
             "nodes": nodes, "spreading": self.spreading, "founded": self.founded, "formats": self.formats,
         }  # fmt: skip
 
     def restore(self, plain: dict[str, Any]) -> None:
-        """From the plain form of a catalog's snapshot; one of an earlier version has the nodes alone."""
+        """Restore from the plain form of a catalog's snapshot; an earlier version has the nodes only."""
         members = plain.get("members", plain)
         self.nodes = {node["name"]: node_from_plain(node) for node in members["nodes"]}
         self.spreading = members.get("spreading", False)

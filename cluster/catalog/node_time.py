@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 
 class NodeTime:
-    """Seconds of a monotonic clock. `now` is when the present input came; `clock` is read anew."""
+    """Seconds of a monotonic clock. `now` is the time of the input that is being handled; `clock` reads the
+    clock anew.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock

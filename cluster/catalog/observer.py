@@ -6,7 +6,9 @@ from cluster.catalog.definitions import NodeDefinition, PartitionDefinition, Que
 
 
 class Observer:
-    """The changes of the catalog that a node is told; every method may be left as it is."""
+    """An observer of a replica of the catalog, called while a command is applied. Each method does nothing by
+    default. `replaced`: the replica was restored from a snapshot.
+    """
 
     def partition_added(self, partition: PartitionDefinition) -> None: ...
     def partition_changed(self, partition: PartitionDefinition) -> None: ...
@@ -22,13 +24,13 @@ class Observer:
 
 
 class Observers(Observer):
-    """Tells all who follow a node's catalog, in the order in which they were added."""
+    """Calls all observers of a node's catalog, in the order in which they were added."""
 
     def __init__(self) -> None:
         self._all: list[Observer] = []
 
     def add(self, observer: Observer) -> None:
-        """Have an observer told from now on."""
+        """Call the observer from now on."""
         self._all.append(observer)
 
     def partition_added(self, partition: PartitionDefinition) -> None:

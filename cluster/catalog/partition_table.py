@@ -1,7 +1,7 @@
 """The partitions in the catalog: where queues are placed, and which replicas move. Pure.
 
-A move is an intention that any number of crashes do not change: the partition's leader carries it out
-step by step (`cluster.catalog.membership.steps`), and settles it with the replicas that its group has then.
+A move in the catalog outlives crashes. The partition's leader carries it out step by step
+(`cluster.catalog.membership.steps`), and settles it with the replicas that its group has then.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from cluster.catalog.observer import Observer
 FIRST_QUEUE_PARTITION: Final = 1
 
 PARTITIONS_ALIKE: Final = 4
-"""Partitions with the same replicas, at most. Each is moved, and has an owner, as a whole: with one alone
-there would be nothing to spread over nodes that come later."""
+"""Most partitions with the same replicas. A partition moves, and has an owner, as a whole: a single one could
+not be spread over nodes that join later."""
 
 
 class PartitionTable:
@@ -43,14 +43,14 @@ class PartitionTable:
         }
 
     def transient(self, front_end: int) -> PartitionDefinition | None:
-        """The partition in the memory of one incarnation of a node."""
+        """The partition in the memory of one incarnation of a node; None if it has none."""
         for partition in self.partitions.values():
             if partition.kind is PartitionKind.TRANSIENT and partition.front_end == front_end:
                 return partition
         return None
 
     def replicated(self) -> list[PartitionDefinition]:
-        """Those that are on disks."""
+        """The partitions that are kept on disk."""
         return [one for one in self.partitions.values() if one.kind is PartitionKind.REPLICATED]
 
     def add(
@@ -68,10 +68,10 @@ class PartitionTable:
         self._observer.partition_removed(partition)
 
     def place(self, replicas: tuple[str, ...], size: int, share: int) -> PartitionDefinition:
-        """The partition for a new queue, among those with these replicas in order of preference.
+        """The partition for a new queue, among the partitions with these replicas in this order.
 
-        The one with the fewest queues; a new one where each has `share`, up to `PARTITIONS_ALIKE`.
-        `share` 0: any number in one.
+        It is the one with the fewest queues; a new one where each has `share` queues, up to
+        `PARTITIONS_ALIKE`. With `share` 0 one partition takes any number.
         """
         size = size or len(replicas)
         alike = [
@@ -93,7 +93,9 @@ class PartitionTable:
         self._observer.partition_changed(partition)
 
     def _begin(self, partition: int, add: str, remove: str, owner: str) -> bool:
-        """Whether it is begun; not where another move is under way, or it would change nothing."""
+        """Begin a move. Returns False, and changes nothing, where another move is under way, or where the
+        move does not fit the present replicas.
+        """
         known = self.partitions.get(partition)
         if known is None or known.kind is not PartitionKind.REPLICATED or known.move is not None:
             return False
@@ -104,7 +106,7 @@ class PartitionTable:
         return True
 
     def _revise(self, partition: int, add: str, remove: str, owner: str) -> bool:
-        """Go on with another intention than the one that cannot be carried out."""
+        """Replace a move under way that cannot be carried out. Returns False where there is none."""
         known = self.partitions.get(partition)
         if known is None or known.move is None:
             return False
@@ -112,9 +114,9 @@ class PartitionTable:
         return True
 
     def _settle(self, partition: int, move: dict[str, str], replicas: list[str], owner: str) -> bool:
-        """The group's voters are `replicas` now. Nothing where the move is another one by now.
+        """End a move: the group's voters are `replicas` now. Returns False where the move has been replaced.
 
-        The order of those that stay is kept, and the owner comes first where the move was about it.
+        Replicas that stay keep their order; an `owner` comes first.
         """
         known = self.partitions.get(partition)
         if known is None or known.move != Move(**move):
@@ -132,7 +134,7 @@ class PartitionTable:
         return [to_plain(partition) for partition in self.partitions.values()]
 
     def restore(self, plain: list[dict[str, Any]], last: int, queues: Iterable[int]) -> None:
-        """`queues` are the partitions of the queues."""
+        """Restore from a snapshot; `queues` has the partition of each queue."""
         partitions = map(partition_from_plain, plain)
         self.partitions = {partition.id: partition for partition in partitions}
         self.last = last

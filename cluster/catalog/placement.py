@@ -1,4 +1,4 @@
-"""Where a new queue lives. Pure."""
+"""Places new queues on nodes. Pure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from node.session.ports import QueueDeclaration
 
 DEFAULT_GROUP_SIZE: Final = 3
 QUEUES_A_PARTITION: Final = 8
-"""Queues with the same replicas that share a partition before there is another one like it: those of one
-partition cost less, those of several can be owned by different nodes."""
+"""Queues with the same replicas that share a partition before the catalog adds another such partition. Queues
+of one partition cost less; queues of several partitions can have different owners."""
 
 QUORUM: Final = "quorum"
 CLASSIC: Final = "classic"
@@ -21,7 +21,7 @@ CLIENT_LOCAL: Final = "client-local"
 
 
 class RestartedError(Refusal):
-    """The node that asked has restarted since."""
+    """The node that submitted the command has restarted since, or fell behind."""
 
     code = 541
     ends_connection = True
@@ -31,7 +31,7 @@ class RestartedError(Refusal):
 class Placement:
     """`replicas` in order of preference as owner; a transient queue is in the memory of the first.
 
-    `size`: how many replicas it should have, also where there are not enough nodes yet.
+    `size` is the number of replicas that the queue should have, once there are enough nodes.
     """
 
     replicas: tuple[str, ...]
@@ -40,10 +40,10 @@ class Placement:
 
 
 def place(declaration: QueueDeclaration, node: str, members: Sequence[str], default_type: str) -> Placement:
-    """Place a queue declared on `node`: its owner is where it was declared.
+    """Place a queue that is declared on `node`, which becomes its owner.
 
-    Where that is none of the `members` that take queues, it is the next of them, unless the queue is
-    in memory.
+    A node that is not among `members`, the nodes that take queues, leaves a queue on disk to the next member.
+    A queue in memory always stays on `node`.
 
     Raises PreconditionFailedError for arguments that contradict each other or make no sense.
     """
@@ -69,11 +69,11 @@ def local_or_balanced(
     members: Sequence[str],
     count_owned: Callable[[], Mapping[str, int]],
 ) -> str:
-    """The node that a queue declared on `node` is to be owned by; `count_owned` counts those of each member.
+    """The node that should own a queue declared on `node`; `count_owned` counts the queues of each member.
 
-    `asked` are the queue's arguments, and what policies define besides. `x-queue-leader-locator`, or its
-    older name, is `client-local` where nothing is said; everything else that RabbitMQ knows means the
-    member with the fewest queues, of several the next one from `node` on.
+    `asked` has the queue's arguments together with those of its policies. `x-queue-leader-locator`, or its
+    older name, is `client-local` by default. Every other value that RabbitMQ knows means the member with the
+    fewest queues; of several such members the next one from `node` on.
     """
     locator = asked.get("x-queue-leader-locator", asked.get("x-queue-master-locator", CLIENT_LOCAL))
     if locator == CLIENT_LOCAL or not members:
@@ -83,7 +83,7 @@ def local_or_balanced(
 
 
 def ring(node: str, members: Sequence[str]) -> tuple[str, ...]:
-    """All members from `node`, or from the next member, on: the order that spreads second places evenly."""
+    """All members, beginning with `node`, or with the next member: so second replicas are spread evenly."""
     ordered = sorted(members)
     at = bisect_left(ordered, node)
     return tuple(ordered[at:] + ordered[:at])

@@ -1,8 +1,9 @@
 """Policies: settings that queues and exchanges get by their names, as in RabbitMQ.
 
-Policies are in the catalog; which of them applies to what is worked out by each node for itself. Of those
-whose pattern is found in a name the one with the highest priority applies, of these the first by name; and
-one operator policy, which bounds what the other may say.
+Policies are in the catalog; each node works out for itself which of them applies to a queue or exchange. Of
+the policies whose pattern is found in the name, the one with the highest priority applies; of several such
+policies the first by name. One operator policy, chosen in the same way, applies too, and bounds the settings
+of the other.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from node.refusal import NotFoundError
 from node.routing.exchange import Exchanges
 
 REMEMBERED_NAMES: Final = 65_536
-"""Names for which it is remembered what applies to them."""
+"""Names whose policies are remembered."""
 
 
 class ResourceKind(StrEnum):
-    """The kinds of objects that a policy is for; `apply-to` names them."""
+    """The kinds of objects to which a policy may apply; `apply-to` names them."""
 
     EXCHANGE = "exchanges"
     CLASSIC_QUEUE = "classic_queues"
@@ -49,12 +50,12 @@ class Policy:
     definition: dict[str, Any]
 
     def applies_to(self, kind: ResourceKind, name: str) -> bool:
-        """Streams, which there are none of, are all that another `apply_to` may be for."""
+        """Whether the policy applies to an object of this kind and name. One for streams applies to none."""
         return kind in _KINDS.get(self.apply_to, ()) and permits(compiled(self.pattern), name)
 
 
 class AppliedPolicies(NamedTuple):
-    """The policy that applies to a queue or exchange, and its definition."""
+    """The names of the policies that apply to a queue or exchange, and their definitions joined."""
 
     policy: str | None
     operator_policy: str | None
@@ -73,11 +74,11 @@ class VhostPolicies:
 
 
 class Policies:
-    """The policies of all virtual hosts: a part of the catalog's state, and what follows from them."""
+    """The policies of all virtual hosts, a part of the catalog's state, and the settings that they give."""
 
     def __init__(self, changed: Callable[[str], None], check_vhost: Callable[[str], object]) -> None:
-        """`changed` hears of a virtual host whose policies are others now; `check_vhost` raises
-        NotFoundError for one that there is not.
+        """`changed` is called with the virtual host whose policies have changed. `check_vhost` raises
+        NotFoundError for a virtual host that does not exist.
         """
         self.commands: dict[str, Callable[..., Any]] = {
             "put_policy": self._put,
@@ -91,7 +92,7 @@ class Policies:
     # -- commands -------------------------------------------------------------------------------
 
     def _put(self, vhost: str, operator: bool, policy: dict[str, Any]) -> bool:
-        """Whether it is new."""
+        """Add or replace a policy. Returns whether it is new. Raises NotFoundError for the virtual host."""
         self._check_vhost(vhost)
         made = Policy(**policy)
         of = self._vhosts.setdefault(vhost, VhostPolicies()).of(operator=operator)
@@ -111,18 +112,18 @@ class Policies:
         self._changed(vhost)
 
     def forget_vhost(self, vhost: str) -> None:
-        """The virtual host is gone."""
+        """Forget the policies of a deleted virtual host."""
         self._vhosts.pop(vhost, None)
         self._applied.clear()
 
-    # -- what applies ---------------------------------------------------------------------------
+    # -- look-ups -------------------------------------------------------------------------------
 
     def in_vhost(self, vhost: str, *, operator: bool) -> dict[str, Policy]:
-        """By name. Not to be changed."""
+        """The policies of a virtual host by name. The caller must not change them."""
         return self._vhosts.get(vhost, VhostPolicies()).of(operator=operator)
 
     def applied(self, vhost: str, kind: ResourceKind, name: str) -> AppliedPolicies:
-        """The policy that applies to a queue or exchange of this name."""
+        """The policies that apply to a queue or exchange of this name."""
         policies = self._vhosts.get(vhost)
         if policies is None:
             return NO_POLICY
@@ -140,12 +141,12 @@ class Policies:
         return read_arguments(arguments_with(arguments, definition) if definition else arguments)
 
     def alternate(self, vhost: str, exchange: str) -> str | None:
-        """The alternate exchange that an exchange without one of its own has."""
+        """The alternate exchange that policies give an exchange; None where they give none."""
         found = self.applied(vhost, ResourceKind.EXCHANGE, exchange).definition.get(ALTERNATE_EXCHANGE)
         return found if isinstance(found, str) else None
 
     def set_alternates(self, vhost: str, exchanges: Exchanges) -> None:
-        """Have the virtual host's exchanges route by the policies that there are now."""
+        """Give the virtual host's exchanges the alternate exchanges of the present policies."""
         found = ((one.name, self.alternate(vhost, one.name)) for one in exchanges)
         exchanges.set_policy_alternates({name: other for name, other in found if other is not None})
 
@@ -158,7 +159,7 @@ class Policies:
         }
 
     def restore(self, plain: dict[str, Any] | None) -> None:
-        """None: a snapshot of a release that had no policies."""
+        """Inverse of `to_plain`. `plain` is None in a snapshot of a release without policies."""
         self._applied.clear()
         self._vhosts = {}
         for vhost, (user, operator) in (plain or {}).items():

@@ -24,10 +24,10 @@ _BY_KEY: Final = {
     for name, argument in BY_NAME.items()
     if argument.policy is not PolicyUse.NONE
 }
-"""The arguments that policies may say, by their keys."""
+"""The queue arguments that policies may set, by the keys of policies."""
 
 LOWER_COUNTS: Final = frozenset(key for key, one in _BY_KEY.items() if one.policy is PolicyUse.LIMIT)
-"""Where both a queue and its policies, or two policies, ask for one of these, the lower value counts."""
+"""Keys of limits: where a queue and its policies, or two policies, set one, the lower value counts."""
 
 _OPERATOR_KEYS: Final = frozenset({
     *LOWER_COUNTS, *(key for key, one in _BY_KEY.items() if one.policy is PolicyUse.OPERATOR),
@@ -47,7 +47,8 @@ _WITHOUT_EFFECT: Final[dict[str, Callable[[object], Any]]] = {
     "ha-sync-mode": read_text, "ha-sync-batch-size": read_natural, "ha-promote-on-shutdown": read_text,
     "ha-promote-on-failure": read_text,
 }  # fmt: skip
-"""What RabbitMQ's policies say about how it keeps copies: here every durable queue is replicated."""
+"""Keys of RabbitMQ's policies that have no effect here, and how their values are checked. The `ha-` keys are
+those of mirrored queues: in quorate the queue's type decides about replicas."""
 
 APPLY_TO: Final = ("queues", "exchanges", "all", "classic_queues", "quorum_queues", "streams")
 
@@ -55,7 +56,7 @@ APPLY_TO: Final = ("queues", "exchanges", "all", "classic_queues", "quorum_queue
 def mistake_in_policy(
     pattern: str, apply_to: str, definition: Mapping[str, Any], *, operator: bool
 ) -> str | None:
-    """The defect of a policy, in RabbitMQ's words; None for a policy that may be set."""
+    """The defect of a policy, in words like RabbitMQ's; None for a policy that may be set."""
     wrong = mistake_in(pattern)
     if wrong is not None:
         return f"{wrong}\n"
@@ -77,7 +78,7 @@ def mistake_in_policy(
 
 
 def _reader(key: str, *, operator: bool) -> Callable[[object], Any] | None:
-    """How the value of a key is checked; None for a key that there is not."""
+    """The function that checks the value of a key; None for a key that policies do not have."""
     if operator and key not in _OPERATOR_KEYS:
         return None
     if key == ALTERNATE_EXCHANGE:
@@ -86,7 +87,9 @@ def _reader(key: str, *, operator: bool) -> Callable[[object], Any] | None:
 
 
 def joined_definition(user: Mapping[str, Any], operator: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a policy and an operator policy together: operators have the last word."""
+    """The definitions of a policy and an operator policy together. The operator's value counts; of a limit
+    the lower one.
+    """
     found = dict(user)
     for key, value in operator.items():
         found[key] = _lower(key, found[key], value) if key in LOWER_COUNTS and key in found else value
@@ -94,7 +97,9 @@ def joined_definition(user: Mapping[str, Any], operator: Mapping[str, Any]) -> d
 
 
 def arguments_with(arguments: Mapping[str, Any], definition: Mapping[str, Any]) -> dict[str, Any]:
-    """A queue's arguments, and what its policies define besides."""
+    """A queue's arguments with those of its policies added. The queue's own value counts; of a limit the
+    lower one.
+    """
     found = dict(arguments)
     for key in _BY_KEY.keys() & definition.keys():
         name, value = _ARGUMENT + key, definition[key]
@@ -106,7 +111,7 @@ def arguments_with(arguments: Mapping[str, Any], definition: Mapping[str, Any]) 
 
 
 def _lower(key: str, one: Any, other: Any) -> Any:
-    """Both may be anything in old journals: what is no value does not count."""
+    """The lower of two values. Old journals may have any value here: one that is not valid does not count."""
     read = _BY_KEY[key].read
     values = []
     for value in (one, other):

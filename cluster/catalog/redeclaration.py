@@ -1,4 +1,4 @@
-"""Whether a queue may be declared again, or at all (0-9-1, queue.declare), in RabbitMQ's words. Pure."""
+"""Checks declarations of queues (0-9-1, queue.declare). Refusals have RabbitMQ's words. Pure."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ TYPE_ARGUMENT: Final = "x-queue-type"
 COMPARED_ARGUMENTS: Final = frozenset(
     {"x-quorum-initial-group-size", *(name for name, argument in BY_NAME.items() if argument.field)}
 )
-"""Arguments that mean something to a queue. RabbitMQ compares no others, and neither must we: its clients
-declare the same queue with and without arguments of plugins, tools and former versions."""
+"""The arguments that have an effect on a queue. RabbitMQ compares no others, and neither does quorate:
+clients declare the same queue with and without arguments of plugins, tools and former versions."""
 
 
 class ResourceLockedError(Refusal):
@@ -32,23 +32,27 @@ def check_redeclared(
 ) -> None:
     """A declaration of an existing queue must describe the same queue (0-9-1, queue.declare).
 
-    `partition` is the queue's. Raises ResourceLockedError and PreconditionFailedError.
+    `partition` is the queue's. Raises ResourceLockedError where the queue is exclusive to another connection,
+    or the declarations differ in that; PreconditionFailedError for any other difference.
     """
-    what = f"queue '{existing.name}' in vhost '{existing.vhost}'"
+    queue = f"queue '{existing.name}' in vhost '{existing.vhost}'"
     mine = (existing.front_end, existing.holder) == (fields["front_end"], fields["holder"])
     if existing.exclusive != fields["exclusive"] or (existing.exclusive and not mine):
         raise locked(existing.vhost, existing.name)
     for name in ("durable", "auto_delete"):
-        check_property(what, name, fields[name], getattr(existing, name))
+        check_property(queue, name, fields[name], getattr(existing, name))
     wanted, present = fields["arguments"], existing.arguments
     names = set(COMPARED_ARGUMENTS)
     if not _same_type(wanted.get(TYPE_ARGUMENT), present.get(TYPE_ARGUMENT), partition):
         names.add(TYPE_ARGUMENT)
-    check_equivalent_arguments(what, wanted, present, sorted(names))
+    check_equivalent_arguments(queue, wanted, present, sorted(names))
 
 
 def _same_type(wanted: object, present: object, partition: PartitionDefinition) -> bool:
-    """A declaration that names no type takes the queue as it is; one that does may name what it is."""
+    """Whether a declaration may ask for the type `wanted` of a queue declared with the type `present`.
+
+    A queue declared without a type has that of its partition, which a later declaration may name.
+    """
     if present is None and wanted is not None:
         one_node = partition.kind is PartitionKind.TRANSIENT or partition.size == 1
         return wanted == CLASSIC if one_node else wanted == QUORUM
@@ -56,7 +60,7 @@ def _same_type(wanted: object, present: object, partition: PartitionDefinition) 
 
 
 def refuse_reserved(name: str) -> None:
-    """Raises AccessRefusedError for the name of a new queue that only the broker may give (§3.1.10)."""
+    """Raises AccessRefusedError for the name of a new queue with the prefix of the broker's own (§3.1.10)."""
     if name.startswith(RESERVED_PREFIX):
         raise AccessRefusedError(f"queue name '{name}' contains reserved prefix '{RESERVED_PREFIX}*'")
 

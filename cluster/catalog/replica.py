@@ -1,6 +1,6 @@
-"""A node's replica of the catalog: proposes commands, answers them once every node sees them.
+"""A node's replica of the catalog: proposes commands, and answers a command once every node sees its effect.
 
-Pure but for the callbacks it is given. Its messages are those of `cluster.peers.catalog_messages`.
+Pure but for its callbacks. Its messages are those of `cluster.peers.catalog_messages`.
 """
 
 from __future__ import annotations
@@ -38,14 +38,16 @@ CATALOG: Final = 0
 
 FELL_BEHIND: Final = "this node fell behind; declare again"
 COMMAND_RETRY_S: Final = 0.3
-"""A question that is not answered for so long is asked again: messages and leaders may be lost."""
+"""A replica sends a command or question again that has had no answer for so long: messages get lost, and so
+do leaders."""
 
 
 @dataclass(slots=True)
 class PendingCommand:
-    """A command of this node, or without `data` a look at what its catalog shows.
+    """A command of this node. One without `data` only waits for the other nodes (`Catalog.when_visible`).
 
-    `index` is set once this node has applied it, and what it answers waits for the other nodes.
+    `index` is the command's log index, once this node has applied the command: the answer then waits until
+    every node sees that index.
     """
 
     data: bytes
@@ -80,7 +82,7 @@ class Catalog:
         self._pending: dict[int, PendingCommand] = {}
         self._last_request = 0
         self._visible_index = 0
-        """Every node that may have a lease has applied that much."""
+        """Up to this log index every node that may have a lease has applied the log."""
         self._term = 0
         self._holder = LeaseHolder(config)
         self._grantor: LeaseGrantor | None = None
@@ -90,13 +92,13 @@ class Catalog:
 
     @property
     def leads(self) -> bool:
-        """Whether this replica leads, as far as it knows."""
+        """Whether this replica leads the catalog, as far as it knows: it may have been deposed."""
         return self.leader == self._node
 
     def fresh(self, now: float) -> bool:
-        """Whether this replica shows everything that any client has been told of.
+        """Whether this replica shows every change of which any client has been told.
 
-        `now` is read from the clock for this question.
+        The caller reads `now` from the clock for this question: an older time might prolong a lease.
         """
         grantor = self._grantor
         if grantor is not None and self.applied_index >= grantor.visible and self._host.leads(CATALOG, now):
@@ -104,11 +106,20 @@ class Catalog:
         return self._holder.valid(now)
 
     def expel(self, node: str, now: float) -> bool:
-        """Grant a node that leaves no lease any more; whether this replica leads and the last one is over."""
+        """Grant no more leases to a node that leaves. Returns whether its last lease is over.
+
+        False while this replica does not lead.
+        """
         return self._grantor is not None and self._grantor.expel(node, now)
 
     def submit(self, name: str, arguments: dict[str, Any], answer: Answer, now: float) -> None:
-        """Have a command carried out; `answer(value, refusal)` once its effect is visible everywhere."""
+        """Propose a command, again if need be. Calls `answer(value, refusal)` once every node sees its
+        effect.
+
+        A command is carried out once at most. A refusal too is answered only when every node sees the state
+        that led to it. The answer is a RestartedError where this replica gets a snapshot instead of the
+        command.
+        """
         self._last_request += 1
         request = self._last_request
         data = encode_command(self._front_end, request, name, arguments)
@@ -116,9 +127,10 @@ class Catalog:
         self._propose(data, now)
 
     def when_visible(self, done: Callable[[], None], now: float) -> None:
-        """Call `done` once every node shows what this replica shows now, or something later.
+        """Call `done` once every node sees the state that this replica shows now, or a later one.
 
-        A queue or exchange that another client is just declaring may be here, and not everywhere yet.
+        This replica may already show a queue or exchange that another client is just declaring, and that
+        other nodes do not see yet.
         """
         index = self.applied_index
         if index <= self._visible_index:
@@ -144,7 +156,7 @@ class Catalog:
         pending = self._pending.get(outcome.request)
         if pending is None:
             return
-        # A refusal as well tells of what other clients have changed.
+        # A refusal waits too: it tells the client of changes that other clients have made.
         pending.index, pending.value, pending.error, pending.asked = index, outcome.value, outcome.error, now
         self._ask_barrier(outcome.request, pending, now)
 
@@ -167,13 +179,13 @@ class Catalog:
             self._send(self.leader, message.encode())
 
     def receive(self, peer: str, parts: Sequence[bytes], now: float) -> None:
-        """A message of another replica's node. Raises MessageError."""
+        """Take a message of another node's replica. Raises MessageError."""
         message = decode_catalog_message(parts)
         if isinstance(message, LeasePong):
             if self._is_answered(message):
                 self._holder.granted(message.since)
         elif isinstance(message, BarrierPassed):
-            # The answer to a former process of this node is none to this one.
+            # An answer may be to a former process of this node, which numbered its requests in the same way.
             if message.front_end == self._front_end:
                 self._visible(message.request)
         elif self._grantor is not None:
@@ -196,13 +208,15 @@ class Catalog:
         self._send(peer, passed.encode())
 
     def _is_answered(self, pong: LeasePong) -> bool:
-        """Whether it answers a ping of this process. A leader of an older release does not say which."""
+        """Whether the pong answers a ping of this process. A leader of an older release does not tell the
+        process: there the time of the ping decides.
+        """
         if pong.process is not None:
             return pong.process == self._front_end
         return self._holder.asked_at(pong.since)
 
     def _grant(self, grantor: LeaseGrantor, node: str, ping: LeasePing, now: float) -> None:
-        """Give a member a share of the lease that this leader has itself."""
+        """Grant a member a share of the lease that this leader itself has."""
         config = self._config
         left = self._raft.leased_until(now) - now
         definition = self.state.nodes.get(node)
@@ -213,8 +227,8 @@ class Catalog:
             self._send(node, LeasePong(since, ping.process).encode())
 
     def _is_member(self, node: str) -> bool:
-        """Whether every later leader knows that the node may have a lease: the group has it for certain, and
-        no change is on its way that takes it out.
+        """Whether every later leader knows that the node may have a lease: the node is in the committed
+        membership, and in the present one.
         """
         raft = self._raft
         current = raft.membership
@@ -226,7 +240,7 @@ class Catalog:
         return self._host.groups[CATALOG].raft
 
     def tick(self, now: float) -> None:
-        """Ask for another lease, and again what was not answered."""
+        """Ask the leader for another lease, and send again the commands and questions without an answer."""
         if self._grantor is not None:
             self._grantor.tick(now)
         elif self._holder.ping_due(now) and self.leader is not None:
@@ -249,7 +263,7 @@ class Catalog:
             outcome = self.state.apply(entry.data)
             if outcome is not None:
                 self._outcome(entry.index, outcome, now)
-        # Entries that only concern the group come to no machine, but count as applied.
+        # Raft's own entries (membership, empty ones) do not come to a machine, but count as applied.
         self.applied_index = self._raft.applied_index
         if self._grantor is not None:
             self._grantor.applied(self._node, self.applied_index, now)
@@ -261,7 +275,7 @@ class Catalog:
         self.version += 1
         self.applied_index = snapshot.index
         self.state.restore(snapshot.data)
-        # Whether these were carried out is in the snapshot, but what they answered is not.
+        # The snapshot may contain the effect of these commands, but not their answers.
         commands = [request for request, pending in self._pending.items() if pending.data]
         for command in [self._pending.pop(request) for request in commands]:
             command.answer(None, RestartedError(FELL_BEHIND))
@@ -280,7 +294,7 @@ class Catalog:
             raft = self._raft
             others = raft.membership.members - {self._node}
             since = -math.inf if raft.former_leases_over(now) else now
-            # A former leader may have shown anything that is committed, so at most what is in the log.
+            # A former leader may have shown clients every committed entry, and all of these are in this log.
             self._grantor = LeaseGrantor(self._node, others, raft.last_index, since, self._config.lease_s)
         self._term = term
         if leader is not None:
@@ -291,24 +305,24 @@ class Catalog:
                     self._propose(pending.data, now)
 
     def lost(self, error: DamagedEntryError) -> None:
-        """No catalog goes on without one of its commands."""
+        """The catalog cannot go on without one of its commands: nothing replaces the entry."""
 
     def read_ready(self, context: bytes) -> None:
-        """The catalog is read under its lease; no read index is asked for."""
+        """Not used: clients read the catalog under a lease, not by read index."""
 
 
 class CatalogClient:
-    """This node's replica as clients of the node use it: each command goes on its way in this turn."""
+    """This node's replica for the clients of the node, with the time of the present input."""
 
     def __init__(self, replica: Catalog, time: NodeTime, wanted: Callable[[], None]) -> None:
-        """`wanted` asks for a turn."""
+        """`wanted` asks for a turn, in which the host sends what the replica proposed."""
         self.state = replica.state
         self._replica = replica
         self._time = time
         self._wanted = wanted
 
     def fresh(self) -> bool:
-        """Whether the replica shows everything that any client has been told of."""
+        """See `Catalog.fresh`."""
         return self._replica.fresh(self._time.clock())
 
     def submit(self, name: str, arguments: dict[str, Any], answer: Answer) -> None:

@@ -1,7 +1,7 @@
 """The catalog's replicated state and the commands that change it. Pure and deterministic.
 
-A command is a msgpack array `[version, origin, request, name, arguments]`: `origin` (a front end)
-and `request` let the proposing node find the answer when its own replica applies the command.
+A command is a msgpack array `[version, origin, request, name, arguments]`. By `origin` (a front end) and
+`request` the node that submitted the command finds its answer when its own replica applies the command.
 """
 
 from __future__ import annotations
@@ -37,20 +37,22 @@ from node.routing.exchange import Exchanges
 from node.routing.matching import Binding, Destination, DestinationKind
 
 COMMAND_VERSION: Final = 1
-"""Of commands."""
+"""The format of commands."""
 
 CATALOG_SNAPSHOT_VERSION: Final = 4
-"""1 had no `access`: there were no users in the catalog. 2 had no `policies`; 3 had no `members`, whose set
-never changed, and no `witnesses`."""
+"""Snapshots of version 1 have no `access`, as the catalog had no users; those of version 2 have no
+`policies`; those of version 3 have no `members`, as members never changed, and no `witnesses`."""
 
 RECENT_REQUESTS: Final = 1024
+"""The latest requests of each front end that are remembered, to carry out once a command that comes twice."""
+
 RETIRED_FRONT_ENDS: Final = 1024
 """Dead incarnations of nodes whose late commands are recognised."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandOutcome:
-    """The outcome of a command: `error` or `value`."""
+    """The outcome of a command: an `error`, or a `value` if there is no error."""
 
     origin: int
     request: int
@@ -63,7 +65,7 @@ def encode_command(origin: int, request: int, name: str, arguments: dict[str, An
 
 
 class CatalogState:
-    """Members, virtual hosts, exchanges, bindings, queues, which partition holds which queue, and users."""
+    """Members, partitions, virtual hosts, exchanges, bindings, queues, users, permissions and policies."""
 
     def __init__(self, observer: Observer, default_queue_type: str = QUORUM) -> None:
         self.access = AccessState(observer.user_removed)
@@ -75,12 +77,11 @@ class CatalogState:
         self.witnesses = Witnesses(lambda: self.vhosts.values(), lambda: self.nodes.values())
         self._queue_counts: Counter[str] = Counter()
         self.last_queue = 0
-        # The latest requests of each front end, so that one sent twice is carried out once.
         self._recent: dict[int, list[int]] = {}
         self._retired: list[int] = []
         self._observer = observer
         self.default_queue_type = default_queue_type
-        """Of durable queues whose virtual host says nothing else: the same on all nodes."""
+        """The type of durable queues whose virtual host has no other default; the same on all nodes."""
         self.policies = Policies(self._policies_changed, self.vhost)
         self._commands: dict[str, Callable[..., Any]] = {
             "start_node": self._start_node,
@@ -105,9 +106,10 @@ class CatalogState:
         }
 
     def apply(self, data: bytes) -> CommandOutcome | None:
-        """Carry out one committed command; refusals are outcomes like any other.
+        """Carry out one committed command; a refusal is an outcome too.
 
-        None when the command had been carried out before: a proposer that gets no answer asks again.
+        Returns None where the command has been carried out before: a node proposes a command again while it
+        has no answer.
         """
         _version, origin, request, name, arguments = unpack(data)
         recent = self._recent.setdefault(origin, [])
@@ -124,7 +126,7 @@ class CatalogState:
 
     @property
     def nodes(self) -> dict[str, NodeDefinition]:
-        """The nodes by name, those that join or leave among them."""
+        """The nodes by name, including those that join or leave."""
         return self.members.nodes
 
     @property
@@ -159,7 +161,7 @@ class CatalogState:
         self._observer.node_started(self.nodes[name], previous)
 
     def _forget_member(self, name: str) -> bool:
-        """A leaving node is gone for good; not while a partition that is kept has a replica on it."""
+        """Forget a leaving node. Returns False while it has a replica of a partition that is not given up."""
         node = self.nodes.get(name)
         if node is None or node.state is not MemberState.LEAVING:
             return False
@@ -178,7 +180,7 @@ class CatalogState:
         return True
 
     def _forget_incarnation(self, front_end: int) -> None:
-        """Queues in a node's memory, or of its connections, are gone with the process."""
+        """A process of a node is gone: remove the queues in its memory, and those of its connections."""
         self._retired.append(front_end)
         del self._retired[:-RETIRED_FRONT_ENDS]
         for queue in list(self.queues.values()):
@@ -198,16 +200,19 @@ class CatalogState:
     # -- virtual hosts, exchanges, bindings -----------------------------------------------------
 
     def _found_access(self, vhost: str, users: dict[str, Any]) -> bool:
-        """The first start of a cluster: its virtual host, and the users of its configuration."""
+        """Make the first virtual host and the users of the configuration at the first start of a cluster.
+
+        Returns False, and changes nothing, where that has been done before.
+        """
         if self.access.founded:
             return False
         self._declare_vhost(vhost)
         return self.access.found(users, vhost)
 
     def _declare_vhost(self, vhost: str, creator: str = "", **changes: Any) -> bool:
-        """Add a virtual host, in which its creator may do everything, or change what is said of one.
+        """Add a virtual host, in which its creator gets every permission, or change the properties of one.
 
-        Returns whether it is new.
+        Returns whether the virtual host is new.
         """
         new = vhost not in self.vhosts
         if new:
@@ -257,7 +262,7 @@ class CatalogState:
         host.unbind(binding)
 
     def _forget_local_queue(self, vhost: str, name: str) -> None:
-        """A server-named queue that was bound is gone."""
+        """Remove the bindings of a server-named queue that is gone."""
         self.vhost(vhost).remove_queue(name)
 
     # -- queues ---------------------------------------------------------------------------------
@@ -287,14 +292,14 @@ class CatalogState:
         return to_plain(queue)
 
     def queue_name(self, id: int) -> tuple[str, str] | None:
-        """A queue's virtual host and name; None where there is no such queue any more."""
+        """A queue's virtual host and name; None where the catalog has no such queue."""
         queue = self.queues_by_id.get(id)
         return None if queue is None else (queue.vhost, queue.name)
 
     def check_queue_limit(self, vhost: str, name: str, others: int = 0) -> None:
-        """Whether there may be one more queue, besides `others` that the catalog does not know.
+        """Raises PreconditionFailedError where the virtual host may have no further queue.
 
-        Raises PreconditionFailedError.
+        `others` is the number of its queues that are not in the catalog.
         """
         limit = self.access.vhost(vhost).limits.get("max-queues")
         if limit is not None and self._queue_counts[vhost] + others >= limit:
@@ -303,13 +308,13 @@ class CatalogState:
             )
 
     def check_redeclared(self, existing: QueueDefinition, fields: Mapping[str, Any]) -> None:
-        """Raises ResourceLockedError and PreconditionFailedError where `fields` tell of another queue."""
+        """Raises ResourceLockedError or PreconditionFailedError where `fields` describe another queue."""
         check_redeclared(existing, fields, self.partitions[existing.partition])
 
     def _place(
         self, replicas: tuple[str, ...], transient: bool, front_end: int, size: int, share: int
     ) -> PartitionDefinition:
-        """The partition for a new queue."""
+        """The partition for a new queue. Raises RestartedError where its nodes are gone."""
         if transient:
             partition = self.table.transient(front_end)
             if partition is None:
@@ -329,12 +334,12 @@ class CatalogState:
         return True
 
     def _delete_queues(self, ids: list[int]) -> None:
-        """Those of the queues that are still there: their node's memory is out of reach."""
+        """Delete the queues that still exist: they were in the memory of a node that is gone."""
         for id in ids:
             self._delete_queue(id)
 
     def _release_holder(self, front_end: int, holder: int) -> None:
-        """The connection that held exclusive queues is closed."""
+        """A connection is closed: remove its exclusive queues."""
         for queue in list(self.queues.values()):
             if queue.exclusive and (queue.front_end, queue.holder) == (front_end, holder):
                 self._remove_queue(queue)
@@ -350,7 +355,7 @@ class CatalogState:
     # -- snapshots ------------------------------------------------------------------------------
 
     def snapshot(self) -> bytes:
-        """The whole state; equal states give equal bytes."""
+        """The whole state in msgpack; equal states give equal octets."""
         plain = {
             "version": CATALOG_SNAPSHOT_VERSION,
             "members": self.members.to_plain(),

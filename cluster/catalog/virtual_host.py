@@ -11,13 +11,13 @@ from node.routing.matching import Binding, Destination, DestinationKind
 
 @dataclass(frozen=True, slots=True)
 class VirtualHost:
-    """A namespace (0-9-1 §3.1.2): its exchanges, and its bindings' arguments as they were given."""
+    """A namespace (0-9-1 §3.1.2): its exchanges, and the arguments of bindings as clients gave them."""
 
     exchanges: Exchanges
     arguments: dict[Binding, dict[str, Any]]
 
     def temporary(self) -> list[str]:
-        """Exchanges that last until the cluster is down (§3.1.3)."""
+        """The names of exchanges that are not durable: they last until the whole cluster is down (§3.1.3)."""
         return [exchange.name for exchange in self.exchanges if not exchange.durable]
 
     def delete_exchange(self, name: str, if_unused: bool = False) -> None:
@@ -31,12 +31,12 @@ class VirtualHost:
         self._forget([binding], self.exchanges.unbind(binding))
 
     def remove_queue(self, name: str) -> None:
-        """Bindings die with their queue (§3.1.10)."""
+        """Remove a queue's bindings, which die with the queue (§3.1.10)."""
         bindings = self.exchanges.bindings(destination=Destination(DestinationKind.QUEUE, name))
         self._forget(bindings, self.exchanges.remove_queue(name))
 
     def _forget(self, bindings: list[Binding], auto_deleted: list[str]) -> None:
-        """The bindings are gone, and with exchanges that went with them others."""
+        """Forget the arguments of removed bindings, and of the bindings of exchanges deleted with them."""
         if auto_deleted:
             left = set(self.exchanges.bindings())
             bindings = [*bindings, *(binding for binding in self.arguments if binding not in left)]

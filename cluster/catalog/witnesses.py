@@ -1,8 +1,9 @@
-"""Since when the cluster runs: temporary exchanges last until it was down as a whole (0-9-1 §3.1.3).
+"""The uptime of the cluster: temporary exchanges last until the cluster was down as a whole (0-9-1 §3.1.3).
 
-Every node's replica has them on disk, as all of the catalog; nobody wants them there. The catalog knows the
-*witnesses*: incarnations of nodes that were there while another witness was. While one of them runs the
-cluster does, and nodes that start become witnesses. When none does, its leader has a new uptime begin.
+Every node's replica has these exchanges on disk, as everything in the catalog, so a restart alone does not
+remove them. The catalog knows the *witnesses*: incarnations of nodes that ran while another witness ran.
+While a witness runs, the uptime goes on, and nodes that start become witnesses. When none runs, the catalog's
+leader begins a new uptime.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ class Witnesses:
         self.commands = {"continue_uptime": self._continue, "begin_uptime": self._begin}
 
     def node_started(self, front_end: int, previous: int) -> None:
-        """Where nothing is temporary, there is nothing to find out."""
+        """A node has a new process, which is a witness at once where no exchange is temporary."""
         self.front_ends.discard(previous)
         if not any(vhost.temporary() for vhost in self._vhosts()):
             self.front_ends.add(front_end)
 
     def newcomers(self) -> list[int]:
-        """The newest incarnations of nodes that are no witnesses yet."""
+        """The newest incarnations of nodes, without those that are witnesses."""
         known = (node.front_end for node in self._nodes())
         return [front_end for front_end in known if front_end and front_end not in self.front_ends]
 
@@ -39,7 +40,7 @@ class Witnesses:
         self.front_ends.update(self._current(front_ends))
 
     def _begin(self, front_ends: list[int]) -> None:
-        """The cluster was down: what was to last until then is gone."""
+        """Begin a new uptime: the cluster was down, so delete the temporary exchanges."""
         self.front_ends.clear()
         self.front_ends.update(self._current(front_ends))
         for vhost in self._vhosts():

@@ -1,7 +1,7 @@
 """Users and permissions as a node uses them: logins, decisions, and changes that go to the catalog.
 
-Pure but for its callbacks: hashing is slow on purpose, so a `Hasher` does it and answers later. What
-is decided follows RabbitMQ's access control table; `Refusal`s carry its texts.
+Pure but for its callbacks: hashing is slow on purpose, so a `Hasher` does it and answers later. The
+decisions follow RabbitMQ's access control table; `Refusal`s carry its texts.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from node.session.permissions import Right
 from node.session.ports import Authenticated, Identity
 
 REMEMBERED_DECISIONS: Final = 16_384
-"""Names are the clients' choice, so it must be bounded what is remembered of them."""
+"""Decisions that are remembered. Clients choose the names, so the number of decisions must be bounded."""
 
 DEFAULT_EXCHANGE_ALIAS: Final = "amq.default"
-"""The name of the default exchange in patterns, whose name is empty."""
+"""The name of the default exchange for patterns: its own name is empty."""
 
 Answer = Callable[[Any, Refusal | None], None]
 Submit = Callable[[str, dict[str, Any], Answer], None]
 
 
 class Access:
-    """See the module's docstring. `loopback_users` may only log in from this machine."""
+    """See the module's docstring. `loopback_users` may log in from this machine only."""
 
     def __init__(
         self, state: AccessState, submit: Submit, hasher: Hasher, loopback_users: Sequence[str] = ("guest",)
@@ -49,7 +49,8 @@ class Access:
     def authenticate(self, user: str, password: str, remote: str, answer: Authenticated) -> None:
         """Check a name and a password; `remote` is the client's address.
 
-        Answers at once where the password was right before, in a later turn where it must be hashed.
+        Answers with the user's identity, or with None and the reason of the refusal for the log. The answer
+        comes at once where the password was right before, in a later turn where the password must be hashed.
         """
         known = self.state.users.get(user)
         stored = known.password_hash if known is not None else None
@@ -79,7 +80,7 @@ class Access:
         return known is not None and self._checks.recognises(user, known.password_hash, password)
 
     def admit(self, user: str, remote: str, answer: Authenticated) -> None:
-        """Let a user in whose identity is proved otherwise: by a certificate, or just now by password."""
+        """Let a user in whose identity is proved, by a certificate or by password. Answers at once."""
         known = self.state.users.get(user)
         if known is None:
             answer(None, f"user '{user}' - invalid credentials")
@@ -96,7 +97,7 @@ class Access:
     # -- decisions ------------------------------------------------------------------------------
 
     def may_enter(self, user: str, vhost: str) -> bool:
-        """Whether the user has any permissions in the virtual host."""
+        """Whether the virtual host exists and the user has permissions in it."""
         return vhost in self.state.vhosts and (vhost, user) in self.state.permissions
 
     def authorise(self, user: str, vhost: str, right: Right, name: str) -> bool:
@@ -165,20 +166,20 @@ class Access:
     # Each answers (value, None) once the change is visible on every node, or (None, refusal).
 
     def put_vhost(self, vhost: str, answer: Answer, creator: str = "", **changes: Any) -> None:
-        """Add a virtual host, or change its `description`, `tags`, `default_queue_type`; whether it is new.
+        """Add a virtual host, or change its `description`, `tags`, `default_queue_type`.
 
-        The user `creator` gets every permission in a new one.
+        Answers whether the virtual host is new. The user `creator` gets every permission in a new one.
         """
         if not _named("virtual host", vhost, answer):
             return
         self._submit("declare_vhost", {"vhost": vhost, "creator": creator, **changes}, answer)
 
     def delete_vhost(self, vhost: str, answer: Answer) -> None:
-        """Delete a virtual host with everything in it; its connections are closed."""
+        """Delete a virtual host with everything in it. All nodes close its connections."""
         self._submit("delete_vhost", {"vhost": vhost}, answer)
 
     def set_vhost_limit(self, vhost: str, limit: str, value: int | None, answer: Answer) -> None:
-        """`max-connections` or `max-queues`; a negative value or None lifts the limit."""
+        """Set `max-connections` or `max-queues`; a negative value or None lifts the limit."""
         self._submit("set_vhost_limit", {"vhost": vhost, "limit": limit, "value": value}, answer)
 
     def put_user(
@@ -190,9 +191,9 @@ class Access:
         password_hash: str = "",
         tags: Sequence[str] = (),
     ) -> None:
-        """Add a user, or replace one's password and tags; whether the user is new.
+        """Add a user, or replace the password and tags of one that exists. Answers whether the user is new.
 
-        `password_hash` is what `passwords.imported_hash` made of another broker's; with neither the user
+        `password_hash` is a result of `passwords.imported_hash`. A user with neither password nor hash
         cannot log in by password.
         """
         if not _named("user", user, answer):
@@ -203,7 +204,7 @@ class Access:
     def set_password(
         self, user: str, answer: Answer, *, password: str | None = None, password_hash: str = ""
     ) -> None:
-        """Give a user another password, or none."""
+        """Give a user another password, or none. Connections of the user that are open stay open."""
         self._with_hash("set_password", {"user": user}, password, password_hash, answer)
 
     def _with_hash(
@@ -229,17 +230,20 @@ class Access:
         self._submit("set_user_tags", {"user": user, "tags": list(tags)}, answer)
 
     def set_user_limit(self, user: str, limit: str, value: int | None, answer: Answer) -> None:
-        """`max-connections` or `max-channels`; a negative value or None lifts the limit."""
+        """Set `max-connections` or `max-channels`; a negative value or None lifts the limit."""
         self._submit("set_user_limit", {"user": user, "limit": limit, "value": value}, answer)
 
     def delete_user(self, user: str, answer: Answer) -> None:
-        """Delete a user with all permissions; the user's connections are closed."""
+        """Delete a user with all permissions. All nodes close the user's connections."""
         self._submit("delete_user", {"user": user}, answer)
 
     def set_permissions(
         self, user: str, vhost: str, configure: str, write: str, read: str, answer: Answer
     ) -> None:
-        """Whether the user had none there. An empty pattern permits nothing but an empty name."""
+        """Replace the user's permissions in a virtual host. Answers whether the user had none there.
+
+        An empty pattern permits nothing but an empty name.
+        """
         if _patterns_valid([configure, write, read], answer):
             self._submit(
                 "set_permissions",
@@ -253,7 +257,10 @@ class Access:
     def set_topic_permissions(
         self, user: str, vhost: str, exchange: str, write: str, read: str, answer: Answer
     ) -> None:
-        """Whether the user had none for the exchange. `{username}` and `{vhost}` stand for themselves."""
+        """Replace the user's topic permissions for an exchange. Answers whether the user had none.
+
+        `{username}` and `{vhost}` in a pattern stand for the names of the user and the virtual host.
+        """
         if _patterns_valid([write, read], answer):
             self._submit(
                 "set_topic_permissions",
@@ -262,12 +269,12 @@ class Access:
             )
 
     def clear_topic_permissions(self, user: str, vhost: str, exchange: str | None, answer: Answer) -> None:
-        """Those for one exchange, or for all."""
+        """Clear the topic permissions for one exchange, or with None for all exchanges."""
         self._submit("clear_topic_permissions", {"user": user, "vhost": vhost, "exchange": exchange}, answer)
 
 
 def is_loopback(remote: str) -> bool:
-    """Whether an address is of this machine's loopback interface; also when it is IPv4 written as IPv6."""
+    """Whether an address is of this machine's loopback interface, IPv4 addresses written as IPv6 included."""
     address = remote.removeprefix("::ffff:")
     return address == "::1" or address.startswith("127.")
 
@@ -285,10 +292,10 @@ def _patterns_valid(patterns: Sequence[str], answer: Answer) -> bool:
     return True
 
 
-def _named(what: str, name: str, answer: Answer) -> bool:
+def _named(kind: str, name: str, answer: Answer) -> bool:
     if 0 < len(name.encode("utf-8", "surrogateescape")) <= 255:
         return True
-    answer(None, PreconditionFailedError(f"the name of a {what} has 1 to 255 octets"))
+    answer(None, PreconditionFailedError(f"the name of a {kind} has 1 to 255 octets"))
     return False
 
 

@@ -1,7 +1,8 @@
-"""Whether passwords are right, each hashed as seldom as may be. docs/decisions/0019-log-ins-remembered.md
+"""Checks passwords, and hashes each as seldom as possible. docs/decisions/0019-log-ins-remembered.md
 
-A password that was right is remembered until its user has another hash; those who bring the same password at
-the same time wait for one hash. Pure: a `Hasher` has the random key, hashes, and answers later.
+`PasswordChecks` remembers a password that was right until its user has another hash. Clients that bring the
+same password at the same time wait for one hash. Pure: a `Hasher` has the random key, hashes, and answers
+later.
 """
 
 from __future__ import annotations
@@ -14,24 +15,24 @@ from typing import Final, Protocol
 from cluster.catalog.access.records import User
 
 LARGEST: Final = 32_768
-"""Users whose passwords are remembered: some 200 octets each."""
+"""Users whose passwords are remembered; each takes some 200 octets."""
 
 WAITING: Final = 4096
-"""Passwords that wait to be hashed on a node; further ones are not checked."""
+"""Passwords that may wait on a node to be hashed. A node does not check further passwords."""
 
 WAITING_OF_ORIGIN: Final = 1024
-"""The same of one origin."""
+"""Passwords from one origin that may wait on a node to be hashed."""
 
 DIGEST_KEY_BYTES: Final = 32
 DIGEST_BYTES: Final = 32
 
 Verdict = Callable[[bool | None], None]
-"""Takes whether the password is right; None: too many wait, or the hash could not be made."""
+"""Takes whether the password is right; None where too many passwords wait, or where hashing failed."""
 
 
 class Hasher(Protocol):
-    """Hashes off the event loop. Both methods answer later, in the thread of the event loop: None where the
-    hash could not be made, for want of memory.
+    """Hashes off the event loop. Both methods answer later, in the thread of the event loop. The answer is
+    None where there was not enough memory for the hash.
     """
 
     @property
@@ -39,15 +40,16 @@ class Hasher(Protocol):
         """`DIGEST_KEY_BYTES` random octets of this process."""
 
     def hash(self, password: str, answer: Callable[[str | None], None]) -> None:
-        """A new hash of a password."""
+        """Answer with a new hash of a password."""
 
     def compare(
         self, stored: str | None, password: str, origin: str, user: str, answer: Callable[[bool | None], None]
     ) -> Callable[[], None]:
-        """Whether the hash is the password's; None takes as long as any hash, and matches no password.
+        """Answer whether `stored` is a hash of the password.
 
-        Those who ask from different origins take turns, and different users at one origin. Returns what takes
-        the question back, which is then not answered unless it is just being hashed.
+        A comparison with None takes as long as one with a hash, and matches no password. Origins take turns,
+        and so do the users at one origin. Returns a function that withdraws the question: the `Hasher` does
+        not answer a withdrawn question, unless its hash is just being made.
         """
 
 
@@ -69,12 +71,12 @@ class Remembered:
         return hmac.digest(self._key, framed, "sha256")
 
     def knows(self, user: str, digest: bytes) -> bool:
-        """Whether the password of this digest was right before. False says nothing."""
+        """Whether the password of this digest was right before. False does not say that it is wrong."""
         known = self._known.get(user)
         return known is not None and hmac.compare_digest(known[1], digest)
 
     def remember(self, user: str, stored: str, digest: bytes) -> None:
-        """The password of this digest is right. The user who was remembered first makes room."""
+        """Remember that the password of this digest is right; the user remembered first makes room."""
         self._known.pop(user, None)
         if len(self._known) >= self._largest:
             del self._known[next(iter(self._known))]
@@ -96,7 +98,7 @@ class Remembered:
 
 @dataclass(slots=True)
 class Check:
-    """A password that is being compared: who waits for it, and at which origins it has its turn."""
+    """A password that is being compared: the callers who wait, and the origins in whose turns it waits."""
 
     user: str
     stored: str | None
@@ -106,7 +108,7 @@ class Check:
 
 
 class PasswordChecks:
-    """The passwords that wait, and those that were right."""
+    """The passwords that wait to be hashed, and the passwords that were right."""
 
     def __init__(self, hasher: Hasher) -> None:
         self.remembered = Remembered(hasher.key)
@@ -122,9 +124,10 @@ class PasswordChecks:
         return bool(stored) and remembered.knows(user, remembered.digest(user, stored, password))
 
     def check(self, user: str, stored: str | None, password: str, origin: str, answer: Verdict) -> None:
-        """Answers at once where the password was right before, in a later turn where it must be hashed.
+        """Answer at once where the password was right before, in a later turn where it must be hashed.
 
-        `stored` is the user's hash; None where there is no such user, or one without a password.
+        `stored` is the user's hash; None where there is no such user, or where the user has no password. The
+        answer is None where too many passwords wait, of this origin or of all.
         """
         digest = self.remembered.digest(user, stored or "", password)
         if stored is not None and self.remembered.knows(user, digest):
@@ -132,7 +135,7 @@ class PasswordChecks:
             return
         check = self._checks.get(digest)
         if check is None or origin not in check.withdrawals:
-            # Each origin has it wait in its own turn: a flood at one holds up no other.
+            # The password waits in the turn of each origin: a flood from one origin delays no other origin.
             if self._total >= WAITING or self._waiting.get(origin, 0) >= WAITING_OF_ORIGIN:
                 answer(None)
                 return
@@ -152,7 +155,7 @@ class PasswordChecks:
 
     def _compared(self, check: Check, right: bool | None) -> None:
         if self._checks.get(check.digest) is not check:
-            # Another origin had its turn earlier.
+            # The password was compared in the turn of another origin, and all callers have been answered.
             return
         del self._checks[check.digest]
         if right and check.stored is not None:
@@ -174,4 +177,4 @@ class PasswordChecks:
 
 
 def _nothing() -> None:
-    """It has had its turn already."""
+    """Stands in until the `Hasher` has returned the function that withdraws the question."""

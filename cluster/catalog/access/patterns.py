@@ -1,7 +1,7 @@
 """The patterns of permissions, regular expressions for names of resources, and which of them were too slow.
 
-Administrators write them and clients choose the names, so no pattern may hold up a node: RabbitMQ bounds
-the steps of a match, here it is the time.
+Administrators write patterns and clients choose names, so no pattern may hold up a node. RabbitMQ bounds the
+steps of a match; quorate bounds its time.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import Any, Final
 import regex
 
 MEMORY_S: Final = 60.0
-"""How long a pattern is refused names as long as the one that it took too long on."""
+"""For so long a pattern that was too slow on a name is not tried on names of that length or more."""
 
 REMEMBERED_PATTERNS: Final = 1000
-"""Patterns of which that is known; the oldest is forgotten for one more."""
+"""Slow patterns that are remembered; another one displaces the oldest."""
 
 
 class SlowPatterns:
     """For each pattern the length of the shortest name that took too long, and until when that counts.
 
-    A match in exponential time takes more for each further character: of a pattern that was too slow on one
-    name all longer ones are refused untried. Times are seconds of any clock that never goes back.
+    A match in exponential time takes longer for each further character: a pattern that was too slow on one
+    name is not tried on longer names. Times are seconds of any clock that never goes back.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class SlowPatterns:
         return known is not None and len(name) >= known[0] and now < known[1]
 
     def took_too_long(self, pattern: str, name: str, now: float) -> None:
-        """A match was given up."""
+        """Remember that a match of the pattern on the name was given up."""
         length, until = self._shortest.pop(pattern, (len(name), 0.0))
         if len(self._shortest) >= REMEMBERED_PATTERNS:
             del self._shortest[next(iter(self._shortest))]
@@ -46,23 +46,23 @@ class SlowPatterns:
 
 
 LONGEST: Final = 1024
-"""Characters of a pattern; as in RabbitMQ."""
+"""Most characters of a pattern; as in RabbitMQ."""
 
 MATCH_TIMEOUT_S: Final = 0.01
-"""A pattern that takes longer on one name permits nothing: some need exponential time."""
+"""A pattern that takes longer on a name does not permit it: some patterns need exponential time."""
 
 TRIES: Final = 5
-"""How often a match is tried that the machine did not let run for as long."""
+"""How often a match is tried that timed out because other processes had the processor."""
 
 Pattern = Any
-"""What `compiled` makes."""
+"""A result of `compiled`."""
 
 _SLOW: Final = SlowPatterns()
 _NOTHING: Final = regex.compile("(?!)")
 
 
 def compiled(pattern: str) -> Pattern:
-    """A pattern as names are searched for it. An empty one finds the empty name; a malformed one nothing."""
+    """The compiled pattern. An empty pattern finds the empty name only; a malformed one finds nothing."""
     try:
         return regex.compile(pattern or "^$")
     except regex.error:
@@ -70,10 +70,10 @@ def compiled(pattern: str) -> Pattern:
 
 
 def permits(pattern: Pattern, name: str) -> bool:
-    """Whether the pattern is found anywhere in the name, in time.
+    """Whether the pattern is found anywhere in the name within `MATCH_TIMEOUT_S`.
 
-    A client chooses the name, and may ask for as many as it likes: a pattern that took too long on one is
-    not tried for a minute on names as long.
+    Clients choose names, as many as they like: a pattern that took too long on one name is not tried on names
+    of that length or more for `MEMORY_S`.
     """
     if _SLOW and _SLOW.refuses(pattern.pattern, name, monotonic()):
         return False
@@ -82,7 +82,7 @@ def permits(pattern: Pattern, name: str) -> bool:
         try:
             return pattern.search(name, timeout=MATCH_TIMEOUT_S) is not None
         except TimeoutError:
-            # The clock goes on while other processes run: that is nothing against the pattern.
+            # The timeout counts time in which other processes ran: only this thread's time is the pattern's.
             if thread_time() - began > MATCH_TIMEOUT_S / 2:
                 _SLOW.took_too_long(pattern.pattern, name, monotonic())
                 break
@@ -101,5 +101,5 @@ def mistake_in(pattern: str) -> str | None:
 
 
 def expanded(pattern: str, user: str, vhost: str) -> str:
-    """A topic permission's pattern for one user; the names stand for themselves, whatever is in them."""
+    """A topic permission's pattern for one user. Characters of the names have no meaning in the pattern."""
     return pattern.replace("{username}", regex.escape(user)).replace("{vhost}", regex.escape(vhost))

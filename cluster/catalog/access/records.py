@@ -10,7 +10,7 @@ ADMINISTRATOR: Final = "administrator"
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user. `password_hash` is empty for one that has no password and so cannot log in with one."""
+    """A user. `password_hash` is empty for a user that has no password and cannot log in with one."""
 
     name: str
     password_hash: str = field(repr=False)

@@ -1,8 +1,8 @@
-"""Who may do what: users, permissions and limits, as a replicated part of the catalog.
+"""Users, permissions and limits: a replicated part of the catalog.
 
-Pure and deterministic, like the rest of the catalog: `cluster.catalog.state` owns one `AccessState`,
-whose `commands` it carries out, and puts `to_plain` into its snapshot. Passwords are here as hashes
-only (`cluster.config.passwords`); a new one is hashed before it becomes a command.
+Pure and deterministic, like the rest of the catalog. `cluster.catalog.state` owns one `AccessState`,
+carries out its `commands`, and puts its `to_plain` into the snapshot. Passwords are here as hashes only
+(`cluster.config.passwords`): a node hashes a new password before it submits the command.
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ EVERYTHING: Final = ".*"
 
 
 class AccessState:
-    """Users by name, permissions by (virtual host, user), what is said of each virtual host.
+    """Users by name, permissions by (virtual host, user), and the properties of each virtual host.
 
-    `version` grows with every change, on each node by itself: what was decided by an older one has to be
-    decided anew.
-    `user_removed` is told of every user that is deleted.
+    `version` grows with every change, on each node by itself: decisions of an older version do not count.
+    `user_removed` is called with the name of every user that is deleted.
     """
 
     def __init__(self, user_removed: Callable[[str], None]) -> None:
@@ -34,7 +33,7 @@ class AccessState:
         self.permissions: dict[tuple[str, str], Permission] = {}
         self.topic_permissions: dict[tuple[str, str], dict[str, TopicPermission]] = {}
         self.founded = False
-        """The users of the configuration were taken over; from then on they are those of the catalog."""
+        """Whether the catalog has taken over the users of the configuration, which counts no more then."""
         self.version = 0
         self._user_removed = user_removed
         self._carry_out: dict[str, Callable[..., Any]] = {
@@ -80,7 +79,7 @@ class AccessState:
     # -- virtual hosts (cluster.catalog.state makes and deletes them) ---------------------------
 
     def put_vhost(self, name: str, changes: Mapping[str, Any], creator: str = "") -> None:
-        """Add a virtual host, or change what is said of one; `creator` may do everything in it."""
+        """Add a virtual host, or change the properties of one; `creator` gets every permission in it."""
         if "tags" in changes:
             changes = {**changes, "tags": tuple(changes["tags"])}
         self.vhosts[name] = replace(self.vhosts.get(name, VhostProperties()), **changes)
@@ -89,7 +88,7 @@ class AccessState:
         self.version += 1
 
     def forget_vhost(self, name: str) -> None:
-        """A virtual host is deleted, and what users may do in it with it."""
+        """Forget a deleted virtual host with all permissions in it."""
         self.vhosts.pop(name, None)
         for of_vhost in (self.permissions, self.topic_permissions):
             for key in [key for key in of_vhost if key[0] == name]:
@@ -104,7 +103,10 @@ class AccessState:
     # -- users ----------------------------------------------------------------------------------
 
     def found(self, users: Mapping[str, Mapping[str, Any]], vhost: str) -> bool:
-        """Take over the users of the configuration, with every permission in `vhost`; only ever once."""
+        """Take over the users of the configuration, with every permission in `vhost`.
+
+        Returns False, and changes nothing, where that has been done before.
+        """
         if self.founded:
             return False
         self.founded = True
@@ -115,7 +117,7 @@ class AccessState:
         return True
 
     def _put_user(self, user: str, password_hash: str, tags: Sequence[str]) -> bool:
-        """Add a user, or give one another password and other tags; whether it is new."""
+        """Add a user, or replace the password and tags of one. Returns whether the user is new."""
         known = self.users.get(user)
         limits = {} if known is None else known.limits
         self.users[user] = User(user, password_hash, tuple(tags), limits)
@@ -142,7 +144,7 @@ class AccessState:
     # -- permissions ----------------------------------------------------------------------------
 
     def _set_permissions(self, user: str, vhost: str, configure: str, write: str, read: str) -> bool:
-        """Whether the user had none in the virtual host."""
+        """Returns whether the user had no permissions in the virtual host."""
         self.user(user)
         self.vhost(vhost)
         new = (vhost, user) not in self.permissions
@@ -155,7 +157,7 @@ class AccessState:
         self.permissions.pop((vhost, user), None)
 
     def _set_topic_permissions(self, user: str, vhost: str, exchange: str, write: str, read: str) -> bool:
-        """Whether the user had none for the exchange."""
+        """Returns whether the user had no topic permissions for the exchange."""
         self.user(user)
         self.vhost(vhost)
         of_user = self.topic_permissions.setdefault((vhost, user), {})
@@ -164,7 +166,7 @@ class AccessState:
         return new
 
     def _clear_topic_permissions(self, user: str, vhost: str, exchange: str | None) -> None:
-        """Those for one exchange, or for all."""
+        """Clear the topic permissions for one exchange, or with None for all exchanges."""
         self.user(user)
         self.vhost(vhost)
         of_user = self.topic_permissions.get((vhost, user), {})
@@ -191,7 +193,9 @@ class AccessState:
         }
 
     def restore(self, plain: Mapping[str, Any] | None, vhosts: Sequence[str]) -> None:
-        """Inverse of `to_plain`. Snapshots from before there were users have None, and know `vhosts`."""
+        """Inverse of `to_plain`. `plain` is None in a snapshot of a release without users: all `vhosts` that
+        the snapshot has get no properties.
+        """
         if plain is None:
             plain = {**AccessState(self._user_removed).to_plain(), "vhosts": {name: {} for name in vhosts}}
         self.founded = plain["founded"]
@@ -209,7 +213,10 @@ class AccessState:
 
 
 def _limited(limits: Mapping[str, int], known: Sequence[str], name: str, value: int | None) -> dict[str, int]:
-    """Limits with one of them changed; as in RabbitMQ a negative value, or none, lifts it."""
+    """The limits with one of them changed. As in RabbitMQ a negative value or None lifts the limit.
+
+    Raises PreconditionFailedError for a limit that is not among `known`.
+    """
     if name not in known:
         raise PreconditionFailedError(f"no limit '{name}': there are {', '.join(known)}")
     others = {one: current for one, current in limits.items() if one != name}

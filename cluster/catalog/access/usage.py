@@ -1,8 +1,9 @@
 """How many connections and channels there are in the whole cluster, for the limits of RabbitMQ.
 
-Each node counts its own and tells the others of those that some limit concerns, in the tick in which they
-change and once a second. So a limit is exact on one node, and over several what the others had a moment
-ago: clients that come to two nodes within that moment may both be let in, as in RabbitMQ.
+Each node counts its own connections and channels. It tells the other nodes the counts that a limit concerns,
+in the tick in which they change and every `USAGE_INTERVAL_S`. So a limit is exact on one node; over several
+nodes it counts what the others had a moment ago. Nodes may both let in clients that come to them within that
+moment, as in RabbitMQ.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class CountedConnection(Protocol):
 
 
 class Usage:
-    """This node's counts and the last words of the others."""
+    """This node's counts, and the counts that the other nodes told last."""
 
     def __init__(
         self,
@@ -40,8 +41,8 @@ class Usage:
         self._users: dict[str, dict[int, CountedConnection]] = {}
         self._told: dict[str, ClientCounts] = {}
         self._changed = False
-        self._last_words: list[bytes] = []
-        self._next_words = 0.0
+        self._last_told: list[bytes] = []
+        self._next_telling = 0.0
 
     # -- this node ------------------------------------------------------------------------------
 
@@ -81,28 +82,28 @@ class Usage:
         return len(connections), sum(connection.channel_count for connection in connections)
 
     def _others(self) -> list[ClientCounts]:
-        """The counts that living nodes have told; the connections of a dead node cannot do anything."""
+        """The counts that reachable nodes have told; the connections of a dead node do not count."""
         reachable = set(self._reachable())
         return [told for node, told in self._told.items() if node in reachable]
 
     def receive(self, peer: str, parts: Sequence[bytes], _now: float) -> None:
-        """Another node's counts. Raises MessageError."""
+        """Take another node's counts. Raises MessageError."""
         self._told[peer] = ClientCounts.decode(parts)
 
     def tick(self, now: float) -> None:
-        """Tell the others what they have to know."""
-        if not self._changed and now < self._next_words:
+        """Tell the other nodes the counts that limits concern, where they changed or the interval is over."""
+        if not self._changed and now < self._next_telling:
             return
-        due = now >= self._next_words
+        due = now >= self._next_telling
         self._changed = False
-        words = self._words()
-        if words != self._last_words or due:
-            self._last_words = words
-            self._next_words = now + USAGE_INTERVAL_S
+        counts = self._limited_counts()
+        if counts != self._last_told or due:
+            self._last_told = counts
+            self._next_telling = now + USAGE_INTERVAL_S
             for peer in self._reachable():
-                self._send(peer, words)
+                self._send(peer, counts)
 
-    def _words(self) -> list[bytes]:
+    def _limited_counts(self) -> list[bytes]:
         vhosts = {
             vhost: count
             for vhost, count in self._vhosts.items()

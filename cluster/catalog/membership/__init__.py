@@ -1,1 +1,1 @@
-"""Who belongs to the cluster, and which nodes have replicas: how both change while it runs."""
+"""How the members of the cluster and the replicas of partitions change while the cluster runs."""

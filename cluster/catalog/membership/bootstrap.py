@@ -1,5 +1,4 @@
-"""The role of this node in the cluster when it starts: a founder, one that was there before, or a
-newcomer."""
+"""The start of this node: whether it founds the cluster, comes back to it, or joins it."""
 
 from __future__ import annotations
 
@@ -24,27 +23,27 @@ from replication.raft import Membership
 
 @dataclass(frozen=True, slots=True)
 class StartEvents:
-    """Who is told of what becomes known of this node."""
+    """The callbacks for the events of this node's start and membership."""
 
     rebuilding: Callable[[], None]
-    """Its disk was lost."""
+    """This node lost its disk."""
 
     newest_lost: Callable[[int], None]
-    """What `BrokerConfig.newest_lost` is to be when this node starts again before it is whole."""
+    """The value for `BrokerConfig.newest_lost` where this node starts again before it is whole."""
 
     removed: Callable[[], None]
-    """It is no member any more."""
+    """This node is no member any more."""
 
     members_changed: Callable[[], None]
-    """The catalog has other nodes, or the same ones elsewhere."""
+    """The members in the catalog changed, or their addresses."""
 
 
 OpenGroup = Callable[[int, Membership, Sequence[str], Machine], None]
-"""Starts this node's replica of a partition; the names say who campaigns first."""
+"""Starts this node's replica of a partition. The names are the replicas, in the order of their campaigns."""
 
 
 class Bootstrap(Observer):
-    """Opens the catalog once it is known how, and knows who the members are."""
+    """Opens the catalog once this node knows its own role, and knows the members."""
 
     def __init__(
         self, config: BrokerConfig, member: ClusterMember, open_group: OpenGroup, told: StartEvents
@@ -53,22 +52,22 @@ class Bootstrap(Observer):
         self._member = member
         self._open_group = open_group
         self._told = told
-        # A newcomer has forgotten nothing, but cannot be told from one that lost its disk: neither votes
-        # before it has caught up.
+        # A newcomer has forgotten nothing, but this code cannot tell it from a node that lost its disk:
+        # neither votes before it has caught up.
         rebuilding = config.rebuilding or (config.joins and config.empty)
         self._desk = AdmissionDesk(config.node, config.members, empty=config.empty, rebuilding=rebuilding)
         self.removed = False
         self.met = set(config.members)
-        """The nodes that this one has heard of."""
+        """The nodes that have been members, as far as this node has learned."""
 
     @property
     def state(self) -> Admission:
-        """Whether this node founded or rejoined the cluster with what it knew, or rebuilds a lost disk."""
+        """Whether this node is whole, rebuilds a lost disk, or does not know yet."""
         return self._desk.state
 
     @property
     def awaited(self) -> list[str]:
-        """The founders whose answer an empty node lacks to know whether the cluster is new."""
+        """The founders whose answer an empty node still needs to know whether the cluster is new."""
         return self._desk.awaited
 
     @property
@@ -80,13 +79,13 @@ class Bootstrap(Observer):
 
     @property
     def waiting(self) -> bool:
-        """Whether this node is to be added to the cluster yet: no catalog that it has names it."""
+        """Whether an administrator has yet to add this node: its catalog does not name it."""
         members = self._member.catalog.state.members
         known = self._member.node in members.nodes
         return self.removed or (not known and (self._config.joins or members.founded))
 
     def admit(self) -> None:
-        """Open the catalog, unless it is not clear yet what this node may do in it."""
+        """Open the catalog, unless this node does not know yet whether it may vote in it."""
         member = self._member
         if self._desk.state is Admission.UNKNOWN or CATALOG in member.host.groups:
             return
@@ -97,20 +96,20 @@ class Bootstrap(Observer):
         self._open_group(CATALOG, Membership(voters), self._config.members, member.catalog)
         member.wanted()
 
-    # -- what the catalog tells -------------------------------------------------------------------
+    # -- changes of the catalog -------------------------------------------------------------------
 
     def members_changed(self) -> None:
-        """The catalog has other nodes, or the same ones elsewhere."""
+        """The members in the catalog changed, or their addresses."""
         member = self._member
         nodes, peers = member.catalog.state.nodes, member.peers
         for name in nodes.keys() - self.met - {member.node, *peers.connected}:
-            # A node that is not met in time is treated like one that went.
+            # A node that does not connect in time is given up like a node whose connection broke.
             peers.down_since.setdefault(name, member.time.now)
         self.met = set(nodes)
         self._told.members_changed()
 
     def node_started(self, node: NodeDefinition, previous: int) -> None:
-        """A node runs anew, maybe this one."""
+        """The catalog has a new process of a node, maybe of this one."""
         if node.front_end == self._config.front_end:
             self._told_of_process(self._member.catalog.state.table.last)
 
@@ -120,9 +119,9 @@ class Bootstrap(Observer):
             self.node_started(node, 0)
 
     def _told_of_process(self, newest: int) -> None:
-        """The catalog tells of this process when `newest` is the newest partition: later ones lack nothing.
+        """Take partitions after `newest`, the newest one when the catalog recorded this process, as not lost.
 
-        Founders of a new group would otherwise wait for one another's votes for ever.
+        Otherwise the founders of a new group would wait for one another's votes for ever.
         """
         host = self._member.host
         if host.rebuilding and newest < host.newest_lost:
@@ -132,14 +131,17 @@ class Bootstrap(Observer):
     # -- admission --------------------------------------------------------------------------------
 
     def tick(self, now: float) -> None:
-        """Ask the others what they have, and go on when that is clear."""
+        """Ask the other nodes whether they are empty, and open the catalog once this node knows enough."""
         if self._desk.ask_due(now):
             for peer in self._member.peers.connected:
                 self._member.send(peer, AdmissionQuestion().encode())
         self.admit()
 
     def receive(self, peer: str, parts: Sequence[bytes], _now: float) -> None:
-        """A question of a node that starts, an answer to this one's, or that this one is removed."""
+        """Take a question of a node that starts, an answer to this node's question, or this node's removal.
+
+        Raises MessageError.
+        """
         member = self._member
         process = member.peers.incarnations.get(peer, 0)
         match decode_admission(parts):
@@ -155,5 +157,5 @@ class Bootstrap(Observer):
                 self._told.removed()
 
     def tell_removed(self, node: str) -> None:
-        """A node is no member any more: it hears nothing of the catalog that could tell it."""
+        """Tell a node that it is no member any more: it gets no more entries of the catalog."""
         self._member.send(node, NodeRemoved().encode())

@@ -14,7 +14,7 @@ from replication.repair import Send
 
 @dataclass(frozen=True, slots=True)
 class ClusterMember:
-    """What a node takes part in the cluster's plans with. `wanted` asks for a turn."""
+    """The parts of a node that membership and moves use. `wanted` asks for a turn."""
 
     node: str
     host: Host

@@ -1,9 +1,9 @@
-"""Whether the other nodes can give this one everything back that its journal holds.
+"""Whether the other nodes can give this node back everything that its journal holds.
 
-A replica that lost its journal withholds its vote until it has caught up (`HardState.joining`). The others of
-its group have to elect a leader without it: at least two of them, of three or more replicas. That is asked of
-what the catalog says now and of what a change that is under way will leave, so that the answer holds for
-every membership between the two.
+A replica that lost its journal withholds its vote until it has caught up (`HardState.joining`). The other
+replicas of its group have to elect a leader without it, so the group must have three replicas or more. The
+membership in the catalog and the membership after a move under way must both have as many: then the answer
+holds for every membership between the two.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from cluster.catalog.replica import Catalog
 ENOUGH_REPLICAS: Final = 3
 
 VOTERS: Final = (MemberState.MEMBER, MemberState.DRAINING)
-"""Members whose vote in the catalog's group is there to stay."""
+"""States of the members that are voters of the catalog's group and stay so."""
 
 
 class JournalCopies(Observer):
     """Knows which groups need this node's replica."""
 
     def __init__(self, node: str, catalog: Catalog, time: NodeTime, needed: Callable[[], None]) -> None:
-        """`needed` is called before such a group is opened."""
+        """`needed` is called before a group is opened that cannot go on without this node's replica."""
         self._node = node
         self._catalog = catalog
         self._time = time
@@ -34,7 +34,10 @@ class JournalCopies(Observer):
 
     @property
     def complete(self) -> bool:
-        """Whether the other nodes have all that is in this node's journal, and are majorities without it."""
+        """Whether the other nodes have all that is in this node's journal, and are majorities without it.
+
+        False while this node's catalog may be behind.
+        """
         state = self._catalog.state
         return (
             self._catalog.fresh(self._time.clock())
@@ -43,12 +46,12 @@ class JournalCopies(Observer):
         )
 
     def partition_added(self, partition: PartitionDefinition) -> None:
-        """The catalog has a partition that this node may be a replica of, and that is not opened yet."""
+        """The catalog has a new partition, whose replica here, if there is one, is not open yet."""
         if needed(partition, self._node):
             self._needed()
 
     def partition_changed(self, partition: PartitionDefinition) -> None:
-        """Replicas move: this node may get one."""
+        """Replicas of the partition move: this node may get one."""
         self.partition_added(partition)
 
     def replaced(self) -> None:
@@ -57,13 +60,13 @@ class JournalCopies(Observer):
             self.partition_added(partition)
 
     def members_changed(self) -> None:
-        """The catalog's own group may be about to shrink."""
+        """The catalog's own group is about to shrink, if there are not enough voters."""
         if not _enough_voters(self._catalog.state.members.nodes.values()):
             self._needed()
 
 
 def needed(partition: PartitionDefinition, node: str) -> bool:
-    """Whether the partition's other replicas could not go on without this node, now or after its move."""
+    """Whether the partition's other replicas cannot elect a leader without `node`, now or after its move."""
     if partition.kind is PartitionKind.TRANSIENT or node not in partition.hosts:
         return False
     after = set(partition.replicas)

@@ -1,4 +1,4 @@
-"""Where the nodes are: as the catalog has it, or the configuration before the cluster is founded."""
+"""The addresses of the nodes: from the catalog, or from the configuration until the cluster is founded."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def directory(config: NodeConfig, state: CatalogState) -> dict[str, NodeDefiniti
 
 
 def http_hosts(config: NodeConfig, state: CatalogState) -> Iterator[str]:
-    """Under which names or addresses the nodes' HTTP ports are reached."""
+    """The host names and addresses of the nodes' HTTP ports, some of them more than once."""
     yield config.own.http.host
     for node in directory(config, state).values():
-        # A node of an older release may have told nothing.
+        # A node of an older release may not have told its HTTP address.
         if node.http:
             yield Address.parse(node.http).host

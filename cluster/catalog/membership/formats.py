@@ -1,15 +1,15 @@
 """Which formats a node may write, so that every node that reads them understands them (docs/decisions/0020).
 
-`cluster.config.formats.FORMAT_LEVEL` counts the releases in which something new came between nodes or into a
-replicated log. A node says its number twice: to each peer, first thing on a connection, and to the catalog
-with `start_node`. A release from before that says nothing, and has number 0.
+`cluster.config.formats.FORMAT_LEVEL` counts the releases that brought a new message between nodes or a new
+format in a replicated log. A node tells its level twice: to each peer in the first message on a connection,
+and to the catalog with `start_node`. A release from before that tells no level, and counts as level 0. A node
+reads the formats of its own level and of all lower ones.
 
-- To one peer: `of(peer)` is the number that the node at the other end of this very connection has said. It
-  gates a new kind of message between two nodes.
-- Into a log, a snapshot or the catalog: `everywhere` is the least number of all members, also of those that
-  are down. It gates a new command of the catalog, a new operation, a new field in an entry. It falls again
-  when a node goes back to the last release: what is gated is decided anew each time something is written,
-  and a node with a number reads all formats of lower numbers.
+- For a message to one peer, `of(peer)` is the level that the peer has told on this very connection. It gates
+  new kinds of messages between two nodes.
+- For a log, a snapshot or the catalog, `everywhere` is the lowest level of all members, those that are down
+  included. It gates new commands of the catalog, new operations, and new fields of entries. It falls again
+  when a node goes back to the last release, so the writer asks for it each time that it writes.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from cluster.config.formats import MAJORITIES_IN_VOTES
 
 
 class PeerFormats:
-    """What the nodes read that this one is connected to. `own` is what this node lets others write."""
+    """The format levels of connected peers. `own` is the level that this node tells others, as configured."""
 
     def __init__(self, own: int) -> None:
         self.own = own
         self._peers: dict[str, int] = {}
 
     def of(self, peer: str) -> int:
-        """The formats that may be sent to a peer; 0 before it has said something on this connection."""
+        """The level of formats that may be sent to a peer; 0 before the peer has told its level."""
         return min(self.own, self._peers.get(peer, 0))
 
     def of_last_release(self, peer: str) -> bool:
-        """Whether a peer does not read what requests for votes tell in this release."""
+        """Whether a peer does not read the requests for votes of this release."""
         return self.of(peer) < MAJORITIES_IN_VOTES
 
     def heard(self, peer: str, formats: int) -> None:
-        """A peer announced itself, with its number."""
+        """A peer has told its level."""
         self._peers[peer] = formats
 
     def peer_down(self, peer: str) -> None:
-        """The next connection may be to another release."""
+        """Forget the peer's level: at the next connection the peer may run another release."""
         self._peers.pop(peer, None)
 
 
 class Formats:
-    """What all members of the cluster read, and that they know it of this node."""
+    """The format level of all members. Keeps this node's own level in the catalog."""
 
     def __init__(self, node: str, front_end: int, peers: PeerFormats, catalog: Catalog) -> None:
         self._node = node
@@ -57,19 +57,19 @@ class Formats:
 
     @property
     def own(self) -> int:
-        """What this node reads and lets others write."""
+        """The level that this node tells others: what it reads, unless the configuration lowers it."""
         return self._peers.own
 
     @property
     def everywhere(self) -> int:
-        """What all members read, as far as this node's replica of the catalog knows."""
+        """The level that all members read, as far as this node's replica of the catalog knows."""
         return min(self._peers.own, self._catalog.state.members.formats_of_all)
 
     def tick(self, now: float) -> None:
-        """Say this node's number again where a replica of the catalog may not have it.
+        """Submit this node's level again where a replica of the catalog may not have it.
 
-        One of release 0 drops the numbers of all nodes from its snapshots. When its node has come up with a
-        newer release, every node says its own again, which is behind the upgrade in the log.
+        A replica of level 0 drops the levels of all nodes from its snapshots. When its node has started with
+        a newer release, every node submits its level again, behind that start in the log.
         """
         members, node, own = self._catalog.state.members, self._node, self._peers.own
         known = members.nodes.get(node)

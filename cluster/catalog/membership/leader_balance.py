@@ -1,8 +1,9 @@
-"""Has groups led from where most nodes reach them, where some nodes do not reach each other.
+"""Moves leadership to the voters that reach most nodes, where some nodes do not reach each other.
 
-Raft keeps a leader that a majority hears; but a node that it does not reach cannot use what it leads, and
-one that the catalog's leader does not reach cannot serve its clients at all. A voter that reaches
-more of the nodes takes over; each such step makes a group reachable for more of them, so that this ends.
+Raft keeps a leader that a majority hears. A node that the leader of a partition does not reach cannot use the
+partition's queues, and a node that the catalog's leader does not reach cannot serve clients at all. So a
+leader hands over to a voter that reaches more nodes. Each such step makes the group reachable for more nodes,
+so the steps end.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class LeaderBalance:
     """See the module's docstring; `tick` it every few milliseconds."""
 
     def __init__(self, member: ClusterMember, could_lead: Callable[[RaftGroup, str, float], bool]) -> None:
-        """`could_lead`: whether a voter has what a leader needs; to be asked often."""
+        """`could_lead` tells whether a voter has caught up and may lead; it wants to be called often."""
         self._member = member
         self._could_lead = could_lead
         self._contacts = Contacts(member.node)
@@ -33,7 +34,7 @@ class LeaderBalance:
         self._transferred: dict[int, float] = {}
 
     def receive(self, peer: str, parts: Sequence[bytes], _now: float) -> None:
-        """A peer tells whom it hears. Raises MessageError."""
+        """A peer tells how long ago it heard other nodes. Raises MessageError."""
         ages = {node: age / 1000 for node, age in ContactAges.decode(parts).ages.items()}
         self._contacts.told(peer, ages, self._member.time.now)
 
@@ -49,14 +50,14 @@ class LeaderBalance:
         if better:
             for group in member.host.groups.values():
                 if group.raft.role is Role.LEADER and not group.raft.handing_over:
-                    self._yield(group, better, now)
+                    self._hand_over(group, better, now)
 
     def reaches_less(self, node: str) -> bool:
-        """Whether fewer nodes reach another one than reach this one."""
+        """Whether `node` reaches fewer nodes than this node does."""
         member = self._member
         return self._contacts.advantage(node, member.catalog.state.nodes, member.time.now) < 0
 
-    def _yield(self, group: RaftGroup, better: Sequence[str], now: float) -> None:
+    def _hand_over(self, group: RaftGroup, better: Sequence[str], now: float) -> None:
         for heir in better:
             if self._stays(group, heir) and self._could_lead(group, heir, now):
                 if now >= self._transferred.get(group.partition, 0.0):

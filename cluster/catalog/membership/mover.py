@@ -1,8 +1,8 @@
-"""Carries out what the catalog intends: of each group that this node leads, and, as the catalog's leader,
-of the whole cluster.
+"""Carries out moves: the steps of each group that this node leads, and, as the catalog's leader, the plan of
+the whole cluster.
 
-Nothing is remembered here that has to survive: a step follows from the catalog and from the groups'
-memberships, so that the next leader goes on where a dead one stopped.
+A mover keeps no state that has to survive. Each step follows from the catalog and from the groups'
+memberships, so the next leader goes on where a dead one stopped.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from replication.group import RaftGroup
 STEP_INTERVAL_S: Final = 0.05
 VOTES_INTERVAL_S: Final = 0.2
 ABSENT_S: Final = 10.0
-"""How long a node may be out of reach before moves to it are given up."""
+"""How long a node may be out of reach before the planner gives up moves to it."""
 
 GOING: Final = (MemberState.DRAINING, MemberState.LEAVING)
 
@@ -52,7 +52,7 @@ class Mover:
         announced: Callable[[int], str | None],
         tell_removed: Callable[[str], None],
     ) -> None:
-        """`round_s` bounds a round of catching up, in seconds; `announced` names the owner of a partition,
+        """`round_s` bounds a round of catching up, in seconds. `announced` names the owner of a partition.
         `tell_removed` tells a node that it is no member any more.
         """
         self._member = member
@@ -83,7 +83,7 @@ class Mover:
             self._lead(now)
 
     def reachable(self, node: str) -> bool:
-        """Whether there is a connection to a node, or was until lately."""
+        """Whether there is a connection to a node, or was within the last `ABSENT_S`."""
         return node == self._member.node or self._member.time.now - self._seen.get(node, 0.0) < ABSENT_S
 
     def answering(self, node: str) -> bool:
@@ -91,7 +91,7 @@ class Mover:
         return node == self._member.node or node in self._member.peers.connected
 
     def view(self, reachable: Callable[[str], bool] | None = None) -> ClusterView:
-        """The input of the planner; a node that is only away for a moment counts as reachable."""
+        """The input of the planner. A node counts as reachable by `reachable`, by default for `ABSENT_S`."""
         reachable = reachable or self.reachable
         state = self._member.catalog.state
         nodes = {
@@ -106,9 +106,10 @@ class Mover:
     # -- learners -------------------------------------------------------------------------------
 
     def _tell_leaders(self, now: float) -> None:
-        """Tell where this node is a learner that could vote.
+        """Tell the leaders of groups in which this node is a learner, but could vote.
 
-        A voter without a vote, because its replica is new, would be missing where another one fails.
+        A leader makes no voter of a replica that may not vote yet: the group would have one vote less when
+        another replica fails.
         """
         if now < self._tell_at:
             return
@@ -123,11 +124,11 @@ class Mover:
             member.send(leader, VoteOffer(partitions).encode())
 
     def receive(self, peer: str, parts: Sequence[bytes], _now: float) -> None:
-        """A learner could vote in some groups. Raises MessageError."""
+        """A learner tells the groups in which it could vote. Raises MessageError."""
         self._electors |= {(partition, peer) for partition in VoteOffer.decode(parts).partitions}
 
     def _forget_electors(self) -> None:
-        """A replica that went, and is a learner again, has forgotten the votes that it could give."""
+        """Forget the offers of nodes that are no learners any more: a later replica there is a new one."""
         groups = self._member.host.groups
         self._electors = {
             (partition, node)
@@ -136,11 +137,11 @@ class Mover:
         }
 
     def peer_down(self, peer: str) -> None:
-        """A node that starts anew may have to wait for its votes again."""
+        """Forget the offers of a node: its next process may not vote yet."""
         self._electors = {one for one in self._electors if one[1] != peer}
 
     def _could_lead(self, group: RaftGroup, node: str, now: float) -> bool:
-        """Whether the node has all that a leader needs, but maybe the latest moments."""
+        """Whether the node has the whole log, but for the latest moments, and may vote."""
         learns = node in group.raft.membership.learners
         known = not learns or (group.partition, node) in self._electors
         return self._caught_up.reached(group, node, now) and known
@@ -158,7 +159,7 @@ class Mover:
             )
 
     def _step(self, partition: int, move: Move, now: float) -> bool:
-        """Do what is next for a group that is led here; whether nothing is left to do."""
+        """Take the next step in a group that this node leads. Returns whether the move is settled."""
         member = self._member
         group = member.host.groups[partition]
         step: Step = next_step(
@@ -181,7 +182,9 @@ class Mover:
         return isinstance(step, MoveSettled)
 
     def _may_transfer(self, partition: int, move: Move, to: str, now: float) -> bool:
-        """One try in a while; and to a node that fewer reach only if this one goes anyway."""
+        """Whether to hand over now: one try in `TRANSFER_INTERVAL_S`, and to a node that reaches fewer nodes
+        only if this node drains or leaves.
+        """
         member = self._member
         if now < self._transferred.get(partition, 0.0):
             return False
@@ -191,7 +194,9 @@ class Mover:
     # -- the cluster ----------------------------------------------------------------------------
 
     def _notice(self, now: float) -> None:
-        """Who is there, or may be back soon: a leader that has just been elected has not met all."""
+        """Note when each node was last connected. A node counts from the first time that the catalog has it:
+        a leader that has just been elected may not be connected to all nodes yet.
+        """
         for name in self._member.catalog.state.nodes:
             if name in self._member.peers.connected or name not in self._seen:
                 self._seen[name] = now
@@ -208,7 +213,7 @@ class Mover:
             self._submit("spread", on=False)
 
     def _at_rest(self, view: ClusterView) -> bool:
-        """Whether nothing moves, and no node is away that could get a replica."""
+        """Whether no move is under way, and no node is away or joining that could get a replica."""
         return (
             all(one.move is None and one.owner is not None for one in view.partitions.values())
             and all(node in self._member.peers.connected for node in view.nodes if node != self._member.node)
@@ -229,7 +234,7 @@ class Mover:
                 self._submit("member_joined", name=name)
             elif node.state is MemberState.LEAVING and name != member.node and self._is_empty(name):
                 if name in membership.members:
-                    # Later leaders count only members among those who may hold leases of former ones.
+                    # A later leader takes only members of the group for possible holders of former leases.
                     if member.catalog.expel(name, now):
                         self._step(CATALOG, Move(remove=name), now)
                 elif settled:
@@ -246,7 +251,7 @@ class Mover:
                 return
 
     def _is_empty(self, name: str) -> bool:
-        """Whether nothing is on a leaving node but what is given up with it."""
+        """Whether a leaving node has no replica, but for partitions that are given up with it."""
         state = self._member.catalog.state
         given_up = state.nodes[name].forced and not self.reachable(name)
         return not any(
@@ -255,7 +260,7 @@ class Mover:
         )
 
     def _submit(self, command: str, **arguments: Any) -> None:
-        """Put a command to the catalog, unless the same one has no answer yet."""
+        """Submit a command to the catalog, unless the same command has no answer yet."""
         key = f"{command} {sorted(arguments.items())}"
         if key not in self._asked:
             self._asked.add(key)

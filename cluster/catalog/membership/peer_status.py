@@ -6,10 +6,11 @@ from collections.abc import Iterable
 
 
 class PeerStatus:
-    """The connections of one node, as its transport tells of them. Times are in seconds of the node's clock.
+    """The connections of one node, as its transport tells them. Times are in seconds of the node's clock.
 
-    `connected` has the peers in the order in which they came. `down_since` has those that are missing and not
-    given up yet. `incarnations` says which processes connected peers are; 0 for a peer that does not say.
+    `connected` has the peers in the order in which they connected. `down_since` has the missing peers that
+    are not given up yet. `incarnations` has the process ids that connected peers have told; 0 for a peer of
+    an older release, which tells none.
     """
 
     def __init__(self, missing: Iterable[str], now: float) -> None:
@@ -29,5 +30,5 @@ class PeerStatus:
         self.down_since.setdefault(peer, now)
 
     def alive(self, peer: str) -> bool:
-        """Whether there is a connection to the peer, or was until just now."""
+        """Whether there is a connection to the peer, or one broke and the peer is not given up yet."""
         return peer in self.connected or peer in self.down_since

@@ -1,8 +1,7 @@
 """Which replicas and owners to move next, so that every node has its share. Pure.
 
-`next_moves` looks at what is, not at what was planned before: it may be asked again at any time, by
-whichever node leads the catalog then. Each move makes the placement better by an order that has no cycles, so
-that repeating it ends.
+`next_moves` looks at the present placement, not at earlier plans: any node that leads the catalog may call
+it at any time. Each move makes the placement better in an order without cycles, so the moves end.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from typing import Final
 from cluster.catalog.definitions import MemberState, Move
 
 MOVES_AT_ONCE: Final = 2
-"""Partitions that move at a time: copying them takes disk and network that clients need."""
+"""Partitions that move at a time: copying a partition takes disk and network that clients need."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberView:
-    """A node. `reachable`: the planner has had a connection to it until lately."""
+    """A node. `reachable`: this node is connected to it, or was until lately."""
 
     state: MemberState
     reachable: bool = True
@@ -39,7 +38,7 @@ class PartitionView:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """What there is. `spreading`: shares are to be made even; otherwise only what must move does."""
+    """The planner's input. `spreading`: make the nodes' shares even; otherwise empty draining nodes only."""
 
     nodes: Mapping[str, MemberView]
     partitions: Mapping[int, PartitionView]
@@ -47,7 +46,7 @@ class ClusterView:
 
 
 def next_moves(view: ClusterView) -> dict[int, Move]:
-    """The moves to begin now, for partitions that have none, at most `MOVES_AT_ONCE` with those under way."""
+    """The moves to begin now, by partition: with those under way at most `MOVES_AT_ONCE`."""
     planner = _Planner(view)
     room = MOVES_AT_ONCE - sum(one.move is not None for one in view.partitions.values())
     moves: dict[int, Move] = {}
@@ -62,9 +61,10 @@ def next_moves(view: ClusterView) -> dict[int, Move]:
 
 
 def revised_moves(view: ClusterView) -> dict[int, Move]:
-    """Moves under way that cannot be carried out as they are, and what to do instead.
+    """The moves that replace moves under way which cannot be carried out, by partition.
 
-    A replica that was to come to a node that is gone is given up; an owner that cannot be is not waited for.
+    A replica on a node that cannot be used is removed again. An owner that cannot be used is dropped from the
+    move.
     """
     revised = {}
     for partition, shown in view.partitions.items():
@@ -79,7 +79,7 @@ def revised_moves(view: ClusterView) -> dict[int, Move]:
 
 
 def steps_left(view: ClusterView) -> int:
-    """How many moves are left until all is done, those under way included, if nothing else happens."""
+    """How many moves are left, those under way included, until the planner has no more."""
     count = sum(one.move is not None for one in view.partitions.values())
     planner = _Planner(view)
     for partition, shown in view.partitions.items():
@@ -129,10 +129,10 @@ class _Planner:
             )
         )
 
-    # -- what there is --------------------------------------------------------------------------
+    # -- the present placement ------------------------------------------------------------------
 
     def _free(self) -> list[tuple[int, PartitionView]]:
-        """Partitions that may move, in order."""
+        """Partitions without a move that have an owner, in order of their ids."""
         return [
             (id, one)
             for id, one in sorted(self._partitions.items())
@@ -147,7 +147,7 @@ class _Planner:
         return node is None or node.state in (MemberState.DRAINING, MemberState.LEAVING)
 
     def _replica_counts(self) -> Counter[str]:
-        """Of replicas that may be anywhere: a group of one is where its clients wanted it."""
+        """The number of replicas on each node."""
         return Counter(name for one in self._partitions.values() for name in one.replicas)
 
     def _owner_counts(self) -> Counter[str]:
@@ -160,7 +160,7 @@ class _Planner:
     # -- draining -------------------------------------------------------------------------------
 
     def _ownership_of_the_leaving(self) -> tuple[int, Move] | None:
-        """Ownership goes first: it takes moments."""
+        """Move an owner off a node that drains or leaves. Owners move first: that takes moments."""
         counts = self._owner_counts()
         for id, one in self._free():
             if one.owner is not None and self._goes(one.owner):
@@ -178,7 +178,7 @@ class _Planner:
         return None
 
     def _away(self, name: str, one: PartitionView) -> Move | None:
-        """From a node to its heir, or to the node with the fewest replicas, or to none."""
+        """The move of a replica off a node: to its heir, to the node with the fewest replicas, or to none."""
         node = self._nodes.get(name, MemberView(MemberState.LEAVING, reachable=False))
         if len(one.replicas) == 1 and not node.reachable:
             return None
@@ -192,11 +192,11 @@ class _Planner:
             return Move(add=target, remove=name)
         stay = [other for other in one.replicas if not self._goes(other)]
         leaves = node.state is MemberState.LEAVING
-        # Others that may come back later would have to be counted upon: only nodes that are there are.
+        # A node that is away, or joins, may take the replica later: the group shrinks only if there is none.
         return Move(remove=name) if leaves and stay and self._all_there() else None
 
     def _all_there(self) -> bool:
-        """Whether no node is out of reach, or on its way in, that could take a replica."""
+        """Whether no node is out of reach or joining that could take a replica."""
         return all(
             node.reachable and node.state is not MemberState.JOINING
             for node in self._nodes.values()
@@ -206,7 +206,7 @@ class _Planner:
     # -- spreading ------------------------------------------------------------------------------
 
     def _missing(self) -> tuple[int, Move] | None:
-        """A replica where a partition has fewer than it should have."""
+        """Add a replica to a partition that has fewer than it should have."""
         for id, one in self._free():
             target = self._emptiest([name for name in self._targets() if name not in one.replicas])
             if len(one.replicas) < one.size and target is not None:
@@ -214,7 +214,7 @@ class _Planner:
         return None
 
     def _uneven_replicas(self) -> tuple[int, Move] | None:
-        """From a node that has at least two more than another."""
+        """Move a replica from a node to one that has at least two replicas less."""
         counts = self._replica_counts()
         targets = self._targets()
         for target in sorted(targets, key=lambda name: (counts[name], name)):
@@ -227,15 +227,15 @@ class _Planner:
                     if source in one.replicas and target not in one.replicas and len(one.replicas) > 1
                 ]
                 if movable:
-                    # Owners stay where they are if others can go.
+                    # Prefer replicas that are not the owner: an owner's move interrupts its queues.
                     id, _ = min(movable, key=lambda found: (found[1].owner == source, found[0]))
                     return id, Move(add=target, remove=source)
         return None
 
     def _uneven_owners(self) -> tuple[int, Move] | None:
-        """Along the shortest way from a node that owns at least two more than another.
+        """Move an owner along the shortest path of replicas from a node to one that owns at least two less.
 
-        The last part of the way goes first: what is left of it is shorter then, or gone.
+        The last step of the path comes first: the rest of the path is then shorter, or not needed.
         """
         counts = self._owner_counts()
         targets = self._targets()
@@ -257,7 +257,7 @@ class _Planner:
 
 
 def moved(one: PartitionView, move: Move) -> PartitionView:
-    """The partition once the move is settled."""
+    """The partition after the move."""
     replicas = [name for name in one.replicas if name != move.remove]
     if move.add and move.add not in replicas:
         replicas.append(move.add)

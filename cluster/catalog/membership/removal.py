@@ -1,4 +1,4 @@
-"""Whether a node may be removed: not where messages, or the majority, would be lost with it. Pure."""
+"""Whether a node may be removed: no messages and no majority may be lost with it. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from cluster.catalog.membership.plan import ClusterView
 
 
 def only_on(view: ClusterView, name: str) -> set[int]:
-    """Partitions that a node alone has, while it does not answer: no other node can copy them."""
+    """The partitions that only this node has, if it is unreachable: no other node can copy them."""
     node = view.nodes.get(name)
     if node is None or node.reachable:
         return set()
@@ -15,7 +15,7 @@ def only_on(view: ClusterView, name: str) -> set[int]:
 
 
 def obstacle(view: ClusterView, name: str, heir: str) -> str | None:
-    """Why a node cannot be removed now, and what to do; None when it can."""
+    """Why a node cannot be removed now, and the remedy, for the administrator; None where it can."""
     stay = [
         other for other, node in view.nodes.items() if other != name and node.state is not MemberState.LEAVING
     ]

@@ -1,8 +1,8 @@
 """The next step of a group's leader for a move of its replicas. Pure.
 
-Each step follows from what the group's membership is, not from earlier steps, so that any node that leads
-next goes on where a dead leader stopped: learner, voter, another leader, one replica less, settled. A node
-is counted upon only once it has caught up.
+Each step follows from the group's present membership, not from earlier steps, so the next leader goes on
+where a dead leader stopped: learner, voter, another leader, one replica less, settled. A node becomes a voter
+or leader only once it has caught up.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ IDLE: Final = Move()
 class GroupView:
     """A group as its leader `node` sees it.
 
-    `settled`: the membership is committed, and not joint. `caught_up`: who has, but for the latest
-    moments, the whole log. `reachable`: the other nodes that there is a connection to.
+    `settled`: the membership is committed, and not joint. `caught_up` tells whether a node has the whole log,
+    but for the latest moments. `reachable` has the other nodes to which there is a connection.
     """
 
     node: str
@@ -48,7 +48,7 @@ class LeadershipTransfer:
 
 @dataclass(frozen=True, slots=True)
 class MoveSettled:
-    """Nothing is left to do."""
+    """The group is as the move wants it."""
 
 
 Step = Change | LeadershipTransfer | MoveSettled | None
@@ -63,7 +63,7 @@ def next_step(move: Move, view: GroupView) -> Step:
     if move.add and move.add not in voters:
         return _admit(move, view)
     if move.remove == view.node:
-        # The last voter stays: its successor was given up after it had taken the voter's place.
+        # The last voter stays: it is a new replica, given up after it had taken the former voter's place.
         return _resign(move, view) if len(voters) > 1 else MoveSettled()
     if move.remove in members.members and move.remove:
         return _dismiss(move.remove, view)
@@ -79,7 +79,7 @@ def _admit(move: Move, view: GroupView) -> Step:
         return None
     goes = frozenset({move.remove} & view.membership.voters)
     if move.remove != view.node:
-        # In one change: in between the group would be larger by one, and need one more for a majority.
+        # In one change: with two, the group would be larger by one in between, with a larger majority.
         return Change(MembershipChange(voters=frozenset({move.add}), removed=goes))
     if len(view.membership.voters) > 1:
         return _resign(move, view)
@@ -87,7 +87,7 @@ def _admit(move: Move, view: GroupView) -> Step:
 
 
 def _resign(move: Move, view: GroupView) -> Step:
-    """The leader is to be removed: another replica leads first."""
+    """Hand the leadership over before the leader itself is removed."""
     heirs = [one for one in sorted(view.membership.voters - {view.node}) if _can_lead(one, view)]
     if not heirs:
         return None
@@ -98,7 +98,7 @@ def _resign(move: Move, view: GroupView) -> Step:
 
 
 def _dismiss(node: str, view: GroupView) -> Step:
-    """Only while those that stay are a majority by themselves."""
+    """Remove a replica, while those of the remaining voters that have caught up are a majority of them."""
     left = view.membership.voters - {node}
     there = [one for one in left if one == view.node or _can_lead(one, view)]
     if node in view.membership.voters and 2 * len(there) <= len(left):

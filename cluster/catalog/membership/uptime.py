@@ -1,6 +1,6 @@
-"""What the catalog's leader does about nodes that start: they become witnesses, or a new uptime begins.
+"""Has nodes that start become witnesses of the cluster's uptime, or a new uptime begin.
 
-See `cluster.catalog.witnesses`.
+The catalog's leader does that. See `cluster.catalog.witnesses`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from cluster.catalog.membership.peer_status import PeerStatus
 from cluster.catalog.replica import Catalog
 
 ABSENCE_S: Final = 1.0
-"""How long a member may be out of reach before it is taken to be down."""
+"""How long a member must be out of reach before the leader takes it to be down."""
 
 
 class Uptime:
-    """Of one node, which may come to lead the catalog."""
+    """The part of one node: it acts while the node leads the catalog."""
 
     def __init__(self, node: str, front_end: int, catalog: Catalog, peers: PeerStatus) -> None:
         self._node = node
@@ -26,7 +26,7 @@ class Uptime:
         self._asked = False
 
     def tick(self, now: float) -> None:
-        """Have newcomers become witnesses."""
+        """Submit the newcomers as witnesses, or as those of a new uptime where no witness runs any more."""
         witnesses = self._catalog.state.witnesses
         newcomers = witnesses.newcomers()
         if not newcomers:
