@@ -29,6 +29,7 @@ from cluster.peers.ports import (
     NOTHING_TO_GET,
     Delivery,
 )
+from node.delivery.settlements import Settlement
 from node.message.run import Run
 from node.queue.features.registry import rules_of
 from node.queue.settings import PLAIN, QueueSettings
@@ -47,7 +48,6 @@ from node.session.ports import (
     QueueDeclaration,
     QueueRef,
     Route,
-    Settlement,
     Subscriber,
     VhostConnection,
 )

@@ -16,12 +16,13 @@ from cluster.gateway.link import PartitionLink
 from cluster.gateway.routes import Targets
 from cluster.gateway.state import Vote
 from cluster.peers.ports import Ranges
+from node.delivery.settlements import Outcome, Settlement
 from node.message.run import Run
 from node.queue.operation_format import Buffer, encode_discard, encode_publish, encode_return, encode_settle
 from node.queue.operations import TransactionKey
 from node.queue.transaction_format import encode_conclude, encode_decide, encode_end, encode_prepare
 from node.refusal import PreconditionFailedError, Refusal
-from node.session.ports import Done, Outcome, Route, Settlement
+from node.session.ports import Done, Route
 
 
 @dataclass(frozen=True, slots=True)

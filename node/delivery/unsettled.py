@@ -17,7 +17,7 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 from node.delivery.credit import ChannelConsumer, Credits
-from node.ranges.numbers import Numbers
+from node.ranges.numbers import Numbers, Range, merged, ranges_of
 
 COMPACT_AFTER = 256
 """So many settled runs at the front of the list are dropped together."""
@@ -27,6 +27,11 @@ RUN_OCTETS: Final = 256
 
 NUMBER_OCTETS: Final = 80
 """Further octets of memory for each delivery of a run whose sequence numbers are not consecutive."""
+
+UnsettledRanges = list[tuple[int, list[Range]]]
+"""(consumer, ranges of sequence numbers) of deliveries that a client has not settled, in the order of
+delivery.
+"""
 
 _FIRST = attrgetter("first")
 
@@ -168,6 +173,10 @@ class UnsettledDeliveries:
         self._head = 0
         self.count = 0
         return taken
+
+    def take_ranges(self) -> UnsettledRanges:
+        """Settle every delivery, for a client that has gone."""
+        return [(taken.link, merged(ranges_of(taken.numbers))) for taken in self.take_all()]
 
     def __iter__(self) -> Iterator[Taken]:
         for run in self._runs[self._head :]:

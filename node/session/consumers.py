@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final
 
-from node.ranges.numbers import Range
+from node.delivery.unsettled import UnsettledRanges
 from node.session.ports import BrokerPort
 
 Released = Callable[[], None]
-
-Unsettled = Iterable[tuple[int, list[Range]]]
-"""(consumer, ranges of sequence numbers) of deliveries that a client has not settled, in the order of
-delivery.
-"""
 
 KEPT: Final = 16
 """With so many consumers in its list a channel looks for ended ones, and forgets them."""
@@ -55,7 +50,7 @@ class SessionConsumers:
                 self._port.forget(number)
         mine.numbers.add(consumer)
 
-    def channel_closed(self, channel: int, unsettled: Unsettled, done: Released) -> None:
+    def channel_closed(self, channel: int, unsettled: UnsettledRanges, done: Released) -> None:
         """End the channel's consumers, and return their unsettled deliveries to the queues.
 
         `done` is called when the auto-delete queues that lose their last consumer are deleted.
@@ -63,7 +58,7 @@ class SessionConsumers:
         mine = self._by_channel.pop(channel, None)
         self._end(() if mine is None else mine.numbers, unsettled, done)
 
-    def connection_closed(self, unsettled: Unsettled, done: Released) -> None:
+    def connection_closed(self, unsettled: UnsettledRanges, done: Released) -> None:
         """As `channel_closed`, for all channels."""
         every = [number for one in self._by_channel.values() for number in one.numbers]
         self._by_channel.clear()
@@ -73,7 +68,7 @@ class SessionConsumers:
         """End a consumer that the broker has started after the connection was closed."""
         self._end((consumer,), [], nothing)
 
-    def _end(self, numbers: Collection[int], unsettled: Unsettled, done: Released) -> None:
+    def _end(self, numbers: Collection[int], unsettled: UnsettledRanges, done: Released) -> None:
         countdown = _Countdown(len(numbers) + 1, done)
         for number in numbers:
             self._port.cancel(number, countdown.one_less)

@@ -13,14 +13,16 @@ from functools import partial
 from types import TracebackType
 from typing import Final, NamedTuple, Protocol
 
+from node.delivery.settlements import Outcome, Settlement
+from node.delivery.unsettled import UnsettledRanges
 from node.message.run import Run
 from node.ranges.numbers import Numbers, Range
 from node.refusal import Refusal
 from node.session.commands import Answered, Command, Consuming, Result
-from node.session.consumers import Released, SessionConsumers, Unsettled
+from node.session.consumers import Released, SessionConsumers
 from node.session.logins import CertifiedLogin, Login
 from node.session.permissions import NOWHERE
-from node.session.ports import Authenticated, BrokerPort, Done, Got, Outcome, Route, Settlement, Subscriber
+from node.session.ports import Authenticated, BrokerPort, Done, Got, Route, Subscriber
 from node.session.requests import Caller, Requests
 from node.session.traffic import Traffic
 from node.wire.formats import format_of
@@ -242,14 +244,14 @@ class SessionCore:
 
     # -- the end --------------------------------------------------------------------------------
 
-    def close_channel(self, channel: int, unsettled: Unsettled, done: Released) -> None:
+    def close_channel(self, channel: int, unsettled: UnsettledRanges, done: Released) -> None:
         """End the channel's consumers, and return the unsettled deliveries to the queues.
 
         `done` is called when the auto-delete queues that lose their last consumer are deleted.
         """
         self._consumers.channel_closed(channel, unsettled, done)
 
-    def end(self, unsettled: Unsettled, done: Released) -> None:
+    def end(self, unsettled: UnsettledRanges, done: Released) -> None:
         """End the session, for any reason: its consumers end, and its unsettled deliveries return to the
         queues.
         A second call does nothing.

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
+from node.delivery.settlements import Settlement
 from node.message.run import Run
 from node.ranges.numbers import Numbers, Range
 from node.refusal import Refusal
@@ -107,27 +107,6 @@ class VhostConnection:
 
     scope: Scope
     holder: int
-
-
-class Outcome(Enum):
-    """The outcome of a delivery, with which a client settles it."""
-
-    ACCEPTED = 1
-    """The queue removes the message."""
-    REJECTED = 2
-    """The queue removes the message, or makes it a dead letter."""
-    RETURNED = 3
-    """The message goes back to its queue, and the delivery counts as failed."""
-    RELEASED = 4
-    """The message goes back to its queue, as if it had not been delivered."""
-
-
-class Settlement(NamedTuple):
-    """Ranges of sequence numbers that a consumer settles with one outcome."""
-
-    consumer: int
-    ranges: list[Range]
-    outcome: Outcome
 
 
 class Subscriber(Protocol):

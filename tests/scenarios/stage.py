@@ -14,12 +14,12 @@ from cluster.gateway.commits import PartitionShares, Share
 from cluster.gateway.link import PartitionLink
 from cluster.gateway.state import Confirmation, LinkConsumer
 from cluster.peers.ports import FIRST_CONSUMER, Delivery
+from node.delivery.settlements import Outcome
 from node.message.run import Run
 from node.queue.features.registry import rules_of
 from node.queue.transactions import TransactionTable
 from node.ranges.numbers import Numbers, numbers_of
 from node.refusal import Refusal
-from node.session.ports import Outcome
 from tests.messages import content as content_of
 from tests.messages import parts, run_of
 from tests.scenarios.nodes import PATIENCE_S, ScenarioNodes

@@ -15,9 +15,10 @@ from functools import partial
 
 from node.delivery.credit import ChannelConsumer, Credits, Windows
 from node.delivery.output import Framing, Output
+from node.delivery.settlements import Outcome, Settlements
 from node.delivery.unsettled import Taken, UnknownDeliveryError, UnsettledDeliveries
 from node.message.run import Run
-from node.ranges.numbers import Numbers, Range, merged, ranges_of
+from node.ranges.numbers import Numbers
 from node.refusal import EntryRefusedError, Refusal
 from node.routing.matching import Destination, DestinationKind
 from node.session import commands as c
@@ -32,7 +33,7 @@ from node.session.client_views import (
 from node.session.consumers import nothing
 from node.session.core import SessionCore
 from node.session.logins import PasswordLogin
-from node.session.ports import BrokerPort, Got, Identity, Outcome, QueueDeclaration
+from node.session.ports import BrokerPort, Got, Identity, QueueDeclaration
 from node.session.transport import Transport
 from node.wire.formats import AMQP_0_9_1, FORMATS, format_of
 
@@ -82,6 +83,7 @@ class LineSession:
         self._output = Output(FRAMING)
         self._credits = Credits(WINDOWS, self._output)
         self._unsettled = UnsettledDeliveries(self._credits)
+        self._settlements = Settlements()
         self._links: dict[int, LinkCredit] = {}
         self._deliveries = 0
         self.held_back = self._busy = self._begun = False
@@ -125,6 +127,7 @@ class LineSession:
                 self.force_close(str(error))
             except (Refusal, LookupError, ValueError, TypeError) as error:
                 self._answer(f"refused {error}")
+        self._tell_settled()
         self._tell_credits()
 
     def _tell_credits(self) -> None:
@@ -132,6 +135,8 @@ class LineSession:
             self._core.credit(*granted)
 
     def _carry_out(self, verb: str, *words: str) -> None:
+        if verb not in OUTCOMES:
+            self._tell_settled()
         if verb == "log-in":
             user, password, vhost = words
             logged_in = partial(self._logged_in, vhost)
@@ -171,7 +176,12 @@ class LineSession:
         except UnknownDeliveryError:
             self._unsettled.restore(taken)
             raise
-        for link, ranges in _by_link(taken):
+        for one in taken:
+            self._settlements.add(outcome, CHANNEL, one.link, one.numbers)
+
+    def _tell_settled(self) -> None:
+        """What a client settles in one piece of input is one call for each link and outcome."""
+        for _, (link, ranges, outcome) in self._settlements.take_all():
             self._core.settle(link, ranges, outcome)
 
     def _began(self, limit: int, result: c.Result | Refusal) -> None:
@@ -286,7 +296,8 @@ class LineSession:
         self.lost()
 
     def lost(self) -> None:
-        self._core.end(_by_link(self._unsettled.take_all()), nothing)
+        self._tell_settled()
+        self._core.end(self._unsettled.take_ranges(), nothing)
         self._core.forget()
 
     # A protocol without channels has no rows of them.
@@ -313,14 +324,6 @@ class LineSession:
 
 def lines(port: BrokerPort, clock: Callable[[], float]) -> ClientProtocol:
     return ClientProtocol("lines", (HEADER,), lambda transport: LineSession(port, transport, clock))
-
-
-def _by_link(taken: list[Taken]) -> list[tuple[int, list[Range]]]:
-    """The sequence numbers of deliveries, by the number that the broker has for their consumer."""
-    found: dict[int, list[Range]] = {}
-    for one in taken:
-        found.setdefault(one.link, []).extend(ranges_of(one.numbers))
-    return [(link, merged(ranges)) for link, ranges in found.items()]
 
 
 def _text(run: Run) -> str:

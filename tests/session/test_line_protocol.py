@@ -6,6 +6,8 @@ from typing import Any, cast
 
 import pytest
 
+from node.delivery.settlements import Outcome
+from node.ranges.numbers import Range, count_of
 from node.session.amqp091.protocol import amqp091
 from node.session.amqp091.session import Session
 from node.session.client_memory import ClientMemory
@@ -156,6 +158,29 @@ def test_a_range_of_deliveries_is_settled_whatever_consumers_they_are_of() -> No
         "four",
         "nothing",
     ]
+
+
+class HearingCore:
+    """Keeps what a session says of settlements."""
+
+    def __init__(self) -> None:
+        self.settled: list[tuple[int, Outcome]] = []
+
+    def settle(self, link: int, ranges: list[Range], outcome: Outcome) -> None:
+        self.settled.append((count_of(ranges), outcome))
+
+    def credit(self, link: int, limit: int) -> None: ...
+
+
+def test_settlements_that_come_together_are_one_for_each_link_and_outcome() -> None:
+    client = Liner(Node()).open()
+    client.say("declare q", *("publish  q x",) * 5)
+    client.say("consume q 9")
+    session, core = client.client.session, HearingCore()
+    assert isinstance(session, LineSession)
+    session._core = cast(Any, core)
+    assert client.say("accept 1 1", "return 4 4", "accept 2 3", "accept 5 5") == ["ok"] * 4
+    assert core.settled == [(4, Outcome.ACCEPTED), (1, Outcome.RETURNED)]
 
 
 @pytest.mark.parametrize("settled", ["accept 3 3", "accept 1 3", "accept 0 0"])

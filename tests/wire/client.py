@@ -6,7 +6,9 @@ from array import array
 from struct import Struct
 from typing import Any, TypeVar
 
+from node.delivery.settlements import Outcome
 from node.message.run import Run
+from node.ranges.numbers import Range
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.codec import (
     FRAME,
@@ -18,7 +20,7 @@ from node.wire.amqp091.codec import (
     encode_method,
 )
 from node.wire.amqp091.connection import Connection
-from node.wire.amqp091.effects import AnswerEffect, Effect, RefuseEffect
+from node.wire.amqp091.effects import AnswerEffect, Effect, RefuseEffect, SettleEffect
 from node.wire.amqp091.limits import ConnectionLimits
 from node.wire.amqp091.primitives import Method
 
@@ -199,6 +201,22 @@ class Client:
         found = [effect for effect in self.effects if isinstance(effect, kind)]
         assert len(found) == 1, self.effects
         return found[0]
+
+
+def accepted(channel: int, consumer: int, ranges: list[Range]) -> SettleEffect:
+    return SettleEffect(channel, consumer, ranges, Outcome.ACCEPTED)
+
+
+def rejected(channel: int, consumer: int, ranges: list[Range]) -> SettleEffect:
+    return SettleEffect(channel, consumer, ranges, Outcome.REJECTED)
+
+
+def returned(channel: int, consumer: int, ranges: list[Range]) -> SettleEffect:
+    return SettleEffect(channel, consumer, ranges, Outcome.RETURNED)
+
+
+def released(channel: int, consumer: int, ranges: list[Range]) -> SettleEffect:
+    return SettleEffect(channel, consumer, ranges, Outcome.RELEASED)
 
 
 def opened(*channels: int, limits: ConnectionLimits | None = None) -> Client:

@@ -13,7 +13,7 @@ from node.wire.amqp091.connection import Connection, ConnectionState
 from node.wire.amqp091.lifecycle import CHANNEL_OCTETS
 from node.wire.amqp091.limits import ConnectionLimits
 from node.wire.amqp091.primitives import Method
-from tests.wire.client import Client, opened, publish, run_of
+from tests.wire.client import Client, accepted, opened, publish, run_of
 
 
 class Refused(Exception):
@@ -167,7 +167,7 @@ def test_the_client_closes_a_channel() -> None:
     client.deliver(7, run_of([b"a"] * 3), 5, False)
     client.output()
     assert client.send((1, m.BasicAck(1)), (1, m.ChannelClose(200))) == [
-        e.SettleEffect(1, 7, [(5, 5)]), e.ChannelClosed(1, [(7, [(6, 7)])], awaited=True),
+        accepted(1, 7, [(5, 5)]), e.ChannelClosed(1, [(7, [(6, 7)])], awaited=True),
     ]  # fmt: skip
     assert client.send((1, m.ChannelOpen())) == [] and client.methods() == []
     client.connection.reply(1, m.ChannelCloseOk())

@@ -16,7 +16,21 @@ from node.wire.amqp091 import methods as m
 from node.wire.amqp091.deliver_path import contents
 from node.wire.amqp091.limits import ConnectionLimits
 from node.wire.amqp091.primitives import Method
-from tests.wire.client import PERSISTENT, Client, content, frames, header, opened, publish, run_of, split
+from tests.wire.client import (
+    PERSISTENT,
+    Client,
+    accepted,
+    content,
+    frames,
+    header,
+    opened,
+    publish,
+    rejected,
+    released,
+    returned,
+    run_of,
+    split,
+)
 
 
 def consuming(prefetch: int = 0, *, no_ack: bool = False, limits: ConnectionLimits | None = None) -> Client:
@@ -134,12 +148,12 @@ def test_settlements_are_merged() -> None:
     client = consuming(200)
     for start in range(1000, 1100, 10):
         client.deliver(7, run_of([b"x"] * 10), start, False)
-    assert client.send((1, m.BasicAck(50, True))) == [e.SettleEffect(1, 7, [(1000, 1049)]), e.Credit(7, 250)]
+    assert client.send((1, m.BasicAck(50, True))) == [accepted(1, 7, [(1000, 1049)]), e.Credit(7, 250)]
     one_by_one = [(1, m.BasicAck(tag)) for tag in range(51, 71)]
-    assert client.send(*one_by_one) == [e.SettleEffect(1, 7, [(1050, 1069)]), e.Credit(7, 270)]
+    assert client.send(*one_by_one) == [accepted(1, 7, [(1050, 1069)]), e.Credit(7, 270)]
     out_of_order = [(1, m.BasicAck(tag)) for tag in (73, 71, 72, 75)]
     assert client.send(*out_of_order)[:2] == [
-        e.SettleEffect(1, 7, [(1070, 1072), (1074, 1074)]), e.Credit(7, 274),
+        accepted(1, 7, [(1070, 1072), (1074, 1074)]), e.Credit(7, 274),
     ]  # fmt: skip
 
 
@@ -150,24 +164,24 @@ def test_settling_publishing_and_asking_keep_their_order() -> None:
         (1, m.BasicAck(1)), publish(1, b"reply"), (1, m.BasicAck(2)), (1, m.QueuePurge("q")),
     )  # fmt: skip
     assert [type(effect) for effect in effects] == [e.PublishEffect, e.SettleEffect, e.Request]
-    assert effects[1] == e.SettleEffect(1, 7, [(1, 2)])
+    assert effects[1] == accepted(1, 7, [(1, 2)])
 
 
 @pytest.mark.requirement("A17.9", "A17.10", "A17.11", "A17.12", "A17.13", "A23.2")
 @pytest.mark.parametrize(
     ("method", "effect"),
     [
-        (m.BasicAck(3), e.SettleEffect(1, 7, [(12, 12)])),
-        (m.BasicAck(3, True), e.SettleEffect(1, 7, [(10, 12)])),
-        (m.BasicAck(0, True), e.SettleEffect(1, 7, [(10, 14)])),
-        (m.BasicReject(2, True), e.ReturnEffect(1, 7, [(11, 11)], delivered=True)),
-        (m.BasicReject(2, False), e.DiscardEffect(1, 7, [(11, 11)])),
-        (m.BasicNack(4, True, True), e.ReturnEffect(1, 7, [(10, 13)], delivered=True)),
-        (m.BasicNack(4, True, False), e.DiscardEffect(1, 7, [(10, 13)])),
-        (m.BasicNack(4, False, False), e.DiscardEffect(1, 7, [(13, 13)])),
-        (m.BasicNack(0, True, True), e.ReturnEffect(1, 7, [(10, 14)], delivered=True)),
-        (m.BasicRecover(True), e.ReturnEffect(1, 7, [(10, 14)], delivered=True)),
-        (m.BasicRecoverAsync(True), e.ReturnEffect(1, 7, [(10, 14)], delivered=True)),
+        (m.BasicAck(3), accepted(1, 7, [(12, 12)])),
+        (m.BasicAck(3, True), accepted(1, 7, [(10, 12)])),
+        (m.BasicAck(0, True), accepted(1, 7, [(10, 14)])),
+        (m.BasicReject(2, True), returned(1, 7, [(11, 11)])),
+        (m.BasicReject(2, False), rejected(1, 7, [(11, 11)])),
+        (m.BasicNack(4, True, True), returned(1, 7, [(10, 13)])),
+        (m.BasicNack(4, True, False), rejected(1, 7, [(10, 13)])),
+        (m.BasicNack(4, False, False), rejected(1, 7, [(13, 13)])),
+        (m.BasicNack(0, True, True), returned(1, 7, [(10, 14)])),
+        (m.BasicRecover(True), returned(1, 7, [(10, 14)])),
+        (m.BasicRecoverAsync(True), returned(1, 7, [(10, 14)])),
     ],
 )
 def test_every_way_to_settle(method: m.Method, effect: e.Effect) -> None:
@@ -176,7 +190,7 @@ def test_every_way_to_settle(method: m.Method, effect: e.Effect) -> None:
     client.output()
     settled, credit = client.send((1, method))
     assert settled == effect
-    assert isinstance(effect, e.SettleEffect | e.ReturnEffect | e.DiscardEffect)
+    assert isinstance(effect, e.SettleEffect)
     assert credit == e.Credit(7, 100 + count_of(effect.ranges))
     assert client.methods() == ([m.BasicRecoverOk()] if isinstance(method, m.BasicRecover) else [])
 
@@ -210,8 +224,8 @@ def test_several_consumers_are_settled_each_by_itself() -> None:
         client.deliver(7, run_of([b"x"] * 2), start, False)
         client.deliver(8, run_of([b"x"] * 2), start + 100, False)
     assert client.send((1, m.BasicAck(11, True))) == [
-        e.SettleEffect(1, 7, [(10, 11), (20, 21), (30, 31)]),
-        e.SettleEffect(1, 8, [(110, 111), (120, 121), (130, 130)]),
+        accepted(1, 7, [(10, 11), (20, 21), (30, 31)]),
+        accepted(1, 8, [(110, 111), (120, 121), (130, 130)]),
     ]  # fmt: skip
 
 
@@ -237,7 +251,7 @@ def test_get(no_ack: bool) -> None:
     client.connection.get_empty(1)
     assert client.methods()[0] == m.BasicGetEmpty()
     effects = client.connection.take_effects()
-    assert (effects == [e.SettleEffect(1, 12, [(55, 55)])]) is not no_ack
+    assert (effects == [accepted(1, 12, [(55, 55)])]) is not no_ack
 
 
 def test_a_message_got_for_a_channel_that_has_gone_goes_back() -> None:
@@ -247,7 +261,7 @@ def test_a_message_got_for_a_channel_that_has_gone_goes_back() -> None:
     client.connection.take_effects()
     client.connection.deliver_get(1, run_of([b"abc"]), 55, False, 0, 12)
     assert client.connection.take_effects() == [
-        e.ReturnEffect(1, 12, [(55, 55)], delivered=False), e.ChannelClosed(1, []),
+        released(1, 12, [(55, 55)]), e.ChannelClosed(1, []),
     ]  # fmt: skip
 
 
@@ -292,11 +306,11 @@ def test_shared_prefetch_holds_what_is_too_much() -> None:
     assert len(deliveries(client)) == 3
     assert client.connection.take_effects() == []
     effects = client.send((1, m.BasicAck(2, True)))
-    assert effects == [e.SettleEffect(1, 1, [(10, 11)])]
+    assert effects == [accepted(1, 1, [(10, 11)])]
     assert [one.consumer_tag for one in deliveries(client)] == ["b", "b"]
     effects = client.send((1, m.BasicAck(0, True)))
     assert effects == [
-        e.SettleEffect(1, 1, [(12, 12)]), e.SettleEffect(1, 2, [(20, 21)]), e.Credit(1, 5), e.Credit(2, 5),
+        accepted(1, 1, [(12, 12)]), accepted(1, 2, [(20, 21)]), e.Credit(1, 5), e.Credit(2, 5),
     ]  # fmt: skip
     assert [one.delivery_tag for one in deliveries(client)] == [6]
 
@@ -312,9 +326,9 @@ def test_what_is_held_goes_back_undelivered() -> None:
     client.connection.take_effects()
     client.send((1, m.BasicCancel("b")))
     client.connection.reply(1, m.BasicCancelOk("b"))
-    assert client.connection.take_effects() == [e.ReturnEffect(1, 2, [(20, 22)], delivered=False)]
+    assert client.connection.take_effects() == [released(1, 2, [(20, 22)])]
     assert client.send((1, m.ChannelClose(200))) == [
-        e.ReturnEffect(1, 1, [(11, 12)], delivered=False),
+        released(1, 1, [(11, 12)]),
         e.ChannelClosed(1, [(1, [(10, 10)])], awaited=True),
     ]  # fmt: skip
 
@@ -358,7 +372,7 @@ def test_credit_is_revoked_while_the_socket_is_full() -> None:
     client.deliver(7, run_of([b"x"] * 4), 1, False)
     client.connection.pause_credit()
     assert client.connection.take_effects() == [e.Credit(7, 4)]
-    assert client.send((1, m.BasicAck(2, True))) == [e.SettleEffect(1, 7, [(1, 2)])]
+    assert client.send((1, m.BasicAck(2, True))) == [accepted(1, 7, [(1, 2)])]
     client.deliver(7, run_of([b"x"] * 2), 5, False)
     client.connection.resume_credit()
     assert client.connection.take_effects() == [e.Credit(7, 12)]
@@ -378,8 +392,8 @@ def test_cancel_by_the_client() -> None:
     client.connection.reply(1, m.BasicCancelOk("t"))
     assert client.methods() == [m.BasicCancelOk("t")]
     client.deliver(7, run_of([b"x"] * 2), 5, False)
-    assert client.connection.take_effects() == [e.ReturnEffect(0, 7, [(5, 6)], delivered=False)]
-    assert client.send((1, m.BasicAck(4, True))) == [e.SettleEffect(1, 7, [(1, 4)])]
+    assert client.connection.take_effects() == [released(0, 7, [(5, 6)])]
+    assert client.send((1, m.BasicAck(4, True))) == [accepted(1, 7, [(1, 4)])]
     assert client.send((1, m.BasicCancel("t"))) == []
     assert client.methods() == [m.BasicCancelOk("t")]
 
@@ -396,7 +410,7 @@ def test_cancel_by_the_server(able: bool) -> None:
     client.connection.cancel_consumer(7)
     assert client.methods() == ([m.BasicCancel("t", True)] if able else [])
     client.send((1, m.BasicCancelOk("t")), (1, m.BasicAck(3, True)))
-    assert client.only(e.SettleEffect) == e.SettleEffect(1, 7, [(1, 3)])
+    assert client.only(e.SettleEffect) == accepted(1, 7, [(1, 3)])
     assert client.consume(consumer=8) == [e.Credit(8, 2000)], "the tag is free again"
 
 
@@ -440,9 +454,9 @@ def test_what_has_no_consumer_any_more_is_recovered_into_its_queue() -> None:
     client.connection.reply(1, m.BasicCancelOk("b"))
     effects = client.send((1, m.BasicRecover(True)))
     assert [effect for effect in effects if not isinstance(effect, e.Credit)] == [
-        e.ReturnEffect(1, 7, [(10, 11)], delivered=True),
-        e.ReturnEffect(1, 8, [(10, 11)], delivered=True),
-        e.ReturnEffect(1, 1, [(30, 30)], delivered=True),
+        returned(1, 7, [(10, 11)]),
+        returned(1, 8, [(10, 11)]),
+        returned(1, 1, [(30, 30)]),
     ]
 
 

@@ -90,9 +90,9 @@ def normal(found: list[e.Effect]) -> list[Any]:
                     ordered.append(
                         (channel, run.exchange, run.routing_key, run.persistent, mandatory, tag, content)
                     )
-            case e.SettleEffect() | e.ReturnEffect() | e.DiscardEffect():
+            case e.SettleEffect():
                 settled += [
-                    (type(effect).__name__, effect.channel, effect.consumer, sequence)
+                    (effect.outcome.name, effect.channel, effect.consumer, sequence)
                     for sequence in numbers_of(effect.ranges)
                 ]
             case e.Credit(consumer, limit):

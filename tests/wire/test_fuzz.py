@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from node.delivery.octets import SIZE_OCTETS
-from node.delivery.unsettled import octets_of
+from node.delivery.unsettled import UnsettledRanges, octets_of
 from node.ranges.numbers import numbers_of
 from node.wire.amqp091 import effects as e
 from node.wire.amqp091 import methods as m
@@ -104,7 +104,7 @@ class Accounting(RuleBasedStateMachine):
     def account(self, found: list[e.Effect]) -> None:
         for effect in found:
             match effect:
-                case e.SettleEffect() | e.ReturnEffect() | e.DiscardEffect():
+                case e.SettleEffect():
                     assert effect.ranges
                     self.end([(effect.consumer, effect.ranges)])
                 case e.ChannelClosed(channel, unsettled, awaited):
@@ -121,7 +121,7 @@ class Accounting(RuleBasedStateMachine):
                 case e.Request():
                     self.requests.append(effect)
 
-    def end(self, unsettled: e.UnsettledRanges) -> None:
+    def end(self, unsettled: UnsettledRanges) -> None:
         for consumer, ranges in unsettled:
             if consumer not in self.no_ack:
                 self.ended.update((consumer, sequence) for sequence in numbers_of(ranges))

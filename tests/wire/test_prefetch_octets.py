@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node.delivery.credit import HOLD_DELIVERY_S
+from node.delivery.settlements import Outcome
 from node.ranges.numbers import numbers_of
 from node.wire.amqp091 import effects as e
 from node.wire.amqp091 import methods as m
-from tests.wire.client import Client, opened, run_of
+from tests.wire.client import Client, accepted, opened, released, run_of
 
 
 def bodies(client: Client) -> list[bytes]:
@@ -40,7 +41,7 @@ def test_deliveries_stay_within_the_window(shared: bool) -> None:
     client.deliver(7, run_of([b"b" * 600, b"c"]), 2, False)
     assert bodies(client) == [b"b" * 600]
     assert client.connection.take_effects() == [
-        e.ReturnEffect(1, 7, [(3, 3)], delivered=False),
+        released(1, 7, [(3, 3)]),
         e.Credit(7, 3),
     ]
     assert e.Credit(7, 4) in client.send((1, m.BasicAck(1)))
@@ -54,11 +55,11 @@ def test_a_message_larger_than_the_window_comes_when_nothing_is_unsettled() -> N
     client.deliver(7, run_of([b"a" * 5, b"b" * 50]), 1, False)
     assert bodies(client) == [b"a" * 5]
     assert client.connection.take_effects() == [
-        e.ReturnEffect(1, 7, [(2, 2)], delivered=False),
+        released(1, 7, [(2, 2)]),
         e.Credit(7, 2),
     ]
     effects = client.send((1, m.BasicAck(1)))
-    assert effects == [e.SettleEffect(1, 7, [(1, 1)]), e.Credit(7, 3)]
+    assert effects == [accepted(1, 7, [(1, 1)]), e.Credit(7, 3)]
     client.deliver(7, run_of([b"b" * 50]), 2, False)
     assert bodies(client) == [b"b" * 50]
     assert client.connection.take_effects() == []
@@ -72,7 +73,7 @@ def test_nothing_overtakes_a_message_that_did_not_fit() -> None:
     client.deliver(7, run_of([b"b" * 8]), 2, False)
     client.deliver(7, run_of([b"c"]), 3, False)
     assert bodies(client) == [b"a" * 8]
-    assert client.connection.take_effects()[0] == e.ReturnEffect(1, 7, [(2, 3)], delivered=False)
+    assert client.connection.take_effects()[0] == released(1, 7, [(2, 3)])
 
 
 @pytest.mark.requirement("A18.3", "A18.4")
@@ -85,7 +86,7 @@ def test_each_consumer_has_a_window_and_the_channel_another() -> None:
     client.deliver(2, run_of([b"3" * 5, b"4"]), 1, False)
     assert bodies(client) == [b"1" * 10, b"3" * 5]
     assert client.connection.take_effects() == [
-        e.ReturnEffect(1, 1, [(2, 2)], delivered=False), e.ReturnEffect(1, 2, [(2, 2)], delivered=False),
+        released(1, 1, [(2, 2)]), released(1, 2, [(2, 2)]),
         e.Credit(1, 2), e.Credit(2, 2),
     ]  # fmt: skip
 
@@ -121,7 +122,7 @@ def test_what_a_shared_prefetch_holds_goes_to_others_after_a_moment() -> None:
     client.connection.take_effects()
     assert client.tick(0) == []
     assert client.tick(HOLD_DELIVERY_S * 0.9) == []
-    assert client.tick(HOLD_DELIVERY_S * 0.2) == [e.ReturnEffect(1, 2, [(20, 20)], delivered=False)]
+    assert client.tick(HOLD_DELIVERY_S * 0.2) == [released(1, 2, [(20, 20)])]
     assert client.connection.next_deadline() == float("inf")
     assert e.Credit(2, 2) in client.send((1, m.BasicAck(1)))
 
@@ -140,7 +141,7 @@ class Queue:
             match effect:
                 case e.Credit():
                     self.limit = effect.limit
-                case e.ReturnEffect():
+                case e.SettleEffect(outcome=Outcome.RETURNED | Outcome.RELEASED):
                     self.ready = sorted([*self.ready, *numbers_of(effect.ranges)])
 
 

@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from node.delivery.settlements import Outcome, Settlement
 from node.ranges.numbers import numbers_of
 from node.wire.amqp091 import effects as e
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.limits import ConnectionLimits
 from node.wire.amqp091.primitives import Method
-from tests.wire.client import Client, opened, publish, run_of
+from tests.wire.client import Client, opened, publish, returned, run_of
 
 CONSUMER = 7
 
@@ -103,9 +104,9 @@ def test_settlements_wait_for_the_commit_and_come_merged() -> None:
         == []
     )  # fmt: skip
     assert commit(client).settled == [
-        e.SettleEffect(1, CONSUMER, [(100, 102), (105, 108)]),
-        e.DiscardEffect(1, CONSUMER, [(103, 103)]),
-        e.ReturnEffect(1, CONSUMER, [(104, 104)], delivered=True),
+        Settlement(CONSUMER, [(100, 102), (105, 108)], Outcome.ACCEPTED),
+        Settlement(CONSUMER, [(103, 103)], Outcome.REJECTED),
+        Settlement(CONSUMER, [(104, 104)], Outcome.RETURNED),
     ]
 
 
@@ -144,7 +145,7 @@ def test_a_message_that_was_got_is_settled_by_the_commit() -> None:
     client.send((1, m.BasicGet("q")))
     client.connection.deliver_get(1, run_of([b"z"]), 9, False, 0, CONSUMER)
     client.send((1, m.BasicAck(1)))
-    assert commit(client).settled == [e.SettleEffect(1, CONSUMER, [(9, 9)])]
+    assert commit(client).settled == [Settlement(CONSUMER, [(9, 9)], Outcome.ACCEPTED)]
 
 
 def test_a_cancelled_consumers_messages_are_settled_by_the_commit() -> None:
@@ -152,7 +153,7 @@ def test_a_cancelled_consumers_messages_are_settled_by_the_commit() -> None:
     client.send((1, m.BasicAck(1)), (1, m.BasicCancel("t")))
     client.connection.reply(1, m.BasicCancelOk("t"))
     client.send((1, m.BasicAck(2)))
-    assert commit(client).settled == [e.SettleEffect(1, CONSUMER, [(100, 101)])]
+    assert commit(client).settled == [Settlement(CONSUMER, [(100, 101)], Outcome.ACCEPTED)]
     commit_ok(client)
 
 
@@ -166,17 +167,17 @@ def test_a_rollback_requeues_nothing_and_messages_can_be_acknowledged_again() ->
     assert client.send((1, m.TxRollback())) == [e.Rollback(1)]
     assert client.methods() == [m.TxRollbackOk()]
     client.send((1, m.BasicAck(5, multiple=True)))
-    assert commit(client).settled == [e.SettleEffect(1, CONSUMER, [(100, 104)])]
+    assert commit(client).settled == [Settlement(CONSUMER, [(100, 104)], Outcome.ACCEPTED)]
 
 
 def test_recovery_leaves_out_what_the_transaction_has_settled() -> None:
     client = with_deliveries(3)
     client.send((1, m.BasicAck(2)))
     assert client.send((1, m.BasicRecover(True))) == [
-        e.ReturnEffect(1, CONSUMER, [(100, 100), (102, 102)], delivered=True),
+        returned(1, CONSUMER, [(100, 100), (102, 102)]),
     ]
     client.send((1, m.TxRollback()), (1, m.BasicAck(2)))
-    assert commit(client).settled == [e.SettleEffect(1, CONSUMER, [(101, 101)])]
+    assert commit(client).settled == [Settlement(CONSUMER, [(101, 101)], Outcome.ACCEPTED)]
 
 
 @pytest.mark.parametrize("end", ["close", "exception", "connection", "socket"])

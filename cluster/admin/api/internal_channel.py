@@ -14,6 +14,7 @@ from cluster.admin.api.decision_timeout import in_time
 from cluster.admin.api.errors import ApiError, bad_request
 from cluster.gateway.broker_port import FrontEnd
 from cluster.gateway.browsing import Bookmark, Shown
+from node.delivery.settlements import Outcome, Settlement
 from node.message.run import Run
 from node.ranges.numbers import Numbers
 from node.refusal import Refusal
@@ -22,7 +23,7 @@ from node.session.command_limits import CommandLimitError, check_command
 from node.session.commands import Command, Get, Result
 from node.session.consumers import nothing
 from node.session.core import SessionCore, none_in_use
-from node.session.ports import Got, Outcome, QueueRef, Route, Settlement
+from node.session.ports import Got, QueueRef, Route
 from node.wire.formats import format_of
 
 CHANNEL: Final = 1

@@ -13,8 +13,6 @@ from node.wire.amqp091.connection import Connection
 GIVING_BACK: Final = frozenset(
     (
         effects.SettleEffect,
-        effects.ReturnEffect,
-        effects.DiscardEffect,
         effects.Rollback,
         effects.ChannelClosed,
         effects.ConnectionClosed,

@@ -12,13 +12,14 @@ from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import Any, Final
 
+from node.delivery.unsettled import UnsettledRanges
 from node.message.run import Run
 from node.ranges.numbers import Numbers
 from node.refusal import Refusal
 from node.session.amqp091 import views
 from node.session.amqp091.authentication import Authentication
 from node.session.amqp091.effect_loop import EffectLoop, answer, refuse
-from node.session.amqp091.translation import answer_to, command_of, settlement_of
+from node.session.amqp091.translation import answer_to, command_of
 from node.session.client_views import (
     ChannelTotals,
     ChannelTraffic,
@@ -29,7 +30,7 @@ from node.session.client_views import (
 from node.session.commands import Consuming, Nothing, Result
 from node.session.consumers import nothing
 from node.session.core import Containment, SessionCore
-from node.session.ports import BrokerPort, Got, Outcome
+from node.session.ports import BrokerPort, Got
 from node.session.traffic import Traffic
 from node.session.transport import NO_TRANSPORT, Transport
 from node.wire.amqp091 import effects, methods
@@ -71,8 +72,6 @@ class Session(Containment):
             effects.CommitEffect: self._commit,
             effects.Rollback: self._roll_back,
             effects.SettleEffect: self._settle,
-            effects.ReturnEffect: self._return,
-            effects.DiscardEffect: self._discard,
             effects.Credit: self._credit,
             effects.Request: self._request,
             effects.AnswerEffect: partial(answer, connection),
@@ -273,8 +272,7 @@ class Session(Containment):
         self._core.roll_back(effect.channel)
 
     def _commit(self, effect: effects.CommitEffect) -> None:
-        settled = [settlement_of(one) for one in effect.settled]
-        self._core.commit(effect.channel, settled, partial(self._committed, effect.channel))
+        self._core.commit(effect.channel, effect.settled, partial(self._committed, effect.channel))
 
     def _committed(self, channel: int, refusal: Refusal | None) -> None:
         if refusal is None:
@@ -285,14 +283,7 @@ class Session(Containment):
     # -- settling -------------------------------------------------------------------------------
 
     def _settle(self, effect: effects.SettleEffect) -> None:
-        self._core.settle(effect.consumer, effect.ranges, Outcome.ACCEPTED)
-
-    def _return(self, effect: effects.ReturnEffect) -> None:
-        outcome = Outcome.RETURNED if effect.delivered else Outcome.RELEASED
-        self._core.settle(effect.consumer, effect.ranges, outcome)
-
-    def _discard(self, effect: effects.DiscardEffect) -> None:
-        self._core.settle(effect.consumer, effect.ranges, Outcome.REJECTED)
+        self._core.settle(effect.consumer, effect.ranges, effect.outcome)
 
     def _credit(self, effect: effects.Credit) -> None:
         self._core.credit(effect.consumer, effect.limit)
@@ -409,7 +400,7 @@ class Session(Containment):
     def _connection_closed(self, effect: effects.ConnectionClosed) -> None:
         self._end(effect.unsettled)
 
-    def _end(self, unsettled: effects.UnsettledRanges) -> None:
+    def _end(self, unsettled: UnsettledRanges) -> None:
         """End the session, for any reason, and return its unsettled deliveries. A second call does
         nothing.
         """

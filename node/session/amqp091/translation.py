@@ -24,7 +24,7 @@ from node.session.commands import (
     Removed,
     Unbind,
 )
-from node.session.ports import Outcome, QueueDeclaration, Settlement
+from node.session.ports import QueueDeclaration
 from node.wire.amqp091 import effects
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.primitives import Method
@@ -127,16 +127,4 @@ _COMPLETED: Final[dict[type[Method], Callable[[], Method]]] = {
     m.ExchangeUnbind: m.ExchangeUnbindOk,
     m.QueueBind: m.QueueBindOk,
     m.QueueUnbind: m.QueueUnbindOk,
-}
-
-
-def settlement_of(effect: effects.SettlementEffect) -> Settlement:
-    """The settlement that a transaction carries out at its commit."""
-    return Settlement(effect.consumer, effect.ranges, _OUTCOMES[type(effect)])
-
-
-_OUTCOMES: Final[dict[type[Any], Outcome]] = {
-    effects.SettleEffect: Outcome.ACCEPTED,
-    effects.DiscardEffect: Outcome.REJECTED,
-    effects.ReturnEffect: Outcome.RETURNED,
 }

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from node.delivery.credit import ChannelConsumer
-from node.delivery.unsettled import UnknownDeliveryError
+from node.delivery.settlements import Outcome
+from node.delivery.unsettled import UnknownDeliveryError, UnsettledRanges
 from node.message.run import Run
 from node.names import REPLY_TO
 from node.wire.amqp091 import methods as m
@@ -18,12 +19,10 @@ from node.wire.amqp091.deliveries import ChannelDeliveries
 from node.wire.amqp091.effects import (
     AnswerEffect,
     ChannelClosed,
-    Disposition,
     LogEffect,
     PublishEffect,
     RefuseEffect,
     Request,
-    UnsettledRanges,
 )
 from node.wire.amqp091.errors import (
     ChannelModeError,
@@ -398,22 +397,22 @@ class Channel:
         """A row of basic.ack. Raises UnknownDeliveryTagError."""
         try:
             if multiple:
-                self.deliveries.settle(Disposition.ACCEPTED, last, multiple=True)
+                self.deliveries.settle(Outcome.ACCEPTED, last, multiple=True)
             else:
                 self.deliveries.accept_row(first, last)
         except UnknownDeliveryError as error:
             raise _unknown_tag(error.number, (m.BasicAck.CLASS_ID, m.BasicAck.METHOD_ID)) from None
 
     def _nack(self, method: m.BasicNack) -> None:
-        disposition = Disposition.RETURNED if method.requeue else Disposition.REJECTED
-        self._settle(method, disposition, method.multiple)
+        outcome = Outcome.RETURNED if method.requeue else Outcome.REJECTED
+        self._settle(method, outcome, method.multiple)
 
     def _reject(self, method: m.BasicReject) -> None:
-        self._settle(method, Disposition.RETURNED if method.requeue else Disposition.REJECTED, False)
+        self._settle(method, Outcome.RETURNED if method.requeue else Outcome.REJECTED, False)
 
-    def _settle(self, method: m.BasicNack | m.BasicReject, disposition: Disposition, multiple: bool) -> None:
+    def _settle(self, method: m.BasicNack | m.BasicReject, outcome: Outcome, multiple: bool) -> None:
         try:
-            self.deliveries.settle(disposition, method.delivery_tag, multiple)
+            self.deliveries.settle(outcome, method.delivery_tag, multiple)
         except UnknownDeliveryError as error:
             raise _unknown_tag(error.number, method_ids(method)) from None
 

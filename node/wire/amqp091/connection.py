@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from math import inf
 
+from node.delivery.settlements import Outcome
 from node.message.run import Run
 from node.ranges.numbers import Numbers
 from node.wire.amqp091 import methods as m
@@ -16,7 +17,7 @@ from node.wire.amqp091.channel import Channel
 from node.wire.amqp091.channel_state import ChannelState
 from node.wire.amqp091.codec import HEARTBEAT
 from node.wire.amqp091.deliver_path import encode_contents
-from node.wire.amqp091.effects import Credit, Disposition, Effect, LogEffect
+from node.wire.amqp091.effects import Credit, Effect, LogEffect
 from node.wire.amqp091.errors import Failure, LoginRefusedError, NotAllowedError
 from node.wire.amqp091.fields import Table
 from node.wire.amqp091.lifecycle import DEAF, NOT_OPEN_YET, ConnectionState, Stage
@@ -269,7 +270,7 @@ class Connection(FrameReader):
             found.answer(None)
             found.deliveries.send_got(run, sequence, redelivered, message_count, consumer, no_ack)
         else:
-            self._outbox.settle(Disposition.UNSENT, channel, consumer, range(sequence, sequence + 1))
+            self._outbox.settlements.add(Outcome.RELEASED, channel, consumer, range(sequence, sequence + 1))
             found.answer(None)
         self._resume(channel)
 
@@ -288,7 +289,7 @@ class Connection(FrameReader):
             return
         found = self._credits.consumers.get(consumer)
         if found is None:
-            self._outbox.settle(Disposition.UNSENT, 0, consumer, numbers)
+            self._outbox.settlements.add(Outcome.RELEASED, 0, consumer, numbers)
             return
         self._channels[found.channel].deliveries.deliver(found, run, numbers, redelivered)
         self._credits.look_at_output()

@@ -9,12 +9,13 @@ from typing import NamedTuple
 
 from node.delivery.credit import ChannelConsumer, Credits
 from node.delivery.octets import OctetWindows
-from node.delivery.unsettled import Taken, UnsettledDeliveries
+from node.delivery.settlements import Outcome
+from node.delivery.unsettled import Taken, UnsettledDeliveries, UnsettledRanges
 from node.message.run import Run
-from node.ranges.numbers import Numbers, merged, ranges_of
+from node.ranges.numbers import Numbers
 from node.wire.amqp091.contents import body_size, body_sizes
 from node.wire.amqp091.deliver_path import encode_contents, encode_deliveries
-from node.wire.amqp091.effects import Disposition, Outbox, UnsettledRanges
+from node.wire.amqp091.effects import Outbox
 from node.wire.amqp091.methods import BasicGetOk
 from node.wire.amqp091.transaction import ChannelTransaction, TransactionLoad
 
@@ -140,7 +141,7 @@ class ChannelDeliveries:
             self._give_back(one)
         if self.octets is not None:
             self.octets.clear()
-        return [(taken.link, merged(ranges_of(taken.numbers))) for taken in self.unsettled.take_all()]
+        return self.unsettled.take_ranges()
 
     def in_use(self) -> set[int]:
         """The shell's numbers of consumers, and of those that have ended but left something to settle."""
@@ -286,13 +287,13 @@ class ChannelDeliveries:
     def _give_back(self, held: HeldDelivery) -> None:
         """Only to queues that still have them: others removed them before they were delivered."""
         if held.consumer.returnable:
-            self._outbox.settle(Disposition.UNSENT, self.channel, held.consumer.number, held.numbers)
+            self._outbox.settlements.add(Outcome.RELEASED, self.channel, held.consumer.number, held.numbers)
             # It is unsettled no more, and credit counts all that came.
             held.consumer.settled += held.run.count
 
     # -- settling -------------------------------------------------------------------------------
 
-    def settle(self, disposition: Disposition, tag: int, multiple: bool) -> None:
+    def settle(self, outcome: Outcome, tag: int, multiple: bool) -> None:
         """With `multiple` every delivery up to `tag`, 0 for all.
 
         A tag other than 0 must itself be that of an unsettled delivery: basic.ack's delivery-tag "MUST
@@ -308,26 +309,26 @@ class ChannelDeliveries:
         else:
             taken = self.unsettled.take_all()
         if self.transaction is not None:
-            self.transaction.settle(disposition, taken)
+            self.transaction.settle(outcome, taken)
             return
         for one in taken:
-            self._settle(disposition, one)
+            self._settle(outcome, one)
         self._release()
 
     def accept_row(self, first: int, last: int) -> None:
         """Accept consecutive tags; raises UnknownDeliveryError at the first that is none, as `settle`."""
         row = self.unsettled.take_row(first, last)
         if self.transaction is not None:
-            self.transaction.settle(Disposition.ACCEPTED, row)
+            self.transaction.settle(Outcome.ACCEPTED, row)
             return
         for taken in row:
-            self._settle(Disposition.ACCEPTED, taken)
+            self._settle(Outcome.ACCEPTED, taken)
             self._release()
 
     def recover(self) -> None:
         """Give every unsettled delivery back to its queue; no transaction covers that (basic.recover)."""
         for taken in self.unsettled.take_all():
-            self._settle(Disposition.RETURNED, taken)
+            self._settle(Outcome.RETURNED, taken)
         self._release()
 
     def begin_transactions(self, load: TransactionLoad) -> None:
@@ -335,20 +336,20 @@ class ChannelDeliveries:
         if self.transaction is None:
             self.transaction = ChannelTransaction(self.channel, self._outbox, self.unsettled, load)
 
-    def settled(self, done: Iterable[tuple[Disposition, Taken]]) -> None:
+    def settled(self, done: Iterable[tuple[Outcome, Taken]]) -> None:
         """The shell has settled these on its own."""
-        for disposition, taken in done:
-            self._count(disposition, taken)
+        for outcome, taken in done:
+            self._count(outcome, taken)
         self._release()
 
-    def _settle(self, disposition: Disposition, taken: Taken) -> None:
-        self._outbox.settle(disposition, self.channel, taken.link, taken.numbers)
-        self._count(disposition, taken)
+    def _settle(self, outcome: Outcome, taken: Taken) -> None:
+        self._outbox.settlements.add(outcome, self.channel, taken.link, taken.numbers)
+        self._count(outcome, taken)
 
-    def _count(self, disposition: Disposition, taken: Taken) -> None:
+    def _count(self, outcome: Outcome, taken: Taken) -> None:
         _, numbers, consumer, _ = taken
         count = len(numbers)
-        if disposition is not Disposition.ACCEPTED:
+        if outcome is not Outcome.ACCEPTED:
             self.returned += count
         if consumer is None:
             return

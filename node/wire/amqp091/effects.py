@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
 from typing import Final
 
 from node.delivery.output import Framing, Output
+from node.delivery.settlements import Outcome, Settlement, Settlements
+from node.delivery.unsettled import UnsettledRanges
 from node.message.run import Run
-from node.ranges.numbers import Numbers, Range, merged, ranges_of
+from node.ranges.numbers import Range
 from node.wire.amqp091.codec import FRAME, encode_method
 from node.wire.amqp091.errors import ProtocolException
 from node.wire.amqp091.methods import BasicDeliver
 from node.wire.amqp091.primitives import SHORT, Method
-
-UnsettledRanges = list[tuple[int, list[Range]]]
-"""(consumer, ranges) of deliveries that were sent and never settled, in the order of delivery."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,38 +75,18 @@ class PublishEffect:
 
 @dataclass(init=False, slots=True)
 class SettleEffect:
-    """The client has the messages for good."""
+    """Deliveries have come to an outcome; those that the client never got are released."""
 
     channel: Final[int]
     consumer: Final[int]
     ranges: Final[list[Range]]
+    outcome: Final[Outcome]
 
-    def __init__(self, channel: int, consumer: int, ranges: list[Range]) -> None:
+    def __init__(self, channel: int, consumer: int, ranges: list[Range], outcome: Outcome) -> None:
         self.channel = channel
         self.consumer = consumer
         self.ranges = ranges
-
-
-@dataclass(frozen=True, slots=True)
-class ReturnEffect:
-    """The messages go back to their queue. `delivered`: they had been sent to the client."""
-
-    channel: int
-    consumer: int
-    ranges: list[Range]
-    delivered: bool
-
-
-@dataclass(frozen=True, slots=True)
-class DiscardEffect:
-    """The client rejected the messages without requeue."""
-
-    channel: int
-    consumer: int
-    ranges: list[Range]
-
-
-SettlementEffect = SettleEffect | ReturnEffect | DiscardEffect
+        self.outcome = outcome
 
 
 @dataclass(init=False, slots=True)
@@ -125,7 +103,7 @@ class CommitEffect:
     """
 
     channel: int
-    settled: list[SettlementEffect]
+    settled: list[Settlement]
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,8 +203,6 @@ Effect = (
     | NegotiationFailed
     | PublishEffect
     | SettleEffect
-    | ReturnEffect
-    | DiscardEffect
     | HoldPublish
     | CommitEffect
     | Rollback
@@ -251,32 +227,22 @@ FRAMING: Final = Framing(
 """§4.2.3: type, channel and size; frames of channel 0 are for the whole connection."""
 
 
-class Disposition(Enum):
-    """The outcome of a delivery."""
-
-    ACCEPTED = 1
-    REJECTED = 2
-    RETURNED = 3
-    UNSENT = 4
-    """Back to the queue; the client never got it."""
-
-
 class Outbox(Output):
-    """Octets and effects in their order; settlements are gathered and merged.
+    """Octets and effects in their order; what is added to `settlements` becomes effects of one batch.
 
     Every other effect but Publish comes after the settlements that went before it: a purge or the
     end of a channel must find settled what the client settled first. Between publishes and
     settlements there is no order to keep, and mixing them must not break the merging.
     """
 
-    __slots__ = ("_effects", "_settled", "publishing")
+    __slots__ = ("_effects", "publishing", "settlements")
 
     def __init__(self) -> None:
         super().__init__(FRAMING)
         self.publishing: set[int] = set()
         """Channels with publishes among the effects, each of which may be refused."""
         self._effects: list[Effect] = []
-        self._settled: dict[tuple[Disposition, int, int], list[Range]] = {}
+        self.settlements = Settlements()
 
     def send(self, channel: int, method: Method) -> None:
         self.write(encode_method(channel, method))
@@ -286,44 +252,17 @@ class Outbox(Output):
         self._effects.append(effect)
 
     def emit(self, effect: Effect) -> None:
-        if self._settled:
+        if self.settlements.gathered:
             self._flush_settled()
         self._effects.append(effect)
 
-    def settle(self, disposition: Disposition, channel: int, consumer: int, numbers: Numbers) -> None:
-        """Gather sequence numbers."""
-        key = (disposition, channel, consumer)
-        ranges = self._settled.get(key)
-        if ranges is None:
-            self._settled[key] = ranges_of(numbers)
-        elif ranges[-1][1] + 1 == numbers[0] and isinstance(numbers, range):
-            ranges[-1] = (ranges[-1][0], numbers[-1])
-        else:
-            ranges += ranges_of(numbers)
-
     def take_effects(self) -> list[Effect]:
-        if self._settled:
+        if self.settlements.gathered:
             self._flush_settled()
         effects, self._effects = self._effects, []
         self.publishing.clear()
         return effects
 
     def _flush_settled(self) -> None:
-        settled, self._settled = self._settled, {}
-        for (disposition, channel, consumer), ranges in settled.items():
-            self._effects.append(settlement(disposition, channel, consumer, merged(ranges)))
-
-
-def settlement(
-    disposition: Disposition, channel: int, consumer: int, ranges: list[Range]
-) -> SettlementEffect:
-    """The effects for the shell on ranges of sequence numbers."""
-    match disposition:
-        case Disposition.ACCEPTED:
-            return SettleEffect(channel, consumer, ranges)
-        case Disposition.REJECTED:
-            return DiscardEffect(channel, consumer, ranges)
-        case Disposition.RETURNED:
-            return ReturnEffect(channel, consumer, ranges, delivered=True)
-        case Disposition.UNSENT:
-            return ReturnEffect(channel, consumer, ranges, delivered=False)
+        for channel, one in self.settlements.take_all():
+            self._effects.append(SettleEffect(channel, one.consumer, one.ranges, one.outcome))

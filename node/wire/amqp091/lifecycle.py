@@ -18,6 +18,7 @@ from math import inf
 from typing import Final
 
 from node.delivery.credit import Credits, Windows
+from node.delivery.unsettled import UnsettledRanges
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.channel import Channel
 from node.wire.amqp091.channel_state import ChannelState
@@ -30,7 +31,6 @@ from node.wire.amqp091.effects import (
     NegotiationFailed,
     OpenVhost,
     Outbox,
-    UnsettledRanges,
 )
 from node.wire.amqp091.errors import Failure, ResourceExhaustedError
 from node.wire.amqp091.fields import FieldValue, Table

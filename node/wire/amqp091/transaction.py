@@ -14,17 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from node.delivery.settlements import Outcome, Settlement, Settlements
 from node.delivery.unsettled import Taken, UnsettledDeliveries
 from node.message.run import Run
-from node.ranges.numbers import Range, merged, ranges_of
 from node.wire.amqp091.effects import (
     CommitEffect,
-    Disposition,
     HoldPublish,
     Outbox,
     Rollback,
-    SettlementEffect,
-    settlement,
 )
 from node.wire.amqp091.errors import ResourceExhaustedError
 from node.wire.amqp091.limits import ConnectionLimits
@@ -76,8 +73,8 @@ class ChannelTransaction:
         self._load = load
         self._octets = 0
         self._operations = 0
-        self._settled: list[tuple[Disposition, Taken]] = []
-        self._committing: list[tuple[Disposition, Taken]] = []
+        self._settled: list[tuple[Outcome, Taken]] = []
+        self._committing: list[tuple[Outcome, Taken]] = []
 
     def publish(self, run: Run, mandatory: bool) -> None:
         """Raises ResourceExhaustedError."""
@@ -85,13 +82,13 @@ class ChannelTransaction:
         self._load.check()
         self._outbox.publish(HoldPublish(self._channel, run, mandatory, first_tag=0))
 
-    def settle(self, disposition: Disposition, taken: Iterable[Taken]) -> None:
+    def settle(self, outcome: Outcome, taken: Iterable[Taken]) -> None:
         """Deliveries that are not among the channel's unsettled ones any more.
 
         Raises ResourceExhaustedError, and what `taken` raises; none of them is lost by that.
         """
         for one in taken:
-            self._settled.append((disposition, one))
+            self._settled.append((outcome, one))
             self._grow(1, 0)
         self._load.check()
 
@@ -109,21 +106,18 @@ class ChannelTransaction:
         self._committing, self._settled = self._settled, []
         self._outbox.emit(CommitEffect(self._channel, self._settlements()))
 
-    def _settlements(self) -> list[SettlementEffect]:
-        """The effects for the shell: one for each consumer and disposition."""
-        gathered: dict[tuple[Disposition, int], list[Range]] = {}
-        for disposition, taken in self._committing:
-            gathered.setdefault((disposition, taken.link), []).extend(ranges_of(taken.numbers))
-        return [
-            settlement(disposition, self._channel, link, merged(ranges))
-            for (disposition, link), ranges in gathered.items()
-        ]
+    def _settlements(self) -> list[Settlement]:
+        """One for each consumer and outcome."""
+        settlements = Settlements()
+        for outcome, taken in self._committing:
+            settlements.add(outcome, self._channel, taken.link, taken.numbers)
+        return [settlement for _, settlement in settlements.take_all()]
 
     def links(self) -> set[int]:
         """Under which of the shell's numbers something is settled in it."""
         return {taken.link for _, taken in (*self._settled, *self._committing)}
 
-    def committed(self) -> list[tuple[Disposition, Taken]]:
+    def committed(self) -> list[tuple[Outcome, Taken]]:
         """The shell has done it; what it has settled: only now is there room for further deliveries."""
         self._shrink()
         committing, self._committing = self._committing, []

@@ -1,0 +1,61 @@
+"""The outcomes of deliveries, and their gathering: a batch of settlements is one for each outcome."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+from node.ranges.numbers import Numbers, Range, merged, ranges_of
+
+
+class Outcome(Enum):
+    """The outcome of a delivery, with which a client settles it."""
+
+    ACCEPTED = 1
+    """The queue removes the message."""
+    REJECTED = 2
+    """The queue removes the message, or makes it a dead letter."""
+    RETURNED = 3
+    """The message goes back to its queue, and the delivery counts as failed."""
+    RELEASED = 4
+    """The message goes back to its queue, as if it had not been delivered."""
+
+
+class Settlement(NamedTuple):
+    """Disjoint, sorted ranges of sequence numbers that a consumer settles with one outcome."""
+
+    consumer: int
+    ranges: list[Range]
+    outcome: Outcome
+
+
+class Settlements:
+    """Settled sequence numbers of one client, gathered so that a batch is one settlement for each channel,
+    consumer and outcome.
+
+    `gathered` is empty while there is nothing to take. A protocol without channels has one.
+    """
+
+    __slots__ = ("gathered",)
+
+    def __init__(self) -> None:
+        self.gathered: dict[tuple[Outcome, int, int], list[Range]] = {}
+
+    def add(self, outcome: Outcome, channel: int, consumer: int, numbers: Numbers) -> None:
+        """Gather sequence numbers, at least one, none of them twice."""
+        key = (outcome, channel, consumer)
+        ranges = self.gathered.get(key)
+        if ranges is None:
+            self.gathered[key] = ranges_of(numbers)
+        elif ranges[-1][1] + 1 == numbers[0] and isinstance(numbers, range):
+            ranges[-1] = (ranges[-1][0], numbers[-1])
+        else:
+            ranges += ranges_of(numbers)
+
+    def take_all(self) -> list[tuple[int, Settlement]]:
+        """Everything with its channel, in the order in which each began; then nothing is gathered."""
+        gathered, self.gathered = self.gathered, {}
+        return [
+            (channel, Settlement(consumer, merged(ranges), outcome))
+            for (outcome, channel, consumer), ranges in gathered.items()
+        ]
