@@ -1,7 +1,7 @@
 """One node, without sockets, threads or clocks: catalog, replicas, owners, links, and the turn.
 
-The process feeds it what arrived and the time; the simulator does the same. Everything that it
-decides leaves through `send` (to peers), the journal's writer, and subscribers (client sessions).
+The process, or the simulator, gives the node its inputs and the time. The node's outputs leave by `send` (to
+peers), by the journal's writer, and by the callbacks of client sessions.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ from replication.repair import REPAIR_TAG
 
 ANNOUNCE_INTERVAL_S: Final = 1.0
 LIGHT_OCTETS: Final = 8192
-"""Entries applied in a turn, up to which their confirms leave before their deliveries are worked on."""
+"""Octets of entries applied in a turn. Below that the turn sends the confirms before it serves deliveries."""
 
 TURN_PASSES: Final = 4
-"""Rounds of work in one turn, before sockets get theirs."""
+"""Rounds of work in one turn, before the event loop handles sockets again."""
 
 UNHEARD: Final = NodeEvents()
 UNOBSERVED: Final = NodeObservers()
@@ -106,7 +106,7 @@ class Broker:
         self._connect()
 
     def _join(self) -> None:
-        """Make what takes part in the cluster."""
+        """Make the parts for membership and moves."""
         config, events = self.config, self.events
         self.copies = JournalCopies(config.node, self.catalog, self.time, events.needed)
         self.uptime = Uptime(config.node, config.front_end, self.catalog, self.peers)
@@ -121,7 +121,7 @@ class Broker:
         )
 
     def _serve_clients(self) -> None:
-        """Make what a front end of this node's clients shares."""
+        """Make the parts that the front end of this node's clients uses."""
         catalog = CatalogClient(self.catalog, self.time, self.events.wanted)
         self.gateway = GatewayContext(
             self.config, self.catalog, catalog, self.bootstrap, self.peers, self.formats, self.links,
@@ -133,7 +133,7 @@ class Broker:
         self.sole_replicas, self.lost_memory = SoleReplicas(self.gateway), LostMemory(self.gateway)
 
     def _connect(self) -> None:
-        """Make what reaches other nodes' owners and front ends, or gives them up."""
+        """Make the parts that reach the owners and front ends of other nodes, or give them up."""
         self.lost_nodes = LostNodes(
             self.catalog, self.peers, self.links, self.sole_replicas, self.partitions.front_end_lost
         )
@@ -150,12 +150,12 @@ class Broker:
             self.followers.add(follower)
 
     def start(self, writer: Writer) -> None:
-        """Open the catalog; the partitions follow as the catalog tells of them."""
+        """Open the catalog; a partition is opened when the catalog has it."""
         self.host.attach_writer(writer)
         self.bootstrap.admit()
 
     def wanted(self) -> None:
-        """Something is to be done in a turn."""
+        """Ask the process for a turn."""
         self.events.wanted()
 
     @property
@@ -179,7 +179,10 @@ class Broker:
         }
 
     def receive(self, peer: str, parts: Sequence[bytes], now: float) -> None:
-        """One message of another node; what has another tag than the receivers' is ignored."""
+        """Take one message of another node, as parts. A message with an unknown tag is ignored.
+
+        Raises MessageError for a malformed one.
+        """
         self.time.now = now
         receiver = self.receivers.get(bytes(parts[0][:1]))
         if receiver is not None:
@@ -217,7 +220,7 @@ class Broker:
         self.wanted()
 
     def peer_down(self, peer: str, now: float) -> None:
-        """The connection to the peer broke; whatever was on its way may be lost."""
+        """The connection to the peer broke; messages on their way may be lost."""
         self.time.now = now
         self.peers.down(peer, now)
         self.peer_formats.peer_down(peer)
@@ -232,7 +235,9 @@ class Broker:
         self.wanted()
 
     def peer_gap(self, peer: str, now: float) -> None:
-        """Messages of the peer were lost: greet its owners, and have it greet ours."""
+        """Messages of the peer were lost: this node's links greet the peer's owners anew, and this node has
+        the peer's links greet its own owners.
+        """
         self.time.now = now
         self._resync(peer)
         self._announce([peer])
@@ -242,13 +247,13 @@ class Broker:
         self.wanted()
 
     def durable(self, results: Sequence[tuple[int, int, int]], now: float) -> None:
-        """The journal's writer finished a batch."""
+        """The journal's writer finished a batch: its entries are durable here."""
         self.time.now = now
         self.host.durable(results, now)
         self.wanted()
 
     def tick(self, now: float) -> None:
-        """Timers; call it every few milliseconds."""
+        """Advance timers; call it every few milliseconds."""
         self.time.now = now
         self.bootstrap.tick(now)
         self.host.tick(now)
@@ -272,7 +277,7 @@ class Broker:
     # -- the turn -------------------------------------------------------------------------------
 
     def turn(self, now: float) -> bool:
-        """Carry out what is to be done; whether something is left for another turn."""
+        """Flush links, propose, append, apply and serve. Returns whether work is left for another turn."""
         self.time.now = now
         for _ in range(TURN_PASSES):
             self.links.flush()
@@ -282,8 +287,9 @@ class Broker:
             if self._dirty_owners:
                 light = sum(owner.unserved_octets for owner in self._dirty_owners.values()) < LIGHT_OCTETS
                 if light and not self._transient.keys() >= self._dirty_owners.keys():
-                    # Confirms need not wait for its deliveries, but they do where publishers would come back
-                    # in small pieces, and where all is transient: a broken connection loses both or neither.
+                    # Confirms of few octets leave before deliveries are served. Those of many wait: their
+                    # publishers would send again in small pieces. In transient partitions confirms wait too,
+                    # so that a broken connection loses both confirm and delivery, or neither.
                     self.events.decided()
                 self._serve()
             if not (self.links.dirty or self._dirty_owners or self._transient_entries):
@@ -309,7 +315,8 @@ class Broker:
             except DamagedEntryError as error:
                 self.host.repair.found(error, self.now)
             if owner.pending and owner.active and owner.partition not in self._grown_owners:
-                # Collected after `_propose`, by what was applied since: no later turn would know of it.
+                # Applied entries have added to the next entry since `_propose`: have another round propose
+                # it.
                 self._dirty_owners[owner.partition] = owner
 
     def _apply_transient(self) -> None:
@@ -334,12 +341,12 @@ class Broker:
         self.transit.owner_announced(partition, node)
 
     def announced(self, partition: int) -> str | None:
-        """The node that owns a partition, as far as this one has heard."""
+        """The node that owns a partition, as far as this node has heard; None if it has heard of none."""
         known = self._announced.get(partition)
         return None if known is None else known[0]
 
     def _owner_gone(self, partition: int) -> None:
-        """This node's replica, which may have been the owner, is closed."""
+        """This node's replica of the partition, which may have been the owner, is closed."""
         if self._announced.get(partition, ("", 0))[0] == self.node:
             del self._announced[partition]
         link = self.links.by_partition.get(partition)
@@ -359,7 +366,7 @@ class Broker:
             self.send(peer, message)
 
     def rewrite(self, partition: int, entry: Entry) -> bytes | None:
-        """What is still needed of an entry that the journal copies forward; None: all of it."""
+        """The data to keep of an entry that the journal copies forward; None keeps all of it."""
         owner = self.owners.get(partition)
         if owner is None or entry.kind != EntryKind.NORMAL:
             return None
@@ -372,7 +379,7 @@ class Broker:
             try:
                 return self.host.propose(partition, data, self.now)
             except NotLeaderError:
-                # The group has stepped down, or is handing over: its machine hears of it in this turn.
+                # The leader has stepped down, or is handing over: the owner learns of that in this turn.
                 return None
         index = self._transient[partition].append(data)
         self._transient_entries.append((self.owners[partition], index, data))
@@ -413,7 +420,7 @@ class Broker:
         return self.catalog.fresh(self.clock())
 
     def tells_failures(self, queue: int) -> bool:
-        # As on RabbitMQ: clients take the header for that of a quorum queue.
+        # As on RabbitMQ: only quorum queues have the header `x-delivery-count`.
         state = self.catalog.state
         return queue in state.queues_by_id and queue_type(state, state.queues_by_id[queue]) == QUORUM
 
@@ -440,4 +447,4 @@ class Broker:
 
 
 def _ignore(value: Any, refusal: Any) -> None:
-    """The command is repeated by whoever finds its effect missing."""
+    """No answer is awaited: an owner that finds the queue still there submits the command again."""

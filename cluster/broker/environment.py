@@ -15,10 +15,10 @@ class Environment:
     """The ways to other nodes, clocks, and randomness."""
 
     send: Callable[[str, Sequence[bytes | memoryview]], object]
-    """Queues one message, as parts, for a peer."""
+    """Queues one message, as parts, for a peer. The message may be lost."""
 
     backlog: Callable[[str], int]
-    """How many octets wait in the transport for a peer."""
+    """The octets that wait in the transport for a peer."""
 
     clock: Callable[[], float]
     """Seconds of a clock that never goes back."""
@@ -27,54 +27,54 @@ class Environment:
     """Milliseconds since the epoch."""
 
     random: Callable[[], float]
-    """From 0 to 1."""
+    """A random number from 0 to 1."""
 
     random_bits: Callable[[int], int]
-    """A number of so many bits that no client can guess."""
+    """A random number of so many bits, which no client can guess."""
 
 
 def _nothing() -> None:
-    """The process has nothing to do then."""
+    """The default of events that the process does not listen to."""
 
 
 def _no_number(_partition: int) -> None:
-    """The process keeps no such number."""
+    """The default where the process does not keep the number."""
 
 
 def _no_losses(_error: DamagedEntryError, _losses: list[MessageLoss]) -> None:
-    """The process tells of no losses."""
+    """The default where the process does not log losses."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeEvents:
-    """Callables of the process; each may be left out."""
+    """Callbacks of the process, called in a turn or while an input is handled. Each may be left out."""
 
     wanted: Callable[[], None] = _nothing
-    """Something is to be done in a turn."""
+    """The node has work for a turn."""
 
     decided: Callable[[], None] = _nothing
-    """What may leave before the turn is over should leave now."""
+    """Confirms are ready in the middle of a turn: the process should send its output now."""
 
     waiting: Callable[[], None] = _nothing
-    """Something waits for `Links.flush_waiting`, a few milliseconds at most."""
+    """A link has something for `Links.flush_waiting`, which the process should call in a few milliseconds."""
 
     members_changed: Callable[[], None] = _nothing
-    """The catalog has other nodes, or the same ones elsewhere."""
+    """The members in the catalog changed, or their addresses."""
 
     needed: Callable[[], None] = _nothing
-    """The other nodes may not be able to go on without this node's replicas from now on."""
+    """From now on the other nodes may not be able to go on without this node's replicas."""
 
     rebuilding: Callable[[], None] = _nothing
-    """This node's disk was lost."""
+    """This node lost its disk."""
 
     newest_lost: Callable[[int], None] = _no_number
-    """What `BrokerConfig.newest_lost` is to be when this node starts again before it is whole."""
+    """The value for `BrokerConfig.newest_lost` where this node starts again before it is whole."""
 
     removed: Callable[[], None] = _nothing
     """This node is no member any more."""
 
     damage: RepairEvents = NO_REPAIR_EVENTS
-    """Entries cannot be read here, or can be read again."""
+    """The journal has an entry that cannot be read, or a peer has repaired one."""
 
     messages_lost: Callable[[DamagedEntryError, list[MessageLoss]], None] = _no_losses
-    """No replica can read an entry any more: this node, its leader, discards the entry's messages."""
+    """No replica can read an entry any more: this node, the leader, discards the entry's messages."""

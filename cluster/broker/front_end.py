@@ -10,7 +10,9 @@ from cluster.gateway.client_connections import ClientConnections
 
 
 def front_end(broker: Broker, access: Access, usage: Usage, connections: int, default_type: str) -> FrontEnd:
-    """A front end that takes at most so many `connections`; `default_type` is that of durable queues."""
+    """A front end that takes at most so many `connections`. `default_type` is the type of durable queues
+    whose declaration and virtual host name none.
+    """
     residents = ClientConnections(broker.catalog.state, access, usage, connections)
     broker.followers.add(residents)
     return FrontEnd(broker.gateway, broker.local_queues, broker.lost_memory, access, residents, default_type)

@@ -1,4 +1,4 @@
-"""Opens a node's groups, and has them elect leaders soon."""
+"""Opens a node's Raft groups, and has them elect leaders soon."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from replication.host import Host
 from replication.raft import Membership
 
 NUDGE_S: Final = 0.15
-"""A group without a leader is not left to its time-out: its replicas campaign in this distance."""
+"""In a group without a leader the replicas campaign one after another at this distance, in seconds, and do
+not wait for the election time-out."""
 
 
 class RaftGroups:
-    """The groups that a node opens, and those of them that have no leader yet."""
+    """The groups that a node opens, and the times of its campaigns in groups without a leader."""
 
     def __init__(self, node: str, host: Host, time: NodeTime) -> None:
         self._node = node
@@ -25,8 +26,8 @@ class RaftGroups:
         self._nudge_at: dict[int, float] = {}
 
     def open(self, partition: int, members: Membership, order: Sequence[str], machine: Machine) -> None:
-        """Start this node's replica; `order` says who campaigns first where there is no leader."""
-        # Of the catalog every node serves its own copy; of a queue only the owner.
+        """Start this node's replica. While there is no leader, the nodes in `order` campaign one by one."""
+        # Followers of the catalog must learn of commits soon, as every node serves clients from its replica.
         self._host.open(partition, members, machine, self._time.now, notices=partition == CATALOG)
         if self._node in order:
             self._nudge_at[partition] = self._time.now + NUDGE_S * order.index(self._node)
@@ -41,7 +42,7 @@ class RaftGroups:
         self._host.close(partition)
 
     def tick(self, now: float) -> None:
-        """Campaign where it is this node's turn."""
+        """Campaign in the groups without a leader where it is this node's turn."""
         for partition, at in list(self._nudge_at.items()):
             group = self._host.groups.get(partition)
             if group is None or group.raft.leader is not None:

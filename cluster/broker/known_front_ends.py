@@ -1,4 +1,4 @@
-"""The front ends that speak with owners of this node: where they are, and whether they still live."""
+"""The front ends that speak with owners of this node: their nodes, and whether they still live."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ from cluster.peers.ports import FrontEndPort
 from replication.repair import Send
 
 DELIVERY_BACKLOG_BYTES: Final = 12 * 1024 * 1024
-"""Octets that may wait for a peer before its consumers are given more: what overflows its queue in the
-transport is dropped."""
+"""Octets that may wait for a peer in the transport before owners deliver no more to its consumers: messages
+beyond the transport's queue would be dropped."""
 
 
 class KnownFrontEnds:
-    """As the catalog knows them, by number; those of partitions that send dead letters as `Transit` does."""
+    """The front ends of nodes by their numbers, as in the catalog. Numbers from `FIRST_TRANSIT_ID` on belong
+    to partitions that send dead letters; `Transit` knows these.
+    """
 
     def __init__(
         self, front_end: int, links: Links, catalog: Catalog, peers: PeerStatus,
@@ -33,7 +35,10 @@ class KnownFrontEnds:
         self._time, self._transit, self._send, self._backlog = time, transit, send, backlog
 
     def port(self, partition: int, front_end: int, node: str = "") -> FrontEndPort | None:
-        """Where to reach a front end that greets from a node, None when that is unknown."""
+        """The way to a front end, for an owner of `partition`; None where the catalog does not know it.
+
+        `node` is the node from which a partition that sends dead letters has greeted.
+        """
         if front_end >= FIRST_TRANSIT_ID:
             return self._transit.port(partition, front_end, node)
         if front_end == self._front_end:
@@ -46,25 +51,25 @@ class KnownFrontEnds:
         return next((node.name for node in nodes if node.front_end == front_end), None)
 
     def alive(self, front_end: int) -> bool:
-        """Whether the front end's process can be reached, or could be until just now."""
+        """Whether the front end's process can be reached, or is not given up yet."""
         if front_end == self._front_end:
             return True
         node = self._node_of(front_end)
         return node is not None and self.node_alive(node)
 
     def node_alive(self, node: str) -> bool:
-        """Whether there is a connection to another node, or was until just now."""
+        """Whether there is a connection to another node, or one broke and the node is not given up yet."""
         return self._peers.alive(node)
 
     def dead(self, front_end: int) -> bool:
-        """Whether the front end's process is gone for good, and will never send anything again."""
+        """Whether the front end's process is gone for good, so that nothing from it can come any more."""
         if front_end >= FIRST_TRANSIT_ID:
             return self._transit.gone(front_end - FIRST_TRANSIT_ID)
-        # Only a catalog that shows all that any client was told of knows every front end there is.
+        # A catalog that is behind may not know a front end that has started since.
         return self._catalog.fresh(self._time.clock()) and self._node_of(front_end) is None
 
     def room(self, front_end: int) -> int | None:
-        """Octets that may be queued for a front end's node now; None for one in this process."""
+        """Octets that may be queued for a front end's node now; None, no limit, for this node's front end."""
         if front_end == self._front_end:
             return None
         node = self._node_of(front_end)

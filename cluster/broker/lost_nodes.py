@@ -1,4 +1,4 @@
-"""Gives up nodes that have not come back in time, with what they alone had and what their clients held."""
+"""Gives up nodes that have not come back in time: their leases, and the partitions that only they have."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from cluster.gateway.link import Links
 from cluster.gateway.sole_replicas import SoleReplicas
 
 FRONT_END_GRACE_S: Final = 1.0
-"""How long a broken connection to a node may take to come back before its leases are given up."""
+"""How long a node may be out of reach before owners return the leases of its front end, in seconds."""
 
 
 class LostNodes:
-    """What one node does about others that are missing; `tick` it every few milliseconds."""
+    """See the module's docstring; `tick` it every few milliseconds."""
 
     def __init__(
         self,
@@ -25,7 +25,7 @@ class LostNodes:
         sole_replicas: SoleReplicas,
         front_end_lost: Callable[[int], None],
     ) -> None:
-        """`front_end_lost` tells the owners here."""
+        """`front_end_lost` tells the owners on this node that a front end is lost."""
         self._catalog = catalog
         self._peers = peers
         self._links = links

@@ -19,8 +19,8 @@ def _no_partition_observers(_partition: int) -> tuple[PartitionObserver, ...]:
 
 @dataclass(frozen=True, slots=True)
 class NodeObservers:
-    """Makes the observers of a link or a partition when that is made, by the partition's number."""
+    """Makes the observers of a new link or partition, by the partition's number."""
 
     link: Callable[[int], LinkObserver | None] = _no_link_observer
     partition: Callable[[int], tuple[PartitionObserver, ...]] = _no_partition_observers
-    """Of a partition that is kept on disk."""
+    """Called for partitions on disk only."""

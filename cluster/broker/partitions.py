@@ -1,4 +1,4 @@
-"""Follows the catalog: opens and closes this node's replicas, and tells owners of their queues."""
+"""Follows the catalog: opens and closes this node's replicas, and tells owners of changes in their queues."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class Partitions(Observer):
         journal: Journal, lost_entries: LostEntries, observers: NodeObservers,
         wanted: Callable[[], None], owner_gone: Callable[[int], None],
     ) -> None:  # fmt: skip
-        """`context` is what owners have of the node. `wanted` asks for a turn. `owner_gone` is called when
-        this node's replica of a partition, which may have been the owner, is closed.
+        """`context` is the node as owners see it. `wanted` asks for a turn. `owner_gone` is called when this
+        node's replica of a partition, which may have been the owner, is closed.
         """
         self.owners: dict[int, PartitionOwner] = {}
         self.replicas: dict[int, Replica] = {}
         self.transient: dict[int, TransientLog] = {}
         self._deferred = set(journal.partitions()) - {CATALOG}
-        """Partitions whose replica here is opened, or dropped, once the catalog is known to be up to date."""
+        """Partitions whose replica here is opened or dropped once this node's catalog is not behind."""
         self._node, self._front_end = config.node, config.front_end
         self._context, self._catalog, self._groups, self._links = context, catalog, groups, links
         self._journal, self._lost_entries = journal, lost_entries
@@ -45,11 +45,11 @@ class Partitions(Observer):
 
     @property
     def whole(self) -> bool:
-        """Whether this node has back what a lost disk had held, of every partition that the catalog has."""
+        """Whether this node has caught up, after it lost its disk, in every partition of the catalog."""
         return self._groups.whole and not self._deferred
 
     def partition_added(self, partition: PartitionDefinition) -> None:
-        """The catalog has a partition that this node may be a replica of."""
+        """The catalog has a new partition: open this node's replica, if it should have one."""
         self._links.to(partition.id)
         if partition.kind is PartitionKind.TRANSIENT:
             if partition.front_end == self._front_end and partition.id not in self.owners:
@@ -61,15 +61,15 @@ class Partitions(Observer):
         self._wanted()
 
     def partition_changed(self, partition: PartitionDefinition) -> None:
-        """Replicas move: this node may get one, or lose its own."""
+        """Replicas of the partition move: this node may get one, or lose its own."""
         self.partition_added(partition)
 
     def _open(self, partition: PartitionDefinition) -> None:
         log = self._journal.log(partition.id)
         blank = log.last_index() == 0
         if blank and not self._context.catalog_fresh():
-            # A catalog that is behind tells of replicas that have moved since. One that has nothing here
-            # could found the group anew, with others that are behind as well.
+            # A catalog that is behind may have replicas that have moved since. An empty replica here could
+            # then found the group anew, together with other replicas whose nodes are behind.
             self._deferred.add(partition.id)
             return
         self._deferred.discard(partition.id)
@@ -81,22 +81,22 @@ class Partitions(Observer):
         self._groups.open(partition.id, self._founders(partition, blank), partition.replicas, replica)
 
     def _founders(self, partition: PartitionDefinition, blank: bool) -> Membership:
-        """What the group's log begins with; nothing for a replica that joins a group."""
+        """The membership with which the group's log begins; empty for a replica that joins a group."""
         node = self._node
         if node not in partition.replicas:
             return Membership()
         if partition.replicas == (node,):
-            # Nobody else has anything of it: a disk that was lost begins anew. Only while it moves another
-            # node may have everything, and go on with it.
+            # No other node has the partition: after the loss of the disk it begins anew. While it moves,
+            # another node may have the whole log, and lead the group.
             moved = blank and partition.move is not None
             return Membership() if moved else Membership(voters=frozenset((node,)))
         return Membership(voters=frozenset(partition.founders))
 
     def _close(self, partition: int) -> None:
-        """The partition goes on without a replica on this node.
+        """Close and drop this node's replica: the partition goes on without it.
 
-        A catalog that is behind may tell of replicas that have come back since: what this node has of them,
-        with the votes that it gave, stays until the catalog is known to be up to date.
+        While this node's catalog is behind, the replica stays, with the votes that it has given: it may
+        belong to the group again.
         """
         if not self._context.catalog_fresh():
             self._deferred.add(partition)
@@ -111,7 +111,7 @@ class Partitions(Observer):
             self._owner_gone(partition)
 
     def tick(self) -> None:
-        """Open and drop what could not be opened or dropped while this node's catalog was behind."""
+        """Open or drop the replicas that waited while this node's catalog was behind."""
         if self._deferred and self._context.catalog_fresh():
             partitions = self._catalog.state.partitions
             for id in sorted(self._deferred):
@@ -122,12 +122,14 @@ class Partitions(Observer):
             self._deferred.clear()
 
     def reclaim(self) -> None:
-        """Drop entries in memory that hold nothing alive: otherwise that is done once in a while."""
+        """Drop the entries of transient partitions that hold no message any more, without waiting for the
+        usual collection.
+        """
         for partition in self.transient:
             self.collect(partition)
 
     def collect(self, partition: int) -> None:
-        """The same of one partition."""
+        """Drop the entries of one transient partition that hold no message any more."""
         machine = self.owners[partition].machine
         self.transient[partition].collect(machine.live_indexes(), machine.applied_index)
 
@@ -147,7 +149,7 @@ class Partitions(Observer):
         self._groups.close(partition.id)
 
     def replaced(self) -> None:
-        """The catalog was restored from a snapshot: open what it has, drop what it has not."""
+        """The catalog was restored from a snapshot: open the partitions in it, and drop all others."""
         state = self._catalog.state
         for partition in state.partitions.values():
             self.partition_added(partition)
@@ -171,7 +173,7 @@ class Partitions(Observer):
             owner.drop_queue(queue.id)
 
     def policies_changed(self, vhost: str) -> None:
-        """What is asked of the virtual host's queues may be something else from now on."""
+        """The policies of the virtual host changed: give owners the settings of its queues."""
         state = self._catalog.state
         for queue in state.queues.values():
             owner = self.owners.get(queue.partition) if queue.vhost == vhost else None
@@ -179,32 +181,32 @@ class Partitions(Observer):
                 owner.configure(queue.id, settings_of(state, queue))
 
     def node_started(self, node: NodeDefinition, previous: int) -> None:
-        """A node runs anew: what its former process held is nobody's."""
+        """A node has a new process: owners return the leases of the `previous` one."""
         for owner in self.owners.values():
             if previous:
                 owner.sessions.front_end_dead(previous)
         self._runs(node)
 
     def _runs(self, node: NodeDefinition) -> None:
-        """The catalog tells of a node's present process."""
+        """The catalog has the present process of a node."""
         for owner in self.owners.values():
             if owner.active and node.front_end and not owner.sessions.greeted(node.front_end):
-                # It may have greeted this owner before the owner could know of it.
+                # The front end may have greeted before this node's catalog knew it, and was ignored then.
                 self._ask_greeting(owner, node.front_end)
 
-    # -- what becomes of front ends -------------------------------------------------------------
+    # -- front ends -----------------------------------------------------------------------------
 
     def sessions(self, partition: int) -> FrontEndSessions:
-        """Where front ends reach the owner of a partition that this node has a replica of."""
+        """The front ends' sessions with the owner of a partition that has a replica on this node."""
         return self.owners[partition].sessions
 
     def front_end_lost(self, front_end: int) -> None:
-        """A front end has been out of reach for too long."""
+        """A front end has been out of reach for too long: owners return its leases."""
         for owner in self.owners.values():
             owner.lost_front_ends.lost(front_end)
 
     def words_lost(self, front_end: int) -> None:
-        """Something that a front end said to the owners here is lost."""
+        """Messages of a front end to the owners on this node were lost: have it greet them anew."""
         for owner in self.owners.values():
             if owner.active:
                 owner.sessions.lost_words(front_end)

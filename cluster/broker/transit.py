@@ -1,4 +1,4 @@
-"""Dead letters between partitions, on a node: where they are to go, and the links that take them."""
+"""Dead letters between partitions: the queues to which they are routed, and the links that carry them."""
 
 from __future__ import annotations
 
@@ -36,21 +36,22 @@ class Transit:
         announced: Callable[[int], str | None],
         send: Send,
     ) -> None:
-        """`sessions`: where an owner on this node is reached; `gateway`: this front end's links; `announced`
-        gives the node that owns a partition.
+        """`sessions` gives the sessions of an owner on this node. `gateway` has the links of this node's
+        front end. `announced` names the node that owns a partition.
         """
         self._node, self._local, self._catalog, self._time = node, local, catalog, time
         self._sessions, self._gateway, self._announced, self._send = sessions, gateway, announced, send
         self._links: dict[tuple[int, int], TransferLink] = {}
 
-    # -- where to -------------------------------------------------------------------------------
+    # -- routing --------------------------------------------------------------------------------
 
     def targets(
         self, vhost: str, exchange: str, keys: Sequence[str], headers: Callable[[], Mapping[str, Any]]
     ) -> list[DeadLetterQueue]:
-        """The queues that an exchange routes a dead letter to, sorted; none where there is no such exchange.
+        """The queues to which an exchange routes a dead letter, by name; none where there is no such
+        exchange.
 
-        `headers` is only asked where routes depend on them.
+        `headers` is called only where routes depend on headers.
         """
         state = self._catalog.state
         try:
@@ -73,18 +74,18 @@ class Transit:
         return None if queue is None else DeadLetterQueue(name, queue.partition, queue.id)
 
     def queue_name(self, queue: int) -> tuple[str, str] | None:
-        """A queue's virtual host and name, None where the catalog here does not know it."""
+        """A queue's virtual host and name; None where this node does not know the queue."""
         return self._catalog.state.queue_name(queue) or self._local.names.get(queue)
 
     def gone(self, partition: int) -> bool:
-        """Whether there is no such partition any more."""
+        """Whether the partition is gone for good. False while this node's catalog may be behind."""
         state = self._catalog.state
         return self._catalog.fresh(self._time.clock()) and partition not in state.partitions
 
     def publish_soft(self, partition: int, run: Run, queues: Sequence[int]) -> None:
-        """Publish transient dead letters to queues of another partition, for nobody who waits for a confirm.
+        """Publish transient dead letters to queues of another partition, without confirms.
 
-        Nothing waits for one that cannot take them now.
+        Where the link to that partition is full, or its owner is unreachable, the dead letters are dropped.
         """
         link = self._gateway.to(partition)
         if not (link.unreachable or link.full):
@@ -109,7 +110,7 @@ class Transit:
         return link
 
     def close(self, source: int, partition: int | None = None) -> None:
-        """This node owns the source no more, or there is no such other partition any more."""
+        """Drop the links of a source that this node owns no more; with `partition` only the link to it."""
         for key in [key for key in self._links if key[0] == source and partition in (None, key[1])]:
             del self._links[key]
 
@@ -131,7 +132,7 @@ class Transit:
                 link.owner_lost()
 
     def resync(self, peer: str) -> None:
-        """Messages to or from the peer were lost."""
+        """Messages to or from the peer were lost: greet the owners on it anew."""
         for link in list(self._links.values()):
             if link.owner_node == peer:
                 link.resync()
@@ -139,13 +140,13 @@ class Transit:
     # -- the other end --------------------------------------------------------------------------
 
     def port(self, partition: int, front_end: int, node: str) -> FrontEndPort | None:
-        """Where to answer a partition that sends dead letters to one that this node owns."""
+        """The way back to the partition on `node` that sends dead letters to `partition`; None if unknown."""
         if node == self._node:
             return self._links.get((front_end - FIRST_TRANSIT_ID, partition))
         return RemoteFrontEnd(partition, front_end, partial(self._send, node))
 
     def receive(self, partition: int, front_end: int, parts: Sequence[bytes]) -> None:
-        """An answer of another node to a link of this one."""
+        """Hand an owner's answer to the transfer link that it is for."""
         link = self._links.get((front_end - FIRST_TRANSIT_ID, partition))
         if link is not None:
             receive_for_front_end(link, parts)

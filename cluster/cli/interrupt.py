@@ -1,4 +1,4 @@
-"""Ctrl-C before a command has begun, and after."""
+"""Handles Ctrl-C before a command has begun, and after."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ INTERRUPTED: Final = 130
 
 
 def leave(number: int, frame: FrameType | None) -> None:
-    """Nothing has begun: a KeyboardInterrupt would come out of some import, as a traceback."""
+    """End the process at once: before a command has begun, KeyboardInterrupt would break an import and print
+    a traceback.
+    """
     os._exit(INTERRUPTED)
 
 
 def begin() -> None:
-    """The code is there, and what it begins it ends: Ctrl-C raises KeyboardInterrupt from now on."""
+    """Have Ctrl-C raise KeyboardInterrupt from now on: the command's code is loaded, and cleans up."""
     if signal.getsignal(signal.SIGINT) is leave:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -37,7 +37,7 @@ COMMANDS: Final = {
 }
 """The module of `cluster.cli.commands` that has each command.
 
-It is imported when its command is used: none waits for what only others need.
+A module is imported when its command is used: no command waits for imports of the others.
 """
 
 

@@ -1,4 +1,4 @@
-"""The `quorate` program as it is installed: what happens until a command's code is there."""
+"""The entry point of the installed `quorate` program, until the command's code is imported."""
 
 from __future__ import annotations
 

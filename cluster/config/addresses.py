@@ -1,4 +1,4 @@
-"""host:port, as it stands in configuration."""
+"""Addresses host:port, as they stand in the configuration."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Address(NamedTuple):
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can connect. Of names, only "localhost" counts as loopback."""
+        """Whether only this machine can connect. The only name that counts as loopback is "localhost"."""
         if self.host == "localhost":
             return True
         try:

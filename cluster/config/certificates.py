@@ -1,4 +1,4 @@
-"""The node's TLS certificate, read again when its files change, and names in the certificates of clients."""
+"""The node's TLS certificate, read again when its files change, and user names in clients' certificates."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _Signature = tuple[tuple[int, int], ...]
 
 
 class Certificates:
-    """Implements `node.session.tls_port.ServerIdentity`; raises ConfigError for files of no use."""
+    """Implements `node.session.tls_port.ServerIdentity`. Raises ConfigError for files that cannot be used."""
 
     def __init__(self, settings: TlsSettings) -> None:
         self._settings = settings
@@ -47,14 +47,16 @@ class Certificates:
 
     @property
     def changed(self) -> bool:
-        """Whether the files are others than those last read. Not while one is missing: it is replaced."""
+        """Whether the files have changed since they were last read. False while one is missing, as while a
+        program replaces it.
+        """
         try:
             return self._signature() != self._seen
         except OSError:
             return False
 
     def reload(self) -> None:
-        """Use the files as they are now, for new connections. Raises ConfigError, and keeps the old ones."""
+        """Read the files again, for new connections. Raises ConfigError, and keeps the certificate then."""
         try:
             self._seen = self._signature()
         except OSError as error:
@@ -85,10 +87,10 @@ class Certificates:
             if settings.ca is not None:
                 context.load_verify_locations(settings.ca)
         except (OSError, ValueError) as error:
-            what = getattr(error, "reason", None) or error
+            reason = getattr(error, "reason", None) or error
             raise ConfigError(
                 f"node.tls: {settings.certificate}, {settings.key}, {settings.ca or 'no CA'}: "
-                f"cannot be used: {what}"
+                f"cannot be used: {reason}"
             ) from error
         return context
 
@@ -98,10 +100,11 @@ def _no_passphrase() -> str:
 
 
 def name_in(certificate: Mapping[str, Any], source: str) -> str:
-    """The user whom a certificate names, as `ssl.SSLSocket.getpeercert` shows it; empty for none.
+    """The user whom a certificate names; empty if it names none.
 
-    A certificate with several common names does not say which is meant, and so names no user; of alternative
-    names of one kind the first counts.
+    `certificate` is as `ssl.SSLSocket.getpeercert` returns it, `source` a value of `TlsSettings.user_from`. A
+    certificate with several common names is ambiguous, and names no user. Of several alternative names of one
+    kind the first counts.
     """
     subject: list[tuple[str, str]] = [pair for rdn in certificate.get("subject", ()) for pair in rdn]
     if source == "common_name":
@@ -114,7 +117,7 @@ def name_in(certificate: Mapping[str, Any], source: str) -> str:
 
 
 def distinguished_name(names: Sequence[Sequence[tuple[str, str]]]) -> str:
-    """A name of a certificate as text (RFC 4514)."""
+    """A distinguished name of a certificate as text (RFC 4514)."""
     return ",".join(
         "+".join(f"{_SHORT_NAMES.get(name, name)}={_escaped(value)}" for name, value in rdn)
         for rdn in reversed(names)

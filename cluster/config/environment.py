@@ -1,7 +1,7 @@
 """Configuration by environment variables: `QUORATE_` and a key's path, its parts joined by two underscores.
 
 `QUORATE_NODE__NAME=n2`, `QUORATE_NODE__LISTEN__AMQP=0.0.0.0:5672`, `QUORATE_CLUSTER__LIMITS__CHANNELS=50`.
-Names that are free to choose (of nodes and users) are taken as they are written:
+Names that an operator chooses (of nodes and users) keep their case:
 `QUORATE_CLUSTER__NODES__n1__AMQP`.
 """
 
@@ -17,13 +17,13 @@ from pydantic import BaseModel
 from cluster.config.tables import ConfigError
 
 PREFIXES: Final = ("QUORATE_NODE__", "QUORATE_CLUSTER__")
-"""Variables that begin with QUORATE_ alone are ignored: Kubernetes sets some for a service called quorate."""
+"""Other variables that begin with QUORATE_ are ignored: Kubernetes sets some for a service called quorate."""
 
 
 def overlay(tables: dict[str, Any], environment: Mapping[str, str], model: type[BaseModel]) -> dict[str, str]:
-    """Put the environment's values into `tables`, over those of a file; returns the variables by key path.
+    """Put the environment's values into `tables`, over those of a file. Returns the variables by key path.
 
-    The fields of `model`, the configuration's, tell which values are text. Raises `ConfigError` when a
+    The fields of the configuration's `model` tell which values are text. Raises `ConfigError` where a
     variable names a key below a value.
     """
     used: dict[str, str] = {}
@@ -43,7 +43,7 @@ def overlay(tables: dict[str, Any], environment: Mapping[str, str], model: type[
 def _resolve(parts: list[str], model: type[BaseModel]) -> tuple[list[str], bool]:
     """A key's path as it is in a file, and whether its value is text.
 
-    A part that is no key is left as it is: validation reports it, with the path.
+    An unknown part stays as it is written: validation reports it with the path.
     """
     table = parts[0].lower()
     annotation: Any = model if table == "node" else model.model_fields["cluster"].annotation
@@ -78,7 +78,7 @@ def _is_text(annotation: Any) -> bool:
 
 
 def _plain(text: str) -> Any:
-    """The number, truth value or list that `text` is in TOML; other text as it is, for validation."""
+    """The number, truth value or list that `text` means in TOML; other text as it is, for validation."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:

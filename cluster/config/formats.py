@@ -1,4 +1,4 @@
-"""Numbers of formats: what a release reads, and from which number on something may be written.
+"""Format levels: the level that this release reads, and the lowest level for each newer format.
 
 `cluster.catalog.membership.formats` has the rules.
 """
@@ -8,11 +8,12 @@ from __future__ import annotations
 from typing import Final
 
 FORMAT_LEVEL: Final = 1
-"""What this release reads. 1: nodes say which formats they read, seal queues, and tell in requests for votes
-whether every majority has the candidate."""
+"""The highest level that this release reads. With level 1 nodes tell their levels, seal queues, and tell in
+requests for votes whether every majority has the candidate."""
 
 SEALED_QUEUES: Final = 1
-"""From here on the log of a partition may seal a queue that is to be deleted if it is empty, or unused."""
+"""From this level on nodes read logs of partitions that seal a queue before it is deleted as empty or
+unused."""
 
 MAJORITIES_IN_VOTES: Final = 1
-"""From here on a node reads requests for votes that tell whether every majority has the candidate."""
+"""From this level on nodes read requests for votes that tell whether every majority has the candidate."""

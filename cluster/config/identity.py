@@ -11,11 +11,12 @@ from cluster.config.models import ServerProduct
 
 RABBITMQ: Final = "RabbitMQ"
 DIALECT_VERSION: Final = "3.13.7"
-"""The RabbitMQ whose reading of 0-9-1 is followed: the last one before basic.qos lost its global flag."""
+"""The release of RabbitMQ whose reading of 0-9-1 quorate follows: the last one with basic.qos's global
+flag."""
 
 
 def version() -> str:
-    """This package's; "0" where it runs from a source tree that was never installed."""
+    """The version of this package; "0" in a source tree that was never installed."""
     try:
         return installed_version("quorate")
     except PackageNotFoundError:
@@ -23,7 +24,9 @@ def version() -> str:
 
 
 def server_properties(product: ServerProduct, cluster: str, node: str) -> dict[str, str]:
-    """Name and version as configured; what this really is stands in the other fields."""
+    """The server-properties of connection.start. Product and version are as configured; `platform` names
+    quorate and its version in any case.
+    """
     return {
         "product": product,
         "version": DIALECT_VERSION if product == RABBITMQ else version(),

@@ -1,4 +1,4 @@
-"""What a node is told of itself and of the cluster that it is part of."""
+"""The part of the configuration that a node's machine uses."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from replication.raft import RaftConfig
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
-    """What a node must know of itself and the cluster. `front_end` names this run of the process.
+    """The settings of a node's machine, and its state at the start. `front_end` is the id of this process.
 
-    `members` founded the cluster; from then on those in the catalog count.
+    `members` are the founders of the cluster; once it is founded, the members in the catalog count.
     """
 
     node: str
@@ -21,16 +21,16 @@ class BrokerConfig:
     raft: RaftConfig
     snapshot_bytes: int
     empty: bool = False
-    """This node found nothing on its disk: it founds a cluster, or has lost what it had."""
+    """This node's disk is empty: the node founds a cluster, joins one, or has lost its disk."""
     rebuilding: bool = False
-    """This node lost its disk earlier, and has not got everything back."""
+    """This node lost its disk earlier, and has not got everything back yet."""
     newest_lost: int | None = None
-    """Partitions of higher numbers were founded since then, as an earlier process of this node learned."""
+    """The newest partition of which the lost disk may have held votes, as an earlier process learned."""
     joins: bool = False
-    """This node is none of the founders: it is added by an administrator."""
+    """This node is not a founder: an administrator adds it."""
     formats: int = FORMAT_LEVEL
-    """What this node lets others write (`cluster.catalog.membership.formats`)."""
+    """The format level that this node tells others (`cluster.catalog.membership.formats`)."""
     auto_delete_after_s: float = 0.0
-    """How long an auto-delete queue waits for another consumer when its last one is gone."""
+    """How long an auto-delete queue waits for another consumer when its last one is gone, in seconds."""
     default_queue_type: str = "quorum"
     """The type of durable queues whose virtual host has no other default."""

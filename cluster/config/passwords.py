@@ -1,4 +1,4 @@
-"""Password hashes: ours, salted and memory-hard, and those that RabbitMQ's definitions bring."""
+"""Password hashes: quorate's own, salted and memory-hard, and those in definitions of RabbitMQ."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _SCRYPT_N = 1 << 14
 _SCRYPT_R = 8
 _SCRYPT_P = 1
 _SCRYPT_LARGEST = 1 << 21
-"""Largest n * r; a check takes 128 octets for each."""
+"""Largest n * r; a check takes 128 * n * r octets of memory."""
 
 _PREFIX = "scrypt"
 
 SCRYPT: Final = "quorate_scrypt"
-"""The name of our own algorithm where RabbitMQ's definitions name one."""
+"""The name of quorate's own algorithm in definitions."""
 
 RABBITMQ_DIGESTS: Final = {
     "rabbit_password_hashing_sha256": "sha256",
@@ -31,7 +31,7 @@ _RABBITMQ_SALT: Final = 4
 
 
 class StoredHash(Protocol):
-    """A hash that a password can be compared with."""
+    """A hash with which a password can be compared."""
 
     def matches(self, password: str) -> bool: ...
 
@@ -56,7 +56,7 @@ class PasswordHash:
 
     @classmethod
     def parse(cls, text: str) -> PasswordHash:
-        """The hash that `str` wrote; raises ValueError, whose text does not show it."""
+        """The hash that `str` wrote. Raises ValueError, whose text does not show the hash."""
         fields = text.split("$")
         try:
             if len(fields) != 6 or fields[0] != _PREFIX:
@@ -78,7 +78,7 @@ class PasswordHash:
         return "PasswordHash(...)"
 
     def matches(self, password: str) -> bool:
-        """Whether the hash is of this password; as slow as `of`, in constant time."""
+        """Whether the hash is of this password. As slow as `of`; compares in constant time."""
         digest = _scrypt(password, self.salt, self.n, self.r, self.p, len(self.digest))
         return hmac.compare_digest(digest, self.digest)
 
@@ -90,7 +90,9 @@ def _scrypt(password: str, salt: bytes, n: int, r: int, p: int, size: int = 32) 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RabbitmqHash:
-    """A hash out of RabbitMQ's definitions, written `algorithm$base64`: salt, digest of salt and password."""
+    """A hash from RabbitMQ's definitions, written `algorithm$base64`: the salt, then the digest of salt and
+    password.
+    """
 
     algorithm: str
     salt: bytes
@@ -98,7 +100,7 @@ class RabbitmqHash:
 
     @classmethod
     def parse(cls, text: str) -> RabbitmqHash:
-        """Raises ValueError, whose text does not show the hash."""
+        """The hash that `str` wrote. Raises ValueError, whose text does not show the hash."""
         algorithm, _, encoded = text.partition("$")
         try:
             octets = base64.b64decode(encoded, validate=True)
@@ -118,24 +120,24 @@ class RabbitmqHash:
         return "RabbitmqHash(...)"
 
     def matches(self, password: str) -> bool:
-        """Whether the hash is of this password, in constant time."""
+        """Whether the hash is of this password; compares in constant time."""
         octets = self.salt + password.encode("utf-8", "surrogateescape")
         digest = hashlib.new(RABBITMQ_DIGESTS[self.algorithm], octets, usedforsecurity=False).digest()
         return hmac.compare_digest(digest, self.digest)
 
 
 def parse_hash(text: str) -> StoredHash:
-    """A hash of either kind, as `str` wrote it. Raises ValueError, whose text does not show it."""
+    """The hash, of either kind, that `str` wrote. Raises ValueError, whose text does not show the hash."""
     if text.startswith(_PREFIX + "$"):
         return PasswordHash.parse(text)
     return RabbitmqHash.parse(text)
 
 
 def imported_hash(algorithm: str, encoded: str) -> str:
-    """A hash of a definitions file in the form that is kept; empty stays empty (no password).
+    """A hash of a definitions file as the catalog keeps it; an empty one, for no password, stays empty.
 
-    `algorithm` is RabbitMQ's `hashing_algorithm`, sha256 where a file names none, or `SCRYPT`. Raises
-    ValueError, whose text does not show the hash.
+    `algorithm` is the file's `hashing_algorithm`, of RabbitMQ or `SCRYPT`; empty means RabbitMQ's sha256.
+    Raises ValueError, whose text does not show the hash.
     """
     if not encoded:
         return ""

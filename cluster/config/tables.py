@@ -18,7 +18,7 @@ class ConfigError(Exception):
 
 
 class Section(BaseModel):
-    """A table of the file. Unknown keys are errors: otherwise a misspelt limit would limit nothing.
+    """A table of the file. An unknown key is an error: otherwise a misspelt limit would have no effect.
 
     Values must have the right TOML type: neither text nor a boolean stands for a number.
     """
@@ -54,7 +54,7 @@ class UserSettings(Section):
         return self
 
     def hashed(self) -> PasswordHash:
-        """The user's password hash; reads `password_file`. Raises `ConfigError` if that cannot be used."""
+        """The user's password hash. Reads `password_file`, and raises `ConfigError` if it cannot be used."""
         if self.password_hash is not None:
             return PasswordHash.parse(self.password_hash)
         assert self.password_file is not None

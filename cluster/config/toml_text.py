@@ -1,4 +1,4 @@
-"""A writer of TOML, which the standard library only reads."""
+"""A writer of TOML: the standard library only has a reader."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a node logs: the events there are, and how each is written."""
+"""The events that a node logs, and the writer of its log."""

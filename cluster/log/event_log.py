@@ -2,7 +2,7 @@
 
 Every line has `at` (UTC), `level`, `node`, `component`, `event` and its `code`, then the event's own fields.
 Events of an HTTP request have `request`, its id.
-Nothing logs a message's content, and fields whose name says that they are secret are masked.
+No event contains the content of a message. Fields with the name of a secret are masked.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Protocol
 from cluster.log.events import CODES
 
 LONGEST_VALUE = 2000
-"""Characters of a field's text that are logged; clients choose some of these texts."""
+"""Most characters that are logged of a field's text; clients choose some of these texts."""
 
 REQUEST: ContextVar[str | None] = ContextVar("request", default=None)
-"""The id of the HTTP request that is being answered."""
+"""The id of the HTTP request that the present task answers."""
 
 _SECRET = re.compile(r"password|secret|token|credential|response", re.IGNORECASE)
 _MASK = "***"
@@ -43,7 +43,7 @@ class EventLog:
         self._logger.warning(event, extra={"fields": fields})
 
     def error(self, event: str, error: BaseException | None = None, **fields: object) -> None:
-        """An event that an operator should look at; with `error` its traceback is logged too."""
+        """Log an event that an operator should look at; with `error` also the exception's traceback."""
         self._logger.error(event, exc_info=error, extra={"fields": fields})
 
 
@@ -89,7 +89,7 @@ def _plain(name: str, value: object) -> object:
 
 
 class LogStream(Protocol):
-    """The stream that lines are written to."""
+    """The stream to which lines are written."""
 
     def write(self, text: str, /) -> int: ...
 

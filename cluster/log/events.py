@@ -11,8 +11,8 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event. The first digit of its code tells the event's source: 1 the process and its disk, 2 the
-    cluster, 3 clients, 4 the management API, 9 libraries.
+    """An event. The first digit of its code tells its source: 1 the process and its disk, 2 the cluster,
+    3 clients, 4 the management API, 9 libraries.
     """
 
     code: str
@@ -378,7 +378,7 @@ CODES: Final = {event.name: event.code for event in EVENTS}
 
 
 def find(word: str) -> Event | None:
-    """The event of this code, in any case, or of this name."""
+    """The event with this code, in upper or lower case, or with this name; None if there is none."""
     for event in EVENTS:
         if word.upper() == event.code or word == event.name:
             return event

@@ -1,1 +1,1 @@
-"""The operating system as a node uses it: its clock, what it gives the process, and its private files."""
+"""The operating system as a node uses it: its clock, its resources, and private files."""

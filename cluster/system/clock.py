@@ -1,4 +1,4 @@
-"""The clock of a node: leases and all timers of the broker run by it."""
+"""The clock of a node, for leases and all timers of the broker."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import time
 from typing import Final
 
 ELAPSED: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""It never goes back, and counts the time that the machine was suspended: on Linux CLOCK_MONOTONIC does not.
-Where there is no CLOCK_BOOTTIME, as on macOS, CLOCK_MONOTONIC counts it."""
+"""A clock that never goes back, and counts the time that the machine was suspended. On Linux that is
+CLOCK_BOOTTIME. On a system without it, as macOS, CLOCK_MONOTONIC counts that time."""
 
 
 def elapsed() -> float:
-    """Seconds since some moment of the past, the same for all processes since the machine was started."""
+    """Seconds since a moment that is the same for all processes until the machine starts again."""
     return time.clock_gettime(ELAPSED)

@@ -14,11 +14,13 @@ LOCK_NAME = "lock"
 
 
 class DataDirectoryError(Exception):
-    """The directory cannot be used; the text names it and says what to do."""
+    """The directory cannot be used; the text names the directory and the remedy."""
 
 
 class DataDirectory:
-    """Holds the directory for this process while entered. Messages lie there: only its owner may look."""
+    """Locks the directory for this process, as a context manager. Its files contain messages: no other
+    account may read them. Entering raises `DataDirectoryError`.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -54,7 +56,7 @@ class DataDirectory:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner may read, replacing an older one at once."""
+    """Write a file that only its owner may read; it replaces an older one atomically. Not synced to disk."""
     scratch = path.with_name(path.name + ".new")
     scratch.unlink(missing_ok=True)
     handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE)

@@ -1,4 +1,6 @@
-"""What the operating system tells of this process and its machine. Linux; elsewhere much of it is 0."""
+"""Resources of this process and its machine, from the operating system. On other systems than Linux some are
+0.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from typing import Final
 
 MEMORY: Final = "memory"
 DISK: Final = "disk"
-"""What a node may be short of."""
+"""The resources of which a node may be short."""
 
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _PROC: Final = Path("/proc/self")
@@ -22,7 +24,7 @@ _CGROUP_LIMITS: Final = (
 
 
 def memory_used() -> int:
-    """Resident octets of this process."""
+    """Resident octets of this process; 0 where the system does not tell."""
     try:
         return int((_PROC / "statm").read_text(encoding="ascii").split()[1]) * PAGE
     except OSError:
@@ -30,7 +32,7 @@ def memory_used() -> int:
 
 
 def memory_total() -> int:
-    """Octets of memory of the machine, or of the container if that may have less."""
+    """Octets of memory of the machine; the container's limit if that is lower."""
     total = os.sysconf("SC_PHYS_PAGES") * PAGE
     for file in _CGROUP_LIMITS:
         try:
@@ -41,7 +43,7 @@ def memory_total() -> int:
 
 
 def descriptors_used() -> int:
-    """File descriptors that this process has open."""
+    """File descriptors that this process has open; 0 where the system does not tell."""
     try:
         return sum(1 for _ in (_PROC / "fd").iterdir())
     except OSError:
@@ -54,7 +56,7 @@ def descriptors_total() -> int:
 
 
 def disk_free(directory: Path) -> int:
-    """Octets that may still be written where the journal is."""
+    """Free octets of the file system of `directory`. Raises OSError."""
     return shutil.disk_usage(directory).free
 
 

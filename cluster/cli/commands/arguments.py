@@ -28,14 +28,17 @@ arguments = click.option(
 
 
 def arguments_of(
-    pairs: Sequence[str], what: str = "--argument", example: str = "x-max-length=1000"
+    pairs: Sequence[str], option: str = "--argument", example: str = "x-max-length=1000"
 ) -> dict[str, Any]:
-    """`what` they are, and an `example`, for the message of the `WrongUsageError` that it raises."""
+    """Arguments by name from NAME=VALUE pairs. A value that is JSON is read as JSON, others are text.
+
+    Raises a `WrongUsageError` that names the `option` and the `example`.
+    """
     found: dict[str, Any] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not (name and equals):
-            raise WrongUsageError(f"{what} {pair}: write it as NAME=VALUE, such as {example}")
+            raise WrongUsageError(f"{option} {pair}: write it as NAME=VALUE, such as {example}")
         try:
             found[name] = json.loads(value)
         except ValueError:
@@ -43,6 +46,6 @@ def arguments_of(
     return found
 
 
-def rows_of(client: ManagementClient, what: str, vhost: str | None) -> Any:
+def rows_of(client: ManagementClient, path: str, vhost: str | None) -> Any:
     """The rows of one virtual host, or of all that the user may see. Raises `CommandError`."""
-    return client.get(what) if vhost is None else client.get(what, vhost)
+    return client.get(path) if vhost is None else client.get(path, vhost)

@@ -1,4 +1,4 @@
-"""`quorate bindings`: which exchange leads where."""
+"""`quorate bindings`: the bindings of queues and exchanges to exchanges."""
 
 from __future__ import annotations
 

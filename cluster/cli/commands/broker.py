@@ -1,4 +1,4 @@
-"""Connections of the commands to a node, and what its refusals mean to the user."""
+"""Connections of the commands to a node, and the explanation of its refusals to the user."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEFAULT_AMQP_URL = "amqp://guest:guest@127.0.0.1:5672/"
 
 
 def parameters(url: str, password_file: Path | None = None) -> pika.URLParameters:
-    """Connection parameters of an AMQP URL; raises `WrongUsageError`. Connecting is tried once.
+    """Connection parameters of an AMQP URL, for one attempt to connect. Raises `WrongUsageError`.
 
     The first line of `password_file`, if there is one, counts instead of a password in the URL.
     """
@@ -45,7 +45,7 @@ def _with_password(url: str, password: str) -> str:
 
 @contextmanager
 def explained(where: pika.URLParameters) -> Iterator[None]:
-    """Turns pika's exceptions into a `CommandError` that says what was wrong, where, and what to do."""
+    """Turns pika's exceptions into a `CommandError` with the node, the error and the remedy."""
     try:
         yield
     except exceptions.AMQPError as error:
@@ -82,7 +82,7 @@ def explain(where: pika.URLParameters, error: BaseException) -> str:
 
 
 def _innermost(error: BaseException) -> BaseException:
-    """pika wraps the operating system's error in several of its own."""
+    """The operating system's error, which pika wraps in several errors of its own."""
     while True:
         attempts = getattr(error, "exceptions", None) or error.args
         inner = attempts[-1] if attempts else None

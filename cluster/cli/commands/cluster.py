@@ -1,4 +1,4 @@
-"""`quorate cluster`: who the members are, and how nodes come and go while the cluster runs."""
+"""`quorate cluster`: shows the members; adds, drains, removes and replaces nodes while the cluster runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cluster.cli.commands.tables import table
 
 POLL_S: Final = 0.5
 PATIENCE: Final = 20
-"""Answers in a row that may be missing: the node that is asked may restart, or be the one that leaves."""
+"""Answers in a row that may be missing: the node at the URL may restart, or may be the node that leaves."""
 
 _COLUMNS: Final = ("name", "state", "up", "peers", "replicas", "owns")
 
@@ -33,7 +33,7 @@ address_options = [
 
 
 def with_addresses(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the options that tell where a node is."""
+    """Adds the options for the addresses of a node."""
     for option in reversed(address_options):
         command = option(command)
     return command
@@ -135,14 +135,14 @@ def _show(client: ManagementClient, as_json: bool) -> None:
         click.echo(f"\n{told['steps_left']} steps left")
 
 
-def _watch(client: ManagementClient, what: str, wait: bool) -> None:
-    """Show what is left until nothing is. The nodes go on without the command too."""
+def _watch(client: ManagementClient, change: str, wait: bool) -> None:
+    """Show the progress of a change until no step is left. The nodes go on without the command too."""
     if not wait:
-        click.echo(f"{what}: `quorate cluster list` shows how far it is")
+        click.echo(f"{change}: `quorate cluster list` shows how far it is")
         return
     most = max(1, _left(client) or 1)
     try:
-        with click.progressbar(length=most, label=what, file=sys.stderr) as bar:
+        with click.progressbar(length=most, label=change, file=sys.stderr) as bar:
             missing = 0
             while (left := _left(client)) != 0:
                 missing = missing + 1 if left is None else 0
@@ -157,7 +157,7 @@ def _watch(client: ManagementClient, what: str, wait: bool) -> None:
 
 
 def _left(client: ManagementClient) -> int | None:
-    """None while the node that is asked does not answer."""
+    """The number of steps left; None while the node at the URL does not answer."""
     try:
         told = client.get("cluster", "members")
     except CommandError:

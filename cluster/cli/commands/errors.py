@@ -6,7 +6,7 @@ import click
 
 
 class CommandError(click.ClickException):
-    """The command did not work; the text says what, where, and what to do."""
+    """The command did not work; the text names the place, the error and the remedy."""
 
     exit_code = 1
 

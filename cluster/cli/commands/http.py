@@ -27,9 +27,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 def request(
     url: str, method: str = "GET", body: Any = None, authorisation: str = "", farewell: str = ""
 ) -> Any:
-    """The JSON value at a URL; None where the answer has none. Raises `CommandError`.
+    """The JSON value of an answer; None where the answer has no body. Raises `CommandError`.
 
-    `farewell` is what the client of a connection is told that this closes.
+    `farewell` is the reason that the node tells the client whose connection the request closes.
     """
     if not url.startswith(("http://", "https://")):
         raise WrongUsageError(f"--url {url}: must begin with http://, such as {DEFAULT_URL}")
@@ -71,7 +71,7 @@ def _reason(error: urllib.error.HTTPError) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ManagementClient:
-    """The management API of a node, as one user."""
+    """The management API of a node, as one user. Each method raises `CommandError`."""
 
     url: str
     user: str
@@ -87,14 +87,16 @@ class ManagementClient:
         return self._call("POST", path, body)
 
     def delete(self, *path: str, reason: str = "", **only_if: bool) -> None:
-        """`only_if` are query parameters, such as `if_empty`, that are given where they are true."""
+        """`only_if` are conditions of the API, such as `if_empty`; `reason` is told to a client whose
+        connection this closes.
+        """
         query = "&".join(f"{name.replace('_', '-')}=true" for name, given in only_if.items() if given)
         self._call("DELETE", path, query=query, reason=reason)
 
     def _call(
         self, method: str, path: tuple[str, ...], body: Any = None, query: str = "", reason: str = ""
     ) -> Any:
-        """Names in the path may hold anything. Raises `CommandError`."""
+        """Send a request; the names in the path may hold any characters."""
         url = f"{self.url.rstrip('/')}/api" + "".join("/" + quote(name, safe="") for name in path)
         credentials = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
         return request(f"{url}?{query}" if query else url, method, body, f"Basic {credentials}", reason)

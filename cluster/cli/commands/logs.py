@@ -1,4 +1,4 @@
-"""`quorate logs`: what the events in a node's log mean."""
+"""`quorate logs`: explains the events in a node's log."""
 
 from __future__ import annotations
 

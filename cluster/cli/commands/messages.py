@@ -168,10 +168,10 @@ def consume(
 
 
 def _deliveries(channel: Any, queue: str, count: int | None, idle: float | None) -> Iterator[bytes]:
-    """Bodies as they are delivered. Each is acknowledged after the caller has come back for the next."""
+    """Bodies as they are delivered. Each is acknowledged after the caller has asked for the next one."""
     taken = pending = tag = 0
     try:
-        # A pause acknowledges what is pending, so the wait is short even if idling is not.
+        # Pending deliveries are acknowledged after a pause, so the pause is short even if `idle` is long.
         pause = min(idle, 0.2) if idle is not None else 0.2
         waited = 0.0
         for method, _properties, body in channel.consume(queue, inactivity_timeout=pause):

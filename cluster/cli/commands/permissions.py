@@ -1,4 +1,4 @@
-"""`quorate permissions` and `quorate topic-permissions`: what users may do in virtual hosts."""
+"""`quorate permissions` and `quorate topic-permissions`: the permissions of users in virtual hosts."""
 
 from __future__ import annotations
 

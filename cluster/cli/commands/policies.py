@@ -1,4 +1,4 @@
-"""`quorate policies`: what queues and exchanges are asked for by their names."""
+"""`quorate policies`: settings that queues and exchanges get by their names."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ WINDOW = 1000
 """Messages that may wait for their confirm."""
 
 PACE_S = 0.02
-"""How often a publisher that has a rate looks how much of it is due."""
+"""Seconds between two looks at how many messages a publisher with a rate should have published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class PublishTarget:
 
 
 class Publisher:
-    """Publishes `bodies` over one connection and counts what became of them."""
+    """Publishes `bodies` over one connection, and counts them as confirmed, refused (nack) and returned."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Publisher:
         )
 
     def run(self) -> None:
-        """Publish everything. `failure` says what ended it before its time."""
+        """Publish all bodies; returns when all are settled. `failure` is the error that ended it earlier."""
         self._connection.ioloop.start()
 
     def _opened(self, connection: Any) -> None:
@@ -106,7 +106,7 @@ class Publisher:
             )
             self.published += 1
             self._unconfirmed[self.published] = None
-        # The pace is looked at once more while the connection closes, and once it has been closed.
+        # `_pace` calls this once more while the connection closes, and once it is closed.
         if self._exhausted and not self._unconfirmed and self._connection.is_open:
             self._connection.close()
 

@@ -1,4 +1,4 @@
-"""Running nodes: `quorate node`, and what `quorate up` does."""
+"""Running nodes: `quorate node`, and the work of `quorate up`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _explained() -> Iterator[None]:
 def run_cluster(
     nodes: int, data: Path, base_port: int, http_port: int, restart: bool, config_file: Path | None
 ) -> int:
-    """Run nodes until Ctrl-C; the exit code. `config_file`: see `quorate up --help`."""
+    """Run nodes until Ctrl-C. Returns the exit code. `config_file`: see `quorate up --help`."""
     settings = _cluster_settings(config_file) if config_file is not None else {}
     planned = plan(nodes, data, base_port, http_port, settings)
     prepare(planned)
@@ -114,7 +114,7 @@ def _welcome(nodes: list[LocalNode], pids: dict[str, int]) -> str:
 @_explained()
 def node(config_file: Path, restore_users: bool, supervised: bool) -> None:
     """Run one node until SIGINT or SIGTERM. Variables such as QUORATE_NODE__NAME count more than the file."""
-    # The supervisor has planned for its nodes what their files say.
+    # The supervisor has written the files of its nodes: variables must not change them.
     config = load(config_file, {} if supervised else os.environ)
     if supervised:
         threading.Thread(target=_stop_with_supervisor, daemon=True).start()
@@ -131,14 +131,16 @@ def node(config_file: Path, restore_users: bool, supervised: bool) -> None:
 
 
 def _remedy(error: JournalError | OSError) -> str:
-    """The remedy, where the error does not name it itself."""
+    """The remedy, where the error's text does not name it."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return ". Free space there and start the node again: it goes on with what it had."
     return ""
 
 
 def _stop_with_supervisor() -> None:
-    """Standard input ends when the supervisor does, even by SIGKILL: no node is left behind on its ports."""
+    """Stop this node when standard input ends, which it does with the supervisor, even by SIGKILL: no node
+    is left behind on its ports.
+    """
     while os.read(0, 4096):
         pass
     os.kill(os.getpid(), signal.SIGTERM)

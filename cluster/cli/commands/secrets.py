@@ -1,4 +1,4 @@
-"""`quorate keygen` and `quorate hash-password`: making the secrets that configuration refers to."""
+"""`quorate keygen` and `quorate hash-password`: make the keys and hashes for the configuration."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import click
 
 
 def show(title: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
-    """Print rows as a table, or with all that they have as JSON."""
+    """Print rows as a table of the `columns`, or complete rows as JSON."""
     click.echo(json.dumps(rows, indent=2) if as_json else table(title, columns, rows))
 
 

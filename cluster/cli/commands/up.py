@@ -37,7 +37,7 @@ def up(
 ) -> None:
     """Run a cluster on this machine until Ctrl-C, which stops its nodes; then the exit code is 0."""
     prepare_processes()
-    # What plans and supervises the nodes is imported while theirs is.
+    # Imported only now, while the process that forks nodes imports the nodes' code.
     from cluster.cli.commands.run import run_cluster
 
     sys.exit(run_cluster(nodes, data, base_port, http_port, not no_restart, config_file))

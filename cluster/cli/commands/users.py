@@ -1,4 +1,4 @@
-"""`quorate users`: who may log in."""
+"""`quorate users`: the users of a cluster."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def add_user(
     password_hash: str | None,
     no_password: bool,
 ) -> None:
-    """Add the user NAME, or give one another password and other tags. What users may do is set
-    with `quorate permissions`."""
+    """Add the user NAME, or give the user another password and other tags. `quorate permissions` sets the
+    permissions of users."""
     if sum((new_password is not None, password_hash is not None, no_password)) > 1:
         raise WrongUsageError("give one of --new-password, --password-hash and --no-password")
     if no_password:

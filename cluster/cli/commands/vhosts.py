@@ -43,7 +43,8 @@ def add_vhost(
     tags: tuple[str, ...],
     default_queue_type: str | None,
 ) -> None:
-    """Add the virtual host NAME, in which you may do everything, or change what is said of it."""
+    """Add the virtual host NAME, in which you get every permission, or change its description, tags and
+    default queue type."""
     said: dict[str, Any] = {"description": description, "default_queue_type": default_queue_type}
     body = {key: value for key, value in said.items() if value is not None}
     client.put("vhosts", name, body={**body, "tags": ",".join(tags)} if tags else body)
@@ -63,7 +64,7 @@ def delete_vhost(client: ManagementClient, name: str) -> None:
 @click.option("--max-queues", type=int, help="-1 lifts the limit.")
 @management_options
 def limit_vhost(client: ManagementClient, name: str, **limits: int | None) -> None:
-    """Limit the connections to the virtual host NAME, and its queues."""
+    """Limit the connections and the queues of the virtual host NAME."""
     for option, limit in _limits.items():
         if limits[option] is not None:
             client.put("vhost-limits", name, limit, body={"value": limits[option]})

@@ -1,7 +1,7 @@
-"""Node processes, forked from one that has imported their code already.
+"""Node processes, forked from a process that has imported their code already.
 
-A node spends most of its start importing. One process does that for all nodes of a machine, and for those
-that are started again; it does nothing else, has no threads, and goes with the process that asked for it.
+A node spends most of its start importing. The fork server imports once for all nodes of a machine, and for
+nodes that are started again. It does nothing else, has no threads, and ends with the process that started it.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _context.set_forkserver_preload(
 
 
 def prepare_processes() -> None:
-    """Begin to import what nodes need. The first `ForkedProcess` waits until it is there."""
-    # Before the signal is blocked, as starting the tracker unblocks it.
+    """Start the fork server, which imports the nodes' code. The first `ForkedProcess` waits for that."""
+    # Before SIGINT is blocked, as starting the tracker unblocks it.
     resource_tracker.ensure_running()
-    # A terminal's SIGINT goes to that process too, which would tell where it was interrupted.
+    # A terminal sends SIGINT to the fork server too, which would print a traceback.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         forkserver.ensure_running()
@@ -45,17 +45,18 @@ def run_forked_node(arguments: list[str]) -> None:
 
 
 class ForkedProcess:
-    """A process in a session of its own, which keeps a terminal's SIGINT from it: who started it stops it.
+    """A process in a session of its own, so that a terminal's SIGINT does not reach it: its parent stops it.
 
-    Its standard input ends with the process that started it, to tell it that its parent cannot stop it any
+    The process's standard input ends when its parent ends, and tells it that the parent cannot stop it any
     more.
     """
 
     def __init__(self, program: Program, arguments: Sequence[str], log: Path) -> None:
-        """Starts it; waits for the process that forks it. `log`: where output and errors are appended, for
-        what a node says before it opens the file itself.
+        """Start the process; waits until the fork server has imported the code. Raises OSError for `log`.
+
+        The process's output and errors are appended to the file `log`, until the node opens the file itself.
         """
-        # Made here, so that a file that cannot be written is the caller's error.
+        # Made here, so that the caller gets the error of a file that cannot be written.
         os.close(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE_FILE))
         prepare_processes()
         reader, self._alive = _context.Pipe(duplex=False)
@@ -67,17 +68,17 @@ class ForkedProcess:
         assert self._process.pid is not None
         self.pid: int = self._process.pid
         self.sentinel: int = self._process.sentinel
-        """A file descriptor that is readable from the end of the process until its exit code is known."""
+        """A file descriptor, readable from the end of the process until `exit_code` has returned the code."""
         self._exit_code: int | None = None
 
     def send(self, number: signal.Signals) -> None:
-        """To a process that has ended already it means nothing."""
+        """Send a signal; nothing happens if the process has ended already."""
         if self.exit_code() is None:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
     def exit_code(self) -> int | None:
-        """None while it runs; negative: the number of the signal that ended it."""
+        """The exit code; None while the process runs; the negative number of a signal that ended it."""
         if self._exit_code is None:
             self._exit_code = self._process.exitcode
             if self._exit_code is not None:
@@ -86,7 +87,7 @@ class ForkedProcess:
         return self._exit_code
 
     def wait(self, seconds: float) -> int:
-        """Its exit code; raises TimeoutError."""
+        """Wait for the end of the process; returns its exit code. Raises TimeoutError."""
         if self._exit_code is None:
             self._process.join(seconds)
         code = self.exit_code()

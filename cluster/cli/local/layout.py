@@ -17,14 +17,15 @@ from replication.transport import CurveKeys, InvalidKeyError
 
 HOST = "127.0.0.1"
 KEY_FILE = "peer.key"
-"""In a node's directory: its secret key, made once."""
+"""The file in a node's directory with its secret key, which is made once."""
 
 PEER_OFFSET = 20_000
-"""Added to the AMQP port for the port where a node's peers reach it; subtracted where that is too high."""
+"""Distance of the port for peers from the AMQP port: added, or subtracted where the port would be too
+high."""
 
 
 class PortInUseError(Exception):
-    """A port that a node needs is taken; the text says which, and how to choose others."""
+    """Another process uses a port that a node needs; the text names the port and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class LocalNode:
     file: Path
     text: str
     keys: CurveKeys
-    """The secret one is in `config.secret_key_file` once `prepare` was called."""
+    """The key pair; `prepare` writes its secret key to `config.secret_key_file`."""
 
     @property
     def name(self) -> str:
@@ -51,8 +52,8 @@ def plan(
 ) -> list[LocalNode]:
     """Nodes n1 to n`nodes`; `settings` are keys of `[cluster]` to use instead of the defaults.
 
-    Keys are those that earlier runs made. Raises `ConfigError` for ports out of range or in each other's way,
-    for mistakes in `settings`, and for a key that cannot be read.
+    Nodes keep the CURVE keys of earlier runs. Raises `ConfigError` for ports that are out of range or
+    overlap, for mistakes in `settings`, and for a key that cannot be read.
     """
     _check_ranges(nodes, base_port, http_port)
     offset = PEER_OFFSET if base_port + PEER_OFFSET + nodes - 1 <= 65535 else -PEER_OFFSET
@@ -82,7 +83,7 @@ def plan(
 
 
 def _keys_in(file: Path) -> CurveKeys:
-    """Those that were written there, or new ones. Raises `ConfigError`."""
+    """The key pair of the secret key in the file, or a new one if there is no file. Raises `ConfigError`."""
     if not file.exists():
         return CurveKeys.generate()
     try:
@@ -149,7 +150,7 @@ def _check_ports_free(nodes: list[LocalNode]) -> None:
 def is_free(address: Address) -> bool:
     """Whether a server could listen on an address of this machine now."""
     with socket.socket() as probe:
-        # As servers bind: connections of an earlier run in TIME_WAIT are no obstacle.
+        # As servers do: connections of an earlier run in TIME_WAIT do not prevent binding then.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(address)

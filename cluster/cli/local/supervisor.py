@@ -18,7 +18,7 @@ from cluster.cli.local.layout import LocalNode
 CONFIG_EXIT = 2
 """Exit code of a node whose configuration is wrong: starting it again would not help."""
 DAMAGED_EXIT = 65
-"""That of one whose journal cannot be read: `cluster.process.scopes.ExitCode`."""
+"""Exit code of a node whose journal cannot be read: `cluster.process.scopes.ExitCode`."""
 
 STOP_GRACE_S = 10.0
 """How long nodes have to end after SIGTERM before they are killed."""
@@ -33,7 +33,7 @@ Start = Callable[[LocalNode], ForkedProcess]
 
 
 class Child:
-    """One node: its process now, and how its starts went."""
+    """One node: its present process, and the count of its failed starts."""
 
     def __init__(self, node: LocalNode) -> None:
         self.node = node
@@ -46,7 +46,7 @@ class Child:
             self.process.send(number)
 
     async def wait(self) -> None:
-        """Returns when the process has ended."""
+        """Wait until the process has ended."""
         assert self.process is not None
         loop, over = asyncio.get_running_loop(), asyncio.Event()
         if self.process.exit_code() is None:
@@ -70,7 +70,7 @@ class Child:
 
 
 def node_arguments(node: LocalNode) -> list[str]:
-    """What is said to `quorate` for a supervised node."""
+    """The arguments of `quorate` for a supervised node."""
     return ["node", "--config", str(node.file), "--supervised"]
 
 
@@ -92,7 +92,7 @@ class Supervisor:
         start: Start = start_node,
         stop_grace_s: float = STOP_GRACE_S,
     ) -> None:
-        """`on_all_ready` gets the process ids by name, once. `start` starts a node's process."""
+        """`on_all_ready` is called once, with the process ids by name. `start` starts a node's process."""
         self.children = [Child(node) for node in nodes]
         self._start = start
         self._starting = asyncio.Lock()
@@ -107,7 +107,7 @@ class Supervisor:
     def heed_signals(self, loop: asyncio.AbstractEventLoop) -> None:
         """Have SIGINT and SIGTERM stop the nodes, before `run` if need be.
 
-        Left to `asyncio.run`, SIGINT would cancel the tasks that start nodes, and no code would await these.
+        The handler of `asyncio.run` would cancel the tasks that start nodes, and no code would await these.
         """
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self.stop)
@@ -153,7 +153,7 @@ class Supervisor:
     async def _keep_running(self, child: Child) -> None:
         while not self._stopping.is_set():
             async with self._starting:
-                # In a thread, as the first waits until the code of nodes is imported.
+                # In a thread, as the first start waits until the fork server has imported the nodes' code.
                 child.process = await asyncio.to_thread(self._start, child.node)
             if self._stopping.is_set():
                 child.signal(signal.SIGTERM)
@@ -174,7 +174,7 @@ class Supervisor:
                 await asyncio.wait_for(self._stopping.wait(), child.pause())
 
     def _given_up(self, child: Child, code: int) -> bool:
-        """Whether to leave the node down. Before all were ready once, that ends the others too."""
+        """Whether to leave the node down. If that comes before all were ready once, all nodes are stopped."""
         if code == CONFIG_EXIT:
             why = f"{child.node.name} cannot run with its configuration"
         elif code == DAMAGED_EXIT:
@@ -220,7 +220,7 @@ class Supervisor:
 
 
 async def _reasons(session: aiohttp.ClientSession, url: str) -> list[str] | None:
-    """Why the node is not ready; None when it is."""
+    """The reasons why the node is not ready; None when it is ready."""
     try:
         async with session.get(url) as response:
             if response.status == 200:
