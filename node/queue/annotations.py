@@ -1,4 +1,4 @@
-"""What is known of a queue's messages besides their contents."""
+"""Values of a queue's messages besides their contents: expiry, priority, due time, group and the like."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ _NOTHING = RangeMap()
 
 
 class Annotations:
-    """What is known of a queue's messages: what replicas agree on, and of soft ones what the owner noted."""
+    """The values of a queue's messages by aspect: those in the log, and those that the owner alone has of
+    soft messages.
+    """
 
     __slots__ = ("_logged", "_soft")
 
@@ -18,11 +20,11 @@ class Annotations:
         self._soft = soft
 
     def logged(self, aspect: Aspect) -> RangeMap:
-        """What the log says, not to be changed."""
+        """The values in the log. The caller must not change the map."""
         return self._logged.get(aspect, _NOTHING)
 
     def cover(self, aspect: Aspect, first: int, last: int) -> list[Span]:
-        """The whole closed range as spans, 0 for what has no value."""
+        """The whole closed range as spans, with the value 0 where messages have none."""
         logged = self.logged(aspect).cover(first, last)
         soft = self._soft.get(aspect)
         if not soft:
@@ -34,7 +36,9 @@ class Annotations:
         ]
 
     def at(self, aspect: Aspect, number: int) -> tuple[int, int | None]:
-        """The number's value or 0, and the last number up to which that stays so; None: for ever."""
+        """The message's value, 0 without one, and the last number up to which all messages have it; None for
+        no such bound.
+        """
         value, upto = self.logged(aspect).span(number)
         soft = self._soft.get(aspect)
         if not soft:

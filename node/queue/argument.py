@@ -1,4 +1,4 @@
-"""How a feature of queues declares what it is asked for with: a queue argument, and the key of policies."""
+"""Declares a queue argument of a feature, and the key of policies that sets the same value."""
 
 from __future__ import annotations
 
@@ -12,27 +12,29 @@ T = TypeVar("T")
 
 
 class PolicyUse(Enum):
-    """Whether policies may say what the argument says, under its name without `x-`."""
+    """Which policies may set the argument's value, under its name without `x-`."""
 
     NONE = 0
-    """They may not."""
+    """No policies."""
 
     USER = 1
-    """They may; an argument counts more."""
+    """Policies; an argument has precedence."""
 
     OPERATOR = 2
-    """Operator policies may as well, and count more than both."""
+    """Policies and operator policies; operator policies have precedence over arguments, these over
+    policies.
+    """
 
     LIMIT = 3
-    """So may operator policies; where several say something, the lowest value counts."""
+    """Policies and operator policies; the lowest of all values counts."""
 
 
 class Argument(Generic[T]):
-    """A queue argument: its name, how its value is read, and the field of QueueSettings that it fills.
+    """A queue argument: its name, the function that reads its value, and its field in QueueSettings.
 
-    `read` raises UnacceptableError; None from it stands for nothing asked for, and so does `default`. Without
-    a field the argument is checked, and has no effect. `needs` names an argument without which this one is
-    refused, for the reason behind it.
+    `read` raises UnacceptableError. Where it returns None or `default`, the settings have no value. An
+    argument without a field is checked, and has no effect. `needs` is (name, reason): this argument is
+    refused, for the reason, without the argument of that name.
     """
 
     __slots__ = ("default", "field", "name", "needs", "policy", "read")
@@ -55,6 +57,6 @@ class Argument(Generic[T]):
         self.needs = needs
 
     def of(self, settings: QueueSettings) -> T | None:
-        """What is asked of a queue, else the default."""
+        """The argument's value in a queue's settings, or the default."""
         found: T | None = settings.asked.get(self.field, self.default)
         return found

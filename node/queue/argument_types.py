@@ -1,4 +1,7 @@
-"""The types and ranges of the values that queue arguments take, refused in RabbitMQ's words."""
+"""Readers for the values of queue arguments, by type and range.
+
+Each `read_…` returns the value, or raises UnacceptableError with RabbitMQ's words. Times are in milliseconds.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ MAX_TIME_MS: Final = 2**32 - 1
 
 
 class UnacceptableError(ValueError):
-    """The reason, as RabbitMQ prints it."""
+    """The value of an argument is refused. The text is the reason as RabbitMQ prints it."""
 
 
 def read_integer(value: object) -> int:
@@ -59,6 +62,8 @@ def read_text(value: object) -> str:
 
 
 def one_of(values: Mapping[str, Any], refusal: str) -> Callable[[object], Any]:
+    """A reader of one of these texts, which stands for the value under it. `refusal` is the error's text."""
+
     def read(value: object) -> Any:
         try:
             return values[read_text(value)]

@@ -1,4 +1,4 @@
-"""The consumers of one queue: their credit, and in which order they are served."""
+"""The consumers of one queue: their credit, and the order in which they are served."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from dataclasses import dataclass
 from node.refusal import AccessRefusedError
 
 ConsumerKey = tuple[int, int]
-"""Front end, and the consumer's number there."""
+"""(front end, the consumer's number there)."""
 
 
 class ExclusiveConsumerError(AccessRefusedError):
-    """The queue has an exclusive consumer, or an exclusive one asks for a queue that is in use."""
+    """The queue has an exclusive consumer, or an exclusive consumer subscribes to a queue that has others."""
 
 
 @dataclass(slots=True, eq=False)
 class Consumer:
-    """One consumer: gets messages while `sent < limit`, both counted from its beginning, and it is `active`.
+    """One consumer. It gets messages while it is `active` and `sent < limit`; both count from its beginning.
 
-    `joined` and `activated` are for queues with a single active consumer, see `features.single_active`.
-    `removes_soft`: soft messages are removed before it gets them, as all are where `no_ack`.
+    `counted` is False for a link of basic.get. `joined` and `activated` belong to queues with a single active
+    consumer (`features.single_active`). `removes_soft`: soft messages are removed before it gets them; with
+    `no_ack` all messages are. `stopped`: it gets nothing more, whatever its credit.
     """
 
     front_end: int
@@ -41,9 +42,10 @@ class Consumer:
 
 
 class Consumers:
-    """Consumers by key. Those with credit stand in line: `lines` has one for each priority, highest first.
+    """Consumers by key. Those with credit stand in line: `lines` has a line for each priority, highest first.
 
-    `count` is how many there are to clients, `acking` how many settle what they get.
+    `count` is the number of consumers that clients see, without links of basic.get. `acking` is the number of
+    consumers that settle their messages.
     """
 
     __slots__ = ("_by_key", "_by_priority", "_exclusive", "_priorities", "acking", "count", "lines")
@@ -61,7 +63,7 @@ class Consumers:
         return iter(self._by_key)
 
     def get(self, front_end: int, number: int) -> Consumer | None:
-        """The consumer, None when it is gone."""
+        """The consumer; None where the queue has no such consumer."""
         return self._by_key.get((front_end, number))
 
     def attach(
@@ -78,12 +80,11 @@ class Consumers:
         activated: int = 0,
         removes_soft: bool = False,
     ) -> Consumer:
-        """Add a consumer, without credit. The front end's ATTACH must have been applied before,
-        or a new owner would not know whom to ask for leases.
+        """Add a consumer, without credit. The front end's ATTACH must have been applied before: a new owner
+        asks the attached front ends for their leases.
 
-        `counted` is False for a link of basic.get, which is no consumer to anybody; `sent` is what
-        a consumer got from earlier owners. Raises ExclusiveConsumerError, and ValueError when the
-        front end has a consumer of that number.
+        `sent` is the number of messages that the consumer got from former owners. Raises
+        ExclusiveConsumerError, and ValueError where the front end has a consumer with that number.
         """
         if (front_end, number) in self._by_key:
             raise ValueError(f"front end {front_end} has a consumer {number}")
@@ -104,15 +105,15 @@ class Consumers:
         return made
 
     def _admit(self, *, counted: bool, exclusive: bool) -> None:
-        """Raises ExclusiveConsumerError where the consumer cannot be one beside those that there are."""
+        """Raises ExclusiveConsumerError where the queue cannot have the consumer beside its others."""
         if counted and self.count and (exclusive or self._exclusive):
             raise ExclusiveConsumerError("the queue has an exclusive consumer, or others than this one")
 
     def _added(self, made: Consumer) -> None:
-        """A consumer has come: for queues that give each a part."""
+        """A hook for subclasses: the consumer has been added."""
 
     def detach(self, front_end: int, number: int) -> None:
-        """Remove a consumer, if it is there; its leases stay with the front end."""
+        """Remove a consumer, if the queue has it. Its leases stay with the front end."""
         gone = self._by_key.pop((front_end, number), None)
         if gone is None:
             return
@@ -127,28 +128,30 @@ class Consumers:
             self._exclusive = False
 
     def _arrange(self) -> None:
-        """There is another priority, or one less."""
+        """Make `lines` anew after a priority has been added or removed."""
         self.lines = [self._by_priority[each] for each in sorted(self._by_priority, reverse=True)]
 
     def detach_all(self, front_end: int) -> None:
-        """Remove the front end's consumers; its leases stay."""
+        """Remove all consumers of a front end. Its leases stay."""
         for key in [key for key in self._by_key if key[0] == front_end]:
             self.detach(*key)
 
     def suspend(self, front_end: int) -> bool:
-        """The front end's consumers may be about to come back, or what they had; whether others wait."""
+        """The front end may be about to attach its consumers again, or to give back their messages. Returns
+        whether other consumers wait for that.
+        """
         return False
 
     def resume(self, front_end: int) -> bool:
-        """They are back, or gone; whether others may have waited for that."""
+        """The front end has done so, or is lost. Returns whether other consumers may have waited."""
         return False
 
     def resume_all(self) -> None:
-        """It was waited long enough for all."""
+        """The owner waits for no front end any more: the time limit is over."""
 
     def credit(self, front_end: int, number: int, limit: int) -> None:
-        """Let the consumer have `limit` messages since its beginning; late news of a consumer that
-        is gone is no error.
+        """Let the consumer have `limit` messages since its beginning. Credit that comes after the consumer's
+        end is ignored.
         """
         found = self._by_key.get((front_end, number))
         if found is None or found.stopped:
@@ -159,25 +162,25 @@ class Consumers:
             self._by_priority[found.priority].append(found)
 
     def stop(self, front_end: int, number: int) -> None:
-        """Give a consumer nothing more, whatever credit it has, or will have: it is about to be detached."""
+        """Deliver nothing more to a consumer, whatever its credit: its front end is about to detach it."""
         found = self._by_key.get((front_end, number))
         if found is not None:
             self.revoke(found)
             found.stopped = True
 
     def given(self, consumer: Consumer, count: int) -> None:
-        """The consumer got messages out of turn."""
+        """The consumer has got `count` messages outside of its turn in the line."""
         consumer.sent += count
         if consumer.sent >= consumer.limit:
             self._leave_line(consumer)
 
     @property
     def credit_left(self) -> int:
-        """How many messages consumers would take now."""
+        """The sum of the consumers' credit, in messages."""
         return sum(each.limit - each.sent for line in self.lines for each in line)
 
     def revoke(self, consumer: Consumer) -> int:
-        """Take back the consumer's credit, and return how much that was."""
+        """Take the consumer's credit away; return how many messages it was."""
         revoked = max(0, consumer.limit - consumer.sent)
         consumer.limit = consumer.sent
         self._leave_line(consumer)

@@ -1,4 +1,4 @@
-"""Where each message of a queue is, as the queue's owner knows, as plain data: what features look at."""
+"""The place of each message of a queue, as the queue's owner knows it: plain data, which features read."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from node.ranges.range_set import Range, RangeSet
 
 @dataclass(slots=True)
 class Tally:
-    """Messages by what was done with them. Counted by range, never one by one.
+    """Counters of a queue's messages, by event. They count ranges, never single messages.
 
-    What left by basic.get is counted apart from deliveries, and so is what needs no acknowledgement.
+    Messages that left by basic.get, and messages without acknowledgement, have counters of their own.
     """
 
     published: int = 0
@@ -33,35 +33,35 @@ class Tally:
     redelivered: int = 0
     acknowledged: int = 0
     got_empty: int = 0
-    """Times that basic.get found nothing."""
+    """The number of times that basic.get found no message."""
     duplicates: int = 0
-    """Messages dropped because their id had been seen (queue argument x-deduplication-window)."""
+    """Messages dropped because the queue had seen their id (queue argument x-deduplication-window)."""
 
     refused: int = 0
-    """Messages that the queue did not take because it was full (queue argument x-overflow)."""
+    """Messages that the full queue refused (queue argument x-overflow)."""
     dead_rejected: int = 0
     dead_expired: int = 0
     dead_maxlen: int = 0
     dead_delivery_limit: int = 0
-    """Given up, and moved to the dead-letter exchange: by reason."""
+    """Messages discarded as dead letters, by reason."""
     discarded_rejected: int = 0
     discarded_expired: int = 0
     discarded_maxlen: int = 0
     discarded_delivery_limit: int = 0
-    """Given up for good: by reason."""
+    """Messages discarded without a dead-letter exchange, by reason."""
 
     def add(self, other: Tally) -> None:
-        """Take over the counts of a queue that is gone."""
+        """Add the counts of a deleted queue."""
         for one in fields(self):
             setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
 
     def discarded(self, reason: Reason, count: int, *, dead_letters: bool) -> None:
-        """The queue discards `count` messages, which are dead letters or gone."""
+        """The queue has discarded `count` messages, as dead letters or for good."""
         name = f"{'dead' if dead_letters else 'discarded'}_{reason.name.lower()}"
         setattr(self, name, getattr(self, name) + count)
 
     def served(self, count: int, *, by_get: bool, no_ack: bool, redelivered: bool) -> None:
-        """`count` messages went to one consumer."""
+        """The queue has delivered `count` messages to one consumer."""
         if redelivered:
             self.redelivered += count
         if by_get:
@@ -76,11 +76,11 @@ class Tally:
 class DeliveryState:
     """One queue's messages by place, and its consumers. `node.queue.life` has the transitions.
 
-    `leases` by front end; `timed` are leases with tokens and deadlines, None where no feature asks for such,
-    and `now` is then the time of the turn that hands messages out: wall clock, in milliseconds. `awaited` are
-    the front ends that may hold what is `held`; `granted` is the newest message that was ever given out.
-    `term` is the owner's; `fresh`: nothing of the queue can have been leased
-    before this owner.
+    `leases` has the leased messages by front end. `timed` has the leases with tokens and deadlines; None
+    where no feature asks for them. `now` is the time of the current turn for their deadlines, in milliseconds
+    since the epoch. `awaited` are the front ends that may have the messages in `held`. `granted` is the
+    newest message that an owner has ever delivered. `term` is the owner's term. `fresh`: no former owner can
+    have leased a message of the queue.
     """
 
     __slots__ = (
@@ -106,7 +106,7 @@ class DeliveryState:
         self.tally = Tally()
 
     def living(self, first: int, last: int) -> RangeSet:
-        """Messages that are alive and not about to go elsewhere."""
+        """The messages that are alive, not withheld, and no dead letters."""
         dead = self.annotations.logged(Aspect.DEATH).spans(first, last)
         return self.state.shown(first, last).without((start, end) for start, end, _ in dead)
 
@@ -116,30 +116,30 @@ class DeliveryState:
 
     @property
     def waiting_count(self) -> int:
-        """Messages that are with no consumer, as far as is known, and wait for no time: ready ones, and held
-        ones.
-        """
+        """The number of ready and held messages."""
         return len(self.ready) + len(self.held)
 
     @property
     def leased_count(self) -> int:
-        """Messages given to consumers and not settled."""
+        """The number of leased messages, with those being removed before their delivery."""
         return sum(map(len, self.leases.values()))
 
     def lease_of(self, front_end: int) -> RangeSet:
-        """The messages that the front end has; the caller may change them."""
+        """The messages leased to the front end. The caller may change the set."""
         lease = self.leases.get(front_end)
         if lease is None:
             lease = self.leases[front_end] = RangeSet()
         return lease
 
     def leased(self, front_end: int, first: int, last: int) -> list[Range]:
-        """Those of the range that the front end has, or may have."""
+        """The messages of the range that are leased to the front end, or held."""
         lease = self.leases.get(front_end)
         return (lease.intersection(first, last) if lease else []) + self.held.intersection(first, last)
 
     def failures(self, first: int, last: int) -> list[Span]:
-        """How often delivery of the messages has failed; of a range that is soft throughout, or nowhere."""
+        """The failed deliveries of each message of a range, as spans. All messages of the range are soft, or
+        none.
+        """
         if self.soft.numbers.intersection(first, last):
             return self.soft.failures.cover(first, last)
         return self.state.failure_spans(first, last)

@@ -1,4 +1,6 @@
-"""The owner's side of a queue: who gets which message. Soft state, rebuilt by every new owner."""
+"""Dispatching: the owner of a queue grants ready messages to consumers. Soft state, which a new owner
+rebuilds.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,15 @@ from node.ranges.numbers import count_of, first_of, merged
 from node.ranges.range_set import Range, RangeSet
 
 MARK_AHEAD: Final = 20_000
+"""A new mark is so many messages above the next one to be leased."""
 
 
 class Grant(NamedTuple):
-    """The messages of these ranges, in the order in which they are delivered, for a consumer.
+    """Messages granted to a consumer, as ranges in the order of delivery.
 
-    All are marked redelivered or none, and all are soft (`SoftMessages` has them) or none. With
-    `removal` they must be gone before they are delivered: the owner commits a SETTLE (not for soft
-    ones), delivers, and then calls `settle(OWNER, ranges)`.
+    All are marked redelivered or none, and all are soft (`SoftMessages`) or none. With `removal` the messages
+    must be removed before they are delivered: the owner commits a SETTLE (soft messages need none), delivers,
+    and then calls `settle(OWNER, ranges)`.
     """
 
     front_end: int
@@ -35,25 +38,27 @@ class Grant(NamedTuple):
 
     @property
     def messages(self) -> int:
-        """How many messages it is."""
+        """The number of messages."""
         return count_of(self.ranges)
 
     def goes_on(self, other: Grant) -> bool:
-        """Whether the other grant could be a part of this one, behind the rest."""
+        """Whether the other grant can be appended to this one."""
         return self[:2] == other[:2] and self[3:] == other[3:]
 
 
 Fit = Callable[[int, list[Range], bool], int]
-"""(front end, ranges, soft) → how many of the messages, from the first on, there is room for."""
+"""(front end, ranges, soft) -> how many of the messages, from the first on, fit on the way to the
+front end.
+"""
 
 
 class QueueOwner:
-    """Hands out the messages of one queue: who gets which, as credit, order, features and the mark allow.
+    """Grants the messages of one queue to consumers, as credit, order, features and the mark allow.
 
-    `delivery` says where messages are, and has the consumers; `lifecycle` moves messages. `blocked` tells
-    after a dispatch that a consumer with credit waits for a higher mark: ask `wanted_mark` and commit it;
-    `unfinished`, that there was more to look at than is good for one turn: dispatch again; `crowded`, that
-    there was not room for all on the way to front ends.
+    `delivery` has the places of messages, and the consumers; `lifecycle` moves messages. After a dispatch
+    three flags say why it stopped. `blocked`: a consumer with credit waits for a higher mark, which the owner
+    gets from `wanted_mark` and commits. `unfinished`: there is more to look at than one turn should; the
+    owner dispatches again in the next turn. `crowded`: the way to a front end had no room for all messages.
     """
 
     __slots__ = (
@@ -70,12 +75,11 @@ class QueueOwner:
         now: int = 0,
         term: int = 0,
     ) -> None:
-        """`registry` has the features that the queue may ask for. `now` is wall clock, in milliseconds;
-        `term` is the owner's.
+        """`now` is in milliseconds since the epoch; `term` is the owner's term.
 
-        `fresh` says that nothing of the queue can have been leased before, as of one that was just created.
-        Otherwise what is alive up to the mark is held while attached front ends have not said what they still
-        have.
+        `fresh`: no former owner can have leased a message of the queue, because it was just created.
+        Otherwise the live messages up to the mark are held until all attached front ends have said which of
+        them they still have.
         """
         self.delivery = DeliveryState(state, settings, term, fresh)
         self.lifecycle = Lifecycle(self.delivery, registry, now)
@@ -88,9 +92,10 @@ class QueueOwner:
     # -- consumers ------------------------------------------------------------------------------
 
     def drain(self, front_end: int, consumer: int) -> int | None:
-        """Take back the consumer's credit when there is nothing for it, and return how much that was.
+        """Take the consumer's credit away where the queue has no message for it; return how many messages the
+        credit was.
 
-        None while a message may still come: one that is ready, or held. Ask after `dispatch`.
+        None while a ready or held message may still go to the consumer. Called after `dispatch`.
         """
         delivery = self.delivery
         found = delivery.consumers.get(front_end, consumer)
@@ -101,7 +106,7 @@ class QueueOwner:
         return delivery.consumers.revoke(found)
 
     def _may_come(self, consumer: Consumer) -> bool:
-        """Whether one of the ready messages is for the consumer."""
+        """Whether the consumer may get one of the ready messages, now or in a later turn."""
         delivery = self.delivery
         removal = consumer.no_ack or delivery.state.semantics is Semantics.AT_MOST_ONCE
         offered = bool(self._offered(consumer, 1)) and (removal or self._room(consumer, 1) > 0)
@@ -109,21 +114,20 @@ class QueueOwner:
 
     @property
     def served(self) -> bool:
-        """Whether the last `dispatch` gave out all that consumers have credit for, as far as there is room.
+        """Whether the last `dispatch` granted all that consumers have credit for, as far as there was room.
 
-        Else some may be waiting for a mark that is on its way to the log, or for the next turn.
+        False: messages wait for a mark that is not committed yet, or for the next turn.
         """
         return not (self.blocked or self.unfinished)
 
-    # -- who gets what --------------------------------------------------------------------------
+    # -- granting -------------------------------------------------------------------------------
 
     def dispatch(self, budget: int, fit: Fit | None = None) -> list[Grant]:
-        """Grant up to `budget` ready messages, oldest first, to consumers with credit.
+        """Grant up to `budget` ready messages, in the queue's order, to consumers with credit.
 
-        Higher priorities first; within one, consumers take turns, each with an equal share of what
-        is ready, so that few consumers get long ranges and no consumer waits for ever. `fit` says
-        how much of a range there is room for on the way to a front end; `crowded` tells afterwards
-        that there was not room for all.
+        Consumers of higher priority come first. Consumers of one priority take turns, each with an equal
+        share of the ready messages, so that ranges stay long and no consumer starves. `fit` says how many
+        messages have room on the way to a front end.
         """
         delivery = self.delivery
         grants: list[Grant] = []
@@ -147,15 +151,15 @@ class QueueOwner:
                     consumer.in_line = False
             line.extendleft(reversed(stopped))
             if budget <= 0 and line and delivery.ready:
-                # No other event would have the rest dispatched: the credit of consumers in line need not
-                # change before they have used it.
+                # No other event makes the owner dispatch the rest: the consumers in line still have credit,
+                # so their front ends may send no more.
                 self.unfinished = True
         return grants
 
     def _serve(
         self, consumer: Consumer, share: int, grants: list[Grant], fit: Fit | None, alone: bool
     ) -> int:
-        """Grant up to `share` messages within the consumer's credit; return how many.
+        """Grant the consumer up to `share` messages within its credit; return how many.
 
         `alone`: no other consumer stands in the line.
         """
@@ -179,13 +183,13 @@ class QueueOwner:
         return granted
 
     def _room(self, consumer: Consumer, wanted: int) -> int:
-        """How many messages the queue's features let the consumer lease now, up to `wanted`."""
+        """The number of messages, at most `wanted`, that the queue's features let the consumer lease now."""
         for feature in self.lifecycle.hooks.room:
             wanted = feature.room(consumer, wanted)
         return wanted
 
     def _give_out(self, consumer: Consumer, grant: Grant) -> int:
-        """Granted messages are ready no more; return how many they are."""
+        """Move granted messages from ready to leased; return how many they are."""
         delivery = self.delivery
         ranges, count = grant.ranges, grant.messages
         delivery.ready.hand_over((consumer.front_end, consumer.number), ranges, count)
@@ -203,7 +207,9 @@ class QueueOwner:
     def _grant(
         self, consumer: Consumer, offered: list[Range], removal: bool, fit: Fit | None
     ) -> Grant | None:
-        """As much of ready messages as can be granted at once, and may be now; None for nothing."""
+        """A grant of the first of the offered messages that can go in one grant; None where none
+        may go now.
+        """
         delivery = self.delivery
         soft = redelivered = False
         if delivery.soft:
@@ -225,7 +231,8 @@ class QueueOwner:
     def _below_mark(self, offered: list[Range]) -> list[Range]:
         """The messages before the first one above the mark.
 
-        A new owner must be able to tell what was never leased: that one waits for the mark.
+        A message above the mark waits for a higher mark: a new owner takes it that no message above the mark
+        was ever leased.
         """
         mark = self.delivery.state.mark
         for i, (first, last) in enumerate(offered):
@@ -238,10 +245,11 @@ class QueueOwner:
         return offered
 
     def regrant(self, front_end: int, number: int, first: int, last: int, fit: Fit) -> list[Grant]:
-        """Grant what is ready of messages that a consumer had before to that consumer, if it is there.
+        """Grant a consumer again the messages of a range that it has given back (basic.recover), as far as
+        they are ready.
 
-        Its credit is not asked: it has given back as much. Nothing where messages are removed before they
-        are delivered.
+        The grant takes no credit, as the consumer has given back as many messages. There is none where
+        messages are removed before their delivery.
         """
         delivery = self.delivery
         consumer = delivery.consumers.get(front_end, number)
@@ -279,7 +287,7 @@ class QueueOwner:
         delivery = self.delivery
         ready = delivery.ready
         if ready.by_consumer and delivery.awaited:
-            # A front end that has not answered may hold any message that keeps others back.
+            # A front end that has not answered may have a message of any group.
             return []
         offered = ready.offered(consumer, limit, alone=alone, begun=begun)
         self.unfinished = self.unfinished or ready.unfinished
@@ -288,11 +296,11 @@ class QueueOwner:
     # -- the mark -------------------------------------------------------------------------------
 
     def wanted_mark(self, upcoming_last: int) -> int | None:
-        """The MARK that the next entry should carry, None when it needs none.
+        """The MARK that the next entry should carry; None where it needs none.
 
-        `upcoming_last` is the last sequence number in use once that entry is applied. Ask for each
-        queue that the entry publishes to, and for each that is `blocked`. The answer runs ahead, so
-        that in steady state whatever is committed may be granted at once and marks are rare.
+        `upcoming_last` is the last sequence number in use once that entry is applied. The owner asks for each
+        queue that the entry publishes to, and for each that is `blocked`. A mark is up to `MARK_AHEAD` above
+        the messages to come, so that marks are rare, and committed messages can be granted at once.
         """
         delivery = self.delivery
         if not delivery.consumers.acking or delivery.state.semantics is Semantics.AT_MOST_ONCE:
@@ -306,7 +314,9 @@ class QueueOwner:
 
 
 def _alike(numbers: RangeSet, ranges: list[Range]) -> tuple[bool, list[Range]]:
-    """Whether the first number of some ranges is in a set, and those up to the first that differs in that."""
+    """Whether the first number of the ranges is in the set, and the part of the ranges before the first
+    number for which the answer differs.
+    """
     found: list[Range] = []
     inside, _ = numbers.span(ranges[0][0])
     for first, last in ranges:

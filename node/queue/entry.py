@@ -24,7 +24,9 @@ _BATCH = Struct("<QQQI")
 
 
 class OpBatch(NamedTuple):
-    """A batch's header; its operations lie between `start` and `end` in the entry."""
+    """The header of an operation batch, whose operations lie between the offsets `start` and `end` of the
+    entry.
+    """
 
     front_end: int
     number: int
@@ -36,18 +38,18 @@ class OpBatch(NamedTuple):
 def encode_batch(
     front_end: int, number: int, first_sequence: int, operations: Sequence[Buffer]
 ) -> list[Buffer]:
-    """An op batch as parts to join. `first_sequence` is that of the first message published in it."""
+    """An operation batch as parts to join. `first_sequence` is the sequence number of its first message."""
     length = sum(map(len, operations))
     return [_BATCH.pack(front_end, number, first_sequence, length), *operations]
 
 
 def encode_entry(batches: Iterable[Sequence[Buffer]]) -> bytes:
-    """An entry of op batches, joined once."""
+    """An entry of operation batches."""
     return b"".join(chain((bytes((FORMAT_VERSION,)),), chain.from_iterable(batches)))
 
 
 def read_batches(data: Buffer) -> Iterator[OpBatch]:
-    """The op batches of an entry. Raises EntryFormatError; an empty entry has none."""
+    """The operation batches of an entry; an empty entry has none. Raises EntryFormatError."""
     size = len(data)
     if size and data[0] != FORMAT_VERSION:
         raise EntryFormatError(
@@ -67,7 +69,7 @@ def read_batches(data: Buffer) -> Iterator[OpBatch]:
 
 
 class EntryMessages:
-    """The messages of one entry by sequence number, for reading them back."""
+    """The messages of one entry by sequence number, for reading contents back."""
 
     __slots__ = ("_data", "_firsts", "_publishes", "_stored")
 
@@ -87,11 +89,11 @@ class EntryMessages:
 
     @property
     def size(self) -> int:
-        """Octets of the entry, which this keeps in memory."""
+        """The octets of the entry, which this object keeps in memory."""
         return len(self._data)
 
     def runs(self, first: int, last: int) -> list[tuple[int, Run]]:
-        """What the entry holds of the closed range: each run with its first sequence number."""
+        """The messages of the closed range that the entry has, as runs with their first sequence number."""
         found = []
         for i in range(max(0, bisect_right(self._firsts, first) - 1), len(self._firsts)):
             start = self._firsts[i]
@@ -105,7 +107,7 @@ class EntryMessages:
         return found
 
     def find(self, sequence: int) -> StoredRun:
-        """The whole run that the message, which is in the entry, belongs to."""
+        """The whole run of a message that is in the entry."""
         i = bisect_right(self._firsts, sequence) - 1
         found = self._stored.get(i)
         if found is None:

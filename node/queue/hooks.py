@@ -1,6 +1,6 @@
-"""The shares of one queue, and the rules of its settings, by the moments at which they have a say.
+"""The features of one queue by hook: its shares, and the rules of its settings.
 
-The owner of a queue is given the `FeatureRegistry`; this package names no feature.
+The owner of a queue gets the `FeatureRegistry`; this module names no feature.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from node.ranges.range_set import RangeSet
 
 
 class Hooks:
-    """For each hook the features that implement it, in the order of the registry. See `Feature`."""
+    """The shares that implement each hook, in the order of the registry. See `Feature`."""
 
     __slots__ = (
         "exhausted", "given", "lease_until", "note", "passes_on", "ready", "rest", "return_", "room", "serve",
@@ -26,7 +26,7 @@ class Hooks:
     )  # fmt: skip
 
     def __init__(self, features: Sequence[tuple[Aspect | None, Feature]] = ()) -> None:
-        """`features` are a queue's, with the aspects that they hear of."""
+        """`features` are a queue's shares, each with the aspect that its `note` is called for."""
         found = [feature for _, feature in features]
         self.passes_on = any(feature.passes_on for feature in found)
         self.note = {aspect: feature for aspect, feature in features if aspect is not None}
@@ -44,29 +44,29 @@ class Hooks:
 
 
 def _implementing(features: list[Feature], hook: str) -> tuple[Feature, ...]:
-    """Those of the features whose class has the hook of its own."""
+    """The features whose class overrides the hook."""
     inherited = getattr(Feature, hook)
     return tuple(feature for feature in features if getattr(type(feature), hook) is not inherited)
 
 
 NO_HOOKS: Final = Hooks()
-"""Those of a queue without features."""
+"""The hooks of a queue without features."""
 
 
 Shares = dict[Declaration, Feature]
-"""One queue's shares of the features that the queue asks for, or its messages do."""
+"""One queue's shares of features, which its settings or its messages ask for."""
 
 
 class FeatureRegistry:
-    """Declarations of features, in the order in which features have their say.
+    """The declarations of all features, in the order in which their hooks are called.
 
-    `by_message` are the features that a message can ask for where its queue does not.
+    `by_message` are the features that a message can ask for where its queue does not, by aspect.
     """
 
     __slots__ = ("_features", "_orders", "by_message")
 
     def __init__(self, features: tuple[Declaration, ...], orders: tuple[Arranging, ...]) -> None:
-        """The first of the `orders` that a queue's settings ask for is the queue's."""
+        """A queue has the first of the `orders` that its settings ask for."""
         self._features = features
         self._orders = orders
         self.by_message: dict[Aspect, Declaration] = {
@@ -76,7 +76,7 @@ class FeatureRegistry:
         }
 
     def arrange(self, settings: QueueSettings, known: Annotations, ready: RangeSet) -> Order:
-        """The ready messages in the queue's order, which takes them over."""
+        """The ready messages in the queue's order, which takes over the set."""
         for arranged in self._orders:
             order = arranged(settings, known, ready)
             if order is not None:
@@ -84,7 +84,7 @@ class FeatureRegistry:
         return ReadyByAge(ready)
 
     def shares_of(self, delivery: DeliveryState, former: Shares) -> Shares:
-        """A queue's shares as its settings ask for them; `former` are those that the queue had."""
+        """The shares that a queue's settings ask for now. `former` are the shares that the queue has had."""
         found: Shares = {}
         for feature in self._features:
             share = None if feature.make is None else feature.make(delivery, former.get(feature))
@@ -93,17 +93,17 @@ class FeatureRegistry:
         return found
 
     def hooks_of(self, shares: Shares) -> Hooks:
-        """The shares by the moments at which they have a say, in the order of the registry."""
+        """The shares by hook, in the order of the registry."""
         if not shares:
             return NO_HOOKS
         return Hooks([(feature.aspect, shares[feature]) for feature in self._features if feature in shares])
 
 
 class Rules:
-    """For each moment at which a message comes in the rules that have a say, in the order of the registry.
+    """The rules that implement each hook for incoming messages, in the order of the registry. See `Rule`.
 
-    Each rule stands with the feature that it is of. `leaves_out`: some messages of a run may not get into
-    the queue. `described` is what the settings ask of the queue. See `Rule`.
+    `repeats`, `refuse` and `omit` have each rule with its feature. `leaves_out`: the queue may not take some
+    messages of a run. `described` is the queue as its settings ask for it.
     """
 
     __slots__ = (
@@ -125,5 +125,5 @@ class Rules:
 
 
 def _has(rule: Rule, hook: str) -> bool:
-    """Whether the rule's class has the hook of its own."""
+    """Whether the rule's class overrides the hook."""
     return getattr(type(rule), hook) is not getattr(Rule, hook)

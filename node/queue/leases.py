@@ -1,11 +1,11 @@
-"""Leases of one queue that have a token each and may have a deadline, for queues that ask for either.
+"""Leases with a token and maybe a deadline, for queues with a feature that asks for them.
 
-Where no feature asks, the ranges that each front end has are all that is known (`DeliveryState.leases`).
-These leases stand beside the ranges: one entry for each grant, whatever the number of its messages.
+Every queue has the ranges that are leased to each front end (`DeliveryState.leases`). These leases come in
+addition: one object for each grant, whatever the number of its messages.
 
-A deadline is wall clock, in milliseconds, as alarms and the other times of a queue are. It is compared with
-the clock of the owner that set it, and with no other; the log has none. A step of that clock makes a lease
-lapse early or late, which costs a redelivery or time, and no message.
+A deadline is in milliseconds since the epoch, by the clock of the owner that set it. The log has no
+deadlines, so no other clock is compared with them. A step of the clock makes a lease lapse early or late:
+that costs a redelivery or time, and no message.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from node.ranges.range_map import RangeMap
 from node.ranges.range_set import Range, RangeSet
 
 NO_DEADLINE: Final = 1 << 63
-"""The deadline of a lease that has none."""
+"""The deadline of a lease without one."""
 
 NO_TOKEN: Final = 0
-"""The token of no lease."""
+"""No lease has this token."""
 
 STEP_RANGES: Final = 1024
-"""Ranges that lapse in one step, about."""
+"""About so many ranges lapse in one step."""
 
 REPLACED_DEADLINES: Final = 64
-"""Deadlines of leases that are over, of which so many may be kept, besides one for each lease."""
+"""The heap of deadlines is made anew when it exceeds twice the number of leases by so many."""
 
 
 class Lease(NamedTuple):
-    """One grant: its holder, its token, its deadline, and the messages that were granted."""
+    """One grant: its front end and consumer, its token, its deadline, and the granted messages."""
 
     front_end: int
     consumer: int
@@ -41,9 +41,9 @@ class Lease(NamedTuple):
 
 
 class Leases:
-    """Which lease each message is under. Tokens grow, and none is used again while the owner leads.
+    """The lease of each message. Tokens ascend; no token is used twice while the owner leads.
 
-    `lapsing` are messages whose lease has lapsed, and that have neither been settled nor given back since.
+    `lapsing` are the messages whose lease has lapsed, and that have not been settled or given back since.
     """
 
     __slots__ = ("_deadlines", "_leases", "_left", "_token", "_tokens", "lapsing")
@@ -51,19 +51,19 @@ class Leases:
     def __init__(self) -> None:
         self._tokens = RangeMap()
         self._leases: dict[int, Lease] = {}
-        # How many messages are left of each lease.
+        # The number of messages still under each lease.
         self._left: dict[int, int] = {}
-        # (deadline, token); also of leases that are over.
+        # A heap of (deadline, token); leases that have ended may still be in it.
         self._deadlines: list[tuple[int, int]] = []
         self._token = NO_TOKEN
         self.lapsing = RangeSet()
 
     def __len__(self) -> int:
-        """How many leases there are."""
+        """The number of leases."""
         return len(self._leases)
 
     def begin(self, front_end: int, consumer: int, ranges: list[Range], deadline: int) -> int:
-        """The messages are leased from now on; returns the token. Former leases of them are over."""
+        """Lease the messages until `deadline`; returns the token. Earlier leases of them end."""
         self.end(ranges)
         self._token += 1
         token = self._token
@@ -79,7 +79,7 @@ class Leases:
         return token
 
     def end(self, ranges: list[Range]) -> None:
-        """The messages are settled, or given back: they are under no lease any more."""
+        """End the leases of the messages, which are settled or given back."""
         for one in ranges:
             for first, last, token in self._tokens.spans(*one):
                 left = self._left[token] - (last - first + 1)
@@ -92,12 +92,12 @@ class Leases:
             self.lapsing.remove_all(ranges)
 
     def of(self, number: int) -> Lease | None:
-        """The lease that the message is under."""
+        """The lease of the message; None without one."""
         return self._leases.get(self._tokens.get(number))
 
     def settleable(self, front_end: int, ranges: list[Range], token: int = NO_TOKEN) -> list[Range]:
-        """Those of the messages that are under no lease but the front end's, and but the one with the token
-        where the front end names it. Messages under no lease are among them: their lease was lost.
+        """The messages that the front end may settle: those under a lease of the front end, or, with a
+        `token`, under that lease; and those under no lease, because the front end may have lost its lease.
         """
         found: list[Range] = []
         for one in ranges:
@@ -118,14 +118,16 @@ class Leases:
 
     @property
     def wake(self) -> int:
-        """When `lapse` should be called; NO_DEADLINE where no lease has one."""
+        """The time at which `lapse` is to be called, in milliseconds since the epoch; NO_DEADLINE
+        for never.
+        """
         while self._deadlines and self._deadlines[0][1] not in self._leases:
             heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else NO_DEADLINE
 
     def lapse(self, now: int) -> list[tuple[int, list[Range]]]:
-        """End leases whose deadline has come, up to a bound for one step: for each its front end, and the
-        messages that were left.
+        """End leases whose deadline has come, up to a bound for one step. Returns (front end, the messages
+        still under the lease) for each.
         """
         found: list[tuple[int, list[Range]]] = []
         ranges = 0

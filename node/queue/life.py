@@ -1,6 +1,6 @@
-"""The life of a message in a queue: every place that it can be in, and every way from one to another.
+"""The life of a message in a queue: its places, and the transitions between them.
 
-`docs/queues.md` shows the table, and the model test of dispatching takes no transition that the table lacks.
+`docs/queues.md` shows the table. The model tests fail on a transition that the table lacks.
 """
 
 from __future__ import annotations
@@ -10,35 +10,37 @@ from typing import Final, NamedTuple
 
 
 class Place(StrEnum):
-    """Where a message is, as the queue's owner knows."""
+    """The place of a message, as the queue's owner knows it."""
 
     NEW = "new"
-    """On its way to the queue."""
+    """The message is on its way to the queue."""
 
     WITHHELD = "withheld"
-    """Published by a transaction whose outcome is not known."""
+    """A transaction has published the message, and its outcome is not known."""
 
     SCHEDULED = "scheduled"
-    """It waits for a time: its delay is not over, or it rests after a failed delivery."""
+    """The message's delay is not over, or the message rests after a failed delivery."""
 
     READY = "ready"
     HELD = "held"
-    """A front end that a new owner has not heard of yet may have it."""
+    """A front end that has not answered the new owner yet may have the message."""
 
     LEASED = "leased"
-    """A consumer has it, or a transaction has settled it whose outcome is not known."""
+    """A consumer has the message, or a transaction has settled it whose outcome is not known."""
 
     REMOVING = "removing"
-    """It is removed before it is delivered, and the removal is not committed yet."""
+    """The message is removed before its delivery, and the removal is not committed yet."""
 
     DEAD = "dead"
-    """Given up, and not yet where dead letters of the queue go."""
+    """The queue has discarded the message, and it is on its way to the dead-letter exchange."""
 
     GONE = "gone"
 
 
 class Transition(NamedTuple):
-    """`durable` are the operations of the log that make it so; none where only the owner knows."""
+    """`durable` are the operations of the log that make the transition durable; none where only the owner has
+    it.
+    """
 
     place: Place
     event: str
@@ -90,6 +92,8 @@ LIFE: Final[tuple[Transition, ...]] = (
     Transition(X, "new owner, by whose clock it is not due yet", S),
     Transition(D, "moved, or there is nowhere to go", G, ("REMOVE", "TRANSFERRED")),
 )
-"""What is in no log (transient messages of a replicated queue) moves alike, and is gone with its owner."""
+"""Messages that are in no log (transient messages of a replicated queue) have the same transitions without
+the operations, and are gone with their owner.
+"""
 
 LEGAL: Final = frozenset((one.place, one.to) for one in LIFE)

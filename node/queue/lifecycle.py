@@ -1,8 +1,8 @@
-"""Moves a queue's messages from place to place, for its owner. Soft state, rebuilt by every new owner.
+"""Moves a queue's messages from place to place, for its owner. Soft state, which every new owner rebuilds.
 
-`node.queue.life` has the places, and the ways between them. `held` is what may be leased to a front end that
-a new owner has not heard of yet (design rule 5). `scheduled` is what comes with a delay, and what comes back
-to a queue that has failed messages rest: both are ready, or held, when they are due.
+`node.queue.life` has the places and the transitions. `held` are the messages that a front end may have which
+has not answered the new owner yet (design rule 5). `scheduled` are delayed messages, and messages that rest
+after a failed delivery; when they are due they are ready, or held.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from node.ranges.range_map import ABOVE_ALL, RangeMap, Span
 from node.ranges.range_set import Range, RangeSet
 
 NO_NOTES: Final[Mapping[Aspect, Sequence[Span]]] = MappingProxyType({})
-"""The decisions about most messages."""
+"""No annotations, as most messages have."""
 
 
 UNKNOWN: Final = 0
-"""The number of no consumer."""
+"""The number of a consumer that the owner does not know."""
 
 
 @dataclass(init=False, slots=True)
 class Settled:
-    """How many messages were settled, and the ranges that the log must hear of."""
+    """The number of messages settled or removed, and the ranges that an operation in the log must name."""
 
     count: int
     durable: list[Range]
@@ -45,33 +45,28 @@ class Settled:
 
 
 class Lifecycle:
-    """Moves messages from place to place, and has the queue's features hear of that.
-
-    `hooks` are those of the features that the queue asks for, or its messages do.
-    """
+    """Moves messages from place to place, and calls the hooks of the queue's features (`shares`)."""
 
     __slots__ = ("_delivery", "_inherited", "_lost", "_registry", "_rests", "hooks", "shares")
 
     def __init__(self, delivery: DeliveryState, registry: FeatureRegistry, now: int) -> None:
-        """Puts the messages that are alive where they are for a new owner; `now` is wall clock, in
-        milliseconds.
-        """
+        """Places the live messages for a new owner. `now` is in milliseconds since the epoch."""
         self._delivery, self._registry = delivery, registry
         state, settings = delivery.state, delivery.settings
-        # Messages that wait for their time are ready in no order.
+        # Messages with a due time ahead are scheduled, and not in the order of ready ones.
         later = delivery.annotations.logged(Aspect.DUE).where(now + 1, ABOVE_ALL)
-        # By a clock that is behind also messages are due later that have been discarded meanwhile.
+        # By a clock that is behind the former owner's, discarded messages may have a due time ahead, too.
         dead = delivery.annotations.logged(Aspect.DEATH).coverage() if later else RangeSet()
         for part in (*state.withheld.ranges(), *dead.ranges()):
             later.remove(*part)
         delivery.scheduled = Schedule(later) if later else None
         ready = delivery.living(0, ABOVE_ALL).without((first, last) for first, last, _ in later.all())
         delivery.ready = registry.arrange(settings, delivery.annotations, ready)
-        # Until when messages rest that are about to come back.
+        # The time until which messages rest that are about to be given back.
         self._rests = RangeMap()
-        # No owner before this one leased messages above.
+        # No former owner leased messages above this one.
         self._inherited = state.mark
-        # Whether a front end was lost that may have had some of what is held.
+        # Whether a front end was lost that may have had held messages.
         self._lost = False
         self.shares: Shares = {} if settings is PLAIN else registry.shares_of(delivery, {})
         self.hooks: Hooks = registry.hooks_of(self.shares)
@@ -85,14 +80,14 @@ class Lifecycle:
             self._hold()
 
     def reconfigure(self, settings: QueueSettings) -> None:
-        """Policies have changed what is asked of the queue; never what makes it another kind of queue."""
+        """Take over new settings after a change of policies, which never change a queue's kind."""
         self._delivery.settings = settings
         self.shares = self._registry.shares_of(self._delivery, self.shares)
         self.hooks = self._registry.hooks_of(self.shares)
         self._keep_leases()
 
     def _keep_leases(self) -> None:
-        """Leases have tokens from now on where a feature asks for deadlines; earlier ones have none."""
+        """Give new leases tokens where a feature asks for deadlines. Earlier leases have none."""
         delivery = self._delivery
         if not self.hooks.lease_until:
             delivery.timed = None
@@ -101,19 +96,21 @@ class Lifecycle:
 
     @property
     def attended(self) -> bool:
-        """Whether anything in the queue asks for more than to be stored and delivered."""
+        """Whether the queue or one of its messages asks for a feature."""
         delivery = self._delivery
         return delivery.settings is not PLAIN or bool(self.shares) or delivery.scheduled is not None
 
     @property
     def passes_on(self) -> bool:
-        """Whether what one consumer settles may let another one have more."""
+        """Whether a consumer's settlement may let another consumer get more."""
         return self._delivery.ready.by_consumer or self.hooks.passes_on
 
-    # -- messages come --------------------------------------------------------------------------
+    # -- new messages ---------------------------------------------------------------------------
 
     def append(self, first: int, last: int) -> None:
-        """Messages that an entry appended are ready, unless the same entry removed them again."""
+        """Place the messages that a committed entry has appended, except those that the entry
+        removed again.
+        """
         delivery = self._delivery
         delivery.tally.published += last - first + 1
         if delivery.settings is PLAIN and not delivery.state.annotations:
@@ -126,7 +123,7 @@ class Lifecycle:
                     self._note(aspect, values.spans(*part))
 
     def _place(self, first: int, last: int) -> None:
-        """New messages are ready, or scheduled."""
+        """Make new messages ready, or schedule them."""
         delivery = self._delivery
         for start, end, due in delivery.annotations.cover(Aspect.DUE, first, last):
             if due:
@@ -135,7 +132,7 @@ class Lifecycle:
                 delivery.ready.add(start, end)
 
     def _note(self, aspect: Aspect, spans: Iterable[Span]) -> None:
-        """Messages are new here, with these values of an aspect."""
+        """Tell the feature of an aspect the values of new messages."""
         for span in spans:
             share = self.hooks.note.get(aspect)
             if share is None:
@@ -147,10 +144,11 @@ class Lifecycle:
             share.note(*span)
 
     def add_soft(self, first: int, run: Run, notes: Mapping[Aspect, Sequence[Span]] = NO_NOTES) -> None:
-        """Messages that are in no log are ready. Their numbers come from the partition's sequence.
+        """Place messages that are in no log, with their annotations. Their numbers are of the partition's
+        sequence.
 
-        They are gone with this owner: the next one must number above them, or a late settlement
-        of one of these would hit another message. `notes` are what is decided about them.
+        The next owner, who does not have them, must number above them: otherwise a late settlement of such a
+        message would settle another one.
         """
         delivery = self._delivery
         delivery.tally.published += run.count
@@ -164,7 +162,7 @@ class Lifecycle:
     # -- delays ---------------------------------------------------------------------------------
 
     def _rest_again(self, later: RangeMap) -> None:
-        """Messages that came back to a former owner, and still rest, hold up their group."""
+        """Have messages that rest since a former owner hold up their groups."""
         delivery = self._delivery
         if delivery.ready.by_consumer and later:
             for part in delivery.redelivered.ranges():
@@ -178,7 +176,7 @@ class Lifecycle:
         delivery.scheduled.add(first, last, due)
 
     def let_go(self, now: int) -> bool:
-        """Scheduled messages that are due are ready, up to a bound for one step; whether there were any."""
+        """Make due messages ready, up to a bound for one step; return whether there were any."""
         delivery = self._delivery
         if delivery.scheduled is None or delivery.scheduled.wake > now:
             return False
@@ -186,7 +184,7 @@ class Lifecycle:
         for first, last in due:
             delivery.ready.rested(first, last)
             if delivery.awaited and first <= self._inherited:
-                # The former owner's clock may have been ahead: it found this due, and handed it out.
+                # By the former owner's clock the message may have been due earlier, and been leased.
                 delivery.held.add(first, min(last, self._inherited))
                 first = self._inherited + 1
             if first <= last:
@@ -198,8 +196,9 @@ class Lifecycle:
     # -- failed deliveries ----------------------------------------------------------------------
 
     def rest(self, front_end: int, ranges: Sequence[Range], now: int) -> list[Span]:
-        """The front end is about to give back its messages of the ranges, whose delivery has failed. Returns
-        until when they rest, in milliseconds since the epoch; those without such a time are ready at once.
+        """The time until which the front end's messages rest, whose delivery has failed and which are about
+        to be given back: as spans, in milliseconds since the epoch. Messages without a time are ready at
+        once.
         """
         spans = [span for feature in self.hooks.rest for span in feature.rest(front_end, ranges, now)]
         for span in spans:
@@ -207,16 +206,19 @@ class Lifecycle:
         return spans
 
     def exhausted(self, front_end: int, ranges: Sequence[Range]) -> list[Range]:
-        """Those of the front end's messages that have failed too often when they fail once more."""
+        """The front end's messages of the ranges that have reached the delivery limit with one more
+        failure.
+        """
         return [part for feature in self.hooks.exhausted for part in feature.exhausted(front_end, ranges)]
 
     # -- leases ---------------------------------------------------------------------------------
 
     def find_waiting(self, first: int, last: int) -> list[Range]:
-        """Take out messages that this owner has given to no front end, and that a front end says it has.
+        """Take messages that a front end reports as its leases out of held, ready and scheduled ones. Returns
+        them.
 
-        After the time limit messages that were held are ready, or leased to another front end by now; and
-        messages that the former owner found due are scheduled as long as this owner's clock is behind.
+        Held messages are ready, or leased to another front end, once the time limit is over. A message that
+        was due by the former owner's clock is scheduled while it is not due by this owner's.
         """
         delivery = self._delivery
         found = delivery.held.intersection(first, last) + delivery.ready.intersection(first, last)
@@ -229,8 +231,8 @@ class Lifecycle:
         return found
 
     def begin_lease(self, front_end: int, consumer: Consumer | None, ranges: list[Range]) -> None:
-        """A queue whose leases have tokens has given the messages to a consumer; None: to one that only the
-        front end knows.
+        """Begin a lease with a token, on a queue that has such leases. `consumer` is None where only the
+        front end knows it.
         """
         delivery = self._delivery
         if delivery.timed is not None:
@@ -242,10 +244,10 @@ class Lifecycle:
             delivery.timed.begin(front_end, number, ranges, deadline)
 
     def lapsed(self, front_end: int, ranges: list[Range]) -> None:
-        """The front end's leases of the messages have lapsed: those that are lapsing still are ready again,
-        marked redelivered.
+        """Make messages of the front end whose lease has lapsed ready again, marked redelivered; not those
+        that have been settled or given back since.
 
-        A RETURN that counts a failed delivery of the messages must have been applied before.
+        A RETURN_FAILED of the messages must have been applied before.
         """
         delivery = self._delivery
         lease, timed = delivery.leases.get(front_end), delivery.timed
@@ -258,15 +260,15 @@ class Lifecycle:
         self.give_back(lease, parts, redelivered=True)
 
     def settleable(self, front_end: int, ranges: list[Range], token: int = NO_TOKEN) -> list[Range]:
-        """Those of the messages that the front end may settle: where leases have tokens none under a lease of
-        another front end, or with another token than the one that is named.
+        """The messages that the front end may settle. Where leases have tokens, no message under a lease of
+        another front end, or, with a `token`, under a lease with another token.
         """
         timed = self._delivery.timed
         return ranges if timed is None else timed.settleable(front_end, ranges, token)
 
     def returnable(self, front_end: int, ranges: list[Range]) -> list[Range]:
-        """Those of the messages that the front end can give back. Where leases have tokens these are no
-        messages whose lease has lapsed: they come back without the front end, their delivery counted.
+        """The messages that the front end can give back. Where leases have tokens, no message whose lease has
+        lapsed: the owner gives these back itself, and counts the failed delivery.
         """
         delivery = self._delivery
         if delivery.timed is None:
@@ -275,10 +277,11 @@ class Lifecycle:
         return list(parts.without(delivery.timed.lapsing.ranges()).ranges())
 
     def settle(self, front_end: int, ranges: list[Range], token: int = NO_TOKEN) -> Settled:
-        """The front end is done with messages that it was given.
+        """The front end settles messages.
 
-        Also one whose lease was lost may settle: the message has been processed, unless another lease with
-        a token has begun, see `settleable`. On an at-most-once queue only the owner's removal settles.
+        A front end may also settle messages whose lease it has lost, as its client has processed them, unless
+        another lease with a token has begun (`settleable`). On an at-most-once queue only the owner's removal
+        settles.
         """
         delivery = self._delivery
         if front_end != OWNER and delivery.state.semantics is Semantics.AT_MOST_ONCE:
@@ -310,17 +313,18 @@ class Lifecycle:
         return Settled(count, [part for one in ranges for part in delivery.state.alive.intersection(*one)])
 
     def given_out(self, last: int) -> None:
-        """A former owner has given this message out, and so what is older: a plain queue goes by age."""
+        """A former owner has leased message `last`, and all older ones where the queue's order is by age."""
         delivery = self._delivery
         by_age = delivery.ready.by_age and not delivery.annotations.logged(Aspect.DUE)
         if by_age and last > delivery.granted:
             delivery.granted = last
 
     def release(self, front_end: int, first: int, last: int, redelivered: bool = True) -> int:
-        """The front end's messages of the range are ready again, in their places; return how many.
+        """Give the front end's messages of the range back to the queue; return how many.
 
-        Also those that are held: only the front end that had them can give them back. `redelivered` is False
-        for messages that never reached a consumer; they are marked nevertheless once newer ones were granted.
+        Held messages are given back, too: only the front end that has a message gives it back. `redelivered`
+        is False for messages that never reached a consumer; they are marked all the same once newer ones were
+        granted.
         """
         delivery = self._delivery
         places = (delivery.leases.get(front_end), delivery.held)
@@ -329,7 +333,9 @@ class Lifecycle:
         )
 
     def release_unheld(self, front_end: int, held: Sequence[Range]) -> None:
-        """The front end says that it has only `held`: its other messages never reached it."""
+        """Give back the front end's leased messages that are not in `held`: they never reached the
+        front end.
+        """
         lease = self._delivery.leases.get(front_end)
         if not lease:
             return
@@ -339,9 +345,10 @@ class Lifecycle:
             self.release(front_end, first, last, redelivered=False)
 
     def give_back(self, place: RangeSet, parts: list[Range], redelivered: bool) -> int:
+        """Move messages out of a place, a lease or the held ones, back to the queue; return how many."""
         delivery = self._delivery
         count = 0
-        # Newer ones were handed out meanwhile: only a redelivered message may come after them (0-9-1 §4.7).
+        # Where newer messages have been delivered, only a redelivered one may follow them (0-9-1 §4.7).
         redelivered = redelivered or (bool(parts) and parts[-1][1] < delivery.granted)
         if delivery.timed is not None:
             delivery.timed.end(parts)
@@ -350,7 +357,7 @@ class Lifecycle:
             delivery.ready.done(*part)
             for feature in self.hooks.return_:
                 feature.return_(*part)
-            # A consumer that had lost its lease may have settled them meanwhile.
+            # A consumer that had lost its lease may have settled some of the messages meanwhile.
             for first, last in delivery.state.alive.intersection(*part) + delivery.soft.numbers.intersection(
                 *part
             ):
@@ -362,7 +369,7 @@ class Lifecycle:
         return count
 
     def _come_back(self, first: int, last: int) -> int:
-        """Messages are ready again, or rest first; return how many are one or the other."""
+        """Make messages ready again, or have them rest first; return how many they are."""
         delivery = self._delivery
         if not self._rests:
             return delivery.ready.add(first, last)
@@ -376,7 +383,7 @@ class Lifecycle:
         return last - first + 1
 
     def _unschedule(self, first: int, last: int) -> int:
-        """Messages wait for no time any more; return how many did."""
+        """Take messages out of the schedule; return how many were in it."""
         delivery = self._delivery
         if delivery.scheduled is None:
             return 0
@@ -384,8 +391,8 @@ class Lifecycle:
         return delivery.scheduled.remove(first, last)
 
     def purge(self, through: int = ABOVE_ALL) -> Settled:
-        """Remove what is ready or scheduled up to a number, not what is leased or held (0-9-1 §1.7.2.7): how
-        many, and what a PURGE must name.
+        """The ready and scheduled messages up to a number, which leave their places; leased and held ones
+        stay (0-9-1 §1.7.2.7). A PURGE must name the ranges.
         """
         delivery = self._delivery
         gone = RangeSet(delivery.ready.intersection(0, through))
@@ -394,7 +401,7 @@ class Lifecycle:
         return Settled(len(gone), [part for one in gone.ranges() for part in self.take_out(*one)])
 
     def take_out(self, first: int, last: int) -> list[Range]:
-        """Ready or scheduled messages, all of the range, are gone; returns what the log must hear of."""
+        """Remove ready or scheduled messages; return the ranges that an operation in the log must name."""
         delivery = self._delivery
         delivery.ready.remove(first, last)
         self._unschedule(first, last)
@@ -407,7 +414,7 @@ class Lifecycle:
     # -- front ends lost and owners changed -----------------------------------------------------
 
     def _hold(self) -> None:
-        """Messages that may be leased are held until the front ends that may have them have answered."""
+        """Hold the messages that may be leased until the attached front ends have answered."""
         delivery = self._delivery
         parts = delivery.ready.intersection(0, delivery.state.mark)
         delivery.held.update(parts)
@@ -417,9 +424,10 @@ class Lifecycle:
         self.given_out(delivery.state.settled)
 
     def lost_front_end(self, front_end: int) -> None:
-        """The front end is dead: its consumers are gone, its leases ready again, marked redelivered.
+        """The front end is lost: its consumers end, and its leased messages are ready again, marked
+        redelivered.
 
-        A RETURN that counts a failed delivery of what it had leased must have been applied before.
+        A RETURN_FAILED of the leased messages must have been applied before.
         """
         delivery = self._delivery
         delivery.consumers.detach_all(front_end)
@@ -437,12 +445,12 @@ class Lifecycle:
     def reattached(
         self, front_end: int, ranges: Iterable[Range], holders: Iterable[Span] = ()
     ) -> list[Range]:
-        """The front end says what it holds: what it has not settled, and what it has settled in
-        batches that were not acknowledged yet. Returns the ranges that are leased to it from now on.
-        `holders` tells, of a queue that keeps order by key, which of its consumers has what.
+        """The front end answers a new owner: `ranges` are the messages that it has not settled, and those
+        that it has settled in batches without an answer. Returns the ranges leased to it from now on.
+        `holders` are (first, last, consumer), for queues whose order is by consumer.
 
-        A deadline begins anew: the time that was left the former owner alone knew. When all that were awaited
-        have answered, messages that no front end has are ready.
+        Deadlines begin anew, as only the former owner had them. When all awaited front ends have answered,
+        messages that no front end has are ready.
         """
         delivery = self._delivery
         accepted: list[Range] = []
@@ -468,10 +476,10 @@ class Lifecycle:
                 self.release_held(redelivered=self._lost)
 
     def release_held(self, redelivered: bool) -> int:
-        """No front end has the messages that are still held: they are ready; return how many.
+        """Make the held messages ready, which no front end has; return how many.
 
-        `redelivered` when a front end that may have had some of them was lost. Messages older than one that a
-        former owner has given out were given out as well, and got lost on their way.
+        `redelivered`: a front end that may have had some of them was lost. Messages older than one that a
+        former owner has leased are marked in any case: they were leased as well, and lost on their way.
         """
         delivery = self._delivery
         delivery.awaited.clear()

@@ -11,9 +11,9 @@
     ids      kind u8, queue u64, time u64, count u32, digests of 16 octets each
     others   kind u8, then: a queue u64 and what its structure says, or a front end u64
 
-`node.queue.transaction_format` has those of transactions.
+`node.queue.transaction_format` has the operations of transactions.
 All numbers are little-endian. `ranges` is a count u32 and pairs of u64, first and last.
-Decoding reads headers only: bodies are never copied.
+Decoding reads headers only, and never copies bodies.
 """
 
 from __future__ import annotations
@@ -82,17 +82,17 @@ _IDS = tuple(Struct(f"<{count}Q") for count in range(9))
 
 
 class EntryFormatError(ValueError):
-    """The bytes are not an entry, or not one of a version that this release reads."""
+    """The octets are no entry, or an entry of a version that this release does not read."""
 
 
 # -- encoding -----------------------------------------------------------------------------------
 
 
 def encode_publish(run: Run, queues: Sequence[int], *, dead_letters: bool = False) -> tuple[bytes, Buffer]:
-    """Head and body of a publish operation, for the caller to join with what else is in the batch.
+    """Head and body of a publish operation, for the caller to join with the batch's other operations.
 
-    Names and queue counts are bounded by the protocol (255 octets, 65,535 queues), the raw length
-    by 4 GiB; struct.error beyond.
+    Raises struct.error for names over 255 octets, over 65,535 queues, or 4 GiB and more of content; the
+    protocol's limits are below these.
     """
     exchange = run.exchange.encode("utf-8", "surrogateescape")
     key = run.routing_key.encode("utf-8", "surrogateescape")
@@ -211,7 +211,7 @@ def _ids(count: int) -> Struct:
 
 
 def read_operations(data: Buffer, start: int = 0, end: int | None = None) -> Iterator[Operation]:
-    """The operations between two offsets of `data`. Raises EntryFormatError when they do not add up."""
+    """The operations between two offsets of `data`. Raises EntryFormatError where one is malformed."""
     if end is None:
         end = len(data)
     offset = start
@@ -228,9 +228,9 @@ def read_operations(data: Buffer, start: int = 0, end: int | None = None) -> Ite
 
 
 def count_messages(operations: Buffer) -> int:
-    """How many sequence numbers the operations of a batch take. Raises EntryFormatError.
+    """The number of sequence numbers that the operations of a batch take. Raises EntryFormatError.
 
-    The owner asks before it proposes, so that no malformed batch ever enters a log.
+    The owner calls this before it proposes a batch, so that no malformed batch enters a log.
     """
     messages = 0
     for operation in read_operations(operations):
@@ -244,7 +244,7 @@ def count_messages(operations: Buffer) -> int:
 
 
 def read_run(data: Buffer, position: int) -> Run:
-    """The run of the publish operation at `position`, its content a view of `data`."""
+    """The run of the publish operation at `position`. Its content is a view of `data`."""
     head = _PUBLISH.unpack_from(data, position)
     _, flags, format, channel, queues, exchange_size, key_size, count, skip, stride, largest, size = head
     view = memoryview(data)
@@ -349,7 +349,7 @@ def _read_remember_ids(data: Buffer, offset: int) -> tuple[RememberIds, int]:
 def _ranges_reader(
     made: Callable[[int, list[Range]], Settle | Discard | Purge],
 ) -> Callable[[Buffer, int], tuple[Operation, int]]:
-    """Reads operations that are a queue and ranges."""
+    """A reader for operations that consist of a queue and ranges."""
 
     def read(data: Buffer, offset: int) -> tuple[Operation, int]:
         queue, ranges, end = _read_ranges(data, offset)
@@ -361,14 +361,14 @@ def _ranges_reader(
 def _alone_reader(
     made: Callable[[int], DropQueue | Forget],
 ) -> Callable[[Buffer, int], tuple[Operation, int]]:
-    """Reads operations that are one number."""
+    """A reader for operations that consist of one number."""
     return lambda data, offset: (made(_ALONE.unpack_from(data, offset)[1]), offset + _ALONE.size)
 
 
 def _pair_reader(
     made: Callable[[int, int], Mark | Attach | Detach | SealQueue | Transferred | ForgetIds],
 ) -> Callable[[Buffer, int], tuple[Operation, int]]:
-    """Reads operations that are two numbers."""
+    """A reader for operations that consist of two numbers."""
 
     def read(data: Buffer, offset: int) -> tuple[Operation, int]:
         _, first, second = _PAIR.unpack_from(data, offset)

@@ -16,40 +16,44 @@ OWNER: Final = 0
 """The front end number of an owner's own operations."""
 
 ANY_MESSAGES: Final = (1 << 64) - 1
-"""Above every message: `through` of a queue that is sealed whatever it has."""
+"""Above every message: `through` of a SEAL_QUEUE that seals the queue whatever messages it has."""
 
 TRANSACTION: Final = -1
-"""Who has, among a queue's leases, what transactions have settled whose outcome is not known. In no log."""
+"""The front end number, among a queue's leases, for messages that a transaction has settled whose outcome is
+not known. No log has it.
+"""
 
 REMOVAL: Final = 0
-"""The number of transactions that settle one message which was got without acknowledgement."""
+"""The number of a transaction that settles one message which a client got without acknowledgement."""
 
 
 class Semantics(IntEnum):
-    """What becomes of a message that was given to a consumer (seed 002, queue semantics)."""
+    """When a queue removes a delivered message: with the settlement, or before the delivery (seed 002)."""
 
     AT_LEAST_ONCE = 0
     AT_MOST_ONCE = 1
 
 
 class Aspect(IntEnum):
-    """What an annotation tells of messages. Values stand in journals: never renumber."""
+    """The kinds of values in annotations. Journals have the numbers: never renumber."""
 
     EXPIRY = 1
-    """When they expire: milliseconds since the epoch; 0: as soon as nobody takes them at once."""
+    """The time at which the message expires, in milliseconds since the epoch; 0: when no consumer takes it at
+    once.
+    """
     PRIORITY = 2
     DUE = 3
-    """When they may be delivered: milliseconds since the epoch."""
+    """The time before which the message is not delivered, in milliseconds since the epoch."""
     GROUP = 4
-    """A digest of the name of the group that they belong to."""
+    """The message's group, a digest of its key."""
     DEATH = 5
-    """When and why they were discarded (`node.message.deaths`). No consumer gets them, here."""
+    """Reason and time of the discard (`node.message.deaths`). The queue delivers the message no more."""
     SIZE = 6
-    """Octets of the body; only of messages in queues with a limit on them."""
+    """The octets of the body; only in queues with a limit on octets."""
 
 
 class OpKind(IntEnum):
-    """First octet of an operation. Values stand in journals: never renumber."""
+    """The first octet of an operation. Journals have the numbers: never renumber."""
 
     PUBLISH = 1
     SETTLE = 2
@@ -83,11 +87,11 @@ class OpKind(IntEnum):
 
 @dataclass(init=False, slots=True)
 class Publish:
-    """A run of `count` messages for `queues`; `position` is where `read_run` finds it in the entry,
-    `end` where the operation ends.
+    """A run of `count` messages for `queues`. `position` is the operation's offset in the entry, for
+    `read_run`; `end` is the offset behind it.
 
-    `special`: the messages' properties may ask for a decision of the owner (see `node.message.run.Run`);
-    `dead_letters`: they are dead letters.
+    `special`: the messages' properties may ask something of the queues (`node.message.run.Run`).
+    `dead_letters`: the messages are dead letters.
     """
 
     queues: tuple[int, ...]
@@ -118,14 +122,14 @@ class Publish:
 
 
 class Settle(NamedTuple):
-    """The messages are done with."""
+    """A front end, or the owner, settles the messages: the queue removes them."""
 
     queue: int
     ranges: list[Range]
 
 
 class Return(NamedTuple):
-    """The messages go back to their places; `failed` counts a delivery."""
+    """The messages go back to the queue. `failed`: their deliveries count as failed."""
 
     queue: int
     ranges: list[Range]
@@ -133,28 +137,28 @@ class Return(NamedTuple):
 
 
 class Discard(NamedTuple):
-    """The messages were rejected without requeue: the place for dead-lettering."""
+    """A client has rejected the messages without requeue, and the queue has no dead-letter exchange."""
 
     queue: int
     ranges: list[Range]
 
 
 class Purge(NamedTuple):
-    """The owner removes these messages, which were ready, on somebody's demand."""
+    """The owner removes the messages because a client has purged the queue."""
 
     queue: int
     ranges: list[Range]
 
 
 class Mark(NamedTuple):
-    """No sequence above this one has been leased."""
+    """No message above this sequence number has been leased."""
 
     queue: int
     sequence: int
 
 
 class Attach(NamedTuple):
-    """The front end has consumers, or leases, on the queue; `consuming`: there is a consumer."""
+    """The front end has consumers or leases on the queue. `consuming`: it has a consumer."""
 
     queue: int
     front_end: int
@@ -169,35 +173,37 @@ class Detach(NamedTuple):
 
 
 class CreateQueue(NamedTuple):
-    """An empty queue; nothing happens when it exists."""
+    """Create an empty queue, unless it exists."""
 
     queue: int
     semantics: Semantics
 
 
 class DropQueue(NamedTuple):
-    """The queue goes, and all that it needed."""
+    """Delete the queue with all its messages."""
 
     queue: int
 
 
 class SealQueue(NamedTuple):
-    """The queue takes nothing more, as its deletion is decided, if no message of it is above `through`."""
+    """The queue takes no more messages, because its deletion is decided. Without an effect where the queue
+    has a message above `through`.
+    """
 
     queue: int
     through: int
 
 
 class Forget(NamedTuple):
-    """The front end is dead for good: it sends nothing any more, and holds nothing."""
+    """The front end is dead for good: the partition forgets all that it has of it."""
 
     front_end: int
 
 
 class Annotate(NamedTuple):
-    """The messages of each span, a closed range, have a value in some aspect; only what is alive counts.
+    """Give the live messages of each span, a closed range, a value of one aspect.
 
-    The three columns are of one length; spans are sorted and disjoint.
+    The three columns have one length; the spans are sorted and disjoint.
     """
 
     queue: int
@@ -208,7 +214,9 @@ class Annotate(NamedTuple):
 
 
 class Remove(NamedTuple):
-    """The owner gives these messages up."""
+    """The owner removes discarded messages: the queue has no dead-letter exchange, or the partition has taken
+    the dead letters over.
+    """
 
     queue: int
     reason: Reason
@@ -216,9 +224,9 @@ class Remove(NamedTuple):
 
 
 class Refuse(NamedTuple):
-    """Queues did not take these messages of a front end's operation batch, counted from 0.
+    """Queues have refused these messages of a front end's operation batch, counted from 0.
 
-    Kept so that whoever owns the partition when the front end asks again gives the same answer.
+    The partition keeps them, so that a new owner gives the same answer when the front end asks again.
     """
 
     front_end: int
@@ -227,21 +235,23 @@ class Refuse(NamedTuple):
 
 
 class BeginTransfer(NamedTuple):
-    """Dead letters set out for another partition."""
+    """Dead letters are about to be sent to another partition."""
 
     partition: int
     transfer: Transfer
 
 
 class Transferred(NamedTuple):
-    """Dead letters up to a number have arrived in another partition."""
+    """The other partition has committed the transfers up to a number."""
 
     partition: int
     number: int
 
 
 class RememberIds(NamedTuple):
-    """Messages with ids came in at a time, in milliseconds; `digests` are `deduplication.digest_of` each."""
+    """Messages with these ids came in at `time`, in milliseconds since the epoch. `digests` are the joined
+    digests of the ids (`seen_ids.digest_of`).
+    """
 
     queue: int
     time: int
@@ -249,7 +259,7 @@ class RememberIds(NamedTuple):
 
 
 class ForgetIds(NamedTuple):
-    """Ids that came before a time are out of the window."""
+    """The ids that came before `before`, in milliseconds since the epoch, have left the window."""
 
     queue: int
     before: int
@@ -263,8 +273,8 @@ class TransactionKey(NamedTuple):
 
 
 class Prepare(NamedTuple):
-    """A front end asks a partition to get ready for its share of a transaction: the publishes and settlements
-    between two offsets of the batch. In no log: it becomes `Prepared`.
+    """A front end asks a partition to prepare its share of a transaction: the publishes and settlements
+    between two offsets of the batch. No log has it: the owner makes it a `Prepared`.
     """
 
     number: int
@@ -274,10 +284,12 @@ class Prepare(NamedTuple):
 
 
 class Decide(NamedTuple):
-    """A front end has the coordinator of a transaction, whose other `participants` are prepared, commit it
-    with its own share, between two offsets of the batch. In no log: what the share consists of is, and
-    `Decided`. The one numbered `REMOVAL` settles a message that the front end has got, and is refused if
-    another has it by now.
+    """A front end asks the coordinator of a transaction to commit it, after all other `participants` have
+    prepared. The coordinator's own share lies between two offsets of the batch. No log has it: the owner logs
+    the share's operations and a `Decided`.
+
+    The transaction numbered `REMOVAL` settles one message that the front end's client got; the owner refuses
+    it where another front end has the message by now.
     """
 
     number: int
@@ -287,10 +299,11 @@ class Decide(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """A partition is ready for either outcome of a transaction.
+    """The partition can carry out either outcome of a transaction.
 
-    `published` are (queue, first, last) of messages that stand before it in the log; nobody sees them yet.
-    `settled` are the octets of the settlements to come: until then nobody else gets what they name.
+    `published` are (queue, first, last) of messages that stand before it in the log, and that no consumer
+    gets before the commit. `settled` are the octets of the settlements to carry out at the commit; until the
+    outcome no consumer gets the messages that they name.
     """
 
     key: TransactionKey
@@ -300,33 +313,37 @@ class Prepared(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """A transaction is committed; `participants` are the other partitions that must be told."""
+    """The coordinator has committed a transaction. `participants` are the other partitions, which must be
+    told.
+    """
 
     key: TransactionKey
     participants: tuple[int, ...]
 
 
 class Conclude(NamedTuple):
-    """A prepared transaction's outcome."""
+    """The outcome of a prepared transaction reaches a participant."""
 
     key: TransactionKey
     committed: bool
 
 
 class EndTransaction(NamedTuple):
-    """Nobody will ask the coordinator about the transaction any more."""
+    """No participant will ask the coordinator about the transaction any more: the coordinator forgets it."""
 
     key: TransactionKey
 
 
 class Abandon(NamedTuple):
-    """The transaction is not to be committed any more, should its front end ask for that."""
+    """The coordinator has answered a participant that the transaction is aborted, and will refuse to commit
+    it.
+    """
 
     key: TransactionKey
 
 
 LoggedTransactional = Prepared | Decided | Conclude | EndTransaction | Abandon
-"""What becomes of transactions, as logs tell it."""
+"""The operations of transactions that logs have."""
 
 Transactional = Prepare | Decide | LoggedTransactional
 
@@ -356,11 +373,11 @@ Operation = (
 
 @dataclass(init=False, slots=True)
 class Applied:
-    """What the entry at a log index did.
+    """The effects of the entry at a log index on the machine's state.
 
-    `appended` are (queue, first, last), `returned` (front end, queue, first, last), exactly the messages
-    that were alive. `acknowledged` maps each front end with batches in the entry to the highest number
-    applied. `transactions` are the steps of transactions over several partitions, in log order.
+    `appended` are (queue, first, last), `returned` are (front end, queue, first, last) of the messages that
+    were alive. `created` and `dropped` are queues. `acknowledged` has the highest batch number applied for
+    each front end with batches in the entry. `transactions` are steps of transactions, in log order.
     """
 
     index: int
@@ -381,7 +398,7 @@ class Applied:
         self.transactions = []
 
     def withhold(self, rows: Iterable[tuple[int, int, int]]) -> None:
-        """Of what the entry has appended so far, messages that are not to be seen yet."""
+        """Take messages that a transaction withholds out of `appended`."""
         hidden: dict[int, RangeSet] = {}
         for queue, first, last in rows:
             hidden.setdefault(queue, RangeSet()).add(first, last)

@@ -1,4 +1,4 @@
-"""In which order a queue's ready messages are delivered: what every such order answers."""
+"""The order in which a queue's ready messages are delivered: the interface, and the order by age."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from node.ranges.range_set import Range, RangeSet
 
 
 class Order:
-    """The messages of a queue that are ready. Asked and told of ranges, never of single messages.
+    """The ready messages of a queue, in ranges.
 
-    `by_age`: the oldest message comes first, whoever asks. `by_consumer`: which message comes first depends
-    on the consumer, and on what that and others have unsettled; so nothing is offered while a front end may
-    hold messages that the owner does not know of, and a settlement may let another consumer have more.
-    `unfinished` says after `offered` that there was more to look at than is good for one turn.
+    `by_age`: the oldest message comes first for every consumer. `by_consumer`: the first message depends on
+    the consumer, and on the unsettled messages of all consumers. So the owner offers nothing while a front
+    end may have messages that the owner does not know of, and after a settlement other consumers may get
+    more. `unfinished` is True after `offered` where there was more to look at than one turn should.
     """
 
     __slots__ = ("by_age", "by_consumer", "unfinished")
@@ -38,21 +38,21 @@ class Order:
 
     @abstractmethod
     def add(self, first: int, last: int) -> int:
-        """Messages that were not ready are; return how many."""
+        """Messages become ready; return how many were not ready before."""
 
     @abstractmethod
     def remove(self, first: int, last: int) -> int:
-        """Messages of the range that are ready are so no more; return how many."""
+        """The ready messages of the range are ready no more; return how many."""
 
     @abstractmethod
     def clear(self) -> None:
-        """Nothing is ready any more."""
+        """No message is ready any more."""
 
     # -- asking ---------------------------------------------------------------------------------
 
     @abstractmethod
     def front(self) -> Range | None:
-        """The range that is delivered first where every consumer may have it; None when empty."""
+        """The range that is delivered first where any consumer may have it; None when empty."""
 
     @abstractmethod
     def intersection(self, first: int, last: int) -> list[Range]:
@@ -60,56 +60,59 @@ class Order:
 
     @abstractmethod
     def ranges(self) -> Iterator[Range]:
-        """All that is ready, ascending."""
+        """All ready messages, ascending."""
 
     def lowest(self) -> Range | None:
-        """What a limit on the queue's length discards first; None when empty."""
+        """The range that a limit on the queue's length discards first; None when empty."""
         return self.front()
 
     def behind(self, level: int, number: int, limit: int) -> Iterator[tuple[int, Range]]:
-        """Ranges of at least `limit` messages, as far as there are so many, in the order in which they are
-        delivered, with their levels: those behind a message of a level.
+        """(level, range) in the order of delivery for the messages behind message `number` of `level`. The
+        ranges have `limit` messages or more, where there are so many.
         """
         yield from ((0, part) for part in self.intersection(number + 1, ABOVE_ALL))
 
     def unseen(self) -> Range | None:
-        """The first range that no consumer has been kept from; None when there is none."""
+        """The first range of messages that are not kept back for one consumer; None without such messages."""
         return self.front()
 
     # -- serving --------------------------------------------------------------------------------
 
     @abstractmethod
     def offered(self, consumer: Consumer, limit: int, *, alone: bool, begun: bool) -> list[Range]:
-        """Up to `limit` messages that the consumer may have now, in their order; empty for none.
+        """Up to `limit` messages that the consumer may have now, in the order of delivery.
 
-        `alone`: no other consumer asks; `begun`: the consumer was offered something in this turn.
+        `alone`: no other consumer stands in the line. `begun`: the consumer has got messages in this turn.
         """
 
     @abstractmethod
     def hand_over(self, consumer: ConsumerKey, ranges: list[Range], count: int) -> None:
-        """The consumer has what it was offered, or the beginning of that: `count` messages."""
+        """The first `count` offered messages, those of `ranges`, are leased to the consumer."""
 
     def claim(self, consumer: ConsumerKey, first: int, last: int) -> None:
-        """The consumer has these messages, whether they were offered or not."""
+        """Messages are leased to the consumer without an offer."""
         self.remove(first, last)
 
     def done(self, first: int, last: int) -> None:
-        """Messages that a consumer had are settled, or have come back: `add` them then."""
+        """Leased messages are settled or given back. The caller adds those that are ready again
+        with `add`.
+        """
 
     def rest(self, first: int, last: int) -> None:
-        """Messages that came back are not ready yet."""
+        """Messages that were given back rest before they are ready."""
 
     def rested(self, first: int, last: int) -> None:
-        """Messages rest no more: they are ready, or done with."""
+        """Messages rest no more: they are ready or gone."""
 
 
 Arranging = Callable[[QueueSettings, Annotations, RangeSet], Order | None]
-"""(settings, annotations, ready messages) -> the order that the settings ask for, which takes over the ready
-messages; None where they ask for no such order."""
+"""(settings, annotations, ready messages) -> the order that the settings ask for, which takes over the set of
+ready messages; None where the settings ask for no such order.
+"""
 
 
 class ReadyByAge(Order):
-    """The ready messages as one `RangeSet`."""
+    """The order by age: the ready messages are one `RangeSet`."""
 
     __slots__ = ("_ready",)
 

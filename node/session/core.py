@@ -56,8 +56,7 @@ class SessionCore:
     """See the module's docstring.
 
     `in_use` gives the numbers of a channel's consumers that have not ended, or that have unsettled
-    deliveries.
-    A protocol without channels uses one channel number.
+    deliveries. A protocol without channels uses one channel number.
 
     `SessionCore` holds the runs of a transaction until the commit, with their routes at the time of the
     publish. The protocol's machine holds the transaction's settlements until then.
@@ -85,8 +84,7 @@ class SessionCore:
 
     def log_in(self, login: Login, remote: str, answer: Authenticated) -> None:
         """Check the client's credentials; `remote` is its IP address. `answer` is called at once or in a
-        later
-        turn.
+        later turn.
         """
         self._port.authenticate(login, remote, answer)
 
@@ -253,8 +251,7 @@ class SessionCore:
 
     def end(self, unsettled: UnsettledRanges, done: Released) -> None:
         """End the session, for any reason: its consumers end, and its unsettled deliveries return to the
-        queues.
-        A second call does nothing.
+        queues. A second call does nothing.
 
         `done` is called when the session's exclusive queues, and the auto-delete queues that lose their last
         consumer, are deleted.

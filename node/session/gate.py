@@ -2,10 +2,9 @@
 fail again and again.
 
 0-9-1 §4.10.2 wants a failed negotiation paused, logged and closed. The gate also refuses an address for a
-while
-after too many failures. An address may be a whole network, or all programs of this machine. So the gate never
-blocks an exempt address, as loopback is, nor an address with a logged-in client: a failing client there is
-slowed by the pauses and by the queue for password hashing, and locks out no other client.
+while after too many failures. An address may be a whole network, or all programs of this machine. So the gate
+never blocks an exempt address, as loopback is, nor an address with a logged-in client: a failing client there
+is slowed by the pauses and by the queue for password hashing, and locks out no other client.
 
 A stranger is a socket that has not logged in. Pure: `now` is in seconds of any monotonic clock.
 """

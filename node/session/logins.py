@@ -28,8 +28,7 @@ Login = PasswordLogin | CertifiedLogin
 
 class MalformedResponseError(Exception):
     """The response does not follow the mechanism. The text never quotes the response, which may have a
-    password
-    in it.
+    password in it.
     """
 
 

@@ -282,16 +282,14 @@ class BrokerPort(Protocol):
 
     def leave(self, consumer: int, done: Callable[[], None]) -> None:
         """End a consumer at its client's request. `done` is called when messages that the same session
-        published
-        before have been delivered to the consumer, as far as it had credit, and its auto-delete queue is
-        deleted if this was the last consumer.
+        published before have been delivered to the consumer, as far as it had credit, and its auto-delete
+        queue is deleted if this was the last consumer.
         """
 
     def cancel(self, consumer: int, done: Callable[[], None]) -> None:
         """End a consumer with its channel or connection: the broker delivers no more to it, and takes
         settlements until `forget`. `done` is called when its auto-delete queue is deleted if this was the
-        last
-        consumer.
+        last consumer.
         """
 
     def forget(self, consumer: int) -> None:

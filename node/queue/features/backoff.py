@@ -22,8 +22,7 @@ from node.type_names import type_name
 @dataclass(frozen=True, slots=True)
 class RedeliveryBackoff:
     """How long a message rests after a failed delivery: `initial_ms` after the first one, `factor` times as
-    long
-    after each further one, at most `maximum_ms`.
+    long after each further one, at most `maximum_ms`.
     """
 
     initial_ms: int

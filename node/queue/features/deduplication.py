@@ -1,8 +1,7 @@
 """Drops messages whose message id the queue has seen lately (queue argument x-deduplication-window, X2).
 
 The log has the digest of each id, with the time at which it came, so that the next owner recognises
-duplicates,
-too. The owner also keeps the digests in a set, for the look-up.
+duplicates, too. The owner also keeps the digests in a set, for the look-up.
 """
 
 from __future__ import annotations
@@ -157,8 +156,7 @@ class Recognising(Rule):
         """Leave out duplicates, and put the ids of the other messages into the next entry.
 
         The window has these ids at once, as a duplicate may follow before the entry is committed. The
-        duplicate is
-        confirmed with its batch, which commits no earlier than the message that it repeats.
+        duplicate is confirmed with its batch, which commits no earlier than the message that it repeats.
         """
         if not isinstance(share, Deduplication):
             return []

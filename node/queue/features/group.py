@@ -1,13 +1,11 @@
 """Delivery in the order of groups (queue argument x-group-by, X3).
 
 Messages of one group go to one consumer at a time, in order. A consumer with unsettled messages of a group
-holds
-the group. A free group, which no consumer holds, goes to any consumer with credit.
+holds the group. A free group, which no consumer holds, goes to any consumer with credit.
 
 Most ready messages wait in one `RangeSet`, whatever their groups. When the next message for a consumer is of
-a
-group that another consumer holds, the message is parked with its group, and is not looked at again before the
-group is free. So there is an object for each busy group, and none for a message.
+a group that another consumer holds, the message is parked with its group, and is not looked at again before
+the group is free. So there is an object for each busy group, and none for a message.
 """
 
 from __future__ import annotations
@@ -67,8 +65,7 @@ class Group:
 
 class ReadyByGroup(Order):
     """The order of a queue with groups: a consumer gets messages of a group only while no other consumer
-    holds
-    the group.
+    holds the group.
 
     `unfinished` is True after `front_for` where it has parked `SCAN` stretches and there may be more.
     """
@@ -250,8 +247,7 @@ class ReadyByGroup(Order):
 
     def _eligible(self, consumer: ConsumerKey | None, first: int, last: int, alone: bool) -> int | None:
         """The last message of the range up to which the consumer may have all; None where it may have none.
-        No
-        message of the range is parked.
+        No message of the range is parked.
         """
         found = None
         for _, end, key in self._cover(first, last):

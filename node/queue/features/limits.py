@@ -272,8 +272,7 @@ class Refusing(Weighing):
         self, messages: int, octets: int, sizes: list[Span], repeats: Repeats, delayed: RangeSet
     ) -> list[Range]:
         """As `refused`, message by message. Duplicates and delayed messages take no room. A duplicate of
-        another
-        message of the run is refused exactly where that one is.
+        another message of the run is refused exactly where that one is.
         """
         settings, found = self._settings, RangeSet()
         for at, size in ((at, size) for first, last, size in sizes for at in range(first, last + 1)):

@@ -1,10 +1,8 @@
 """Delivery by priority (queue argument x-max-priority, A20): the highest level first, within a level the
-oldest
-message first.
+oldest message first.
 
 Consecutive messages of one level are one range, so that a queue whose messages all have one priority is as
-fast
-as any other.
+fast as any other.
 """
 
 from __future__ import annotations
@@ -153,8 +151,8 @@ class ReadyByPriority(Order):
 
     def behind(self, level: int, number: int, limit: int) -> Iterator[tuple[int, Range]]:
         """(level, range) in the order of delivery for the messages of `level` with numbers above `number`,
-        and for
-        those of lower levels. The ranges of a level have `limit` messages or more, where it has so many.
+        and for those of lower levels. The ranges of a level have `limit` messages or more, where it has so
+        many.
         """
         end = bisect_right(self._filled, level)
         for each in reversed(self._filled[:end]):

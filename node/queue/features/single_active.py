@@ -1,11 +1,9 @@
 """One consumer at a time gets a queue's messages (queue argument x-single-active-consumer).
 
 As on RabbitMQ's quorum queues, the first subscriber becomes the active consumer. When the active consumer
-ends,
-the consumer with the highest priority becomes active, among equals the one that subscribed first. A consumer
-of
-higher priority than the active one takes over when the active one has settled all its messages; until then no
-consumer gets further messages.
+ends, the consumer with the highest priority becomes active, among equals the one that subscribed first. A
+consumer of higher priority than the active one takes over when the active one has settled all its messages;
+until then no consumer gets further messages.
 
 Front ends keep two numbers of each consumer: when it subscribed (`joined`), and when it became active
 (`activated`). The numbers grow from owner to owner. A new owner learns them from the front ends, and makes no
@@ -34,8 +32,7 @@ NUMBERS_PER_TERM_BITS: Final = 32
 
 class SingleActiveConsumers(Consumers):
     """The queue's consumers, of which one is active. `awaited` are the front ends that a new owner, or this
-    one
-    after an interruption, waits for; `holding` are the unsettled messages of the active consumer.
+    one after an interruption, waits for; `holding` are the unsettled messages of the active consumer.
     """
 
     __slots__ = ("_active", "_last", "_news", "awaited", "holding")
@@ -97,8 +94,7 @@ class SingleActiveConsumers(Consumers):
         ends.
 
         `leases` are the leased messages by front end. Those of the front end of a consumer that a former
-        owner
-        had made active all belong to that consumer.
+        owner had made active all belong to that consumer.
         """
         if self.awaited:
             return []

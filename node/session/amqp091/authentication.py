@@ -45,8 +45,7 @@ class Authentication:
 
     def update_secret(self, _: effects.UpdateSecret) -> None:
         """Check again whether the user may log in. The secret is ignored: it renews tokens, which expire, and
-        the
-        proofs that this broker takes at login do not expire.
+        the proofs that this broker takes at login do not expire.
         """
 
         def verified(identity: Identity | None, reason: str) -> None:

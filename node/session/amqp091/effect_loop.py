@@ -48,8 +48,7 @@ class EffectLoop:
 
     def carry_out(self, wanted: list[effects.Effect], contained: Containment) -> bool:
         """Carry out these effects and all that follow from them. False where the loop runs already, further
-        up
-        the stack, or is closed.
+        up the stack, or is closed.
 
         A request that the broker answers at once calls back from inside the loop. The loop carries out the
         effects of that answer after the call: otherwise a client could overflow the stack with pipelined

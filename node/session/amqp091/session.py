@@ -1,9 +1,8 @@
 """The session of one AMQP 0-9-1 connection, between its protocol machine and the broker.
 
 The session carries out the effects of the protocol machine (`node.wire.amqp091.connection`) with
-`SessionCore`,
-and passes answers, deliveries and confirms of the broker to the machine. It has no socket: `Transport`
-writes.
+`SessionCore`, and passes answers, deliveries and confirms of the broker to the machine. It has no socket:
+`Transport` writes.
 """
 
 from __future__ import annotations
@@ -191,8 +190,7 @@ class Session(Containment):
 
     def take_output(self, writes: bool = True) -> bytes:
         """The output to write now. After the end of the connection there is none before the broker has
-        deleted the
-        connection's exclusive and auto-delete queues for all clients.
+        deleted the connection's exclusive and auto-delete queues for all clients.
         """
         output = b""
         with self:
