@@ -1,11 +1,11 @@
-"""What a feature of queues is: what it is asked for with, and the moments at which it has a say.
+"""The interface of a feature of queues: its declaration, and the hooks that the owner calls.
 
 A feature is one module of `node.queue.features`, with a `Declaration` that the `registry` there lists. A
-queue that asks for the feature has a share of it, an object of a class derived from `Feature`, while its
-owner leads; what must outlive the owner goes into the log, by `FeatureContext`. About messages that come in
-the owner decides by the queue's settings alone: a `Rule` is made once for each settings. A hook is called
-with ranges or runs, once for each range, run, or turn of the queue at most. A queue that asks for nothing
-has no shares, and calls no hook.
+queue that asks for the feature has a share of it while its owner leads: an object of a class derived from
+`Feature`. State that must outlive the owner goes into the log (`FeatureContext.log`). About incoming messages
+the owner decides by the queue's settings alone, with a `Rule`, which is made once for each settings. The
+owner calls a hook with ranges or runs, at most once for each range, run, or turn of the queue. A queue that
+asks for nothing has no shares, and calls no hook.
 """
 
 from __future__ import annotations
@@ -30,108 +30,112 @@ from node.wire.formats import format_of
 
 
 class FeatureContext(Protocol):
-    """What a feature may ask of the owner of its queue. Nothing that is logged is committed on return."""
+    """The owner of a queue, as features call it. An operation is not committed when the call returns."""
 
     @property
     def number(self) -> int:
-        """The queue's, as operations name it."""
+        """The queue's id, for operations."""
 
     def wall_ms(self) -> int:
         """Milliseconds since the epoch."""
 
     def log(self, operation: bytes) -> None:
-        """Put an operation into the next entry, before the messages that it brings."""
+        """Put an operation into the next entry, before the entry's messages."""
 
     def log_behind(self, operation: bytes) -> None:
-        """Put an operation into the next entry, behind the messages that it brings."""
+        """Put an operation into the next entry, behind the entry's messages."""
 
     def wake(self, at_ms: int) -> None:
-        """Have the queue served at a time, in milliseconds since the epoch; an earlier one counts."""
+        """Serve the queue at this time, in milliseconds since the epoch, or at an earlier time asked for."""
 
     def serve_again(self) -> None:
-        """Have the queue served in the next turn."""
+        """Serve the queue in the next turn."""
 
     def discard(self, ranges: list[Range], reason: Reason) -> None:
-        """Ready messages leave the queue for good: they are dead letters, or gone."""
+        """Discard ready messages, as dead letters or for good."""
 
     def contents(self, first: int, last: int) -> list[tuple[int, Run]]:
-        """Messages that the log has, as runs with their first number."""
+        """The messages of the range that the log has, as runs with their first sequence number."""
 
     def tell_activity(self, consumer: Consumer) -> None:
-        """Let the consumer's front end keep, for the next owner, when it joined and became the active one."""
+        """Send `joined` and `activated` of a consumer to its front end, which keeps them for the
+        next owner.
+        """
 
 
 class Feature:
-    """One queue's share of a feature. The base class does nothing at any moment."""
+    """One queue's share of a feature. The hooks of the base class do nothing."""
 
     def __init__(self, *, passes_on: bool = False) -> None:
-        """`passes_on`: what one consumer settles may let another one have more."""
+        """`passes_on`: a consumer's settlement may let another consumer get more."""
         self.passes_on = passes_on
 
     def take_over(self, context: FeatureContext) -> None:
-        """The queue has a new owner, or is asked for something else than before. The log is applied up to the
-        owner's first entry; messages in the log may lack what the feature notes of messages that come in.
+        """The queue has a new owner, or other settings. The log is applied up to the owner's first entry.
+        Messages of a time when the queue did not ask for the feature lack its annotations.
         """
 
     def note(self, first: int, last: int, value: int) -> None:
-        """Messages are new here whose annotation, of the declared aspect, has a value. It is committed, or
-        the messages are in no log.
+        """New messages have this value of the declared aspect. The annotation is committed, or the messages
+        are in no log.
         """
 
     def serve(self, context: FeatureContext, now: int) -> None:
-        """The queue is about to hand out messages; `now` is wall clock. Everything that the queue holds is
-        committed, or is in no log.
+        """The owner is about to dispatch the queue's messages, all of which are committed or in no log. `now`
+        is in milliseconds since the epoch.
         """
 
     def room(self, consumer: Consumer, wanted: int) -> int:
-        """How many messages the consumer, who settles what it gets, may be given now, up to `wanted`."""
+        """The number of messages, at most `wanted`, that a consumer which settles its messages may
+        get now.
+        """
         return wanted
 
     def lease_until(self, consumer: Consumer | None, now: int) -> int:
         """The deadline of leases that begin now, in milliseconds since the epoch, or `leases.NO_DEADLINE`.
 
-        The earliest of several features' deadlines counts. `consumer` is None where a new owner hears of the
-        leases from their front end. A queue with a feature that has this hook keeps leases with tokens.
+        The earliest deadline of all features counts. `consumer` is None where a new owner learns of the
+        leases from their front end. A queue with a feature that overrides this hook has leases with tokens.
         """
         return NO_DEADLINE
 
     def given(self, consumer: Consumer, ranges: list[Range]) -> None:
-        """The messages are leased to the consumer. No log says so; the mark in the log is above them."""
+        """The messages are leased to the consumer. The log has no leases; its mark is above the messages."""
 
     def served(self, context: FeatureContext, *, complete: bool) -> None:
-        """Consumers have been given what they may have; `complete`: all that they have credit for."""
+        """The owner has dispatched. `complete`: consumers have got all that they have credit for."""
 
     def settle(self, ranges: list[Range]) -> None:
-        """The messages are gone: settled, purged or discarded. The operation is about to be logged."""
+        """The messages are settled, purged or discarded. The operation is about to be proposed."""
 
     def return_(self, first: int, last: int) -> None:
-        """A consumer has the messages no more, and has not settled them. They are about to be ready, or to
-        rest; their RETURN is committed, or need not be.
+        """The messages are given back, and are about to be ready or to rest. A RETURN that the log needs is
+        committed.
         """
 
     def exhausted(self, front_end: int, ranges: Sequence[Range]) -> list[Range]:
-        """The front end gives messages back whose delivery has failed once more: those that are discarded.
-        The failure is not counted yet.
+        """Of messages that the front end gives back after a failed delivery, those to discard. The failure is
+        not counted yet.
         """
         return []
 
     def rest(self, front_end: int, ranges: Sequence[Range], now: int) -> list[Span]:
-        """The front end gives messages back whose delivery has failed once more: until when those rest that
-        do, in milliseconds since the epoch. The times go into the log with the RETURN; the failure is not
-        counted yet.
+        """Of messages that the front end gives back after a failed delivery, those that rest, with the time
+        until which they do, in milliseconds since the epoch. The times go into the log with the RETURN; the
+        failure is not counted yet.
         """
         return []
 
     def ready(self, first: int, last: int, had: list[Range]) -> None:
-        """Messages are ready that have been elsewhere; `had` are those that a consumer may have had."""
+        """Messages are ready that were not new. `had` are those that a consumer may have had."""
 
 
 Notes = dict[Aspect, list[Span]]
-"""Decisions about messages of one queue that the log is to have: by aspect, spans of numbers, ascending."""
+"""Annotations of one queue's messages for the log: by aspect, spans (first, last, value), ascending."""
 
 
 class Incoming:
-    """A run of messages that come in, as the rules of their queues look at it."""
+    """A run of incoming messages, with what the rules of its queues have found out about it."""
 
     __slots__ = ("_asked", "_stretches", "format", "ids", "run")
 
@@ -141,10 +145,10 @@ class Incoming:
         self._stretches: list[tuple[int, int, bytes]] | None = None
         self._asked: list[tuple[int, int, Asked]] | None = None
         self.ids: list[tuple[int, bytes]] | None = None
-        """Index and digest of each message that has an id; None while no rule has asked."""
+        """(index, digest) of each message with an id; None before a rule has looked them up."""
 
     def stretches(self) -> list[tuple[int, int, bytes]]:
-        """Messages in a row with the same properties: the first and the last, counted from 0, and those."""
+        """(first, last, properties) for messages in a row with the same properties, counted from 0."""
         found = self._stretches
         if found is None:
             stretches = self.format.properties_in(self.run)
@@ -152,8 +156,9 @@ class Incoming:
         return found
 
     def asked(self) -> list[tuple[int, int, Asked]]:
-        """Messages in a row with the same wishes: the first and the last, counted from 0, and those. Empty
-        where no message asks for anything.
+        """(first, last, wishes) for messages in a row with the same properties, counted from 0. Empty where
+        no
+        message asks for anything.
         """
         found = self._asked
         if found is None:
@@ -162,14 +167,15 @@ class Incoming:
         return found
 
     def size_spans(self) -> list[Span]:
-        """Messages in a row, counted from 0, whose bodies have as many octets."""
+        """(first, last, octets) for messages in a row with bodies of one size, counted from 0."""
         return self.format.size_spans(self.run)
 
 
 @dataclass(frozen=True, slots=True)
 class Repeats:
-    """Messages of a run, counted from 0, that repeat others: those that the queue `had` before, and those
-    that come `again` in the run, with the message that each repeats.
+    """The duplicates in a run, counted from 0: `had` repeat messages that the queue has seen, `again` repeat
+    other
+    messages of the run, whose index is the value.
     """
 
     had: frozenset[int] = frozenset()
@@ -184,7 +190,7 @@ NO_REPEATS: Final = Repeats()
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterTarget:
-    """The exchange that takes a queue's dead letters, and their routing key; None: each keeps its own."""
+    """The exchange for a queue's dead letters, and their routing key; None: each keeps its own key."""
 
     exchange: str
     routing_key: str | None
@@ -192,13 +198,14 @@ class DeadLetterTarget:
 
 @dataclass(slots=True)
 class Description:
-    """A queue as its settings ask for it, in words that no feature owns.
+    """The properties of a queue that modules outside of the features read.
 
-    `dead_letters`: where messages go that the queue discards, None for nowhere; `refused_too`: also those
-    that the queue has no room for. `unused_ms`: how long the queue stays that no client uses; None for ever.
-    `by_consumer`: front ends must tell a new owner which of their consumers has which message. `takes_turns`:
-    one consumer at a time is active, and front ends must tell a new owner who was. `lapses`: a message may be
-    given to another consumer before the first one has answered, whose late answer then counts no more.
+    `dead_letters`: the target of discarded messages; None without one. `refused_too`: messages that the full
+    queue refuses are dead letters, too. `unused_ms`: the queue is deleted after so many milliseconds without
+    use by a client; None for never. `by_consumer`: front ends must tell a new owner which of their consumers
+    has which message. `takes_turns`: one consumer at a time is active, and front ends must tell a new owner
+    which one. `lapses`: a message may be leased to another consumer before the first one has settled it; the
+    late settlement of the first one is then ignored.
     """
 
     dead_letters: DeadLetterTarget | None = None
@@ -210,19 +217,22 @@ class Description:
 
 
 class Rule:
-    """The part of one feature in what the owner does by a queue's settings, whether the queue has its share
-    of the feature yet or not. The base class does nothing at any moment.
+    """A feature's decisions about incoming messages, by a queue's settings. The queue may not have its share
+    of
+    the feature yet: then `share` is None. The hooks of the base class do nothing.
     """
 
     def __init__(self, *, special_only: bool = False) -> None:
-        """`special_only`: `decide` is for runs only whose messages ask for something with properties."""
+        """`special_only`: `decide` is called only for runs whose messages ask for something
+        (`Run.special`).
+        """
         self.special_only = special_only
 
     def describe(self, description: Description) -> None:
-        """Fill in the fields that are the feature's."""
+        """Set the feature's fields of the description."""
 
     def repeats(self, share: Feature | None, incoming: Incoming, now: int) -> Repeats:
-        """Which messages repeat others. Nothing is remembered: the queue may refuse them."""
+        """The duplicates in a run. The share remembers no id, as the queue may refuse the messages."""
         return NO_REPEATS
 
     def refuse(
@@ -233,36 +243,40 @@ class Rule:
         incoming: Incoming,
         repeats: Repeats,
     ) -> list[Range]:
-        """Which messages of a run, counted from 0, the queue refuses. `upcoming` are those that the queue has
-        taken and not got yet.
+        """The messages of a run, counted from 0, that the queue refuses. `upcoming` are messages that the
+        owner
+        has accepted for the queue in entries that are not applied yet.
         """
         return []
 
     def omit(self, share: Feature | None, context: FeatureContext, incoming: Incoming) -> list[Range]:
-        """Which messages of a run, counted from 0, the queue leaves out of those that it does not refuse. The
-        others are taken, and remembered.
+        """The messages of a run, counted from 0, that the queue does not refuse and yet leaves out:
+        duplicates.
+        The share remembers the ids of the others, which the queue takes.
         """
         return []
 
     def expect(self, upcoming: Weights, incoming: Incoming, first: int) -> None:
-        """Count messages, numbered from `first` on, with those that the queue has taken and not got yet."""
+        """Add accepted messages, numbered from `first` on, to those in entries that are not applied yet."""
 
     def decide(self, incoming: Incoming, first: int, now: int, notes: Notes) -> None:
-        """Add what the log is to say of messages, numbered from `first` on, behind them in their entry. Of
-        messages that are in no log the queue alone hears. `now` is wall clock, in milliseconds.
+        """Add annotations of messages, numbered from `first` on. The log has them behind the messages in
+        their
+        entry; messages that are in no log have theirs with the owner. `now` is in milliseconds since the
+        epoch.
         """
 
 
 Making = Callable[[DeliveryState, Feature | None], Feature | None]
-"""(delivery, the queue's share so far) -> the queue's share as the settings ask for it now, None for none."""
+"""(delivery, the queue's former share) -> the share that the queue's settings ask for now; None for none."""
 
 
 class Declaration:
     """A feature, as `registry` lists it.
 
-    `arguments` are what it is asked for with, `make` gives a queue its share, `rule` says what its owner
-    does by its settings; None for nothing. `aspect` is the annotation that `Feature.note` hears of.
-    `by_message` makes a share for a queue that did not ask for it, and has a message with the aspect.
+    `arguments` ask for it. `make` makes or keeps a queue's share, `rule` makes the rule for settings; both
+    may be None. `Feature.note` is called for annotations of `aspect`. `by_message` makes a share for a queue
+    that does not ask for the feature and has a message with the aspect.
     """
 
     __slots__ = ("arguments", "aspect", "by_message", "make", "rule")

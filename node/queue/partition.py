@@ -1,7 +1,7 @@
-"""The replicated machine of one partition: log entries in, queue states out.
+"""The replicated state machine of one partition: applies log entries to the states of its queues.
 
-Every replica applies the same entries in the same order and comes to the same state. Work and
-memory are per operation and per entry, never per message: a message is a number in a range.
+Every replica applies the same entries in the same order, and has the same state. Work and memory are per
+operation and per entry, never per message: a message is a number in a range.
 """
 
 from __future__ import annotations
@@ -47,15 +47,16 @@ from node.queue.transfers import Transfers
 from node.ranges.range_set import Range, RangeSet, decode_array, encode_array
 
 KEPT_BATCHES: Final = 16_384
-"""How far behind its newest refusal a front end may ask for others. It asks for batches whose commit it has
-not heard of, which are fewer than fit into its window."""
+"""The refusals of so many batches before a front end's newest refusal are kept. A front end asks for batches
+without an answer, and its window has fewer.
+"""
 
 _COUNT = Struct("<I")
 _REFUSED_HEAD = Struct("<QI")
 
 
 class Refusals:
-    """Refused messages by front end and batch number, counted from 0 within the batch."""
+    """The refused messages by front end and batch number, as ranges counted from 0 within the batch."""
 
     __slots__ = ("_by_front_end",)
 
@@ -63,7 +64,7 @@ class Refusals:
         self._by_front_end: dict[int, dict[int, list[Range]]] = {}
 
     def add(self, front_end: int, number: int, messages: list[Range]) -> None:
-        """Numbers of a front end ascend."""
+        """Keep a batch's refused messages. The numbers of a front end ascend."""
         batches = self._by_front_end.setdefault(front_end, {})
         batches[number] = messages
         while (oldest := next(iter(batches))) <= number - KEPT_BATCHES:
@@ -74,9 +75,9 @@ class Refusals:
         self._by_front_end.pop(front_end, None)
 
     def between(self, front_end: int, above: int, upto: int) -> list[tuple[int, list[Range]]]:
-        """What was refused in the front end's batches with numbers above `above` and up to `upto`."""
+        """The refused messages of the front end's batches with numbers above `above` and up to `upto`."""
         batches = self._by_front_end.get(front_end, {})
-        # Newest first: an owner asks with every commit, for the latest of the thousands that are kept.
+        # Newest first: an owner asks with every commit, for the newest of thousands.
         asked = takewhile(lambda number: number > above, reversed(batches))
         return [(number, batches[number]) for number in asked if number <= upto][::-1]
 
@@ -91,7 +92,7 @@ class Refusals:
 
     @classmethod
     def decode(cls, data: bytes, offset: int) -> tuple[Refusals, int]:
-        """What is encoded at `offset`, and the offset behind it. Raises ValueError or struct.error."""
+        """The refusals encoded at `offset`, and the offset behind. Raises ValueError or struct.error."""
         made = cls()
         (front_ends,) = _COUNT.unpack_from(data, offset)
         offset += _COUNT.size
@@ -121,19 +122,22 @@ _QUEUE_ID = Struct("<Q")
 
 
 class SnapshotFormatError(ValueError):
-    """The bytes are not a snapshot, or not one of a version that this release reads."""
+    """The octets are no snapshot, or a snapshot of a version that this release does not read."""
 
 
 class SequenceOrderError(ValueError):
     """An entry gives a message a sequence number that is not above all earlier ones.
 
-    Owners number messages from `next_sequence` on; an entry that does not cannot be applied, and
-    a replica that ignored it would part from the others.
+    Owners number messages from `next_sequence` on. A replica cannot apply another entry, and a replica that
+    ignored it would differ from the others.
     """
 
 
 class PartitionMachine:
-    """Queue states by queue id, op batch numbers by front end, and where each message is stored."""
+    """The replicated state: queues by id, the highest batch number of each front end, and the log index of
+    each
+    message's entry.
+    """
 
     __slots__ = (
         "_firsts", "_indexes", "_numbers", "_unpruned", "applied_index", "next_sequence", "queues",
@@ -144,7 +148,7 @@ class PartitionMachine:
         self.queues: dict[int, QueueState] = {}
         self.next_sequence = 1
         self.applied_index = 0
-        # The highest op batch number applied, by front end: a batch that is sent again is dropped.
+        # The highest batch number applied, by front end: a batch that comes again is dropped.
         self._numbers: dict[int, int] = {}
         self.refusals = Refusals()
         self.transfers = Transfers()
@@ -159,8 +163,8 @@ class PartitionMachine:
     def apply(self, index: int, data: Buffer) -> Applied:
         """Apply the committed entry at log index `index`.
 
-        Raises EntryFormatError or SequenceOrderError; the replica must then stop, because its
-        state no longer follows the log.
+        Raises EntryFormatError or SequenceOrderError. The replica must then stop: its state does not follow
+        the log any more.
         """
         applied = Applied(index)
         numbers = self._numbers
@@ -286,25 +290,27 @@ class PartitionMachine:
             state.attached.discard(operation.front_end)
 
     def number_of(self, front_end: int) -> int:
-        """The highest op batch number applied of a front end, 0 when there was none."""
+        """The highest batch number of a front end that is applied; 0 for none."""
         return self._numbers.get(front_end, 0)
 
     def front_ends(self) -> set[int]:
-        """All front ends that anything is kept of."""
+        """All front ends of which the state has anything."""
         kept = self._numbers.keys() | self.transactions.awaited()
         return kept | {one for state in self.queues.values() for one in state.attached}
 
-    # -- where messages are ---------------------------------------------------------------------
+    # -- entries of messages --------------------------------------------------------------------
 
     def locate(self, sequence: int) -> int:
-        """The log index of the entry that holds the live message. Raises KeyError below all records."""
+        """The log index of the entry with the contents of a live message. Raises KeyError below all
+        records.
+        """
         record = bisect_right(self._firsts, sequence) - 1
         if record < 0:
             raise KeyError(sequence)
         return self._indexes[record]
 
     def held_in(self, index: int) -> dict[int, list[Range]]:
-        """The live messages, by queue, whose contents are in the entry at a log index."""
+        """The live messages by queue whose contents are in the entry at a log index."""
         record = bisect_left(self._indexes, index)
         if record == len(self._indexes) or self._indexes[record] != index:
             return {}
@@ -316,10 +322,10 @@ class PartitionMachine:
         return {queue: ranges for queue, ranges in found.items() if ranges}
 
     def live_indexes(self) -> list[tuple[int, int]]:
-        """Closed ranges of log indexes that hold every entry with a live message.
+        """Closed ranges of log indexes that cover every entry with a live message.
 
-        Entries without messages count to the one with messages before them: they are small, and
-        ranges that they do not break are few. What is in no range never comes back into one.
+        An entry without messages counts to the entry with messages before it, so that ranges are few. An
+        index that is in no range is never in one again.
         """
         indexes = self._indexes
         found = []
@@ -329,8 +335,9 @@ class PartitionMachine:
         return found
 
     def rewrite(self, index: int, data: Buffer) -> bytes:
-        """The entry with only its live messages left, and nothing else: only for entries at or
-        below a snapshot, whose operations the snapshot has in it.
+        """The entry reduced to its live messages, without any other operation. Only for entries that a
+        snapshot
+        covers, which has the effects of their operations.
         """
         batches = []
         for start, publish in EntryMessages(data).publishes():
@@ -371,10 +378,9 @@ class PartitionMachine:
         del self._firsts[:dead], self._indexes[:dead]
 
     def _prune(self) -> None:
-        """Drop the records of entries in which nothing is alive.
+        """Drop the records of entries without live messages.
 
-        The first dead record behind live ones stays: it ends their range of log indexes, also after
-        the others are gone.
+        The first dead record behind live ones stays: it ends their range of log indexes.
         """
         firsts, indexes = array("Q"), array("Q")
         for low, high in self._live_records():
@@ -385,7 +391,7 @@ class PartitionMachine:
     # -- snapshots ------------------------------------------------------------------------------
 
     def snapshot(self) -> bytes:
-        """The whole state, in bytes that are equal on two replicas exactly when their states are."""
+        """The whole state, in octets that are equal on two replicas exactly when their states are equal."""
         self._prune()
         firsts, indexes = self._firsts, self._indexes
         head = _HEAD.pack(
@@ -405,7 +411,7 @@ class PartitionMachine:
         return b"".join(parts)
 
     def restore(self, data: bytes) -> None:
-        """Take over a snapshot's state. Raises SnapshotFormatError and then changes nothing."""
+        """Replace the state with a snapshot's. Raises SnapshotFormatError, and changes nothing then."""
         if not data or data[0] not in READABLE_VERSIONS:
             raise SnapshotFormatError(
                 f"snapshot of format version {data[:1].hex()}, this release reads up to {SNAPSHOT_VERSION}"
@@ -438,7 +444,7 @@ class PartitionMachine:
         self._firsts, self._indexes, self._unpruned = firsts, indexes, 0
 
     def digest(self) -> bytes:
-        """16 octets that are equal on two replicas exactly when their states are."""
+        """16 octets that are equal on two replicas when their states are equal, and differ otherwise."""
         return blake2b(self.snapshot(), digest_size=16).digest()
 
 

@@ -1,4 +1,4 @@
-"""The replicated state of one queue: what every replica of its partition agrees on."""
+"""The replicated state of one queue, which is the same on every replica of its partition."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ _HEAD = Struct("<BQII")
 _ASPECTS = Struct("<B")
 _CONSUMED: Final = 1 << 7
 _SEALED: Final = 1 << 6
-"""Both beside the semantics, in one octet."""
+"""Flags beside the semantics, in one octet."""
 
 WITH_ANNOTATIONS: Final = 2
-"""The version of snapshots from which on they have annotations, and the ids that were seen."""
+"""The first version of snapshots with annotations and seen ids."""
 
 NONE: Final = RangeSet()
-"""What is withheld of most queues; never added to."""
+"""The withheld messages of most queues; never changed."""
 
 
 class QueueState:
-    """Which messages are alive, which came back, and what may have been leased.
+    """The live messages of a queue, with their failures and annotations, and the front ends attached to it.
 
-    `alive` holds the sequence numbers that the queue still needs; `returned` those of them that
-    were given back at least once, so that their next delivery is marked redelivered; `failures`
-    maps a count of failed deliveries to the messages that have that count. No message above
-    `mark` was ever leased. `attached` are the front ends with consumers or leases on the queue;
-    `consumed` says that there ever was a consumer; `sealed`: the queue is as good as deleted.
-    `annotations` holds what owners have decided about messages, by aspect; no map in it is empty.
-    `seen` are the message ids within the queue's window, None where there are none. `withheld` are those
-    of `alive` that a transaction has published whose outcome is not known (`node.queue.transactions`).
-    `settled` is the newest message that a consumer has settled, as far as this replica's own log goes: no
-    part of what all agree on.
+    `alive` has the sequence numbers of the queue's messages. `returned` are those that were given back at
+    least once, so that their next delivery is marked redelivered. `failures` maps a number of failed
+    deliveries to the messages with that number. No message above `mark` was ever leased. `attached` are the
+    front ends with consumers or leases on the queue. `consumed`: the queue has had a consumer. `sealed`: the
+    queue takes no more messages, because its deletion is decided. `annotations` has the values that owners
+    gave to messages, by aspect; no map in it is empty. `seen` are the message ids within the queue's window;
+    None without any. `withheld` are the messages of `alive` that a transaction has published whose outcome is
+    not known (`node.queue.transactions`). `settled` is the newest message that a consumer has settled, by the
+    entries that this replica has applied itself. It is no part of the snapshot, and replicas may differ in
+    it.
     """
 
     __slots__ = (
@@ -57,11 +57,11 @@ class QueueState:
         self.withheld = NONE
 
     def append(self, first: int, last: int) -> None:
-        """New messages, each above all earlier ones."""
+        """Add new messages, above all earlier ones."""
         self.alive.add(first, last)
 
     def remove_all(self, ranges: list[Range]) -> int:
-        """The messages are done with; return how many of them were alive."""
+        """Remove messages; return how many of them were alive."""
         if self.returned:
             self.returned.remove_all(ranges)
             if sum(held.remove_all(ranges) for held in self.failures.values()):
@@ -71,31 +71,31 @@ class QueueState:
         return self.alive.remove_all(ranges)
 
     def settle(self, front_end: int, ranges: list[Range]) -> None:
-        """A consumer at the front end is done with the messages, or the owner is."""
+        """Remove messages that a front end, or the owner, has settled."""
         if ranges and front_end != OWNER:
             self.settled = max(self.settled, max(ranges)[1])
         self.remove_all(ranges)
 
     def withhold(self, first: int, last: int) -> None:
-        """Messages are not to be seen yet."""
+        """Withhold messages until the outcome of their transaction is known."""
         if self.withheld is NONE:
             self.withheld = RangeSet()
         self.withheld.add(first, last)
 
     def shown(self, first: int, last: int) -> RangeSet:
-        """What is alive of a closed range, and not withheld."""
+        """The messages of a closed range that are alive and not withheld."""
         found = RangeSet(self.alive.intersection(first, last))
         return found.without(self.withheld.ranges()) if self.withheld else found
 
     def release(self, first: int, last: int) -> list[Range]:
-        """Messages that were withheld are so no more; return those of them that are alive."""
+        """Withhold messages no more; return those of them that are alive."""
         if self.withheld:
             self.withheld.remove(first, last)
             self.withheld = self.withheld or NONE
         return self.alive.intersection(first, last)
 
     def annotate(self, operation: Annotate) -> None:
-        """Take over the values of those of the messages that are alive."""
+        """Set the values of those of the messages that are alive."""
         firsts, lasts, values = operation.firsts, operation.lasts, operation.values
         if not firsts:
             return
@@ -109,14 +109,16 @@ class QueueState:
             self._drop_empty_annotations()
 
     def note(self, operation: Annotate | RememberIds | ForgetIds) -> None:
-        """What an owner has decided about messages, or has seen of their ids."""
+        """Apply an owner's annotations, or its changes of the seen ids."""
         if isinstance(operation, Annotate):
             self.annotate(operation)
         else:
             self._note_ids(operation)
 
     def _note_ids(self, operation: RememberIds | ForgetIds) -> None:
-        """Ids come, at a time that is not before that of earlier ones, or are out of the window."""
+        """Add ids, whose time is not before that of earlier ones, or remove those that have left
+        the window.
+        """
         seen = self.seen or SeenIds()
         if isinstance(operation, RememberIds):
             seen.remember(operation.time, operation.digests)
@@ -129,10 +131,11 @@ class QueueState:
             del self.annotations[aspect]
 
     def give_back(self, ranges: Sequence[Range], failed: bool) -> list[Range]:
-        """The messages go back to their places; return those of them that are alive.
+        """Mark given-back messages as returned, and with `failed` count a failure; return those that are
+        alive.
 
-        Nothing comes back to an at-most-once queue, whose messages are removed before they are
-        delivered (seed 002): there is nothing alive to return.
+        A delivered message of an at-most-once queue was removed before its delivery (seed 002), so none of
+        them is alive.
         """
         alive = [part for first, last in ranges for part in self.alive.intersection(first, last)]
         for first, last in alive:
@@ -142,11 +145,11 @@ class QueueState:
         return alive
 
     def failure_count(self, sequence: int) -> int:
-        """How often delivery of the message failed."""
+        """The number of the message's failed deliveries."""
         return next((count for count, held in self.failures.items() if sequence in held), 0)
 
     def failure_spans(self, first: int, last: int) -> list[Span]:
-        """How often delivery of each message of the closed range failed."""
+        """The number of failed deliveries of each message of the closed range, as spans."""
         counts = RangeMap(
             (*part, count) for count, held in self.failures.items() for part in held.intersection(first, last)
         )

@@ -1,9 +1,8 @@
-"""Messages that are to be ready later (X1): which, and when they are due.
+"""The messages of a queue that are due later (X1), with their due times.
 
-When each is due stands in a `RangeMap`. Only what is due soon is in an index as well, by slots of
-time; every now and then the map is swept for more, a part at each step. So a million messages that are
-due next week cost 24 octets each and hardly any work, and a new owner has no index to build before it
-can go on.
+A `RangeMap` has all due times. Messages that are due within `HORIZON_MS` are also in an index, by slots of
+time. A sweep over the map fills the index, a part at each step. So a million messages that are due next week
+cost 24 octets each and hardly any work, and a new owner has no index to build before it can serve.
 """
 
 from __future__ import annotations
@@ -16,36 +15,41 @@ from node.ranges.range_map import RangeMap
 from node.ranges.range_set import Range
 
 SLOT_MS: Final = 16
-"""A message is let go at the end of the slot in which it is due: never early, this much late at most."""
+"""The length of a slot. A message leaves the schedule at the end of the slot in which it is due: never early,
+and
+at most one slot late.
+"""
 
 HORIZON_MS: Final = 20_000
-"""How far ahead a sweep looks. The next one begins when half of that has passed."""
+"""A sweep looks so far ahead. The next sweep begins when half of that time has passed."""
 
 SWEEP_SPANS: Final = 65_536
-"""Spans looked at in one step of a sweep, which takes a millisecond or two."""
+"""The number of spans that one step of a sweep looks at, in a millisecond or two."""
 
 STEP_SPANS: Final = 2048
-"""Spans put into the index, or let go, in one step, about: 100,000 a second where a node looks each 20 ms."""
+"""About so many spans are indexed, or leave the schedule, in one step: 100,000 a second with a step each 20
+ms.
+"""
 
 NEVER: Final = 1 << 63
 
 
 class Schedule:
-    """The scheduled messages of one queue. Times are wall clock, in milliseconds.
+    """The scheduled messages of one queue. Times are in milliseconds since the epoch.
 
-    `wake` is the time from which `step` should be called, over and over until it is later.
+    The owner calls `step` when the time `wake` has come, again and again until `wake` is later than now.
     """
 
     __slots__ = ("_bound", "_cursor", "_due", "_indexed", "_slots", "wake")
 
     def __init__(self, due: RangeMap) -> None:
-        """Takes over `due`, the times of messages that wait, or are due by now: steps let those go."""
+        """Takes over `due`, the due times of messages. Some may be due already: steps return these."""
         self._due = due
         self.wake = 0 if due else NEVER
         # Firsts and lasts of ranges by the slot at whose end they are due.
         self._slots: dict[int, array[int]] = {}
-        # Everything that is due before `_indexed` has its slot; a sweep on its way goes up to `_bound`,
-        # and goes on at `_cursor`.
+        # All messages that are due before `_indexed` are in the index. A sweep in progress looks for messages
+        # due before `_bound`, and goes on at the number `_cursor`.
         self._indexed = 0
         self._bound = 0
         self._cursor: int | None = None
@@ -57,7 +61,7 @@ class Schedule:
         return len(self._due)
 
     def add(self, first: int, last: int, due: int) -> None:
-        """The messages wait until `due`."""
+        """Schedule messages for the time `due`."""
         self._due.set(first, last, due)
         if due < self._bound:
             self._put(first, last, due)
@@ -66,19 +70,19 @@ class Schedule:
             self.wake = min(self.wake, self._indexed - HORIZON_MS // 2)
 
     def intersection(self, first: int, last: int) -> list[Range]:
-        """The parts of the closed range that wait; parts may touch."""
+        """The scheduled parts of the closed range; parts may touch."""
         return [(start, end) for start, end, _ in self._due.spans(first, last)]
 
     def all(self) -> Iterator[Range]:
-        """All that waits, ascending. The schedule must not change meanwhile."""
+        """All scheduled messages, ascending. The schedule must not change meanwhile."""
         return self._due.coverage().ranges()
 
     def remove(self, first: int, last: int) -> int:
-        """Messages that wait no more; return how many did."""
+        """Take messages out of the schedule; return how many were in it."""
         return self._due.remove(first, last)
 
     def step(self, now: int) -> list[Range]:
-        """Take out what is due, up to a bound for one step, and look for what is due next."""
+        """Remove and return due messages, up to a bound for one step, and go on with the sweep."""
         if not self._due:
             self._slots.clear()
             self.wake = NEVER
@@ -101,7 +105,7 @@ class Schedule:
                 self._slots[slot] = numbers[2 * room :]
                 del numbers[2 * room :]
             for first, last in zip(numbers[::2], numbers[1::2], strict=True):
-                # Messages may have left, and even come back with another time, since they got their slot.
+                # Messages may have been removed since they were indexed, and even added with another time.
                 parts = [(start, end) for start, end, due in self._due.spans(first, last) if due <= now]
                 for part in parts:
                     self._due.remove(*part)
@@ -120,7 +124,9 @@ class Schedule:
         numbers.append(last)
 
     def _sweep(self, now: int) -> None:
-        """Find what is due in the time that no sweep has covered yet, one part of the map a step."""
+        """Index messages that are due in the time that no sweep has covered yet, one part of the
+        map a step.
+        """
         if self._cursor is None:
             if now < self._indexed - HORIZON_MS // 2:
                 return
@@ -136,5 +142,5 @@ class Schedule:
 
 
 def _slot(due: int) -> int:
-    """The slot that ends when `due` comes, or right after."""
+    """The slot that ends at `due`, or next after it."""
     return -(-due // SLOT_MS)

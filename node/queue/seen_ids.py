@@ -1,4 +1,4 @@
-"""The message ids that a queue has seen lately: a part of the replicated state."""
+"""The message ids that a queue has seen lately (x-deduplication-window): a part of the replicated state."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _COUNT: Final = Struct("<I")
 
 
 def digest_of(message_id: bytes) -> bytes:
-    """What is kept of an id: nobody finds two ids that share it."""
+    """The digest that stands for an id: 128 bits of BLAKE2b, so that two ids do not share one."""
     return blake2b(message_id, digest_size=DIGEST_OCTETS).digest()
 
 
 class SeenIds:
-    """Ids in the order in which they came, 24 octets each. Times never go back."""
+    """Digests of ids with their times, in ascending order of times; 24 octets each."""
 
     __slots__ = ("_digests", "_times")
 
@@ -33,16 +33,16 @@ class SeenIds:
 
     @property
     def first(self) -> int:
-        """When the oldest of the ids came; there is one."""
+        """The time of the oldest id. Raises IndexError without ids."""
         return self._times[0]
 
     def remember(self, time: int, digests: bytes) -> None:
-        """Ids that came at a time: whole digests, one behind the other."""
+        """Add ids that came at `time`: whole digests, joined."""
         self._digests += digests
         self._times.extend([time] * (len(digests) // DIGEST_OCTETS))
 
     def forget(self, before: int) -> None:
-        """Forget what came before a time."""
+        """Remove the ids that came before a time."""
         count = bisect_left(self._times, before)
         del self._times[:count], self._digests[: count * DIGEST_OCTETS]
 

@@ -1,4 +1,4 @@
-"""What a queue's declared arguments ask for (A24, X1 to X3), as a value; `arguments` reads them."""
+"""The settings of a queue, by its arguments and policies (A24, X1 to X3). `features.arguments` reads them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from node.queue.operations import Semantics
 
 
 class QueueSettings:
-    """What is asked of a queue, by the fields of the arguments that `features.registry` lists.
+    """The values of a queue's arguments, by their fields (`Argument.field`). Immutable.
 
-    `asked` has no value for what was not asked for. Times are in milliseconds, lengths in octets. A feature
-    reads its own values with `Argument.of`. The values never change.
+    `asked` has only the values that differ from the default. Times are in milliseconds, sizes in octets. A
+    feature reads its own values with `Argument.of`.
     """
 
     __slots__ = ("asked", "semantics")
@@ -34,15 +34,15 @@ class QueueSettings:
 
     @property
     def at_most_once(self) -> bool:
-        """Whether messages are removed before they are delivered."""
+        """Whether the queue removes messages before it delivers them."""
         return self.semantics is Semantics.AT_MOST_ONCE
 
     def by(self, semantics: Semantics) -> QueueSettings:
-        """The same of a queue with these semantics."""
+        """The same settings with these semantics."""
         return QueueSettings(semantics, **self.asked)
 
     def shared(self) -> QueueSettings:
-        """PLAIN itself where nothing was asked for, so that `is` tells."""
+        """PLAIN itself where these settings equal it, so that callers may compare with `is`."""
         return PLAIN if self == PLAIN else self
 
 

@@ -103,7 +103,7 @@ def _read_decide(data: Buffer, offset: int) -> tuple[Decide, int]:
 
 
 def read_prepared(data: Buffer, offset: int) -> tuple[Prepared, int]:
-    """What `encode_prepared` made. Raises ValueError or struct.error when malformed."""
+    """The operation at `offset`, and the offset behind. Raises ValueError or struct.error when malformed."""
     _, _, front_end, number, coordinator, rows, length = _PREPARED.unpack_from(data, offset)
     offset += _PREPARED.size
     (queues, firsts, lasts), offset = decode_columns(data, offset, rows, 3)
@@ -117,7 +117,7 @@ def read_prepared(data: Buffer, offset: int) -> tuple[Prepared, int]:
 
 
 def read_decided(data: Buffer, offset: int) -> tuple[Decided, int]:
-    """What `encode_decided` made. Raises ValueError or struct.error when malformed."""
+    """The operation at `offset`, and the offset behind. Raises ValueError or struct.error when malformed."""
     _, _, front_end, number, count = _DECIDED.unpack_from(data, offset)
     participants, end = decode_array("Q", data, offset + _DECIDED.size, count)
     return Decided(TransactionKey(front_end, number), tuple(participants)), end
@@ -143,7 +143,7 @@ Reader = Callable[[Buffer, int], tuple[Transactional, int]]
 
 
 def _versioned(read: Reader) -> Reader:
-    """Reads operations of versions that this release knows."""
+    """The reader, which raises ValueError for operations of a version that this release does not know."""
 
     def checked(data: Buffer, offset: int) -> tuple[Transactional, int]:
         (version,) = _VERSION.unpack_from(data, offset)

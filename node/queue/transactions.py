@@ -1,24 +1,26 @@
 """Transactions that touch several partitions: a part of a partition's replicated state (two-phase commit).
 
-A front end has all partitions but one *prepare*, then has that one, the *coordinator*, decide. The decision
-is an entry in the coordinator's log, together with the coordinator's own share. States in a participant:
+A front end asks all partitions of a transaction but one to *prepare*, and then asks that one, the
+*coordinator*, to decide. The decision is an entry in the coordinator's log, together with the coordinator's
+own share. States in a participant:
 
-    state      entry                state      what becomes of the share
-    -          Prepared             prepared   published, but invisible; settled by nobody else
-    prepared   Conclude(committed)  -          visible; settled
-    prepared   Conclude(aborted)    -          removed; back in its queue
-    -          Conclude             -          nothing: told twice
+    state      entry                state      publishes of the share       settlements of the share
+    -          Prepared             prepared   in the queue, but withheld   no other settlement may come
+    prepared   Conclude(committed)  -          visible                      carried out
+    prepared   Conclude(aborted)    -          removed                      not carried out: messages are
+    returned
+    -          Conclude             -          no effect: the outcome came twice
 
-States in the coordinator, of which a participant without a front end asks:
+States in the coordinator, which a participant asks when it does not hear from the front end:
 
-    state      entry     state      its answer
+    state      entry     state      answer to a participant
     -          Decided   decided    committed
-    -          Abandon   abandoned  aborted: presumed of what is not decided, and true from now on
+    -          Abandon   abandoned  aborted: what is not decided now will never be
     decided    Abandon   decided    committed
-    abandoned  Decided   -          never: the owner refuses to decide
-    decided    End       -          nobody asks: all participants have concluded
-    abandoned  End       -          nobody asks: the front end decides no more
-    abandoned  Forget    -          nobody asks: the front end is dead
+    abandoned  Decided   -          does not happen: the owner refuses to decide
+    decided    End       -          no participant asks any more: all have concluded
+    abandoned  End       -          no participant asks any more: the front end decides no more
+    abandoned  Forget    -          no participant asks any more: the front end is dead
 """
 
 from __future__ import annotations
@@ -50,11 +52,11 @@ from node.queue.transaction_format import (
 _COUNTS = Struct("<III")
 
 LOGGED: Final = get_args(LoggedTransactional)
-"""The types of the operations that stand in logs."""
+"""The types of the transactional operations that logs have."""
 
 
 class TransactionTable:
-    """What is prepared, decided and abandoned here."""
+    """The transactions that are prepared, decided and abandoned in one partition."""
 
     __slots__ = ("abandoned", "decided", "prepared")
 
@@ -66,6 +68,7 @@ class TransactionTable:
     def apply(
         self, operation: LoggedTransactional, queues: Mapping[int, QueueState], applied: Applied
     ) -> None:
+        """Apply an operation of the log to this table and to the queues; adds its effects to `applied`."""
         key = operation.key
         applied.transactions.append(operation)
         match operation:
@@ -103,11 +106,11 @@ class TransactionTable:
                     state.remove_all([(first, last)])
 
     def forget(self, front_end: int) -> None:
-        """The front end is dead for good: it has nothing decided any more."""
+        """The front end is dead for good: it asks for no decision any more."""
         self.abandoned = {key for key in self.abandoned if key.front_end != front_end}
 
     def awaited(self) -> set[int]:
-        """Front ends whose death lets something be forgotten."""
+        """The front ends at whose death `forget` has something to remove."""
         return {key.front_end for key in self.abandoned}
 
     # -- snapshots ------------------------------------------------------------------------------
@@ -124,8 +127,9 @@ class TransactionTable:
     def decode(
         cls, data: bytes, offset: int, queues: Mapping[int, QueueState]
     ) -> tuple[TransactionTable, int]:
-        """What is encoded at `offset`, and the offset behind it; withholds from the queues what they do not
-        show yet. Raises ValueError or struct.error.
+        """The table encoded at `offset`, and the offset behind. Has the queues withhold the messages of
+        prepared
+        transactions. Raises ValueError or struct.error.
         """
         made = cls()
         prepared, decided, abandoned = _COUNTS.unpack_from(data, offset)

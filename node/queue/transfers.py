@@ -1,8 +1,8 @@
 """Dead letters on their way to other partitions: a part of the replicated state.
 
-What goes to another partition is a numbered operation batch there. Which messages go, with which number
-and to which queues stands in the log of the partition that they leave, before anything is sent: whoever
-owns that next sends the same under the same number, and it is taken once.
+A transfer is a numbered operation batch in the other partition. Before the owner sends it, the log of the
+partition that the dead letters leave has the messages, the number and the target queues. So a new owner sends
+the same messages under the same number, and the other partition applies them once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TRANSFER = Struct("<QQII")
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """Messages of `queue` for queues of another partition, whose ids are `targets`."""
+    """Dead letters of `queue` for the queues `targets` of another partition."""
 
     queue: int
     number: int
@@ -30,7 +30,9 @@ class Transfer:
 
 
 class Transfers:
-    """What is on its way, by partition and number, oldest first; and the highest number of each partition."""
+    """The transfers under way, by target partition and number, oldest first, and the highest number
+    of each.
+    """
 
     __slots__ = ("_last", "_under_way")
 
@@ -39,24 +41,27 @@ class Transfers:
         self._under_way: dict[int, dict[int, Transfer]] = {}
 
     def last_number(self, partition: int) -> int:
-        """The highest number that was ever given, 0 for none."""
+        """The highest number of a transfer to the partition so far; 0 for none."""
         return self._last.get(partition, 0)
 
     def partitions(self) -> list[int]:
-        """Where something is on its way to."""
+        """The partitions to which transfers are under way, ascending."""
         return sorted(self._under_way)
 
     def to(self, partition: int) -> list[Transfer]:
-        """What is on its way to a partition, by ascending number."""
+        """The transfers under way to a partition, by ascending number."""
         return list(self._under_way.get(partition, {}).values())
 
     def begin(self, partition: int, transfer: Transfer) -> None:
-        """Something sets out, under a number above all earlier ones."""
+        """Add a transfer, whose number is above all earlier ones."""
         self._last[partition] = transfer.number
         self._under_way.setdefault(partition, {})[transfer.number] = transfer
 
     def end(self, partition: int, number: int) -> Iterator[tuple[int, Range]]:
-        """All up to the number have arrived: (queue, range) of messages that are under way nowhere else."""
+        """Remove the transfers up to a number, which the other partition has committed. Yields (queue, range)
+        of
+        messages that no other transfer has.
+        """
         under_way = self._under_way.get(partition, {})
         arrived = [under_way.pop(each) for each in list(under_way) if each <= number]
         if not under_way:
@@ -69,7 +74,7 @@ class Transfers:
                 yield transfer.queue, part
 
     def of(self, queue: int) -> RangeSet:
-        """The messages of a queue that are on their way."""
+        """The messages of a queue that are in transfers under way."""
         found = RangeSet()
         for transfer in self._of(queue):
             found.update(transfer.ranges)
@@ -93,7 +98,7 @@ class Transfers:
 
     @classmethod
     def decode(cls, data: bytes, offset: int) -> tuple[Transfers, int]:
-        """What is encoded at `offset`, and the offset behind it. Raises ValueError or struct.error."""
+        """The transfers encoded at `offset`, and the offset behind. Raises ValueError or struct.error."""
         made = cls()
         (partitions,) = _HEAD.unpack_from(data, offset)
         offset += _HEAD.size

@@ -1,4 +1,4 @@
-"""Messages that are in no log: transient ones, which the owner alone keeps, in memory."""
+"""Soft messages: transient messages of a queue, which are in no log, and only in the owner's memory."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from node.ranges.range_set import Range, RangeSet
 
 
 class SoftMessages:
-    """Runs of one queue's soft messages by sequence number, freed run by run as they are settled.
+    """One queue's soft messages, as runs by sequence number. A run is freed when all its messages are
+    settled.
 
-    `values` are the owner's annotations of them, `failures` counts failed deliveries.
+    `values` has their annotations by aspect, `failures` the number of failed deliveries; `octets` counts the
+    runs' octets.
     """
 
     __slots__ = ("_dead", "_firsts", "_left", "_runs", "failures", "numbers", "octets", "values")
@@ -24,7 +26,7 @@ class SoftMessages:
         self.octets = 0
         self.values: dict[Aspect, RangeMap] = {}
         self.failures = RangeMap()
-        # Parallel and ascending; a run that nobody needs any more is None until the next tidying.
+        # Parallel and ascending. A run without live messages is None until the next tidying.
         self._firsts: list[int] = []
         self._runs: list[Run | None] = []
         self._left: list[int] = []
@@ -34,7 +36,7 @@ class SoftMessages:
         return bool(self.numbers)
 
     def add(self, first: int, run: Run) -> None:
-        """Keep a run whose sequence numbers start at `first`, above all earlier ones."""
+        """Add a run whose sequence numbers start at `first`, above all earlier ones."""
         self.numbers.add(first, first + run.count - 1)
         self._firsts.append(first)
         self._runs.append(run)
@@ -42,19 +44,19 @@ class SoftMessages:
         self.octets += len(run.raw)
 
     def annotate(self, aspect: Aspect, spans: Iterable[Span]) -> None:
-        """Note values of messages that are here, or come next."""
+        """Set values of messages that are here, or are about to be added."""
         held = self.values.setdefault(aspect, RangeMap())
         for span in spans:
             held.set(*span)
 
     def count_failure(self, first: int, last: int) -> None:
-        """Delivery of those of the range that are here has failed once more."""
+        """Count one more failed delivery for the messages of the range that are here."""
         for part in self.numbers.intersection(first, last):
             for low, high, failures in self.failures.cover(*part):
                 self.failures.set(low, high, failures + 1)
 
     def remove(self, first: int, last: int) -> list[Range]:
-        """The messages are done with; return those of the closed range that were there."""
+        """Remove messages; return those of the closed range that were here."""
         for held in (self.failures, *self.values.values()):
             held.remove(first, last)
         gone = self.numbers.intersection(first, last)
@@ -64,7 +66,7 @@ class SoftMessages:
         return gone
 
     def runs(self, first: int, last: int) -> list[tuple[int, Run]]:
-        """What is kept of the closed range: each run with its first sequence number."""
+        """The messages of the closed range that are here, as runs with their first sequence number."""
         found = []
         for part_first, part_last in self.numbers.intersection(first, last):
             for i in self._touched(part_first, part_last):
@@ -75,7 +77,9 @@ class SoftMessages:
         return found
 
     def gather(self, ranges: list[Range]) -> list[tuple[list[Range], Run]]:
-        """Messages that are here, in this order, as few runs, each with the ranges of its messages."""
+        """Messages that are here, in this order, as few runs, each with its ranges. Raises KeyError for
+        others.
+        """
         return gather(ranges, self._find)
 
     def _find(self, number: int) -> StoredRun:

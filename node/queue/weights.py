@@ -1,4 +1,4 @@
-"""How many octets messages have: for queues that count them."""
+"""The sizes of messages in octets, for queues with a limit on octets."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from node.ranges.range_set import Range, RangeSet
 
 
 class Weights:
-    """Messages and the octets of their bodies; `len()` counts messages, `octets` adds up.
+    """Messages with the octets of their bodies. `len()` counts messages; `octets` is the sum.
 
-    `unknown` are messages that are to be among them, once their size has been looked up.
+    `unknown` are messages whose size has to be looked up before they are added.
     """
 
     __slots__ = ("_sizes", "octets", "unknown")
@@ -24,7 +24,7 @@ class Weights:
 
     @classmethod
     def of(cls, messages: RangeSet, sizes: Iterable[Span]) -> Weights:
-        """The weights of these messages, which it takes over, as far as their sizes are known."""
+        """The weights of these messages, a set that it takes over. Messages without a size are `unknown`."""
         made = cls(messages)
         for first, last, size in sizes:
             for part in messages.intersection(first, last):
@@ -35,13 +35,13 @@ class Weights:
         return len(self._sizes)
 
     def add(self, first: int, last: int, size: int) -> None:
-        """Messages, of so many octets each, that are not there yet."""
+        """Add messages of `size` octets each, which are not here yet."""
         self._sizes.set(first, last, size)
         self.octets += (last - first + 1) * size
         self.unknown.remove(first, last)
 
     def remove(self, first: int, last: int) -> None:
-        """Those of the range that are there, or were to be, are so no more."""
+        """Remove the messages of the range, also those that are `unknown`."""
         self.octets -= self.weigh(first, last)
         self._sizes.remove(first, last)
         self.unknown.remove(first, last)
@@ -52,9 +52,9 @@ class Weights:
             self.remove(*part)
 
     def weigh(self, first: int, last: int) -> int:
-        """The octets of those of the range that are there."""
+        """The sum of octets of the messages of the range that are here."""
         return sum((end - start + 1) * size for start, end, size in self._sizes.spans(first, last))
 
     def cover(self, first: int, last: int) -> list[Span]:
-        """The whole range as spans of equal size, 0 for what is not there."""
+        """The whole range as spans of equal size, with 0 for messages that are not here."""
         return self._sizes.cover(first, last)
