@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from node.wire.amqp091 import effects as e
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.codec import encode_method
+from node.wire.amqp091.connection import Connection
+from node.wire.amqp091.errors import ResourceExhaustedError
 from node.wire.amqp091.fields import encode_table
-from node.wire.amqp091.intake import REQUEST_WORK
+from node.wire.amqp091.intake import PACE_BURST_S, REQUEST_WORK
 from node.wire.amqp091.limits import ConnectionLimits
+from node.wire.amqp091.properties import ORDINARY_VALUES
 from tests.wire.client import Client, opened, publish
 
 SHARE = ConnectionLimits().turn_work
@@ -120,3 +124,66 @@ def joined(asked: list[object]) -> list[object]:
 @settings(max_examples=200)
 def test_shares_change_neither_what_channels_ask_nor_its_order(frames: list[bytes], turn_work: int) -> None:
     assert carried_out(turn_work, frames) == carried_out(1 << 40, frames)
+
+
+def wide(values: int, number: int) -> bytes:
+    """Flags and value of a header table with so many values, which differs from those of other numbers."""
+    return b"\x20\0" + encode_table({f"{number}.{key}": None for key in range(values)})
+
+
+def published(effects: list[e.Effect]) -> int:
+    """The number of messages in these effects."""
+    return sum(effect.run.count for effect in effects if isinstance(effect, e.PublishEffect))
+
+
+def taken(connection: Connection, piece: bytes, now: float) -> int:
+    """Run turns until the connection has no input that may be taken; the number of messages published."""
+    count = published(connection.receive(piece, now) if piece else connection.tick(now))
+    while connection.has_input:
+        connection.go_on()
+        count += published(connection.take_effects())
+    return count
+
+
+@pytest.mark.parametrize(
+    "same", [True, False], ids=["one table again and again", "each with a table of its own"]
+)
+def test_wide_header_tables_come_at_a_bounded_pace(same: bool) -> None:
+    """The client is half a second ahead of its pace at most, and no later than its pace."""
+    pace, values = 10_000, 1000
+    client = opened(1, limits=ConnectionLimits(wide_values_per_second=pace))
+    connection, cost = client.connection, values - ORDINARY_VALUES
+    connection.take_output()
+    pieces = [publish(1, b"x", properties=wide(values, 0 if same else number)) for number in range(40)]
+    start = now = 100.0
+    count = 0
+    for piece in pieces:
+        # The shell reads nothing from a client whose connection is paused.
+        while connection.paused:
+            before, now = now, connection.next_deadline()
+            assert before < now <= before + cost / pace
+            count += taken(connection, b"", now)
+            assert (count - 2) * cost <= pace * (now - start + PACE_BURST_S) <= (count + 1) * cost
+        count += taken(connection, piece, now)
+    assert count >= len(pieces) - 1
+    assert now - start >= (len(pieces) - 3) * cost / pace - PACE_BURST_S
+
+
+def test_the_pace_of_a_wide_table_holds_back_no_ordinary_client() -> None:
+    """Header tables of up to 64 values come at any rate."""
+    connection = opened(1, limits=ConnectionLimits(wide_values_per_second=1)).connection
+    connection.take_output()
+    pieces = [publish(1, b"x", properties=wide(ORDINARY_VALUES, number)) for number in range(300)]
+    assert sum(taken(connection, piece, 100.0) for piece in pieces) == 300
+    assert not connection.paused
+
+
+def test_a_connection_that_its_pace_holds_back_closes_at_once() -> None:
+    connection = opened(1, limits=ConnectionLimits(wide_values_per_second=1)).connection
+    connection.take_output()
+    for number in range(2):
+        connection.receive(publish(1, b"x", properties=wide(100, number)), 100.0)
+    assert connection.paused
+    connection.close(ResourceExhaustedError("enough"))
+    effects = connection.receive(encode_method(0, m.ConnectionCloseOk()), 100.0)
+    assert any(isinstance(effect, e.CloseSocket) for effect in effects)

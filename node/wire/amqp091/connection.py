@@ -61,6 +61,7 @@ class Connection(FrameReader):
         """To be called at `next_deadline`, or later."""
         self._now = now
         self._credits.tick(now)
+        self._pace.renew(now)
         if now >= self._deadline:
             self._timed_out()
         elif self._heartbeats.silent(now):
@@ -73,7 +74,9 @@ class Connection(FrameReader):
 
     def next_deadline(self) -> float:
         """When `tick` has something to do, unless something else happens before; infinity for never."""
-        return min(self._deadline, self._heartbeats.next_deadline(), self._credits.deadline)
+        return min(
+            self._deadline, self._heartbeats.next_deadline(), self._credits.deadline, self._pace.deadline
+        )
 
     def take_output(self) -> bytes:
         """The octets to write now; of much output, a share for each channel. May give consumers new

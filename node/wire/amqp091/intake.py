@@ -8,6 +8,7 @@ several times its length.
 
 from __future__ import annotations
 
+from math import inf
 from typing import Final
 
 FRAME_WORK: Final = 128
@@ -44,6 +45,38 @@ class WorkShare:
     def exhaust(self) -> None:
         """Nothing that comes in goes before what waits for the next `renew`."""
         self.done = self._granted
+
+
+PACE_BURST_S: Final = 0.5
+"""Seconds of its pace that a client may be ahead."""
+
+
+class Pace:
+    """So many units a second, of which a client may be PACE_BURST_S ahead before its input waits."""
+
+    __slots__ = ("_paid_at", "_per_second", "waits")
+
+    def __init__(self, per_second: int) -> None:
+        self._per_second = per_second
+        self._paid_at = 0.0
+        """When the pace allows all units that were spent."""
+        self.waits = False
+        """Whether the client's input waits for `renew`."""
+
+    @property
+    def deadline(self) -> float:
+        """When `renew` lets the input go on; infinity while the input does not wait."""
+        return self._paid_at - PACE_BURST_S if self.waits else inf
+
+    def spend(self, units: int, now: float) -> None:
+        """The client's input has taken so many units."""
+        self._paid_at = max(self._paid_at, now) + units / self._per_second
+        self.waits = self._paid_at > now + PACE_BURST_S
+
+    def renew(self, now: float) -> None:
+        """Time has passed."""
+        if self.waits and now >= self.deadline:
+            self.waits = False
 
 
 SMALL: Final = 4096

@@ -34,7 +34,7 @@ from node.wire.amqp091.effects import (
 )
 from node.wire.amqp091.errors import Failure, ResourceExhaustedError
 from node.wire.amqp091.fields import FieldValue, Table
-from node.wire.amqp091.intake import Intake, Parking, WorkShare
+from node.wire.amqp091.intake import Intake, Pace, Parking, WorkShare
 from node.wire.amqp091.limits import MAX_CHANNEL, SMALLEST_FRAME_MAX, ConnectionLimits
 from node.wire.amqp091.primitives import Method
 from node.wire.amqp091.properties import PropertyChecks
@@ -278,6 +278,7 @@ class ConnectionLifecycle:
         0 for what came in.
         """
         self._share = WorkShare(limits.turn_work)
+        self._pace = Pace(limits.wide_values_per_second)
         self._now = now
         self._deadline = now + limits.handshake_timeout
 
@@ -319,9 +320,17 @@ class ConnectionLifecycle:
         """Whether the client is to read its answers before it asks for more."""
         return self._outbox.unread > self._limits.unread_bytes and self.state is ConnectionState.OPEN
 
+    def _paced(self) -> bool:
+        """Whether the client has published more header values than its pace allows by now."""
+        return self._pace.waits and self.state is ConnectionState.OPEN
+
     def _must_wait(self) -> bool:
-        """Whether what was sent is left for now: its client has answers to read, or others come first."""
-        return self.state is ConnectionState.OPEN and (self._share.used_up or self._must_read())
+        """Whether the client's input is left for now: the client has answers to read, other clients come
+        first, or the client is ahead of its pace.
+        """
+        return self.state is ConnectionState.OPEN and (
+            self._share.used_up or self._pace.waits or self._must_read()
+        )
 
     def _check_memory(self) -> None:
         """Let go a client that holds more than it is granted, before its connection is open or after."""

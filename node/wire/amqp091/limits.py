@@ -54,6 +54,8 @@ class ConnectionLimits:
     """Publishes and settlements in the open transactions of a connection; alike neighbours count as one."""
     turn_work: int = 512 * 1024
     """Work on a client's input in one turn, in the unit of `work`; the rest is for later turns."""
+    wide_values_per_second: int = 100_000
+    """Header values that a client may publish in a second, beyond the first 64 of each message."""
     parked_bytes: int = 1024 * 1024
     """Frames that wait for the answer to a request; beyond it the connection is `paused`."""
     delivery_window: int = 2000

@@ -56,6 +56,10 @@ MAX_EXPIRATION_MS: Final = 2**32 - 1
 """The longest time-to-live that RabbitMQ takes."""
 
 
+ORDINARY_VALUES: Final = 64
+"""Header values of a message that a publisher may send at any rate. Applications send fewer."""
+
+
 class Traits(NamedTuple):
     """The properties that concern the broker. `special`: something asks for more than to be
     stored and passed on, which is an expiration, a priority, or one of SPECIAL_HEADERS.
@@ -65,6 +69,8 @@ class Traits(NamedTuple):
     special: bool
     reply_here: bool = False
     """The reply is to come to the channel that publishes (`reply_to`)."""
+    wide: int = 0
+    """Header values beyond ORDINARY_VALUES, those of tables and arrays within the headers included."""
 
 
 class ContentHeader(NamedTuple):
@@ -77,7 +83,7 @@ class ContentHeader(NamedTuple):
 class PropertyChecks:
     """Checks property lists, and remembers those that it has seen: publishers repeat themselves."""
 
-    __slots__ = ("_claims", "_latest", "_latest_traits", "_seen", "checked", "remembered")
+    __slots__ = ("_claims", "_latest", "_latest_traits", "_seen", "checked", "remembered", "wide")
 
     def __init__(self, claims: str | None = None) -> None:
         """`claims` is the one user-id that may stand in them; None for any."""
@@ -90,6 +96,8 @@ class PropertyChecks:
         """Octets that the lists take which are remembered."""
         self.checked = 0
         """Octets of the lists that were not, and were looked at; who counts the work sets it to 0."""
+        self.wide = 0
+        """`Traits.wide` of all messages that came in; who counts the work sets it to 0."""
 
     def traits(self, properties: bytes) -> Traits:
         """The settings in these flags and values.
@@ -147,7 +155,9 @@ class PropertyChecks:
             raise FrameError(f"a content header of class {class_id} after basic.publish")
         if weight:
             raise UnexpectedFrameError("the weight of a content header must be zero")
-        return ContentHeader(body_size, self.traits(payload[HEADER_FIXED:]))
+        traits = self.traits(payload[HEADER_FIXED:])
+        self.wide += traits.wide
+        return ContentHeader(body_size, traits)
 
 
 def check_properties(data: bytes, values_max: int = MAX_FIELDS) -> Traits:
@@ -159,6 +169,7 @@ def check_properties(data: bytes, values_max: int = MAX_FIELDS) -> Traits:
     try:
         flags, at = _flags(data)
         persistent = special = reply_here = False
+        wide = 0
         for number, (name, kind) in enumerate(BASIC_PROPERTIES):
             if flags & (1 << (15 - number)):
                 if name == "delivery_mode":
@@ -167,6 +178,7 @@ def check_properties(data: bytes, values_max: int = MAX_FIELDS) -> Traits:
                     headers = HeaderTable(data, at, values_max)
                     at = headers.end
                     special |= not SPECIAL_HEADERS.isdisjoint(headers.names)
+                    wide = max(0, headers.values - ORDINARY_VALUES)
                     continue
                 elif name == "priority":
                     special = True
@@ -180,7 +192,7 @@ def check_properties(data: bytes, values_max: int = MAX_FIELDS) -> Traits:
         raise FieldSyntaxError("a property list is cut short") from None
     if at != len(data):
         raise FieldSyntaxError("a property list is too long or cut short")
-    return Traits(persistent, special, reply_here)
+    return Traits(persistent, special, reply_here, wide)
 
 
 def _flags(data: bytes) -> tuple[int, int]:

@@ -157,6 +157,7 @@ class PublishPath:
             target.exchange, target.routing_key, channel, traits.persistent,
             count, method_end - at, stride, None, message.largest_frame, data[at:end], traits.special,
         )  # fmt: skip
+        self._checks.wide += count * traits.wide
         return Published(run, target.mandatory, end, traits.reply_here)
 
     def unfinished(self, data: bytes, at: int) -> int:
@@ -180,12 +181,15 @@ class PublishPath:
         lengths = array("I", (first.end - at,))
         position, largest = self._alike(data, at, first, lengths)
         latest = data[at : first.header_end + FRAME.size]
+        wide = len(lengths) * traits.wide
         while checks.checked < CHECKED_IN_A_RUN and data.startswith(method, position):
             if _become_uniform(lengths) and data.startswith(latest, position):
                 break
             place = self._message(data, position + skip, channel)
-            if place is None or not self._traits_as(data, place, traits):
+            found = None if place is None else self._traits_as(data, place, traits)
+            if place is None or found is None:
                 break
+            before = len(lengths)
             lengths.append(place.end - position)
             latest = data[position : place.header_end + FRAME.size]
             if data.startswith(
@@ -195,18 +199,27 @@ class PublishPath:
                 largest = max(largest, largest_alike)
             else:
                 position, largest = place.end, max(largest, place.largest_frame)
+            if found.wide:
+                wide += (len(lengths) - before) * found.wide
         run = Run(
             target.exchange, target.routing_key, channel, traits.persistent,
             len(lengths), skip, 0, lengths, largest, data[at:position], traits.special,
         )  # fmt: skip
+        checks.wide += wide
         return Published(run, target.mandatory, position, traits.reply_here)
 
-    def _traits_as(self, data: bytes, place: ContentPlace, traits: Traits) -> bool:
-        """False for a wrong property list, too: the frame-by-frame path has the right words for it."""
+    def _traits_as(self, data: bytes, place: ContentPlace, traits: Traits) -> Traits | None:
+        """The traits at `place` where they are those of the run, however wide the headers are.
+
+        None for a wrong property list, too: the frame-by-frame path has the right words for it.
+        """
         try:
-            return self._checks.traits(data[place.properties : place.header_end - 1]) == traits
+            found = self._checks.traits(data[place.properties : place.header_end - 1])
         except ProtocolException:
-            return False
+            return None
+        if found == traits or (found.wide != traits.wide and found._replace(wide=traits.wide) == traits):
+            return found
+        return None
 
     def _alike(self, data: bytes, at: int, place: ContentPlace, lengths: array[int]) -> tuple[int, int]:
         """Add the messages behind the one at `at` that differ from it in nothing but their bodies.

@@ -160,6 +160,9 @@ class FrameReader(ConnectionLifecycle):
     def _property_work(self) -> int:
         """Of the property lists that were looked at since it was asked for last."""
         checks = self._parts.checks
+        if checks.wide:
+            wide, checks.wide = checks.wide, 0
+            self._pace.spend(wide, self._now)
         octets, checks.checked = checks.checked, 0
         return octets * PROPERTIES_WORK
 
@@ -209,7 +212,7 @@ class FrameReader(ConnectionLifecycle):
     @property
     def has_input(self) -> bool:
         """Whether input was left for a later turn, and `go_on` takes it up."""
-        return bool(self._unread) and not self._must_read()
+        return bool(self._unread) and not self._must_read() and not self._paced()
 
     def took(self, seconds: float) -> None:
         """The shell took so long over a request."""
@@ -219,7 +222,7 @@ class FrameReader(ConnectionLifecycle):
         """A new turn: take up input that earlier ones have left, or the client's answers have held back."""
         if not self._unread:
             self._share.renew()
-        elif not self._must_read():
+        elif not self._must_read() and not self._paced():
             self._share.renew()
             waited, self._unread = self._unread, {}
             # A channel's parked frames go before new input.
