@@ -22,7 +22,7 @@ class MessageSyntaxError(ValueError):
 
 
 class Asked(NamedTuple):
-    """What the properties of a message ask of its queues."""
+    """The wishes of a message to its queues, as its properties state them."""
 
     delay_ms: int
     """Milliseconds from the publish during which no consumer gets the message; 0 for no delay."""

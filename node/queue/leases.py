@@ -103,12 +103,12 @@ class Leases:
         for one in ranges:
             for first, last, current in self._tokens.cover(*one):
                 if current == NO_TOKEN:
-                    mine = True
+                    settles = True
                 elif token == NO_TOKEN:
-                    mine = self._leases[current].front_end == front_end
+                    settles = self._leases[current].front_end == front_end
                 else:
-                    mine = current == token
-                if not mine:
+                    settles = current == token
+                if not settles:
                     continue
                 if found and found[-1][1] + 1 == first:
                     found[-1] = (found[-1][0], last)

@@ -184,8 +184,8 @@ def encode_transferred(partition: int, number: int) -> bytes:
     return _PAIR.pack(OpKind.TRANSFERRED, partition, number)
 
 
-def _encode_columns(kind: OpKind, queue: int, what: int, rows: Sequence[tuple[int, ...]]) -> bytes:
-    return _COLUMNS.pack(kind, queue, what, len(rows)) + encode_columns(rows)
+def _encode_columns(kind: OpKind, queue: int, code: int, rows: Sequence[tuple[int, ...]]) -> bytes:
+    return _COLUMNS.pack(kind, queue, code, len(rows)) + encode_columns(rows)
 
 
 def encode_remember_ids(queue: int, time: int, digests: Sequence[bytes]) -> bytes:

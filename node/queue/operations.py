@@ -335,8 +335,8 @@ class EndTransaction(NamedTuple):
 
 
 class Abandon(NamedTuple):
-    """The coordinator has answered a participant that the transaction is aborted, and will refuse to commit
-    it.
+    """The coordinator aborts a transaction that it has not decided, because a participant asks for the
+    outcome. It refuses to commit the transaction from now on.
     """
 
     key: TransactionKey

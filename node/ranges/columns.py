@@ -13,12 +13,12 @@ Buffer = bytes | memoryview
 
 
 def encode_columns(rows: Sequence[tuple[int, ...]]) -> bytes:
-    """All first numbers of the rows, then all second ones, and so on."""
+    """The first numbers of all rows, then the second ones, and so on. The rows have one length."""
     return b"".join(encode_array(array("Q", numbers)) for numbers in zip(*rows, strict=True))
 
 
 def decode_columns(data: Buffer, offset: int, rows: int, width: int) -> tuple[list[array[int]], int]:
-    """The columns of so many rows, and the offset behind. Raises ValueError when cut short."""
+    """The `width` columns of so many rows, and the offset behind. Raises ValueError when cut short."""
     columns = []
     for _ in range(width):
         column, offset = decode_array("Q", data, offset, rows)
@@ -27,7 +27,7 @@ def decode_columns(data: Buffer, offset: int, rows: int, width: int) -> tuple[li
 
 
 def ranges_of_columns(firsts: array[int], lasts: array[int]) -> list[Range]:
-    """Raises ValueError where a range ends before it starts."""
+    """The ranges of two columns. Raises ValueError where a range ends before it starts."""
     if not all(map(le, firsts, lasts)):
         raise ValueError("range ends before it starts")
     return list(zip(firsts, lasts, strict=True))

@@ -1,18 +1,20 @@
-"""Sequence numbers of messages: as closed ranges, and one by one in the order in which they are delivered."""
+"""Sequence numbers of messages: as closed ranges, and one by one in the order of delivery."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
 Range = tuple[int, int]
-"""First and last number, closed."""
+"""(first number, last number) of a closed range."""
 
 Numbers = Sequence[int]
-"""Of consecutive messages of a queue a `range`: nothing then is paid for a single one."""
+"""Sequence numbers in the order of delivery. Consecutive numbers are a `range`, which costs nothing a
+message.
+"""
 
 
 def numbers_of(ranges: list[Range]) -> Numbers:
-    """The numbers of ranges, in their order."""
+    """The numbers in ranges, in their order."""
     if len(ranges) == 1:
         first, last = ranges[0]
         return range(first, last + 1)
@@ -20,14 +22,14 @@ def numbers_of(ranges: list[Range]) -> Numbers:
 
 
 def ranges_of(numbers: Numbers) -> list[Range]:
-    """The ranges that numbers make, in any order; they are not merged."""
+    """Ranges of the numbers, in their order: one for a `range`, otherwise one for each number. Not merged."""
     if isinstance(numbers, range):
         return [(numbers[0], numbers[-1])]
     return [(number, number) for number in numbers]
 
 
 def merged(ranges: Iterable[Range]) -> list[Range]:
-    """Disjoint ranges, sorted, with neighbours joined."""
+    """Disjoint ranges in ascending order, with adjacent ones joined."""
     joined: list[Range] = []
     start = end = -1
     for first, last in sorted(ranges):
@@ -41,7 +43,7 @@ def merged(ranges: Iterable[Range]) -> list[Range]:
 
 
 def count_of(ranges: list[Range]) -> int:
-    """How many numbers the ranges have, which are disjoint."""
+    """The number of numbers in disjoint ranges."""
     if len(ranges) == 1:
         return ranges[0][1] - ranges[0][0] + 1
     return sum([last - first + 1 for first, last in ranges])

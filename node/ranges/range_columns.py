@@ -1,4 +1,4 @@
-"""Many ranges at once: columns of the first and last numbers of ascending, disjoint ranges, made anew."""
+"""Changes many ranges at once. Ranges are columns of first and last numbers, ascending and disjoint."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from node.ranges.numbers import Range
 
 
 def joined_columns(starts: array[int], ends: array[int], added: list[Range]) -> list[array[int]]:
-    """Ascending ranges, joined with others that are ascending, too."""
+    """New columns of the ranges joined with `added`, which are ascending."""
     new_starts, new_ends, i = array("Q"), array("Q"), 0
     for first, last in added:
         touching = bisect_left(ends, first - 1 if first else 0, i)
@@ -32,12 +32,15 @@ def joined_columns(starts: array[int], ends: array[int], added: list[Range]) -> 
 def cut_out(
     starts: array[int], ends: array[int], removed: list[Range], *columns: array[int]
 ) -> list[array[int]]:
-    """Ascending ranges without others that are ascending, too; `columns` have something of each range."""
+    """New columns of the ranges without `removed`, which are ascending. `columns` have a value of each range,
+    and
+    are returned for the ranges that are left. There is at least one range.
+    """
     new_starts, new_ends = array("Q"), array("Q")
-    # The index of the range that each of the new ones is, or is a part of.
+    # For each new range the index of the old range that it is a part of.
     origins: list[int] = []
     i, size = 0, len(starts)
-    # Of range i, what is below `start` is dealt with.
+    # The part of range i below `start` is done.
     start = starts[0]
     for first, last in removed:
         touched = bisect_left(ends, first, i)

@@ -1,8 +1,8 @@
-"""A number (u64) for each of many sequence numbers, kept as sorted, disjoint spans of equal ones.
+"""A map from sequence numbers to values (u64), kept as sorted, disjoint spans of equal values.
 
-Holds what replicas agree on about single messages: a priority, a due time, a group. Memory follows
-the number of spans (24 octets each), not the number of messages: neighbours with equal values are one
-span. Spans live in chunks of three parallel arrays, as the ranges of a `RangeSet` do in two.
+Holds values of single messages, as the log has them: a priority, a due time, a group. Memory follows the
+number of spans (24 octets each), not the number of messages: adjacent messages with equal values are one
+span. Spans are in chunks of three parallel arrays; the ranges of a `RangeSet` are in chunks of two.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from node.ranges.range_columns import cut_out
 from node.ranges.range_set import MANY_RANGES, Range, RangeSet, decode_array, encode_array
 
 Span = tuple[int, int, int]
-"""First and last number, closed, and their value."""
+"""(first number, last number, value) of a closed range."""
 
 ABOVE_ALL: Final = 1 << 64
-"""Above every number, and every value of one."""
+"""Above every number and every value."""
 
 CHUNK_SPANS = 512
 _COUNT = Struct("<I")
 
 
 class RangeMap:
-    """Values of numbers from 0 to 2**64-1. `len()` counts numbers, `span_count` spans.
+    """Values of numbers from 0 to 2**64-1. `len()` is the number of numbers with a value.
 
-    Canonical: two maps that give the same numbers the same values have the same spans.
+    Canonical: two maps with the same values have the same spans.
     """
 
     __slots__ = ("_count", "_ends", "_lasts", "_starts", "_values")
@@ -64,7 +64,7 @@ class RangeMap:
 
     @property
     def span_count(self) -> int:
-        """How many spans the map consists of."""
+        """The number of spans."""
         return sum(map(len, self._starts))
 
     def copy(self) -> RangeMap:
@@ -80,7 +80,7 @@ class RangeMap:
     # -- changing -------------------------------------------------------------------------------
 
     def set(self, first: int, last: int, value: int) -> None:
-        """Give every number of the closed range this value, whatever it had."""
+        """Give every number of the closed range this value, in place of any former one."""
         lasts = self._lasts
         if not lasts or first > lasts[-1]:
             self._append(first, last, value)
@@ -107,8 +107,9 @@ class RangeMap:
         self._splice(from_chunk, from_i, to_chunk, to_i, (*before, (new_first, new_last, value), *behind))
 
     def extend(self, firsts: array[int], lasts: array[int], values: array[int]) -> None:
-        """As `set` for each of the spans, which are sorted and disjoint; one step where they lie
-        above all that the map has, as what has just been published does.
+        """As `set` for each of the spans, which are sorted and disjoint. Fast where they lie above all
+        numbers
+        of the map, as newly published messages do.
         """
         top = self._lasts[-1] if self._lasts else -1
         touching = (last + 1 == first for last, first in zip(lasts, firsts[1:], strict=False))
@@ -129,7 +130,7 @@ class RangeMap:
         self._count += sum(lasts) - sum(firsts) + len(firsts)
 
     def remove(self, first: int, last: int) -> int:
-        """Forget the values of the closed range; return how many numbers had one."""
+        """Remove the values of the closed range; return how many numbers had one."""
         lasts = self._lasts
         if not lasts or first > lasts[-1]:
             return 0
@@ -150,7 +151,7 @@ class RangeMap:
         return before - self._count
 
     def remove_all(self, ranges: list[Range]) -> int:
-        """Forget the values of all `ranges`, which are disjoint; return how many numbers had one."""
+        """Remove the values of all `ranges`, which are disjoint; return how many numbers had one."""
         if len(ranges) < MANY_RANGES:
             return sum(self.remove(first, last) for first, last in ranges)
         waiting, before = sorted(ranges), self._count
@@ -177,14 +178,14 @@ class RangeMap:
     # -- asking ---------------------------------------------------------------------------------
 
     def get(self, number: int, default: int = 0) -> int:
-        """The number's value, `default` when it has none."""
+        """The number's value; `default` where it has none."""
         chunk, i = self._position(number)
         if chunk == len(self._starts) or self._starts[chunk][i] > number:
             return default
         return self._values[chunk][i]
 
     def span(self, number: int, default: int = 0) -> tuple[int, int | None]:
-        """The number's value, and the last number up to which that stays so; None: for ever."""
+        """The number's value, and the last number up to which all numbers have it; None for no such bound."""
         chunk, i = self._position(number)
         if chunk == len(self._starts):
             return default, None
@@ -192,7 +193,7 @@ class RangeMap:
         return (value, end) if start <= number else (default, start - 1)
 
     def spans(self, first: int, last: int) -> list[Span]:
-        """The parts of the closed range that have values, ascending."""
+        """The spans of the closed range that have values, ascending."""
         chunk, i = self._position(first)
         found: list[Span] = []
         while chunk < len(self._starts):
@@ -204,7 +205,7 @@ class RangeMap:
         return found
 
     def cover(self, first: int, last: int, default: int = 0) -> list[Span]:
-        """The whole closed range as spans, `default` for what has no value."""
+        """The whole closed range as spans, with `default` for numbers without a value."""
         found: list[Span] = []
         for span in self.spans(first, last):
             if span[0] > first:
@@ -221,7 +222,7 @@ class RangeMap:
             yield from zip(starts, ends, values, strict=True)
 
     def where(self, low: int, high: int) -> RangeMap:
-        """The spans with values from `low` to below `high`; quick where whole chunks have such, or none."""
+        """The spans with values from `low` to below `high`. Fast where all values of a chunk are, or none."""
         found = RangeMap()
         for chunks in zip(self._starts, self._ends, self._values, strict=True):
             least, most = min(chunks[2]), max(chunks[2])
@@ -235,7 +236,7 @@ class RangeMap:
         return found
 
     def coverage(self) -> RangeSet:
-        """The numbers that have values; quick where they follow each other."""
+        """The numbers that have values. Fast where they are consecutive."""
         found = RangeSet()
         for starts, ends in zip(self._starts, self._ends, strict=True):
             first, last = starts[0], ends[-1]
@@ -248,9 +249,11 @@ class RangeMap:
     def select(
         self, number: int, low: int, high: int, look_at: int, find: int
     ) -> tuple[list[Span], int | None]:
-        """Spans with values from `low` to below `high`, ascending from `number` on, and where to go on.
+        """Spans with values from `low` to below `high`, ascending from `number` on, and the number to go on
+        at.
 
-        Stops after about `look_at` spans, or `find` that are found; None when there are no more.
+        Stops after it has looked at about `look_at` spans, or found about `find`. The number is None at the
+        end of the map.
         """
         found: list[Span] = []
         chunk, _ = self._position(number)
@@ -268,7 +271,7 @@ class RangeMap:
     # -- snapshots ------------------------------------------------------------------------------
 
     def encode(self) -> bytes:
-        """Canonical bytes: number of spans (u32), all firsts, lasts and values (u64), little-endian."""
+        """Canonical octets: number of spans (u32), all firsts, lasts and values (u64), little-endian."""
         parts = [_COUNT.pack(self.span_count)]
         for chunks in (self._starts, self._ends, self._values):
             numbers = array("Q")
@@ -292,7 +295,7 @@ class RangeMap:
         made.extend(firsts, lasts, values)
         return made, offset
 
-    # -- places ---------------------------------------------------------------------------------
+    # -- chunks ---------------------------------------------------------------------------------
 
     def _at(self, chunk: int, i: int) -> Span:
         return self._starts[chunk][i], self._ends[chunk][i], self._values[chunk][i]
@@ -364,7 +367,7 @@ def check_spans(firsts: Sequence[int], lasts: Sequence[int]) -> None:
 
 
 def spans_of(values: Iterable[int], first: int) -> list[Span]:
-    """The spans of numbers from `first` on, whose values are these, one each."""
+    """The spans of the numbers from `first` on, which have these values, one each."""
     found: list[Span] = []
     for number, value in enumerate(values, first):
         if found and found[-1][2] == value and found[-1][1] + 1 == number:

@@ -1,8 +1,8 @@
 """A set of unsigned 64-bit numbers kept as sorted, disjoint, closed ranges.
 
-The queue machines keep what is alive, ready, leased and returned in such sets, so that memory
-follows the number of gaps, not the number of messages. Ranges live in chunks of two parallel
-arrays (16 octets a range): an insertion or removal in the middle moves one chunk, not everything.
+Queues keep their live, ready, leased and returned messages in such sets, so that memory follows the number of
+gaps, not the number of messages. Ranges are in chunks of two parallel arrays (16 octets a range): an
+insertion or removal in the middle moves one chunk only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from node.ranges.range_columns import cut_out, joined_columns
 CHUNK_RANGES = 512
 
 MANY_RANGES = 16
-"""So many ranges in one chunk are added or removed together."""
+"""From so many ranges on in one chunk, a change makes the chunk anew instead of changing range by range."""
 
 _COUNT = Struct("<I")
 _BEYOND = (1 << 64, 1 << 64)
@@ -30,7 +30,7 @@ _Change = Callable[["array[int]", "array[int]", list[Range]], list["array[int]"]
 
 
 class RangeSet:
-    """Numbers from 0 to 2**64-1. `len()` counts numbers, `ranges()` yields closed ranges."""
+    """A set of numbers from 0 to 2**64-1. `len()` is the number of numbers."""
 
     __slots__ = ("_count", "_ends", "_lasts", "_starts")
 
@@ -67,27 +67,27 @@ class RangeSet:
 
     @property
     def first(self) -> int | None:
-        """The smallest number, None when empty."""
+        """The smallest number; None when empty."""
         return self._starts[0][0] if self._starts else None
 
     @property
     def last(self) -> int | None:
-        """The largest number, None when empty."""
+        """The largest number; None when empty."""
         return self._lasts[-1] if self._lasts else None
 
     def front(self) -> Range | None:
-        """The first range, None when empty."""
+        """The first range; None when empty."""
         return (self._starts[0][0], self._ends[0][0]) if self._starts else None
 
     def fronts(self, limit: int) -> list[Range]:
-        """Up to `limit` numbers from the front, as ranges."""
+        """The first `limit` numbers, or all, as ranges."""
         front = self.front()
         if front is not None and front[0] + limit - 1 <= front[1]:
             return [(front[0], front[0] + limit - 1)]
         return first_of(self.ranges(), limit)
 
     def range_count(self) -> int:
-        """How many ranges the set consists of."""
+        """The number of ranges."""
         return sum(map(len, self._starts))
 
     def ranges(self) -> Iterator[Range]:
@@ -156,7 +156,7 @@ class RangeSet:
         starts = self._starts[0]
         start = starts[0]
         if first <= start:
-            # What FIFO traffic does: cut from the front of the first range.
+            # The fast path for FIFO traffic, which cuts the first range at its front.
             if last < start:
                 return 0
             if last < self._ends[0][0]:
@@ -193,7 +193,7 @@ class RangeSet:
         return self._change(wanted, self.remove, cut_out)
 
     def _change(self, ranges: list[Range], one: Callable[[int, int], int], change: _Change) -> int:
-        """Make each chunk anew that many ranges are in, and change others range by range."""
+        """Make each chunk with many of the ranges anew, and change other chunks range by range."""
         if len(ranges) < MANY_RANGES:
             return sum([one(first, last) for first, last in ranges])
         waiting, before = sorted(ranges), self._count
@@ -214,7 +214,7 @@ class RangeSet:
         return abs(self._count - before)
 
     def take(self, limit: int) -> list[Range]:
-        """Remove up to `limit` numbers from the front and return them as ranges."""
+        """Remove and return the first `limit` numbers, or all, as ranges."""
         taken = self.fronts(limit)
         if limit >= self._count:
             self.clear()
@@ -238,20 +238,20 @@ class RangeSet:
         return found
 
     def count_in(self, first: int, last: int) -> int:
-        """How many numbers of the closed range are in the set."""
+        """The number of numbers of the closed range that are in the set."""
         return sum(end - start + 1 for start, end in self.intersection(first, last))
 
     def range_from(self, number: int) -> Range | None:
-        """The first whole range that reaches `number` or lies behind it, None when there is none."""
+        """The first whole range that contains `number` or lies behind it; None without one."""
         chunk, i = self._position(number)
         if chunk == len(self._starts):
             return None
         return self._starts[chunk][i], self._ends[chunk][i]
 
     def span(self, number: int) -> tuple[bool, int | None]:
-        """Whether `number` is in the set, and the last number up to which that stays so.
-
-        None stands for "for ever", which only the answer False can mean.
+        """Whether `number` is in the set, and the last number up to which the answer is the same; None (only
+        with
+        False) for no such bound.
         """
         found = self.range_from(number)
         if found is None:
@@ -263,7 +263,7 @@ class RangeSet:
 
     @classmethod
     def of_arrays(cls, starts: array[int], ends: array[int]) -> RangeSet:
-        """The set of these ranges, which are in order and neither overlap nor touch."""
+        """The set of these ranges, which are ascending and neither overlap nor touch."""
         made = cls()
         for i in range(0, len(starts), CHUNK_RANGES):
             made._starts.append(starts[i : i + CHUNK_RANGES])
@@ -273,7 +273,7 @@ class RangeSet:
         return made
 
     def encode(self) -> bytes:
-        """Canonical bytes: number of ranges (u32), all starts, all ends (u64), little-endian."""
+        """Canonical octets: number of ranges (u32), all starts, all ends (u64), little-endian."""
         starts, ends = array("Q"), array("Q")
         for chunk in self._starts:
             starts.extend(chunk)
@@ -295,7 +295,7 @@ class RangeSet:
             raise ValueError("ranges of a range set overlap or touch or are out of order")
         return cls.of_arrays(starts, ends), offset
 
-    # -- places ---------------------------------------------------------------------------------
+    # -- chunks ---------------------------------------------------------------------------------
 
     def _position(self, number: int) -> tuple[int, int]:
         """Chunk and index of the first range whose end is at or behind `number`."""
@@ -339,7 +339,7 @@ class RangeSet:
         self._tidy(from_chunk, to_chunk)
 
     def _rebuild(self, chunk: int, starts: array[int], ends: array[int]) -> None:
-        """Put other ranges in the place of a chunk's."""
+        """Replace the ranges of a chunk."""
         gone = self._starts[chunk], self._ends[chunk]
         self._count -= sum(gone[1]) - sum(gone[0]) + len(gone[0])
         made = RangeSet.of_arrays(starts, ends)
@@ -364,7 +364,7 @@ class RangeSet:
 
 
 def encode_array(numbers: array[int]) -> bytes:
-    """The array's items as little-endian bytes."""
+    """The array's items as little-endian octets."""
     if sys.byteorder == "big":
         numbers = numbers[:]
         numbers.byteswap()

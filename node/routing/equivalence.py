@@ -1,6 +1,7 @@
-"""Whether a declaration describes what exists already (0-9-1, exchange.declare and queue.declare).
+"""Compares a declaration with the exchange or queue that exists already (0-9-1, exchange.declare,
+queue.declare).
 
-The texts are RabbitMQ's: clients and people take from them which argument differs.
+The texts of refusals are RabbitMQ's: clients and people read from them which argument differs.
 """
 
 from __future__ import annotations
@@ -13,31 +14,35 @@ from node.routing.matching import normal_value
 from node.type_names import type_name
 
 
-def check_property(what: str, name: str, received: bool | str, current: bool | str) -> None:
-    """A property of what is declared. Raises PreconditionFailedError when it is another than it was."""
+def check_property(subject: str, name: str, received: bool | str, current: bool | str) -> None:
+    """Compare a property of the declaration with the existing one. `subject` names the object in the text.
+
+    Raises PreconditionFailedError where they differ.
+    """
     if received != current:
-        raise _inequivalent(what, name, f"'{_value_text(received)}'", f"'{_value_text(current)}'")
+        raise _inequivalent(subject, name, f"'{_value_text(received)}'", f"'{_value_text(current)}'")
 
 
 def check_equivalent_arguments(
-    what: str, received: Mapping[str, Any], current: Mapping[str, Any], names: Iterable[str]
+    subject: str, received: Mapping[str, Any], current: Mapping[str, Any], names: Iterable[str]
 ) -> None:
-    """The arguments called `names`. Numbers are equal whatever the width that they came in.
+    """Compare the arguments `names` of a declaration with the existing ones. Numbers are equal whatever their
+    width on the wire. `subject` names the object in the text.
 
-    Raises PreconditionFailedError for the first that differs.
+    Raises PreconditionFailedError for the first argument that differs.
     """
     for name in names:
         if name in received and name in current:
             if normal_value(received[name]) != normal_value(current[name]):
                 texts = [f"'{_value_text(table[name])}'" for table in (received, current)]
-                raise _inequivalent(what, name, *texts)
+                raise _inequivalent(subject, name, *texts)
         elif name in received or name in current:
-            raise _inequivalent(what, name, *(_with_type(table, name) for table in (received, current)))
+            raise _inequivalent(subject, name, *(_with_type(table, name) for table in (received, current)))
 
 
-def _inequivalent(what: str, name: str, received: str, current: str) -> PreconditionFailedError:
+def _inequivalent(subject: str, name: str, received: str, current: str) -> PreconditionFailedError:
     return PreconditionFailedError(
-        f"inequivalent arg '{name}' for {what}: received {received} but current is {current}"
+        f"inequivalent arg '{name}' for {subject}: received {received} but current is {current}"
     )
 
 

@@ -1,4 +1,4 @@
-"""The exchanges of one virtual host, their bindings, and which queues a message goes to."""
+"""The exchanges of one virtual host, their bindings, and the routing of messages to queues."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class ExchangeKind(Enum):
 
     @classmethod
     def named(cls, name: str) -> ExchangeKind:
-        """The type that a declare method asks for.
-
-        Raises PreconditionFailedError: as RabbitMQ 4 does, and not 503, which would end the connection.
+        """The type of this name. Raises PreconditionFailedError for another name, as RabbitMQ 4 does; 503
+        would end
+        the connection.
         """
         try:
             return cls(name)
@@ -52,11 +52,11 @@ class ExchangeKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """The arguments of an exchange's declaration. Two declarations of one name must be equal.
+    """The properties of an exchange. Two declarations of one name must be equal.
 
-    `auto_delete`: goes with its last binding. `internal`: clients may not publish to it.
-    `alternate` names the exchange that takes what no binding matches. `delayed`: declared with the type
-    of RabbitMQ's delayed message plugin; it routes as its kind, and any queue honours `x-delay`.
+    `auto_delete`: the exchange is deleted with its last binding. `internal`: clients may not publish to it.
+    `alternate` names the exchange for messages that no binding matches. `delayed`: declared with the type of
+    RabbitMQ's delayed message plugin; the exchange routes as its kind, and every queue honours `x-delay`.
     """
 
     name: str
@@ -69,20 +69,21 @@ class Exchange:
 
     @property
     def type(self) -> str:
-        """The type as it was declared."""
+        """The type's name in the declaration."""
         return DELAYED_TYPE if self.delayed else self.kind.value
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The arguments that make it what it is."""
+        """The arguments of the declaration that have an effect."""
         delayed = {"x-delayed-type": self.kind.value} if self.delayed else {}
         return delayed if self.alternate is None else {**delayed, "alternate-exchange": self.alternate}
 
 
 def asked_kind(type_: str, arguments: Mapping[str, Any]) -> tuple[ExchangeKind, bool]:
-    """The kind of exchange that a declare method asks for, and whether by the type for delayed messages.
+    """The kind of exchange that a declaration asks for, and whether by the type of RabbitMQ's delayed message
+    plugin, whose kind is in the argument `x-delayed-type`.
 
-    Raises PreconditionFailedError, also when that type does not say how to route.
+    Raises PreconditionFailedError for an unknown type.
     """
     if type_ != DELAYED_TYPE:
         return ExchangeKind.named(type_), False
@@ -108,7 +109,7 @@ PREDECLARED: Final = (
     ),
     Exchange("amq.rabbitmq.trace", ExchangeKind.TOPIC, durable=True, internal=True),
 )
-"""Those of §3.1.3, and the ones that RabbitMQ's tools expect beside them."""
+"""The exchanges of §3.1.3, and those that RabbitMQ's tools expect."""
 
 _PROPERTIES: Final = ("durable", "auto_delete", "internal")
 
@@ -128,7 +129,7 @@ _MATCHERS: Final[dict[ExchangeKind, Callable[[], Matcher]]] = {
 
 
 class Exchanges:
-    """Exchanges, queue names and bindings of the virtual host `vhost`. Refusals change nothing."""
+    """The exchanges, queue names and bindings of the virtual host `vhost`. A refusal changes nothing."""
 
     def __init__(self, vhost: str = "/") -> None:
         self._vhost = vhost
@@ -138,7 +139,7 @@ class Exchanges:
         self._by_source: dict[str, dict[Binding, None]] = {}
         self._by_destination: dict[Destination, dict[Binding, None]] = {}
         self._policy_alternates: dict[str, str] = {}
-        # Answers that hold until a binding or an exchange changes.
+        # Cached answers, cleared when a binding or an exchange changes.
         self._routes: dict[tuple[str, str], frozenset[str]] = {}
         self._uses_headers: dict[str, bool] = {}
 
@@ -158,10 +159,10 @@ class Exchanges:
         return iter(self._exchanges.values())
 
     def declared(self, exchange: Exchange) -> bool:
-        """Whether there is such an exchange already.
+        """Whether the exchange exists.
 
-        Raises AccessRefusedError for the default one and for a reserved name that is not taken, and
-        PreconditionFailedError when the name is taken by an exchange with other properties.
+        Raises AccessRefusedError for the default exchange, and for a reserved name that no exchange has;
+        PreconditionFailedError where an exchange with the name has other properties.
         """
         name = exchange.name
         refuse_default(name)
@@ -172,30 +173,30 @@ class Exchanges:
                     f"exchange name '{name}' contains reserved prefix '{RESERVED_PREFIX}*'"
                 )
             return False
-        what = self._named(name)
-        check_property(what, "type", exchange.type, present.type)
+        subject = self._named(name)
+        check_property(subject, "type", exchange.type, present.type)
         for each in _PROPERTIES:
-            check_property(what, each, getattr(exchange, each), getattr(present, each))
+            check_property(subject, each, getattr(exchange, each), getattr(present, each))
         check_equivalent_arguments(
-            what, exchange.arguments, present.arguments, ("alternate-exchange", "x-delayed-type")
+            subject, exchange.arguments, present.arguments, ("alternate-exchange", "x-delayed-type")
         )
         return True
 
     def declare(self, exchange: Exchange) -> None:
-        """Raises what `declared` raises."""
+        """Add the exchange, unless it exists. Raises as `declared` does."""
         if not self.declared(exchange):
             self._exchanges[exchange.name] = exchange
             self._matchers[exchange.name] = _MATCHERS[exchange.kind]()
             self._changed()
 
     def set_policy_alternates(self, alternates: dict[str, str]) -> None:
-        """The alternate exchanges of those exchanges that have one by a policy; their own come first."""
+        """Set the alternate exchanges that policies give, by exchange. An exchange's own has precedence."""
         if alternates != self._policy_alternates:
             self._policy_alternates = alternates
             self._changed()
 
     def set_policy_alternate(self, name: str, alternate: str) -> None:
-        """As `set_policy_alternates`, of one exchange."""
+        """As `set_policy_alternates`, for one exchange."""
         if self._policy_alternates.get(name) != alternate:
             self._policy_alternates[name] = alternate
             self._changed()
@@ -205,10 +206,11 @@ class Exchanges:
         return self._policy_alternates.get(name) if own is None else own
 
     def delete(self, name: str, if_unused: bool = False) -> list[str]:
-        """Remove an exchange and its bindings; return all exchanges gone, with those auto-deleted.
+        """Delete an exchange and its bindings; return the names of all deleted exchanges, with auto-deleted
+        ones.
 
-        Raises AccessRefusedError for a pre-declared one, NotFoundError, and PreconditionFailedError
-        when it is to be unused but is the source of bindings.
+        Raises AccessRefusedError for a pre-declared exchange, NotFoundError, and PreconditionFailedError
+        where `if_unused` is set and the exchange is the source of bindings.
         """
         refuse_default(name)
         if name.startswith(RESERVED_PREFIX):
@@ -222,19 +224,21 @@ class Exchanges:
         return [name, *self._unbind_all(Destination(DestinationKind.EXCHANGE, name))]
 
     def add_queue(self, name: str) -> None:
-        """Make a queue known; the default exchange routes to it at once (§3.1.3.1)."""
+        """Add a queue. The default exchange routes to it at once (§3.1.3.1)."""
         self._queues.add(name)
 
     def remove_queue(self, name: str) -> list[str]:
-        """Remove a queue with its bindings (§3.1.5); return the exchanges auto-deleted by that."""
+        """Remove a queue with its bindings (§3.1.5); return the exchanges that are auto-deleted with them."""
         self._queues.discard(name)
         return self._unbind_all(Destination(DestinationKind.QUEUE, name))
 
     # -- bindings -------------------------------------------------------------------------------
 
     def bind(self, binding: Binding) -> bool:
-        """Add a binding; return whether it is new. Raises NotFoundError, AccessRefusedError for the
-        default exchange, PreconditionFailedError for arguments that the exchange does not understand.
+        """Add a binding; return whether it is new.
+
+        Raises NotFoundError, AccessRefusedError for the default exchange, and PreconditionFailedError for
+        arguments that are invalid for the exchange's type.
         """
         if self.bound(binding):
             return False
@@ -246,7 +250,7 @@ class Exchanges:
         return True
 
     def unbind(self, binding: Binding) -> list[str]:
-        """Remove a binding, if it is there; return the exchanges auto-deleted by that.
+        """Remove a binding, if it exists; return the exchanges that are auto-deleted with it.
 
         Raises NotFoundError, and AccessRefusedError for the default exchange.
         """
@@ -259,7 +263,7 @@ class Exchanges:
         return [gone, *self._unbind_all(Destination(DestinationKind.EXCHANGE, gone))]
 
     def bindings(self, source: str | None = None, destination: Destination | None = None) -> list[Binding]:
-        """Explicit bindings, of a source, to a destination, or all."""
+        """The explicit bindings of a source, to a destination, or both; all without either."""
         if destination is not None:
             found = self._by_destination.get(destination, {})
             return [each for each in found if source is None or each.source == source]
@@ -267,7 +271,7 @@ class Exchanges:
         return [binding for bindings in sources for binding in bindings]
 
     def bound(self, binding: Binding) -> bool:
-        """Whether the binding is there. Raises NotFoundError and AccessRefusedError as `bind` does."""
+        """Whether the binding exists. Raises NotFoundError and AccessRefusedError as `bind` does."""
         kind, name = binding.destination
         exchanges = (binding.source, name) if kind is DestinationKind.EXCHANGE else (binding.source,)
         refuse_default(*exchanges)
@@ -278,7 +282,7 @@ class Exchanges:
         return binding in self._by_source.get(binding.source, {})
 
     def _unbind_all(self, destination: Destination) -> list[str]:
-        """Remove all bindings to what is gone; return the exchanges auto-deleted by that."""
+        """Remove all bindings to a deleted object; return the exchanges that are auto-deleted with them."""
         gone: list[str] = []
         pending = [destination]
         while pending:
@@ -289,7 +293,9 @@ class Exchanges:
         return gone
 
     def _remove_from_source(self, binding: Binding) -> bool:
-        """Take the binding out of its source, and drop that if it was its last use; return whether."""
+        """Take the binding out of its source, and delete an auto-delete source with its last binding. Returns
+        whether the source is deleted.
+        """
         bindings = self._by_source[binding.source]
         del bindings[binding]
         self._matchers[binding.source].remove(binding)
@@ -317,7 +323,7 @@ class Exchanges:
     # -- routing --------------------------------------------------------------------------------
 
     def uses_headers(self, exchange: str) -> bool:
-        """Whether `route` needs the message's headers for this exchange. Raises NotFoundError."""
+        """Whether `route` depends on the message's headers for this exchange. Raises NotFoundError."""
         known = self._uses_headers.get(exchange)
         if known is None:
             self.get(exchange)
@@ -349,9 +355,9 @@ class Exchanges:
         headers: Mapping[str, Any] | None = None,
         copies: Sequence[str] = (),
     ) -> frozenset[str]:
-        """The names of the queues that get a message. Raises NotFoundError.
+        """The names of the queues that a message goes to. Raises NotFoundError.
 
-        Without `headers` a headers exchange sees a message that has none. `copies` are further keys.
+        `headers` None stands for a message without headers. `copies` are further routing keys.
         """
         if copies:
             self.get(exchange)
@@ -369,7 +375,7 @@ class Exchanges:
     def _find(
         self, exchange: str, keys: Sequence[str], headers: Mapping[str, Any]
     ) -> tuple[frozenset[str], bool]:
-        """The queues, and whether the answer holds until a binding or an exchange changes."""
+        """The queues, and whether the answer can be cached until a binding or an exchange changes."""
         queues: set[str] = set()
         fixed = True
         pending, seen = [exchange], {exchange}
@@ -377,7 +383,7 @@ class Exchanges:
             name = pending.pop()
             following: list[str] = []
             if name == DEFAULT_EXCHANGE:
-                # Queues come and go too often to clear the cache for them.
+                # Queues are declared and deleted too often to clear the cache for them.
                 fixed = False
                 named = [key for key in keys if key in self._queues]
                 matched = bool(named)

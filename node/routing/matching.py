@@ -1,7 +1,7 @@
-"""How each exchange type finds the bindings of a message (AMQP 0-9-1 §3.1.3).
+"""Finds the bindings that match a message, for each type of exchange (AMQP 0-9-1 §3.1.3).
 
-A matcher is a container of bindings with a `match`. Adding what is there and removing what is not
-there cannot happen: `node.routing.exchange` sees to that.
+A matcher is a container of bindings with a `match`. `node.routing.exchange` adds no binding twice, and
+removes none that a matcher does not have.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Destination(NamedTuple):
 
 
 class Binding(NamedTuple):
-    """A rule of an exchange. Bindings are equal when all four parts are; make them with `of`."""
+    """A rule of an exchange. Bindings are equal when all four parts are equal. Make them with `of`."""
 
     source: str
     destination: Destination
@@ -48,8 +48,9 @@ class Binding(NamedTuple):
 
 
 def normal_value(value: object) -> NormalValue:
-    """A field value with its type class, hashable, so that equal means equal to AMQP:
-    1, 1.0 and True are three values, text and its octets are one.
+    """A hashable form of a field value with its type class. Two forms are equal exactly when AMQP's values
+    are:
+    1, 1.0 and True are three values, a text and its octets are one.
     """
     if value is None:
         return "void", None
@@ -67,12 +68,12 @@ def normal_value(value: object) -> NormalValue:
     return type(value).__name__, value
 
 
-# bool first: to Python it is an int.
+# bool first, because Python's bool is an int.
 _TYPE_CLASSES: Final[tuple[tuple[type, str], ...]] = ((bool, "bool"), (int, "int"), (float, "float"))
 
 
 def normal_table(table: Mapping[str, Any]) -> NormalTable:
-    """A field table in normal form: sorted by name, values normal."""
+    """A field table in hashable form: sorted by name, with values of `normal_value`."""
     return tuple(sorted(((name, normal_value(value)) for name, value in table.items()), key=_field_name))
 
 
@@ -81,22 +82,23 @@ def _field_name(item: tuple[str, NormalValue]) -> str:
 
 
 class Matcher(Protocol):
-    """The bindings of one exchange, arranged for finding."""
+    """The bindings of one exchange, indexed for `match`."""
 
     uses_headers: ClassVar[bool]
+    """Whether `match` reads the headers."""
 
     def add(self, binding: Binding) -> None:
-        """Take in a binding. Raises PreconditionFailedError when its arguments make no sense."""
+        """Add a binding. Raises PreconditionFailedError where its arguments are invalid."""
 
     def remove(self, binding: Binding) -> None:
-        """Take out a binding that was added."""
+        """Remove a binding that was added."""
 
     def match(self, key: str, headers: Mapping[str, Any]) -> Iterable[Destination]:
-        """Where a message goes, possibly naming a destination more than once."""
+        """The destinations of a message. A destination may come more than once."""
 
 
 class DirectMatcher:
-    """Binding key equals routing key (§3.1.3.1)."""
+    """Matches bindings whose key equals the routing key (§3.1.3.1)."""
 
     uses_headers: ClassVar[bool] = False
 
@@ -117,7 +119,7 @@ class DirectMatcher:
 
 
 class FanoutMatcher:
-    """Every binding (§3.1.3.2)."""
+    """Matches every binding (§3.1.3.2)."""
 
     uses_headers: ClassVar[bool] = False
 
@@ -136,7 +138,7 @@ class FanoutMatcher:
 
 @dataclass(slots=True, eq=False)
 class _Node:
-    """A place in the trie of patterns: the words that may follow, and the patterns that end here."""
+    """A node in the trie of patterns: the words that may follow, and the bindings whose pattern ends here."""
 
     repeats: bool = False
     following: dict[str, _Node] = field(default_factory=dict)
@@ -144,7 +146,7 @@ class _Node:
 
 
 class TopicMatcher:
-    """Words divided by dots; `*` stands for one word, `#` for none or more (§3.1.3.3)."""
+    """Matches patterns of words separated by dots: `*` is one word, `#` is zero or more words (§3.1.3.3)."""
 
     uses_headers: ClassVar[bool] = False
 
@@ -170,8 +172,8 @@ class TopicMatcher:
             del path[-1].following[word]
 
     def match(self, key: str, headers: Mapping[str, Any]) -> Iterable[Destination]:
-        # All places that the words so far can lead to, at once: linear in the words, whatever
-        # the patterns, where trying one pattern after the other would be exponential in its "#"s.
+        # The walk keeps all nodes that the words so far can lead to. That is linear in the words for any
+        # patterns; backtracking would be exponential in the number of "#".
         places = _with_empty_repeats([self._root])
         for word in _words(key):
             following: dict[_Node, None] = {}
@@ -190,7 +192,7 @@ def _words(key: str) -> list[str]:
 
 
 def _with_empty_repeats(nodes: Iterable[_Node]) -> Iterable[_Node]:
-    """The places, and those that a `#` standing for no word leads to."""
+    """The nodes, and those that they reach by a `#` that stands for no word."""
     places = dict.fromkeys(nodes)
     pending = list(places)
     while pending:
@@ -202,11 +204,14 @@ def _with_empty_repeats(nodes: Iterable[_Node]) -> Iterable[_Node]:
 
 
 _MODES: Final = ("all", "any", "all-with-x", "any-with-x")
-"""Values of x-match. The last two are RabbitMQ's, and look at fields named `x-…` as well."""
+"""The values of x-match. The last two are RabbitMQ's, and compare arguments named `x-…` as well."""
 
 
 class HeadersMatcher:
-    """Fields of the message's headers property (§3.1.3.4). Fields named `x-…` count only when asked for."""
+    """Matches bindings by fields of the message's headers (§3.1.3.4). Arguments named `x-…` are compared only
+    with
+    the modes `all-with-x` and `any-with-x`.
+    """
 
     uses_headers: ClassVar[bool] = True
 
@@ -239,7 +244,7 @@ class HeadersMatcher:
 
 
 def _mode(value: NormalValue) -> str:
-    """Raises PreconditionFailedError."""
+    """The mode in an argument x-match. Raises PreconditionFailedError."""
     kind, given = value
     if kind != "string":
         raise PreconditionFailedError(f"Invalid x-match field type {kind} (value {given}); expected longstr")
