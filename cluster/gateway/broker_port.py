@@ -61,7 +61,7 @@ class FrontEnd:
         self, context: GatewayContext, local: LocalQueues, lost_memory: LostMemory, access: Access,
         connections: ClientConnections, default_type: str,
     ) -> None:  # fmt: skip
-        """`default_type` is that of durable queues."""
+        """`default_type` is the type of durable queues whose declaration and virtual host name none."""
         catalog, links, formats = context.catalog, context.links, context.formats
         self._number = context.config.front_end
         self._catalog, self._links, self._local, self._lost_memory = catalog, links, local, lost_memory
@@ -84,7 +84,7 @@ class FrontEnd:
     # -- readiness ------------------------------------------------------------------------------
 
     def ready(self) -> bool:
-        # Before it is a witness it may still be found that temporary exchanges are gone.
+        # Until this process is a witness, a new uptime may begin, which deletes the temporary exchanges.
         return self._catalog.fresh() and self._number in self._catalog.state.witnesses.front_ends
 
     def wait_ready(self, subscriber: Subscriber) -> None:
@@ -94,7 +94,9 @@ class FrontEnd:
         self._waiting.pop(subscriber, None)
 
     def tick(self, now: float) -> None:
-        """Let waiting sessions go on once the catalog may be relied upon again; close those cast out."""
+        """Let waiting sessions go on once the catalog is fresh again, and close the connections of deleted
+        users and virtual hosts. Called every few milliseconds.
+        """
         self._connections.tick(now)
         if self._waiting and self.ready():
             waiting, self._waiting = self._waiting, {}
@@ -119,7 +121,7 @@ class FrontEnd:
         self._connections.leave(holder)
         self._lost_memory.release_holder(holder)
         if self._declarations.release_holder(holder):
-            # Both at once: no command waits for another.
+            # The queues in the catalog and those of this node are released at the same time.
             arguments = {"front_end": self._number, "holder": holder}
             both = iter((_nothing, released))
             self._catalog.submit("release_holder", arguments, lambda value, refusal: next(both)())
@@ -131,7 +133,7 @@ class FrontEnd:
 
     @property
     def flows(self) -> Mapping[tuple[str, str], ExchangeFlow]:
-        """What came to exchanges on this node, by virtual host and name."""
+        """The counters of messages published to exchanges on this node, by virtual host and name."""
         return self._routes.flows
 
     def exchange(self, vhost: str, name: str) -> Exchange:
@@ -169,11 +171,11 @@ class FrontEnd:
         if any(link.unreachable for link, _ in links):
             links = tuple(target for target in links if not target[0].unreachable)
             if first_tag and any(link.unreachable and not link.lost for link, _ in route.links):
-                # Nobody could say when such a message will be safe in all its queues.
+                # The owner on the lost node cannot tell when the message is safe: the client gets a nack.
                 subscriber.reject(channel, first_tag, last_tag)
                 first_tag = 0
             elif first_tag and not links:
-                # Queues in memory that is lost: like one that has lost its messages since.
+                # All queues were in lost memory: confirm as if the node was lost after the publish.
                 subscriber.confirm(channel, first_tag, last_tag)
                 first_tag = 0
         if first_tag:
@@ -226,7 +228,7 @@ class FrontEnd:
     ) -> None:
         kind, name = binding.destination
         if kind is DestinationKind.QUEUE and parse_local_queue_name(name) is not None:
-            # The catalog knows of such a queue only while it is bound.
+            # The catalog has only the bindings of such a queue, so this node must have them removed later.
             self._local.bound(name)
         else:
             try:
@@ -248,7 +250,7 @@ class FrontEnd:
         answer: Callable[[QueueRef | None, Refusal | None], None],
         node: str = "",
     ) -> None:
-        """`node` is the one to declare the queue on, if not this one; it must be running."""
+        """`node` is the node that declares the queue, if it is not this one; it must be running."""
         self._declarations.declare(vhost, declaration, holder, answer, node)
 
     def delete_queue(
@@ -279,8 +281,9 @@ class FrontEnd:
             answer(0 if refusal else count, refusal)
 
         def known(last: Any, _: Delivery | None) -> None:
-            # The owner may be lost before it answers: its successor, asked again, must not remove what was
-            # published since. An owner of the release before does not know the question.
+            # The owner may be lost before it answers. The link then asks the next owner, which must not
+            # remove messages published since: `last` bounds the purge. An owner of the release before does
+            # not know that request.
             self._ask(queue, "purge", [last] if isinstance(last, int) else [], purged)
 
         link = self._links.to(queue.partition)
@@ -335,7 +338,7 @@ class FrontEnd:
         self._links.attach(link, consumer, attached)
 
     def consumer(self, number: int) -> LinkConsumer | None:
-        """What a consumer of this front end asked for; None for one that is gone."""
+        """A consumer of this front end with its terms; None if it is gone."""
         attached = self._consumers.get(number)
         return None if attached is None else attached.link.consumers.get(number)
 
@@ -401,4 +404,4 @@ def _binding_to_plain(vhost: str, binding: Binding, arguments: dict[str, Any]) -
 
 
 def _nothing() -> None:
-    """Something else is still to be waited for."""
+    """The first of two answers: the caller waits for the second one."""

@@ -1,4 +1,4 @@
-"""Looks at what a queue has ready, page by page, and leaves it as it is: see `cluster.owner.browsing`."""
+"""Looks at the ready messages of a queue, page by page, without a change: see `cluster.owner.browsing`."""
 
 from __future__ import annotations
 
@@ -20,24 +20,25 @@ class Bookmark(NamedTuple):
 
 
 BEGINNING: Final = Bookmark(256, 0)
-"""Before the first message: priorities are below."""
+"""The place before the first message: every priority is below 256."""
 
 
 class Shown(NamedTuple):
-    """A message that was looked at."""
+    """A message on a page."""
 
     place: Bookmark
     redelivered: bool
-    """Whether it would be delivered as redelivered."""
+    """Whether a delivery of the message would have the flag `redelivered`."""
     run: Run
 
 
 Looked = Callable[[int, list[Shown], Any], None]
-"""How many messages are ready, some of them, and the owner's answer where it is no page."""
+"""Takes the number of ready messages, a page of them, and None; for a refusal 0, no messages, and the owner's
+answer."""
 
 
 def browse(links: Links, queue: QueueRef, behind: Bookmark, wanted: int, answer: Looked) -> None:
-    """Ask the queue's owner for up to `wanted` messages; none: there are no more behind the bookmark."""
+    """Ask the queue's owner for up to `wanted` messages behind the bookmark; an empty page is the last."""
 
     def answered(value: Any, _: object) -> None:
         if not isinstance(value[1], list):

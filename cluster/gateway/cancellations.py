@@ -1,7 +1,7 @@
-"""Takes consumers away at their clients' wish, and an auto-delete queue with its last one (A15).
+"""Cancels consumers for their clients, and deletes an auto-delete queue with its last consumer (A15).
 
-The client hears of it when it is so: what its channel published before has come to the consumer if that had
-credit for it, and the queue is gone for every client of the cluster.
+The client is answered when that is done: the consumer has got the messages that the channel published before
+and for which it had credit, and no client of the cluster sees the deleted queue any more.
 """
 
 from __future__ import annotations
@@ -21,18 +21,20 @@ Cancelled = Callable[[], None]
 
 
 class Cancellations:
-    """Of the clients of one node."""
+    """The cancellations of one node's clients."""
 
     def __init__(
         self, catalog: CatalogClient, formats: Formats, links: Links, local: LocalQueues,
         auto_delete_after_s: float,
     ) -> None:  # fmt: skip
-        """`auto_delete_after_s`: how long an auto-delete queue waits for another consumer."""
+        """`auto_delete_after_s`: seconds that an auto-delete queue waits for another consumer."""
         self._catalog, self._formats, self._links, self._local = catalog, formats, links, local
         self._waits = auto_delete_after_s > 0
 
     def cancel(self, link: PartitionLink, queue: int, consumer: int, done: Cancelled) -> None:
-        """End a consumer behind what was published before; call `done` when its queue is gone, if it goes."""
+        """Cancel a consumer behind the messages published before. Calls `done` when its queue is deleted, or
+        at once if the queue stays.
+        """
 
         def stopped(value: Any = None, _: object = None) -> None:
             link.detach(consumer)
@@ -41,15 +43,17 @@ class Cancellations:
         if link.unreachable:
             stopped()
         else:
-            # An owner of the release before answers at once that there is no such queue.
+            # An owner of the release before answers that there is no such queue, and cancels nothing.
             self._links.request(link, "stop", [*NOTHING_TO_GET, queue, consumer], stopped)
 
     def left(self, link: PartitionLink, queue: int, done: Cancelled) -> None:
-        """A consumer of the queue was taken away; call `done` when the queue is gone, if it goes at once."""
+        """A consumer of the queue is detached. Calls `done` when the queue is deleted, or at once if it
+        stays.
+        """
         if self._waits or link.unreachable or not self._goes(queue):
             done()
             return
-        # Of a queue with a single active consumer what was given back goes before, and then the consumer.
+        # A queue with a single active consumer gets the returned messages first, and then the detach.
         link.flush_waiting()
         if self._formats.everywhere >= SEALED_QUEUES:
             self._links.request(link, "close", [queue, True, False], partial(self._closed, queue, done))
@@ -68,7 +72,8 @@ class Cancellations:
             self._delete(queue, done)
 
     def _closed(self, queue: int, done: Cancelled, value: Any, _: object) -> None:
-        # The log knows of the queue's end before the catalog does: it may be another client's doing.
+        # "Not found" may be another client's deletion, which the catalog does not have yet: wait for that
+        # too.
         if value[0] and value != UNREACHABLE:
             self._delete(queue, done)
         else:

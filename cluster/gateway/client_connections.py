@@ -1,4 +1,4 @@
-"""Who is connected to this node: lets users into virtual hosts, and out when they are deleted."""
+"""The client connections of this node: checks their limits, and closes those of deleted users and hosts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Resident(NamedTuple):
 
 
 class ClientConnections(Observer):
-    """The open connections of a node by the number of their holder; at most `largest`."""
+    """The open connections of a node by their holder numbers; at most `largest`."""
 
     def __init__(self, state: CatalogState, access: Access, usage: Usage, largest: int) -> None:
         self._state = state
@@ -35,7 +35,7 @@ class ClientConnections(Observer):
         self._removed = False
 
     def enter(self, subscriber: Subscriber, user: str, vhost: str) -> VhostConnection:
-        """Open a connection. Raises EntryRefusedError, in RabbitMQ's words."""
+        """Open a user's connection to a virtual host. Raises EntryRefusedError, in RabbitMQ's words."""
         if vhost not in self._state.vhosts:
             raise EntryRefusedError(f"vhost {vhost} not found")
         self._check_limits(user, vhost)
@@ -65,7 +65,7 @@ class ClientConnections(Observer):
             )
 
     def check_channels(self, user: str) -> None:
-        """A channel was opened. Raises EntryRefusedError where it was one too many for its user."""
+        """A channel was opened. Raises EntryRefusedError where the user has too many channels now."""
         known = self._state.access.users.get(user)
         limit = None if known is None else known.limits.get("max-channels")
         self._usage.channels_changed()
@@ -81,8 +81,8 @@ class ClientConnections(Observer):
         if resident is not None:
             self._usage.closed(resident.scope.user, resident.scope.vhost, holder)
 
-    # Connections of virtual hosts and users that are gone are closed in the next tick. Not now: closing one
-    # changes the catalog, which is just being changed.
+    # The next tick closes the connections of deleted users and virtual hosts. These methods run while a
+    # command is applied, and closing a connection submits another one.
 
     def vhost_removed(self, vhost: str) -> None:
         self._removed = True

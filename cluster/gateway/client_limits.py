@@ -1,4 +1,4 @@
-"""The configuration's limits for clients, as connections and the listener take them."""
+"""The configuration's limits for clients, in the form that connections and the listener take."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def gate(config: NodeConfig) -> Gate:
 
 
 def client_memory(config: NodeConfig) -> ClientMemory:
-    """The memory, in octets, that all clients of the node together may make it hold."""
+    """The count of the memory that all clients of the node take, with its limit."""
     granted = config.cluster.limits.clients_memory_bytes
     return ClientMemory(granted or memory_watermark(config.cluster.alarms) // CLIENTS_PART)
 
 
 def connection_limits(config: NodeConfig) -> ConnectionLimits:
-    """The node's side of every negotiation."""
+    """The limits that the node offers each client, and those that it enforces."""
     cluster = config.cluster
     limits = cluster.limits
     return ConnectionLimits(

@@ -1,7 +1,7 @@
 """Commits of transactions, on the front end's side.
 
-What touches one partition is one entry there; what touches several is committed in two phases (see
-`docs/decisions/0010-transactions.md`).
+A transaction in one partition is one operation there. A transaction in several partitions is committed in two
+phases (`docs/decisions/0010-transactions.md`).
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from node.session.ports import Done, Route
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """Where a consumer number of a front end leads."""
+    """The link and the queue of a consumer number of a front end."""
 
     link: PartitionLink
     queue: int
 
     def still_with(self, consumer: int, ranges: Ranges) -> Ranges:
-        """Those of the messages that no other consumer here was given since; `consumer` is the number."""
+        """The messages that no other consumer of this front end has got since `consumer`, this number."""
         latest = self.link.latest
         return ranges if latest is None else latest.still_with(self.queue, consumer, ranges)
 
 
 @dataclass(slots=True)
 class Share:
-    """What a transaction does in one partition: runs with their queues, and what becomes of leases."""
+    """A transaction's part in one partition: runs with their queues, and leases with their outcomes."""
 
     publishes: list[tuple[Run, list[int]]] = field(default_factory=list)
     settled: list[tuple[int, Outcome, Ranges]] = field(default_factory=list)
 
     def operations(self) -> list[Buffer]:
-        """As parts to join."""
+        """The encoded operations, as parts to join."""
         parts = [part for run, queues in self.publishes for part in encode_publish(run, queues)]
         gathered: dict[tuple[int, Outcome], Ranges] = {}
         for queue, outcome, ranges in self.settled:
@@ -55,7 +55,7 @@ class Share:
         return parts
 
     def leases(self) -> list[tuple[int, int, int]]:
-        """What it settles: (queue, first, last)."""
+        """The leases that the share settles: (queue, first, last)."""
         return [(queue, *one) for queue, _, ranges in self.settled for one in ranges]
 
 
@@ -77,7 +77,9 @@ PartitionShares = dict[PartitionLink, Share]
 def shares_of(
     publishes: Iterable[tuple[Run, Route]], settled: Iterable[Settlement], consumers: Mapping[int, Attached]
 ) -> PartitionShares:
-    """What is to be done, by partition. What a consumer had that is gone with its channel is its queue's."""
+    """The shares of a transaction by link. A settlement of a consumer that is gone has no share: its messages
+    are back in the queue.
+    """
     shares: PartitionShares = {}
     for run, route in publishes:
         assert isinstance(route, Targets)
@@ -103,13 +105,15 @@ class Commits:
         self._last = 0
 
     def commit(self, shares: PartitionShares, answer: Done) -> None:
-        """Answers without a refusal once everything is durable and to be seen; else nothing has been done,
-        and what was leased is given back to its queues.
+        """Commit a transaction. Answers None once it is durable, and visible in all its partitions.
+
+        With a refusal as the answer nothing has been done, and the settled messages are returned to their
+        queues as failed deliveries.
         """
         if not shares:
             answer(None)
         elif any(link.unreachable for link in shares):
-            # Nobody could say when it will be safe.
+            # The owner on the lost node cannot tell when the transaction is safe.
             for link, share in shares.items():
                 give_back(link, share)
             answer(incomplete())
@@ -119,7 +123,9 @@ class Commits:
             Commit(key, shares, min(shares, key=self._rank), answer).begin()
 
     def _rank(self, link: PartitionLink) -> tuple[int, int]:
-        """The lowest is the best coordinator: what loses fewest decisions, and is seldom out of reach."""
+        """The link with the lowest rank coordinates: a replicated partition is seldom out of reach, and does
+        not lose its decisions; a transient one loses them with its node.
+        """
         definition = self._state.partitions.get(link.partition)
         if definition is None or definition.kind is PartitionKind.TRANSIENT:
             return 2, link.partition
@@ -129,16 +135,16 @@ class Commits:
 class Commit:
     """One transaction, as its front end drives it (two-phase commit).
 
-    state       what is sent             what is awaited          then
-    preparing   prepare, to all but the  all votes                deciding; aborting where one is no
-                coordinator
+    state       the front end sends      and waits for            then
+    preparing   prepare, to all but the  all votes                deciding; after a no concluding with
+                coordinator                                       an abort
     deciding    decide, with its share,  the decision             concluding
                 to the coordinator
-    concluding  conclude, to all that    that they have, so that  end, to the coordinator
-                are prepared             everybody sees the same
+    concluding  conclude, to all that    their commits, so that   end, to the coordinator, and the
+                are prepared             all show the outcome     answer to the client
 
-    With a single partition there is nothing but its decision. A front end that dies leaves the rest to the
-    partitions (`cluster.owner.two_phase_commit`).
+    With a single partition there is only its decision. If the front end dies, the partitions finish the
+    transaction themselves (`cluster.owner.two_phase_commit`).
     """
 
     def __init__(
@@ -153,7 +159,7 @@ class Commit:
         self._waiting = 0
 
     def begin(self) -> None:
-        """Prepare."""
+        """Send prepare to the participants, or decide at once without any."""
         self._waiting = len(self._participants)
         for link in self._participants:
             share = self._shares[link]
@@ -200,15 +206,15 @@ class Commit:
 
 
 def _ended(_: bool) -> None:
-    """Nobody waits for that."""
+    """The client has its answer already: the end only lets the coordinator forget its decision."""
 
 
 def incomplete() -> Refusal:
-    """As RabbitMQ says it, of which part has happened then; of ours nothing has."""
+    """The refusal of a transaction, in RabbitMQ's words: there a part of it may have happened, here none."""
     return PreconditionFailedError("partial tx completion")
 
 
 def give_back(link: PartitionLink, share: Share) -> None:
-    """The transaction has not happened: its client had the messages, and has not settled them."""
+    """Return the messages that a refused transaction would have settled: the client had them."""
     for queue, _, ranges in share.settled:
         link.give_back(queue, ranges, failed=True)

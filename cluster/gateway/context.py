@@ -1,4 +1,4 @@
-"""The node as the clients' end sees it."""
+"""The node as the parts of the gateway see it."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from cluster.gateway.link import Links
 
 @dataclass(frozen=True, slots=True)
 class GatewayContext:
-    """The cluster as one node sees it, and the node's links. Parts that need less are given less."""
+    """The cluster as one node sees it, and the node's links. Parts that need less get less."""
 
     config: BrokerConfig
     replica: Catalog
     catalog: CatalogClient
-    """Of the same replica."""
+    """The client of the same replica."""
 
     bootstrap: Bootstrap
-    """Who the members are."""
+    """Knows the members of the cluster."""
 
     peers: PeerStatus
     formats: Formats
     links: Links
     owner_of: Callable[[int], str | None]
-    """The node that owns a partition, as far as this one has heard."""
+    """The node that owns a partition, as far as this node has heard; None if it has heard of none."""

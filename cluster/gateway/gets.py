@@ -1,7 +1,8 @@
 """basic.get, on the front end's side.
 
-A message that is got without acknowledgement is removed once this front end has it, and its client gets it
-when the removal is committed (docs/decisions/0030-gets-without-acknowledgement.md).
+For a get without acknowledgement the owner leases the message to this front end. The front end then has the
+message removed, and hands it to the client when the removal is committed
+(docs/decisions/0030-gets-without-acknowledgement.md).
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from node.refusal import Refusal
 from node.session.ports import Got, QueueRef
 
 GET_LINKS: Final = 1024
-"""Queues that were read with basic.get, from which on those that are gone are forgotten."""
+"""Queues that clients read with basic.get. When there are more, the front end forgets those deleted since."""
 
 TakeGot = Callable[[Got | None, Refusal | None], None]
 
 
 class Gets:
-    """The gets of a front end's sessions. What is got is settled under a consumer number of its queue."""
+    """The gets of a front end's sessions. Clients settle the messages under one consumer number a queue."""
 
     def __init__(
         self,
@@ -63,7 +64,7 @@ class Gets:
             else:
                 answer(found, None)
 
-        # An owner of the release before looks at no more than the first two.
+        # An owner of the release before ignores the third argument, and removes the message itself.
         arguments = [queue.id, no_ack, STAYS_LEASED] if no_ack else [queue.id, no_ack]
         self._links.request(link, "get", arguments, got)
 
@@ -77,7 +78,7 @@ class Gets:
         return number
 
     def _prune(self) -> None:
-        """Forget the numbers under which messages of queues were got that are gone by now."""
+        """Forget the consumer numbers of queues that have been deleted."""
         known: Mapping[int, object] = self._state.queues_by_id
         for key, number in list(self._numbers.items()):
             if key[1] not in known and key[1] not in self._local.settings:
@@ -86,7 +87,9 @@ class Gets:
 
 
 def request_removal(link: PartitionLink, queue: int, sequence: int, removal: Removal) -> None:
-    """Have the queue's owner remove a message that this front end has, unless another has it by now."""
+    """Have the queue's owner remove a message that this front end has. The owner refuses where the message
+    has gone to another front end since.
+    """
     settle = encode_settle(queue, [(sequence, sequence)])
     operation = b"".join(encode_decide(REMOVAL, [], [settle]))
     link.transact(operation, [(queue, sequence, sequence)], removal)
@@ -98,7 +101,9 @@ class Removal:
 
     removed: Callable[[], None]
     again: Callable[[], None]
-    """The message has gone elsewhere, as this front end was out of reach: there may be another."""
+    """Called where the owner refused: it has given the message to another consumer while this front end was
+    out of reach.
+    """
     refusal: bool = False
 
     def refused(self, offset: int, messages: Ranges) -> None:
@@ -111,7 +116,7 @@ class Removal:
             self.removed()
 
     def given_up(self, offset: int) -> bool:
-        # The only node that has the queue stays away. Nobody else gets the message there meanwhile, and
-        # the link asks for the removal again before anybody does.
+        # The only node that has the queue stays away, and delivers the message to no client meanwhile. When
+        # it is back, the link sends the removal again before the node delivers.
         self.removed()
         return True

@@ -1,8 +1,8 @@
-"""A front end's side of the partitions: what it has published, settled and asked, until it is safe.
+"""A front end's links to the owners of partitions: operations, consumers and requests on their way.
 
-A link keeps every operation batch until the owner says that it is committed, and sends all of them
-again, in order, to a new owner; the replicated machine drops those that it has already applied.
-That is what makes a forwarded publish neither lost nor doubled by a failover.
+A link keeps each operation batch until the owner says that the batch is committed. It sends all kept batches
+again, in order, to a new owner; the replicated machine drops the batches that it has applied already. So a
+failover neither loses nor doubles a publish.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from node.ranges.range_set import RangeSet
 from node.session.ports import Subscriber
 
 TakeAnswer = Callable[[Any, Delivery | None], None]
-"""Takes what an owner answers to a question."""
+"""Takes the owner's answer to a request: a value, and a message for a basic.get."""
 
 EMPTY: Final[Mapping[int, Ranges]] = {}
 
 WINDOW_BYTES = 16 * 1024 * 1024
-"""Operations that may wait for their commit; beyond it publishers are not read from."""
+"""Octets of operations that may wait for their commit. Beyond that the node does not read from publishers."""
 
 SETTLED_AT_ONCE: Final = 256
-"""Settled messages that are worth an operation batch of their own. Fewer wait for something to ride
-with, a few milliseconds at most: nobody is answered for settling, and an entry costs three disks."""
+"""Settled messages that make an operation batch of their own. Fewer settlements wait for the next batch, a
+few milliseconds at most: no client waits for an answer to them, and an entry costs a write on three disks."""
 
 
 class PartitionLink:
@@ -56,7 +56,7 @@ class PartitionLink:
         self.owner_term = 0
         self.unreachable = False
         self.lost = False
-        """Unreachable, and what it held was in memory."""
+        """Unreachable, and the partition was in memory: its messages are lost."""
         self.consumers: dict[int, LinkConsumer] = {}
         self.leases: dict[int, RangeSet] = {}
         self.latest: LatestHolders | None = None
@@ -72,7 +72,7 @@ class PartitionLink:
         self._since = 0.0
         self._awaiting: list[Awaiting] = []
         self._offsets: list[int] = []
-        # Which consumer has what, of queues that keep order by key.
+        # The consumer that has each message, of queues that keep order by key.
         self._holders: dict[int, RangeMap] = {}
         self._settled: dict[int, Ranges] = {}
         self._credits: dict[int, LinkConsumer] = {}
@@ -80,7 +80,7 @@ class PartitionLink:
         self._leaving: list[int] = []
         self._waiting: list[Subscriber] = []
 
-    # -- what sessions do -----------------------------------------------------------------------
+    # -- calls of sessions ----------------------------------------------------------------------
 
     def publish(
         self, run: Run, queues: list[int], confirmation: Confirmation | None, *, dead_letters: bool = False
@@ -103,12 +103,14 @@ class PartitionLink:
         self._mark_dirty(self)
 
     def _await(self, waiting: Awaiting) -> None:
-        """Have it told when the batch is committed that takes what was just put into it."""
+        """Tell `waiting` when the batch commits to which the last operation was added."""
         self._awaiting.append(waiting)
         self._offsets.append(self._messages)
 
     def transact(self, operation: bytes, settled: Iterable[tuple[int, int, int]], waiting: Awaiting) -> None:
-        """Add a transaction's operation; it counts as a message. `settled`: leases, (queue, first, last)."""
+        """Add a transaction's operation, which counts as one message. `settled`: leases, (queue, first,
+        last).
+        """
         for queue, first, last in settled:
             self._release(queue, [(first, last)])
         self._operation(operation)
@@ -125,7 +127,7 @@ class PartitionLink:
         self._waiting.append(subscriber)
 
     def settle(self, queue: int, ranges: Ranges) -> None:
-        """The consumer has the messages for good."""
+        """Settle messages that a consumer has acknowledged."""
         observed = None if self._observer is None else self._observer.settled(queue, ranges)
         if observed is not None:
             self._await(observed)
@@ -142,38 +144,41 @@ class PartitionLink:
             self._mark_dirty(self)
 
     def give_back(self, queue: int, ranges: Ranges, *, failed: bool) -> None:
-        """Return leased messages to the queue; `failed` counts a delivery of each."""
+        """Return leased messages to the queue; `failed` counts a failed delivery of each."""
         self._release(queue, ranges)
         self._operation(encode_return(queue, ranges, failed))
 
     def redeliver(self, queue: int, consumer: int, ranges: Ranges) -> None:
-        """Return leased messages, to be given to the same consumer again."""
+        """Return leased messages, and have the owner deliver them to the same consumer again."""
         self.give_back(queue, ranges, failed=True)
         for leased in ranges:
             self.request("redeliver", [queue, consumer, *leased], _unanswered)
 
     def discard(self, queue: int, ranges: Ranges) -> None:
-        """Rejected without requeue."""
+        """Discard messages that a consumer has rejected without requeue."""
         self._release(queue, ranges)
         self._operation(encode_discard(queue, ranges))
 
     def attach(self, consumer: LinkConsumer, answer: TakeAnswer) -> None:
+        """Ask the owner, and every later owner, to serve a consumer. The answer is None or a refusal."""
         self._ask(PendingRequest("attach", [], consumer, answer))
 
     def request(self, name: str, arguments: list[Any], answer: TakeAnswer) -> None:
-        """Ask the owner; asked again, with the same arguments, of whoever becomes owner next."""
+        """Ask the owner. A new owner gets the same request again, until one has answered it."""
         self._ask(PendingRequest(name, arguments, None, answer))
 
     def detach(self, consumer: int) -> None:
+        """Remove a consumer; its messages stay leased to this front end until it settles or returns them."""
         gone = self.consumers.pop(consumer, None)
         if gone is not None and gone.single_active:
-            # What is given back with it in this turn goes before, so that its successor gets that first.
+            # The messages that it returns in this turn go first: the next active consumer gets them first.
             self._leaving.append(consumer)
             self._mark_dirty(self)
         elif gone is not None and self.owner is not None:
             self.owner.detach(self._front_end, self._epoch, consumer)
 
     def credit(self, consumer: int, limit: int) -> None:
+        """Set a consumer's limit: how many messages it may have got since it was attached."""
         attached = self.consumers.get(consumer)
         if attached is None or attached.limit == limit:
             return
@@ -188,7 +193,7 @@ class PartitionLink:
     # -- owner changes --------------------------------------------------------------------------
 
     def owner_elected(self, node: str, term: int, owner: OwnerPort) -> None:
-        """Greet a new owner, and tell it everything that it has to know of this front end."""
+        """Greet a new owner, unless its term is older than that of the known one."""
         if term < self.owner_term:
             return
         self.owner, self.owner_node, self.owner_term = owner, node, term
@@ -196,13 +201,13 @@ class PartitionLink:
         self.resync()
 
     def owner_lost(self) -> None:
-        """There is no owner, as far as this node knows: keep everything until there is one."""
+        """The owner is gone: keep batches and requests until there is another one."""
         self.owner = self.owner_node = None
 
     def sole_replica_lost(self, *, kept: bool) -> None:
-        """The only node that has the partition is down: nobody can answer until it is back.
+        """The only node that has the partition is down: refuse requests until it is back.
 
-        What was published before stays here, to be taken up again then. `kept` says that the
+        The link keeps the batches that it has, and sends them again when the node is back. `kept`: the
         partition is on that node's disk, not in its memory.
         """
         self.owner_lost()
@@ -212,16 +217,16 @@ class PartitionLink:
             request.answer(UNREACHABLE, None)
 
     def give_up(self) -> None:
-        """The only replica stays away: publishers are not left waiting for what it alone can say."""
+        """The only replica stays away: answer the publishers, which do not wait for its return."""
         self._take_batch()
         for batch in self.unacknowledged:
             batch.give_up()
 
     def resync(self) -> None:
-        """Begin a new epoch: consumers, then unacknowledged operations, then the leases still held.
+        """Greet the owner in a new epoch: consumers, unacknowledged operations, then the leases still held.
 
-        The operations come before the leases because a settled message is in neither: the owner
-        must not take it for one that nobody holds.
+        The operations come before the leases. A message that an unacknowledged operation settles is not among
+        the leases: the owner must see the settlement first, so that it does not return the message.
         """
         owner = self.owner
         if owner is None:
@@ -232,7 +237,7 @@ class PartitionLink:
         consumers = [one.terms() for one in self.consumers.values()]
         tried = max((batch.number for batch in self.unacknowledged if batch.sent), default=0)
         owner.hello(self._front_end, self._epoch, self._node, consumers, tried)
-        # An owner in this process answers at once, so what is sent may change under the loops.
+        # An owner in this process answers within these calls, which changes the collections: copy them.
         for batch in list(self.unacknowledged):
             batch.sent = True
             owner.operations(self._front_end, self._epoch, batch.number, batch.data)
@@ -247,7 +252,7 @@ class PartitionLink:
             self._send_request(number, request)
 
     def abandon(self) -> None:
-        """The partition is gone for good with the memory that held it: nothing is waited for."""
+        """The partition is gone for good: confirm all batches, refuse requests, and cancel the consumers."""
         self.owner_lost()
         self._take_batch()
         self._committed(self._number)
@@ -261,16 +266,13 @@ class PartitionLink:
     # -- the turn -------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Send what this turn brought, as one batch, and what had waited for something to ride with."""
+        """Send this turn's operations as one batch, with the settlements and credit that waited for one."""
         enough = self._settled_count >= SETTLED_AT_ONCE
         if self._parts or self._credit_urgent or self._leaving or enough:
             self.flush_waiting()
 
     def flush_waiting(self) -> None:
-        """Send all there is. What is settled goes before the credit that it gave.
-
-        So no consumer ever seems to hold more than its prefetch.
-        """
+        """Send all operations, then the credit: so no consumer seems to hold more than its prefetch."""
         self._take_batch()
         self._tell_credits()
         leaving, self._leaving = self._leaving, []
@@ -331,7 +333,7 @@ class PartitionLink:
             self._observer.released(queue, ranges)
 
     def _ask(self, request: PendingRequest) -> None:
-        # What the same client did before must have its effect on the answer (0-9-1 §4.7).
+        # Earlier operations of the same client must have their effect on the answer (0-9-1 §4.7).
         self._take_batch()
         self._request += 1
         self._requests[self._request] = request
@@ -358,10 +360,10 @@ class PartitionLink:
             for subscriber in waiting:
                 subscriber.unblocked()
 
-    # -- what the owner says (FrontEndPort) -----------------------------------------------------
+    # -- calls of the owner (FrontEndPort) ------------------------------------------------------
 
     def acknowledged(self, epoch: int, number: int, refused: Sequence[tuple[int, Ranges]] = ()) -> None:
-        # A commit is a fact in any epoch.
+        # A commit of an earlier epoch counts too: committed operations stay so.
         self._committed(number, dict(refused))
 
     def delivered(self, epoch: int, deliveries: list[Delivery]) -> None:
@@ -372,7 +374,7 @@ class PartitionLink:
         for delivery in deliveries:
             consumer = self.consumers.get(delivery.consumer)
             if consumer is None:
-                # It crossed its consumer's cancellation: nobody has seen it.
+                # The consumer was cancelled while the delivery was on its way: no client has seen it.
                 self._operation(encode_return(delivery.queue, merged(delivery.ranges), False))
                 continue
             consumer.delivered += delivery.run.count
@@ -430,14 +432,14 @@ class PartitionLink:
 
 
 class Links:
-    """The links of one front end by partition, and which of them have something for their owners."""
+    """The links of one front end by partition, and which of them have something to send."""
 
     def __init__(
         self, node: str, front_end: int, latencies: Latencies, wanted: Callable[[], None],
         waiting: Callable[[], None], observer: Callable[[int], LinkObserver | None],
     ) -> None:  # fmt: skip
-        """`wanted` asks for a turn, in which `flush` is called; `waiting` for `flush_waiting`, a few
-        milliseconds later; `observer` makes that of a new link.
+        """`wanted` asks for a turn, which calls `flush`. `waiting` asks for a call of `flush_waiting` a few
+        milliseconds later. `observer` makes the observer of a new link.
         """
         self.by_partition: dict[int, PartitionLink] = {}
         self._observer = observer
@@ -447,7 +449,7 @@ class Links:
         self._waiting: dict[int, PartitionLink] = {}
 
     def to(self, partition: int) -> PartitionLink:
-        """The link to a partition, made when it is first asked for."""
+        """The link to a partition, made at the first call."""
         link = self.by_partition.get(partition)
         if link is None:
             link = self.by_partition[partition] = PartitionLink(
@@ -457,18 +459,18 @@ class Links:
         return link
 
     def request(self, link: PartitionLink, name: str, arguments: list[Any], answer: TakeAnswer) -> None:
-        """Ask the owner at the link's other end in this turn: see `PartitionLink.request`."""
+        """Ask the owner in this turn: see `PartitionLink.request`."""
         link.request(name, arguments, answer)
         self._wanted()
 
     def attach(self, link: PartitionLink, consumer: LinkConsumer, answer: TakeAnswer) -> None:
-        """Have a consumer served in this turn: see `PartitionLink.attach`."""
+        """Attach a consumer in this turn: see `PartitionLink.attach`."""
         link.attach(consumer, answer)
         self._wanted()
 
     @property
     def dirty(self) -> bool:
-        """Whether `flush` is to be called in this turn."""
+        """Whether a link has something for `flush`."""
         return bool(self._dirty)
 
     def mark_dirty(self, link: PartitionLink) -> None:
@@ -482,17 +484,17 @@ class Links:
         self._waiting[link.partition] = link
 
     def flush(self) -> None:
-        """Send what this turn brought."""
+        """Send this turn's operations."""
         links, self._dirty = self._dirty, {}
         for link in links.values():
             link.flush()
 
     def flush_waiting(self) -> None:
-        """Send what links have kept for something to ride with."""
+        """Send the settlements and credit that links have kept for a later batch."""
         links, self._waiting = self._waiting, {}
         for link in links.values():
             link.flush_waiting()
 
 
 def _unanswered(value: Any, delivery: Delivery | None) -> None:
-    """Where it cannot be done, the messages are in their queue like any other."""
+    """No answer is needed: where the owner cannot redeliver, the messages are ready in their queue."""

@@ -1,7 +1,7 @@
-"""Server-named exclusive queues, and those behind direct reply-to: on no disk and in no catalog.
+"""Server-named exclusive queues, and the queues behind direct reply-to: on no disk, and not in the catalog.
 
-Their names tell other nodes where they are (`cluster.catalog.definitions.LocalName`). Only a binding to a
-server-named queue is in the catalog, because publishers on other nodes route by it.
+Their names tell other nodes where they are (`cluster.catalog.definitions.LocalName`). The catalog only has
+the bindings of server-named queues, because publishers on other nodes route by them.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from node.routing.equivalence import check_property
 from node.session.ports import QueueDeclaration, QueueRef
 
 RANDOM_ID_BITS: Final = 62
-"""Of a queue's id: whoever knows the name of one queue knows nothing of another's."""
+"""Random bits of a queue's id: a client that knows one queue's name cannot guess another's."""
 
 
 def _nothing() -> None:
-    """Nobody waits for that."""
+    """The caller does not wait for the bindings' removal."""
 
 
 @dataclass(slots=True)
@@ -52,14 +52,14 @@ class QueuesInMemory(Protocol):
 class LocalQueues(Observer):
     """The server-named exclusive queues of this node's connections, and those of direct reply-to.
 
-    `settings` says what each of them asks for, and `names` its virtual host and name, by the queue's number.
+    `settings` has their settings, and `names` their virtual hosts and names, by the queues' ids.
     """
 
     def __init__(
         self, front_end: int, catalog: CatalogClient, owners: Mapping[int, QueuesInMemory],
         random_bits: Callable[[int], int],
     ) -> None:  # fmt: skip
-        """`owners`: by partition, those of this node."""
+        """`owners` are those of this node, by partition."""
         self.front_end = front_end
         self.settings: dict[int, QueueSettings] = {}
         self.names: dict[int, tuple[str, str]] = {}
@@ -72,9 +72,10 @@ class LocalQueues(Observer):
         self._by_holder: dict[int, dict[int, LocalQueue]] = {}
 
     def may_be_there(self, name: LocalName, vhost: str) -> bool:
-        """Whether a queue that is in no catalog has this name, as far as this node can tell.
+        """Whether a queue of some node's memory has this name, as far as this node can tell.
 
-        A name is what clients make up: it must not lead to what has another, or is in another virtual host.
+        Clients can make up names: a name must not lead to a queue in another virtual host, or to a queue of
+        another kind.
         """
         partition = self._catalog.state.partitions.get(name.partition)
         if partition is None or not name.front_end or partition.front_end != name.front_end:
@@ -84,7 +85,11 @@ class LocalQueues(Observer):
         return name.front_end != self.front_end or name.queue in self.settings
 
     def declare(self, vhost: str, declaration: QueueDeclaration, holder: int) -> QueueRef:
-        """Raises PreconditionFailedError for arguments that make no sense."""
+        """Make a server-named exclusive queue of the connection `holder`.
+
+        Raises PreconditionFailedError for arguments that make no sense, and at the virtual host's limit of
+        queues; RestartedError while this node has no partition in memory.
+        """
         read_queue_arguments(declaration.arguments, declaration.name, vhost)
         state = self._catalog.state
         if "max-queues" in state.access.vhost(vhost).limits:
@@ -97,8 +102,8 @@ class LocalQueues(Observer):
         return ref
 
     def declare_reply(self, vhost: str, holder: int) -> QueueRef:
-        """A queue for the replies to one channel; it goes with its consumer. No client can name it but to
-        publish to it.
+        """Make a queue for the replies to one channel; it is deleted with its consumer. Clients can use its
+        name for publishing only. Raises RestartedError.
         """
         ref = self._create(vhost, REPLY_QUEUE_PREFIX, None)
         queue = self._replies[ref.id] = LocalQueue(ref, vhost, holder, True, {})
@@ -110,12 +115,12 @@ class LocalQueues(Observer):
         return policies.settings(vhost, ResourceKind.CLASSIC_QUEUE, name, arguments)
 
     def replaced(self) -> None:
-        """The catalog was restored from a snapshot: its policies may be others."""
+        """The catalog was restored from a snapshot: its policies may have changed."""
         for vhost in self._catalog.state.vhosts:
             self.policies_changed(vhost)
 
     def policies_changed(self, vhost: str) -> None:
-        """What is asked of the virtual host's queues may be something else from now on."""
+        """The policies of the virtual host changed: give the owner the settings of its queues."""
         for queue in self._queues.values():
             if queue.vhost == vhost:
                 settings = self._effective(vhost, queue.ref.name, queue.arguments)
@@ -123,7 +128,7 @@ class LocalQueues(Observer):
                 self._owners[queue.ref.partition].configure(queue.ref.id, settings)
 
     def _create(self, vhost: str, prefix: str, arguments: dict[str, Any] | None) -> QueueRef:
-        """Without arguments policies count no more than they do."""
+        """Make a queue. With None for `arguments` it has no settings, not even those of policies."""
         partition = self._catalog.state.table.transient(self.front_end)
         if partition is None:
             raise RestartedError("this node is not part of the cluster yet")
@@ -136,9 +141,10 @@ class LocalQueues(Observer):
         return QueueRef(name, partition.id, id, vhost)
 
     def redeclare(self, vhost: str, declaration: QueueDeclaration, holder: int) -> QueueRef:
-        """A client that was given the name declares it again.
+        """A client declares a queue with the form of a server-given name again.
 
-        Raises AccessRefusedError where it was given none, ResourceLockedError, PreconditionFailedError.
+        Raises AccessRefusedError where there is no such queue, ResourceLockedError where the queue belongs to
+        another connection, and PreconditionFailedError where the declarations differ.
         """
         queue = self._queues.get(declaration.name)
         if queue is None or queue.vhost != vhost:
@@ -150,11 +156,11 @@ class LocalQueues(Observer):
         return ref
 
     def new_name(self) -> str:
-        """A name for a server-named queue that is not exclusive and so is in the catalog."""
+        """A name for a server-named queue that is not exclusive, and so is in the catalog."""
         return f"amq.gen-{self._random_bits(96):x}"
 
     def find(self, vhost: str, name: str, holder: int) -> QueueRef:
-        """Raises NotFoundError, ResourceLockedError."""
+        """The queue of a name. Raises NotFoundError, and ResourceLockedError for other connections."""
         queue = self._queues.get(name)
         if queue is None or queue.vhost != vhost:
             raise NotFoundError(f"no queue '{name}' in vhost '{vhost}'")
@@ -172,13 +178,13 @@ class LocalQueues(Observer):
         return queue.id in self._by_id
 
     def bound(self, name: str) -> None:
-        """The queue is the destination of a binding: the catalog must forget it when it goes."""
+        """The queue is bound: its deletion must remove its bindings from the catalog."""
         queue = self._queues.get(name)
         if queue is not None:
             queue.bound = True
 
     def delete(self, ref: QueueRef, done: Callable[[], None] = _nothing) -> None:
-        """Calls back when no client sees its bindings any more."""
+        """Delete a queue. Calls back when no client sees its bindings any more."""
         queue = self._by_id.pop(ref.id, None) or self._replies.pop(ref.id, None)
         if queue is None:
             done()
@@ -192,13 +198,13 @@ class LocalQueues(Observer):
         self._owners[ref.partition].drop_queue(ref.id)
         if queue.bound:
             arguments = {"vhost": queue.vhost, "name": ref.name}
-            # The next start of this node removes what a lost command did not.
+            # If the command is lost with this process, the next start of the node removes the bindings.
             self._catalog.submit("forget_local_queue", arguments, partial(_call, done))
         else:
             done()
 
     def release_holder(self, holder: int, released: Callable[[], None]) -> None:
-        """A connection is closed: its queues go. Calls back when no client sees their bindings any more."""
+        """A connection is closed: delete its queues. Calls back when no client sees their bindings."""
         gone = list(self._by_holder.get(holder, {}).values())
         left = len(gone) + 1
 
@@ -213,24 +219,24 @@ class LocalQueues(Observer):
         one_less()
 
     def goes_unused(self, id: int) -> bool:
-        """Whether this is a queue of here that goes with its last consumer."""
+        """Whether this is an auto-delete queue of this node."""
         queue = self._by_id.get(id)
         return queue is not None and queue.auto_delete
 
     def delete_unused(self, id: int, done: Callable[[], None]) -> None:
-        """Its last consumer is gone. Calls back as `delete` does."""
+        """Delete an auto-delete queue after its last consumer. Calls back as `delete` does."""
         self.delete(self._by_id[id].ref, done)
 
     def left(self, id: int) -> None:
-        """The last consumer of a queue is gone. One of direct reply-to goes at once: only the client that
-        asked takes the replies.
+        """The last consumer of a queue is gone. A queue of direct reply-to is deleted at once: only the
+        client that asked takes the replies.
         """
         reply = self._replies.get(id)
         if reply is not None:
             self.delete(reply.ref)
 
     def unused(self, id: int, *, expired: bool) -> None:
-        """A queue had no consumer for a while; `expired`: not for as long as it asked to live without."""
+        """A queue had no consumer for a while: delete it if it is auto-delete, or has expired (x-expires)."""
         queue = self._by_id.get(id)
         if queue is not None and (queue.auto_delete or expired):
             self.delete(queue.ref)

@@ -1,8 +1,8 @@
 """Queues in the memory of a node that cannot be reached: transient ones, and exclusive ones.
 
-What they held is lost with the process. Their names must not be: a client that has gone to another
-node declares its queues there again. The catalog's leader has them removed when the node stays away;
-until then declarations of such a name wait.
+Their messages are lost with the process. Their names become free again: a client that has gone to another
+node declares its queues there. The catalog's leader removes the queues from the catalog when the node stays
+away; until then declarations of such a name wait.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from cluster.catalog.definitions import PartitionKind, QueueDefinition
 from cluster.gateway.context import GatewayContext
 
 FORGET_S: Final = 1.0
-"""How long a node may be out of reach before what was in its memory is given up. One that comes back
-tells the consumers of these queues that they are cancelled."""
+"""How long a node may be out of reach before the catalog's leader removes the queues in its memory, in
+seconds. A node that comes back then cancels the consumers of these queues."""
 
 
 class LostMemory:
-    """What this node does about the queues in others' memory."""
+    """See the module's docstring; `tick` it every few milliseconds."""
 
     def __init__(self, context: GatewayContext) -> None:
         self._context = context
@@ -33,15 +33,15 @@ class LostMemory:
         return partition.kind is PartitionKind.TRANSIENT and self._context.links.to(partition.id).unreachable
 
     def wait(self, queue: int, holder: int, callback: Callable[[], None]) -> None:
-        """Call back, for this connection, when the queue is removed or its node is there again."""
+        """Call back, for this connection, when the queue is removed or its node is back."""
         self._waiting.append((queue, holder, callback))
 
     def release_holder(self, holder: int) -> None:
-        """The connection is closed: it waits for nothing."""
+        """The connection is closed: forget its callbacks."""
         self._waiting = [waiting for waiting in self._waiting if waiting[1] != holder]
 
     def tick(self, now: float) -> None:
-        """Have lost queues removed in time, and let those go on who wait for it."""
+        """Have lost queues removed in time, and call back those who wait for that."""
         context = self._context
         for member in context.bootstrap.members:
             if member == context.config.node or member in context.peers.connected:
@@ -64,7 +64,7 @@ class LostMemory:
             and state.partitions[queue.partition].replicas == (member,)
         ]
         if lost:
-            # By their numbers: the node may be back, with new queues, before this is carried out.
+            # By their ids: the node may be back, with new queues, before the command is applied.
             self._context.catalog.submit("delete_queues", {"ids": lost}, _ignore)
 
     def _resume(self) -> None:
@@ -78,4 +78,4 @@ class LostMemory:
 
 
 def _ignore(value: object, refusal: object) -> None:
-    """The start of the node removes what a lost command did not."""
+    """If the command is lost, the next start of the absent node removes the queues."""

@@ -11,21 +11,21 @@ from node.ranges.range_set import RangeSet
 
 
 class LinkObserver(Protocol):
-    """Told once a run or a range what passes one link. An observer decides nothing."""
+    """Observes one link, called once a run or a range of messages. It changes nothing."""
 
     def published(self, run: Run) -> Awaiting | None:
-        """A run is about to go into the next operation batch; what is returned waits for that batch too."""
+        """A run goes into the next operation batch. An `Awaiting` that is returned waits for that batch."""
 
     def settled(self, queue: int, ranges: Ranges) -> Awaiting | None:
-        """A consumer has acknowledged messages; what is returned waits for the batch that takes this."""
+        """A consumer has acknowledged messages. An `Awaiting` that is returned waits for their batch."""
 
     def released(self, queue: int, ranges: Ranges) -> None:
-        """These messages are leased no more, for whatever reason."""
+        """The front end does not hold these messages any more, for any reason."""
 
     def arrived(self) -> int:
-        """Deliveries have come; the time, as the observer counts it, which `delivered` is given again."""
+        """Deliveries have come. Returns the time, in the observer's unit, for `since` of `delivered`."""
 
     def delivered(self, delivery: Delivery, since: int, leased: RangeSet | None) -> None:
-        """A delivery is with its consumer's session. `leased`: the messages of the queue that clients of
+        """A consumer's session has got a delivery. `leased` has the messages of the queue that clients of
         this front end have yet to settle; None where the consumer does not settle.
         """

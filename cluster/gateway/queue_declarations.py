@@ -1,4 +1,4 @@
-"""Declarations of queues on a node: compared with what is there, placed, and put to the catalog."""
+"""Declarations of queues on a node: compared with an existing queue, or placed and put into the catalog."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Declared = Callable[[QueueRef | None, Refusal | None], None]
 
 @dataclass(slots=True)
 class QueueChurn:
-    """Queues that clients of one node have declared, made by it, and deleted; plain counters."""
+    """How many queues clients of one node have declared, created by that, and deleted."""
 
     declared: int = 0
     created: int = 0
@@ -36,7 +36,9 @@ class QueueChurn:
 
 
 class QueueDeclarations:
-    """What the connections of one node declare. `default_type` is that of durable queues."""
+    """The declarations of one node's connections. `default_type` is the type of durable queues whose
+    declaration and virtual host name none.
+    """
 
     def __init__(
         self, context: GatewayContext, local: LocalQueues, lost_memory: LostMemory, default_type: str
@@ -46,12 +48,12 @@ class QueueDeclarations:
         self._local = local
         self._lost_memory = lost_memory
         self._default_type = default_type
-        # The connections that have declared exclusive queues which the catalog knows, or is about to.
+        # The connections with exclusive queues in the catalog, or on their way into it.
         self._holders: set[int] = set()
         self.churn = QueueChurn()
 
     def release_holder(self, holder: int) -> bool:
-        """The connection is closed; whether there may be exclusive queues of it in the catalog."""
+        """The connection is closed. Returns whether it may have exclusive queues in the catalog."""
         held = holder in self._holders
         self._holders.discard(holder)
         return held
@@ -64,9 +66,10 @@ class QueueDeclarations:
         answer: Declared,
         node: str = "",
     ) -> None:
-        """Answers at once where the queue is there; later where the catalog must take it up.
+        """Declare a queue. Answers once every node sees it; for a queue of this node's memory at once.
 
-        A name that a lost queue has is waited for.
+        While a queue in lost memory has the name, the declaration waits. `node` is the node that declares, if
+        it is not this one.
         """
         self.churn.declared += 1
         lost = self._catalog.state.queues.get((vhost, declaration.name))
@@ -91,7 +94,7 @@ class QueueDeclarations:
         if self._local.owns(queue):
             done()
         else:
-            # Another client may be just declaring the queue, and other nodes not have it yet (A16).
+            # Another client may be just declaring the queue, so that other nodes do not see it yet (A16).
             self._catalog.when_visible(done)
 
     def _submit(
@@ -119,7 +122,7 @@ class QueueDeclarations:
                 answer(None, refusal)
             else:
                 if declaration.exclusive and holder not in self._holders:
-                    # Its connection was closed meanwhile, and nobody else may use it.
+                    # The queue's connection was closed meanwhile, and no other client may use the queue.
                     catalog.submit("delete_queue", {"id": value["id"]}, _ignore)
                 self.churn.created += 1
                 answer(QueueRef(value["name"], value["partition"], value["id"], vhost), None)
@@ -127,7 +130,7 @@ class QueueDeclarations:
         catalog.submit("declare_queue", arguments, declared)
 
     def _declared(self, vhost: str, declaration: QueueDeclaration, holder: int) -> QueueRef | None:
-        """The queue, if it is there already or concerns this node alone; None: up to the catalog."""
+        """The queue, if it exists already or is in this node's memory; None if the catalog must create it."""
         if not declaration.name and declaration.exclusive:
             self.churn.created += 1
             return self._local.declare(vhost, declaration, holder)
@@ -141,7 +144,7 @@ class QueueDeclarations:
         return reachable(self._context.links, QueueRef(queue.name, queue.partition, queue.id, vhost))
 
     def _fields(self, declaration: QueueDeclaration, holder: int) -> dict[str, Any]:
-        """What a redeclaration is compared by."""
+        """The properties by which the catalog compares redeclarations."""
         return {
             # An exclusive queue goes with its connection: it cannot outlive the server.
             "durable": declaration.durable and not declaration.exclusive,
@@ -157,11 +160,11 @@ class QueueDeclarations:
         config, state = self._context.config, self._catalog.state
         default = state.access.vhost(vhost).default_queue_type or self._default_type
         members = state.members
-        # Until the catalog has taken up its founders, they are in the configuration alone.
+        # Until the cluster is founded, only the configuration has its members.
         there = members.eligible if members.founded else config.members
         if declaration.durable and not declaration.exclusive:
             asked = self._asked(vhost, declaration, default)
-            # A queue that a node is to own which is down would wait for that node.
+            # A queue on a node that is down could not be used before that node is back.
             connected = self._context.peers.connected
             up = [one for one in there if one == config.node or one in connected]
             owned = partial(queues_owned, state, self._context.owner_of)
@@ -169,7 +172,7 @@ class QueueDeclarations:
         return place(declaration, node, there, default)
 
     def _asked(self, vhost: str, declaration: QueueDeclaration, default: str) -> dict[str, Any]:
-        """A durable queue's arguments, and what the policies define that will apply to it."""
+        """A durable queue's arguments, with those of the policies that will apply to it."""
         quorum = declaration.arguments.get(TYPE_ARGUMENT, default) == QUORUM
         kind = ResourceKind.QUORUM_QUEUE if quorum else ResourceKind.CLASSIC_QUEUE
         applied = self._catalog.state.policies.applied(vhost, kind, declaration.name)
@@ -177,11 +180,11 @@ class QueueDeclarations:
 
 
 def _ignore(value: object, refusal: object) -> None:
-    """The next start of this node removes what a lost command did not."""
+    """If the command is lost with this process, the next start of the node removes the queue."""
 
 
 def reachable(links: Links, queue: QueueRef) -> QueueRef:
-    """The queue, which somebody can be asked about. Raises HomeNodeDownError."""
+    """The queue itself. Raises HomeNodeDownError where the only node that has the queue is down."""
     if links.to(queue.partition).unreachable:
         raise home_node_down(queue)
     return queue
@@ -192,7 +195,7 @@ def home_node_down(queue: QueueRef) -> HomeNodeDownError:
 
 
 def queues_owned(state: CatalogState, owner_of: Callable[[int], str | None]) -> Counter[str]:
-    """How many queues each node owns; one without an owner counts for the node that is to be it."""
+    """How many queues each node owns. Queues without an owner count for their preferred owner."""
     found: Counter[str] = Counter()
     for partition, count in state.table.queues.items():
         found[owner_of(partition) or state.partitions[partition].replicas[0]] += count

@@ -1,4 +1,4 @@
-"""Deletions of queues that clients of a node ask for: at their owner first where there is a condition."""
+"""Deletions of queues by clients of a node. The queue's owner decides about conditions."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from node.refusal import NotFoundError, PreconditionFailedError, Refusal
 from node.session.ports import QueueCounts, QueueRef
 
 Ask = Callable[[QueueRef, str, list[Any], Callable[[Any, Delivery | None, Refusal | None], None]], None]
-"""Asks the owner of a queue something."""
+"""Sends a request to the owner of a queue: queue, name, further arguments, and the callback."""
 
 Deleted = Callable[[int, Refusal | None], None]
-"""How many messages were ready."""
+"""Takes the number of messages that were ready, or a refusal."""
 
 NO_COUNTS: Final = QueueCounts(0, 0, 0)
 
 
 class QueueDeletions:
-    """What the connections of one node delete."""
+    """The deletions of one node's connections."""
 
     def __init__(
         self, catalog: CatalogClient, formats: Formats, local: LocalQueues, churn: QueueChurn, ask: Ask
@@ -33,9 +33,11 @@ class QueueDeletions:
         self._local, self._churn, self._ask = local, churn, ask
 
     def delete(self, queue: QueueRef, if_unused: bool, if_empty: bool, answer: Deleted) -> None:
-        """Delete a queue, `if_unused` only without consumers, `if_empty` only without ready messages.
+        """Delete a queue, `if_unused` only without consumers, `if_empty` only without messages that are ready
+        or scheduled.
 
-        The queue's owner decides that in the log, so that nothing comes between the look and the deletion.
+        The queue's owner seals the queue in its log, so that no message and no consumer comes between the
+        check and the deletion. Answers once no client sees the queue any more.
         """
 
         def counted(value: Any, _: Delivery | None, refusal: Refusal | None) -> None:
@@ -51,7 +53,7 @@ class QueueDeletions:
 
         def closed(value: Any, delivery: Delivery | None, refusal: Refusal | None) -> None:
             if isinstance(refusal, NotFoundError):
-                # The log may know of another client's deletion before the catalog does.
+                # The log may have another client's deletion, which the catalog does not have yet.
                 self._delete(queue, 0, answer)
             elif refusal is None and value[0]:
                 self._delete(queue, value[1], answer)
@@ -74,7 +76,7 @@ class QueueDeletions:
 
 
 def _unmet(queue: QueueRef, counts: QueueCounts, if_unused: bool, if_empty: bool) -> Refusal | None:
-    """The condition that does not hold."""
+    """The refusal for a condition that does not hold; None if all hold."""
     if if_unused and counts.consumers:
         return PreconditionFailedError(f"{queue} in use")
     if if_empty and (counts.ready or counts.scheduled):

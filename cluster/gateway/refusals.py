@@ -1,4 +1,4 @@
-"""What clients are told where an owner refuses what they ask for."""
+"""The refusals that clients get where an owner refuses a request."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from node.session.ports import QueueRef
 
 
 def refusal_of(queue: QueueRef, value: Any) -> Refusal | None:
-    """What a client is told where an owner answers with a reply code; None where it answers anything else."""
+    """The refusal for an owner's answer that is a reply code; None for every other answer."""
     if value == UNREACHABLE:
         return home_node_down(queue)
     if value == ACCESS_REFUSED:

@@ -1,4 +1,4 @@
-"""Where a front end's messages go: names of exchanges and queues to links, by this node's catalog."""
+"""Routes of a front end's messages, from exchange and key to links, by this node's catalog."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from node.session.traffic import ExchangeFlow
 
 REMEMBERED_ROUTES: Final = 65_536
 COUNTED_EXCHANGES: Final = 1024
-"""Exchanges with counters, from which on those that are gone are forgotten."""
+"""Exchanges with counters. When there are more, the counters of deleted exchanges are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Routes:
         self._known: dict[tuple[Scope, str, str], Targets] = {}
         self._version = -1
         self.flows: dict[tuple[str, str], ExchangeFlow] = {}
-        """What came to exchanges on this node, by virtual host and name."""
+        """The counters of messages published to exchanges on this node, by virtual host and name."""
         self._flows_limit = COUNTED_EXCHANGES
 
     def exchange(self, vhost: str, name: str) -> Exchange:
@@ -53,11 +53,11 @@ class Routes:
         return self._replica.state.vhost(vhost).exchanges.get(name)
 
     def needs_headers(self, scope: Scope, exchange: str) -> bool:
-        """Whether messages to the exchange have routes by their headers. Raises NotFoundError."""
+        """Whether routes of the exchange depend on headers. Raises NotFoundError, and AccessRefusedError."""
         try:
             self.exchange(scope.vhost, exchange)
         except NotFoundError:
-            # Who may not write to it does not learn whether it is there.
+            # A user who may not write to the exchange must not learn whether it exists.
             self._access.check_exchange(scope.user, scope.vhost, Right.WRITE, exchange)
             raise
         return self._replica.state.vhost(scope.vhost).exchanges.uses_headers(exchange)
@@ -70,11 +70,15 @@ class Routes:
         headers: Mapping[str, Any] | None,
         copies: Sequence[str] = (),
     ) -> Targets:
-        """Raises NotFoundError, and AccessRefusedError also for an internal exchange."""
+        """The route of a message; `copies` are further keys (CC and BCC).
+
+        `headers` is None where `needs_headers` is False: only such routes are remembered. Raises
+        NotFoundError for the exchange, and AccessRefusedError, also for an internal exchange.
+        """
         if copies:
             return self._compute(scope, exchange, (key, *copies), headers)
         if headers is not None or (exchange == DEFAULT_EXCHANGE and key.startswith(RESERVED_PREFIX)):
-            # Queues that are in no catalog come and go without its knowing.
+            # Queues that are not in the catalog come and go without a change of its version.
             return self._compute(scope, exchange, (key,), headers)
         if self._version != self._replica.version or len(self._known) > REMEMBERED_ROUTES:
             self._known.clear()
@@ -98,7 +102,7 @@ class Routes:
         exchanges = self._replica.state.vhost(vhost).exchanges
         names = set(exchanges.route(exchange, keys[0], headers, keys[1:]))
         if exchange == DEFAULT_EXCHANGE:
-            # Queues of one node are in no catalog: their names tell where they are.
+            # Queues in a node's memory are not in the catalog: their names tell where they are.
             names.update(key for key in keys if parse_local_queue_name(key) is not None)
         return self._to_queues(vhost, exchange, sorted(names))
 
@@ -121,29 +125,31 @@ class Routes:
         return Targets(links, sum(len(queues) for _, queues in known), flow)
 
     def find_local(self, vhost: str, name: str) -> QueueRef:
-        """Where the queue of a name that tells it is, if it is still there. Raises NotFoundError."""
+        """The queue in a node's memory that has this name. Raises NotFoundError, also while that node is
+        down.
+        """
         local = parse_local_queue_name(name)
         there = local is not None and self._local.may_be_there(local, vhost)
         if local is None or not there or self._links.to(local.partition).unreachable:
-            # What was in the memory of a node that is down is lost.
+            # The queues in the memory of a node that is down are lost.
             raise NotFoundError(f"no queue '{name}' in vhost '{vhost}'")
         return QueueRef(name, local.partition, local.queue, vhost)
 
     def still_leads(self, targets: Targets) -> bool:
-        """Whether any of the queues is there still."""
+        """Whether any of the route's queues still exists, as far as this node knows."""
         return any(self._is_there(link, queue) for link, queues in targets.links for queue in queues)
 
     def _is_there(self, link: PartitionLink, queue: int) -> bool:
         state = self._replica.state
         if queue < FIRST_LOCAL_ID:
             return queue in state.queues_by_id
-        # Which queues of its own another node has is not known here.
+        # This node does not know which queues are in another node's memory.
         partition = state.partitions.get(link.partition)
         elsewhere = partition is not None and partition.front_end != self._local.front_end
         return elsewhere or queue in self._local.settings
 
     def _prune_flows(self) -> None:
-        """Forget what was counted of exchanges that are gone by now."""
+        """Drop the counters of exchanges that have been deleted."""
         vhosts = self._replica.state.vhosts
         present = {(name, one.name) for name, vhost in vhosts.items() for one in vhost.exchanges}
         self.flows = {key: flow for key, flow in self.flows.items() if key in present}

@@ -1,8 +1,8 @@
-"""Partitions that a single node has, while it is away: no other node can become their owner.
+"""Partitions with one replica whose node is away: no other node can become their owner.
 
-Requests are refused, and so is what is published from then on. What was on its way when the node went is
-kept, and given to it again, as is done for any owner; but its publishers are answered before that, unless
-the node is back at once.
+The front end refuses requests to such a partition, and answers publishes to it with a nack if it is on disk.
+The link keeps the operations that were on their way when the node was lost, and sends them again when the
+node is back. Their publishers get a nack when the node is given up, and do not wait for its return.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from cluster.gateway.context import GatewayContext
 
 
 class SoleReplicas(Observer):
-    """Tells this node's links to such partitions."""
+    """Tells this node's links to such partitions that their only replica is lost."""
 
     def __init__(self, context: GatewayContext) -> None:
         self._context = context
 
     def partition_added(self, partition: PartitionDefinition) -> None:
-        """The catalog has a partition, or has it elsewhere: its node may be one that is away already."""
+        """The catalog has a new partition or new replicas: the only replica may be on a node that is away."""
         if len(partition.hosts) == 1:
             (host,) = partition.hosts
             met = self._context.bootstrap.met - {self._context.config.node}
@@ -27,7 +27,7 @@ class SoleReplicas(Observer):
                 self._lost(partition)
 
     def partition_changed(self, partition: PartitionDefinition) -> None:
-        """The catalog has a partition elsewhere."""
+        """The partition has other replicas."""
         self.partition_added(partition)
 
     def replaced(self) -> None:
@@ -41,11 +41,11 @@ class SoleReplicas(Observer):
             self._lost(partition)
 
     def node_given_up(self, node: str) -> None:
-        """The node has not come back, or not come at all, within the time that it is given."""
+        """The node has not connected within the time that it is given."""
         for partition in self._only_on(node):
             self._lost(partition)
             link = self._context.links.to(partition.id)
-            # What was in memory is gone: the queues are, soon, and with them what waits for them.
+            # A partition in memory is lost: the catalog removes it, and `abandon` answers its publishers.
             if link.unreachable and partition.kind is PartitionKind.REPLICATED:
                 link.give_up()
 
@@ -55,6 +55,6 @@ class SoleReplicas(Observer):
 
     def _lost(self, partition: PartitionDefinition) -> None:
         link = self._context.links.to(partition.id)
-        # One that has announced itself meanwhile is there, and is not announced a second time.
+        # A link with an owner is left alone: the owner has announced itself, and does so only once.
         if link.owner is None:
             link.sole_replica_lost(kept=partition.kind is PartitionKind.REPLICATED)

@@ -1,4 +1,4 @@
-"""What a link keeps: operation batches with the confirms that wait for their commit, consumers, questions."""
+"""The state of a link: operation batches with the callers that wait for their commit, consumers, requests."""
 
 from __future__ import annotations
 
@@ -12,23 +12,26 @@ from node.session.ports import Subscriber
 
 
 class Awaiting(Protocol):
-    """What waits for an operation batch."""
+    """Waits for the commit of an operation batch, of which some messages are its own."""
 
-    def committed(self) -> None: ...
+    def committed(self) -> None:
+        """The batch is committed."""
 
     def refused(self, offset: int, messages: Ranges) -> None:
-        """Before `committed`: queues have not taken these messages of the batch, counted from 0.
+        """Queues have refused these messages of the batch, counted from 0. Called before `committed`.
 
-        `offset` is the number of the first message that came behind the last of this one's in the batch.
+        `offset` is the number of the first message behind this waiter's own in the batch.
         """
 
     def given_up(self, offset: int) -> bool:
-        """Nobody will say for long whether the batch is committed; whether this one waits no more."""
+        """The commit of the batch may stay unknown for long: its only replica is away. `offset` is as in
+        `refused`. Returns whether this waiter has taken that as its answer, and waits no more.
+        """
 
 
 @dataclass(slots=True)
 class Vote:
-    """An operation of a transaction; `answer` is told whether its partition has taken it."""
+    """Waits for an operation of a transaction; `answer` gets whether the partition has taken it."""
 
     answer: Callable[[bool], None]
     taken: bool = field(default=True, init=False)
@@ -41,7 +44,7 @@ class Vote:
         self.answer(self.taken)
 
     def given_up(self, offset: int) -> bool:
-        # It may be prepared, or decided: no other answer is true than the one that comes when the node does.
+        # The transaction may be prepared or decided there: only the node itself can answer, when it is back.
         return False
 
 
@@ -73,7 +76,7 @@ class Confirmation:
                 self.refusals.add(self.first + low - start, self.first + high - start)
 
     def given_up(self, offset: int) -> bool:
-        # A refusal promises nothing (the extension "publisher confirms"): the message may be there or not.
+        # A nack promises nothing (the extension "publisher confirms"): the queue may have the message or not.
         self.refused(offset, [(offset - (self.last - self.first + 1), offset - 1)])
         self.committed()
         return True
@@ -107,21 +110,24 @@ class LinkConsumer:
     exclusive: bool
     priority: int
     grouped: bool = False
-    """Whether its queue keeps order by key: a new owner must know which consumer has which messages."""
+    """Whether the queue keeps order by key: a new owner must learn which consumer has which messages."""
     single_active: bool = False
-    """Whether its queue has a single active consumer."""
+    """Whether the queue has a single active consumer."""
     lapses: bool = False
-    """Whether its leases may lapse: another consumer may have its messages before it has answered."""
+    """Whether leases of the queue may lapse: another consumer may get a message before this one settles
+    it."""
     joined: int = 0
     activated: int = 0
     """See `cluster.peers.ports.FrontEndPort.activity`."""
     delivered: int = 0
     told: int = 0
-    """The limit that the owner knows."""
+    """The limit that the link has told the owner."""
 
     @property
     def credit_urgent(self) -> bool:
-        """Whether the owner should know the limit now: it was lowered, or half of what it knew is used up."""
+        """Whether to tell the owner the limit in this turn: the limit was lowered, or the consumer has at
+        most half of its credit left by the limit that the owner knows.
+        """
         return self.limit < self.told or 2 * (self.told - self.delivered) <= self.limit - self.delivered
 
     def terms(self) -> ConsumerTerms:
@@ -135,9 +141,9 @@ class LinkConsumer:
 class OperationBatch:
     """Operations of one turn, kept until they are committed.
 
-    `sent`: whether the batch was given to an owner, which may have taken it. `offsets`: how many messages
-    stand in the batch up to each of those who wait. `since`: when the first of its messages came. `confirms`:
-    how many of its messages are to be confirmed.
+    `sent`: the batch was sent to an owner, which may have taken it. `offsets` has for each waiter the number
+    of messages in the batch up to its last one. `since` is the time of the batch's first message, `confirms`
+    the number of its messages that clients want confirmed.
     """
 
     number: int
@@ -167,7 +173,7 @@ class OperationBatch:
         self.confirms = confirms
 
     def committed(self, refused: Ranges | None) -> None:
-        """Tell those who wait; queues have not taken the messages `refused`, counted from 0."""
+        """Tell the waiters; queues have refused the messages `refused`, counted from 0."""
         if refused is not None:
             for one, offset in zip(self.awaiting, self.offsets, strict=True):
                 one.refused(offset, refused)
@@ -175,7 +181,7 @@ class OperationBatch:
             one.committed()
 
     def give_up(self) -> None:
-        """Answer those who need not know what becomes of it. It is kept all the same."""
+        """Answer the waiters that do not insist on the outcome. The link keeps the batch nevertheless."""
         waiting = zip(self.awaiting, self.offsets, strict=True)
         kept = [(one, offset) for one, offset in waiting if not one.given_up(offset)]
         self.awaiting = [one for one, _ in kept]
@@ -185,7 +191,7 @@ class OperationBatch:
 
 @dataclass(slots=True)
 class PendingRequest:
-    """A question that the owner has not answered yet; asked again of a new owner."""
+    """A request that no owner has answered yet; a new owner gets it again."""
 
     name: str
     arguments: list[Any]
