@@ -1,4 +1,4 @@
-"""The outcomes of deliveries, and their gathering: a batch of settlements is one for each outcome."""
+"""The outcomes of deliveries, and the gathering of many settlements into few."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Settlement(NamedTuple):
 
 
 class Settlements:
-    """Settled sequence numbers of one client, gathered so that a batch is one settlement for each channel,
-    consumer and outcome.
+    """The settled sequence numbers of one client, gathered into one settlement for each channel, consumer and
+    outcome.
 
-    `gathered` is empty while there is nothing to take. A protocol without channels has one.
+    `gathered` is empty while there is nothing to take. A protocol without channels uses one channel number.
     """
 
     __slots__ = ("gathered",)
@@ -42,7 +42,7 @@ class Settlements:
         self.gathered: dict[tuple[Outcome, int, int], list[Range]] = {}
 
     def add(self, outcome: Outcome, channel: int, consumer: int, numbers: Numbers) -> None:
-        """Gather sequence numbers, at least one, none of them twice."""
+        """Add sequence numbers: one or more, and none twice."""
         key = (outcome, channel, consumer)
         ranges = self.gathered.get(key)
         if ranges is None:
@@ -53,7 +53,7 @@ class Settlements:
             ranges += ranges_of(numbers)
 
     def take_all(self) -> list[tuple[int, Settlement]]:
-        """Everything with its channel, in the order in which each began; then nothing is gathered."""
+        """Remove and return the settlements, each with its channel, in the order of their first numbers."""
         gathered, self.gathered = self.gathered, {}
         return [
             (channel, Settlement(consumer, merged(ranges), outcome))

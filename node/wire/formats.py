@@ -9,12 +9,14 @@ from node.message.run import Run
 from node.wire.amqp091.message_format import Amqp091Format
 
 AMQP_0_9_1: Final = 0
-"""Content frames as the publisher sent them."""
+"""The format whose messages are content frames as the publisher sent them."""
 
 FORMATS: Final[dict[int, MessageFormat]] = {AMQP_0_9_1: Amqp091Format()}
-"""A run whose octet is not here is refused where it is decoded. Octets stand in journals: never renumber."""
+"""The formats by octet. Decoders refuse a run with another octet. Journals have the octets: never
+renumber.
+"""
 
 
 def format_of(run: Run) -> MessageFormat:
-    """Who answers what is asked of the run's messages."""
+    """The format that answers questions about the run's messages."""
     return FORMATS[run.format]

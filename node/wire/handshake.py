@@ -1,6 +1,6 @@
-"""Which protocol a client asks for: the 8 octets that it sends first tell (AMQP 0-9-1 §4.2.2).
+"""Finds the protocol that a client asks for with its first 8 octets (AMQP 0-9-1 §4.2.2).
 
-Nothing is decided before what has come can be the beginning of one protocol only, or of none.
+The decision falls as soon as the octets so far can begin the header of one protocol only, or of none.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ HEADER_OCTETS: Final = 8
 
 
 class Handshake:
-    """The beginning of one connection. Pure: octets in, a decision out.
+    """The first octets of one connection.
 
-    `headers` are those that the node takes, each with the name of its protocol; `otherwise` names the
-    protocol that answers any other beginning, with its own header.
+    `headers` maps each header of 8 octets that the node accepts to the name of its protocol. `otherwise` is
+    the name of the protocol whose session answers any other octets, with its own header.
     """
 
     __slots__ = ("_begun", "_headers", "_otherwise")
@@ -26,7 +26,7 @@ class Handshake:
         self._begun = b""
 
     def receive(self, data: bytes) -> str | None:
-        """Further octets; the protocol, or None while it cannot be told."""
+        """Take further octets; return the name of the protocol, or None while there is no decision."""
         self._begun = begun = (self._begun + data[:HEADER_OCTETS])[:HEADER_OCTETS]
         asked = {name for header, name in self._headers.items() if header.startswith(begun)}
         if not asked:

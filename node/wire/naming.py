@@ -1,7 +1,7 @@
-"""Names and arguments that clients of every protocol can say.
+"""Checks that names and arguments can be expressed in every protocol.
 
-The narrowest are the short strings and field tables of AMQP 0-9-1 (§4.2.5): a client of that protocol cannot
-ask for more, and other ways of asking check it here.
+The short strings and field tables of AMQP 0-9-1 (§4.2.5) are the narrowest. A client of AMQP 0-9-1 cannot
+exceed them; commands of other clients are checked here.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from node.wire.amqp091.primitives import encode_shortstr, read_shortstr
 
 
 class NamingError(ValueError):
-    """A name is too long, or an argument has no place in a table."""
+    """A name is too long, or a field table cannot hold an argument."""
 
 
 class IllFormedError(NamingError):
-    """A name has a zero octet, or an argument is ill-formed; a refusal states the command before that."""
+    """A name has a zero octet, or an argument is ill-formed. The text of a refusal names the
+    command first.
+    """
 
 
 def check_text(name: str) -> None:
@@ -35,7 +37,9 @@ def check_text(name: str) -> None:
 
 
 def check_field_values(arguments: Mapping[str, Any]) -> None:
-    """Raises NamingError for a value that tables have no type for, and IllFormedError."""
+    """Raises NamingError for a value that field tables have no type for, and IllFormedError for a malformed
+    one.
+    """
     try:
         encoded = encode_table(dict(arguments))
     except (ValueError, TypeError) as error:

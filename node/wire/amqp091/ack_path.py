@@ -1,4 +1,6 @@
-"""Acknowledgements on the fast path: consumers send them one by one, and many arrive in one piece."""
+"""The fast path of acknowledgements: finds rows of basic.ack frames in the input, which consumers send
+singly.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ ACK_IDS: Final = _EXAMPLE[FRAME.size : _LEAD]
 
 
 class Acknowledged(NamedTuple):
-    """Consecutive tags, acknowledged by the frames up to `end`; `multiple` is about `last` alone."""
+    """The delivery tags `first` to `last`, acknowledged by the frames up to `end`. With `multiple` the one
+    frame
+    acknowledges all deliveries up to `last`.
+    """
 
     first: int
     last: int
@@ -28,10 +33,10 @@ class Acknowledged(NamedTuple):
 
 
 def acknowledgements(data: bytes, at: int, stop: int) -> Acknowledged | None:
-    """The row of basic.ack frames that begins with the complete one from `at` to `stop`.
+    """The row of basic.ack frames that begins with the complete frame from `at` to `stop`.
 
-    A row has the same channel and tags that grow by one. None for a frame of another length, which is
-    left to the decoder.
+    The frames of a row have one channel and consecutive tags. None for a frame of another length: the caller
+    decodes it alone.
     """
     if stop - at != _STRIDE:
         return None

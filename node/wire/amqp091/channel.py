@@ -1,4 +1,4 @@
-"""One channel: what each method does, and when (§3.1, §4.3 to §4.6)."""
+"""The state machine of one channel: handles its methods and contents (§3.1, §4.3 to §4.6)."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ from node.wire.amqp091.transaction import ChannelTransaction
 
 
 class Channel:
-    """State of one channel. `pending` is the request that the shell has not answered yet.
+    """The state of one channel. `pending` is the request that the session has not answered yet.
 
-    The shell knows publishes by tags that go on where the channel that had the number before ended:
-    a confirmation that comes late must not be taken for one of this channel's.
+    The session knows publishes by tags that go on from the tags of the channel that had the number before: a
+    late confirm for that channel must not confirm a publish of this one.
     """
 
     __slots__ = (
@@ -88,7 +88,7 @@ class Channel:
         if self.content is not None:
             if not self.content.has_header:
                 raise UnexpectedFrameError("a method frame instead of a content header")
-            # §4.2.6: a non-content frame ends the content; what came of it is dropped.
+            # §4.2.6: a non-content frame ends the content, and the part that has come is dropped.
             self.drop_content()
         if payload.startswith(PUBLISH_IDS):
             self.content = IncomingContent(self.number, self._parts.publishes.target(payload))
@@ -139,7 +139,9 @@ class Channel:
             self.content = None
 
     def publish(self, run: Run, mandatory: bool, reply_here: bool = False) -> None:
-        """A run of complete messages came in. Raises ReplyConsumerError."""
+        """Publish a run of complete messages. Raises ReplyConsumerError, and ResourceExhaustedError where a
+        transaction grows too large.
+        """
         first = 0
         if reply_here:
             run = self._replies.address(run)
@@ -159,16 +161,16 @@ class Channel:
         return self._next_tag - 1
 
     def confirm(self, first: int, last: int, *, positive: bool) -> None:
-        """The outcomes of publishes, by the shell's tags."""
+        """The publishes with these tags of the session are confirmed, or (`positive` False) refused."""
         if first > self.tags_before and self.state is ChannelState.OPEN:
             self.confirms.add(first - self.tags_before, last - self.tags_before, positive)
 
     # -- the end --------------------------------------------------------------------------------
 
     def fail(self, failure: Failure, method: tuple[int, int] = (0, 0)) -> None:
-        """Close the channel with a channel exception. No-op when it is closing already.
+        """Close the channel with a channel exception, unless it is closing already.
 
-        A client hears of it once other clients see what the end of the channel's consumers does.
+        The client gets the Close after the session has ended the channel's consumers for all clients.
         """
         if self.state is not ChannelState.OPEN:
             return
@@ -184,7 +186,7 @@ class Channel:
             self._close_now(farewell)
 
     def end(self) -> UnsettledRanges:
-        """The connection is going down: stop everything; returns what was not settled."""
+        """The connection ends: stop the channel, and return its unsettled deliveries."""
         if self._unreported is not None:
             return self._unreported
         if self.state is not ChannelState.OPEN:
@@ -201,7 +203,10 @@ class Channel:
         return self.deliveries.close()
 
     def _report_end(self) -> bool:
-        """Tell the shell, if no request is pending that it has to answer first; whether it will reply."""
+        """Emit ChannelClosed, unless the session has to answer a pending request first. Returns whether the
+        session
+        will call `reply`.
+        """
         if self._unreported is None or self.pending is not None:
             return False
         self._parts.outbox.emit(ChannelClosed(self.number, self._unreported, self._awaited))
@@ -216,17 +221,17 @@ class Channel:
     def _receive_while_closing(self, payload: bytes) -> None:
         ids = payload[:4]
         if ids == CLOSE_IDS:
-            # Both closed at once: the client gets its answer, and ours is still to come.
+            # Client and server have sent Close at once: answer the client's, and wait for its Close-Ok.
             self._parts.outbox.send(self.number, m.ChannelCloseOk())
         elif ids == CLOSE_OK_IDS:
             self.state = ChannelState.CLOSED
 
-    # -- answers of the shell -------------------------------------------------------------------
+    # -- answers of the session -----------------------------------------------------------------
 
     def answer(self, method: Method | None) -> Method | None:
-        """End the pending request, sending `method` unless the client wants no answer.
+        """End the pending request, and send `method` unless the request has `nowait`.
 
-        Returns the request, None when there is none or the channel is closing.
+        Returns the request; None where none is pending or the channel is closing.
         """
         pending, self.pending = self.pending, None
         self.holds &= ~Hold.REQUEST
@@ -260,7 +265,9 @@ class Channel:
     # -- methods --------------------------------------------------------------------------------
 
     def _reply(self, request: Method, answer: Method) -> None:
-        """Answer a request that the channel decides alone, behind earlier publishes, which may be refused."""
+        """Answer a request that the channel decides alone. The answer waits for earlier publishes, because a
+        refusal of them closes the channel.
+        """
         if self.number in self._parts.outbox.publishing:
             self._await(request)
             self._parts.outbox.emit(AnswerEffect(self.number, answer))
@@ -268,7 +275,10 @@ class Channel:
             self._parts.outbox.send(self.number, answer)
 
     def defers(self, error: ProtocolException) -> bool:
-        """Whether an exception waits, and the channel with it, for what was published before it."""
+        """Have the session raise the exception after earlier publishes of the channel. False: there are none,
+        and
+        the caller raises it now.
+        """
         if self.state is not ChannelState.OPEN or self.number not in self._parts.outbox.publishing:
             return False
         self.holds |= Hold.REQUEST
@@ -285,7 +295,7 @@ class Channel:
         self.holds |= Hold.REQUEST
 
     def _request_on_queue(self, method: Any) -> None:
-        """Where the queue's name is empty, the channel's last declared queue is meant."""
+        """Pass a request on. An empty queue name stands for the queue that the channel declared last."""
         if not method.queue:
             if not self._last_queue:
                 ids = (method.CLASS_ID, method.METHOD_ID)
@@ -306,7 +316,7 @@ class Channel:
             self._close_now(method)
 
     def _close_now(self, method: m.ChannelClose) -> None:
-        """Answer the client's Close, or send one's own, which both may have sent at once."""
+        """Answer the client's Close, send the server's own Close, or both."""
         if self.state is ChannelState.OPEN:
             self.flush_confirms()
             self.state = ChannelState.PARTED
@@ -327,14 +337,14 @@ class Channel:
         raise UnexpectedMethodError(f"unexpected {method.__doc__}", method_ids(method))
 
     def _ignore(self, _method: Method) -> None:
-        """Answers that change nothing: to Channel.Flow, and to Basic.Cancel from the server."""
+        """Ignore the client's answers to Channel.Flow and Basic.Cancel of the server."""
 
     def _flow(self, method: m.ChannelFlow) -> None:
         self._reply(method, m.ChannelFlowOk(method.active))
         self.deliveries.set_flow(method.active)
 
     def _access(self, method: m.AccessRequest) -> None:
-        """Tickets are a relic of 0-9: every permission is checked where it is used."""
+        """Accept any access request of 0-9: permissions are checked with each command."""
         self._reply(method, m.AccessRequestOk())
 
     def _confirm_select(self, method: m.ConfirmSelect) -> None:
@@ -363,7 +373,10 @@ class Channel:
         return self.deliveries.transaction
 
     def _qos(self, method: m.BasicQos) -> None:
-        """RabbitMQ's reading: `global` is for all consumers of the channel, without it for those to come."""
+        """As RabbitMQ does: with `global` the limits are for all consumers of the channel together, without
+        it for
+        each consumer that starts later.
+        """
         self._reply(method, m.BasicQosOk())
         if method.global_:
             self.deliveries.set_prefetch(method.prefetch_count, method.prefetch_size)
@@ -418,9 +431,9 @@ class Channel:
 
     def _recover(self, method: m.BasicRecover | m.BasicRecoverAsync) -> None:
         if not method.requeue:
-            # RabbitMQ's reading: who wants its messages again without others getting them may keep them.
+            # As RabbitMQ does.
             raise UnsupportedError("requeue=false", method_ids(method))
-        # §4.6: what recovery does is not to be seen before the answer.
+        # §4.6: the client gets the answer before any redelivered message.
         if isinstance(method, m.BasicRecover):
             self._reply(method, m.BasicRecoverOk())
         self.deliveries.recover()

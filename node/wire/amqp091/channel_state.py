@@ -4,10 +4,11 @@
     OPEN      PARTED                command invalid      handled           FAILED
     CLOSING   Close-Ok, CLOSING     CLOSED               discarded         -
 
-A PARTED or FAILED channel is held. It sends Close-Ok, and is CLOSED, or sends Close, and is CLOSING, once
-other clients see what the end of its consumers does; without consumers at once.
+A PARTED or FAILED channel is held until the session has ended its consumers for all clients. Then a PARTED
+channel sends Close-Ok, and is CLOSED; a FAILED one sends Close, and is CLOSING. Without consumers it does so
+at once.
 
-A channel that is held takes no frames in any state: the connection parks them.
+A held channel takes no frames in any state: the connection parks them.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from node.wire.amqp091.primitives import SHORT, Method
 class ChannelState(Enum):
     OPEN = 1
     CLOSING = 2
-    """We sent Close."""
+    """The server has sent Close."""
     CLOSED = 3
     PARTED = 4
-    """The client sent Close."""
+    """The client has sent Close."""
     FAILED = 5
-    """We are about to send Close."""
+    """The server is about to send Close."""
 
 
 def _encoded_ids(kind: type[Method]) -> bytes:

@@ -18,22 +18,27 @@ from node.wire.amqp091.methods import (
 from node.wire.amqp091.primitives import LONG, Method
 
 PROTOCOL_HEADER: Final = b"AMQP\x00\x00\x09\x01"
+"""The protocol header that a client sends first, and the server's answer to any other octets (§4.2.2)."""
+
 ACCEPTED_HEADERS: Final = (
     PROTOCOL_HEADER,
     b"AMQP\x01\x01\x00\x09",
     b"AMQP\x01\x01\x08\x00",
     b"AMQP\x01\x01\x09\x01",
 )
-"""Clients of 0-9-1 are about that still say the numbers of 0-9 and 0-8, or their own; RabbitMQ takes them."""
-"""The protocol header that a client sends first, and the answer to any other octets (§4.2.2)."""
+"""Some clients of 0-9-1 still send the numbers of 0-9 or 0-8, or numbers of their own. RabbitMQ
+accepts them.
+"""
 
 FRAME: Final = Struct(">BHI")
 """Type, channel and size of the payload; the payload and the end octet follow."""
 
 FRAME_OVERHEAD: Final = FRAME.size + 1
 FRAME_SLACK: Final = FRAME_OVERHEAD
-"""Octets by which a client's frames may be longer than agreed (§4.2.3), as RabbitMQ allows: there are
-clients that cut bodies into payloads of frame-max octets. Body frames that are sent never are."""
+"""A client's frames may be so many octets longer than agreed (§4.2.3), as RabbitMQ allows: some clients cut
+bodies
+into payloads of frame-max octets. The server's frames never exceed the agreed size.
+"""
 
 END: Final = bytes((FRAME_END,))
 FRAME_TYPES: Final = frozenset((FRAME_METHOD, FRAME_HEADER, FRAME_BODY, FRAME_HEARTBEAT))

@@ -1,6 +1,6 @@
-"""Whole messages: put together from properties and a body as a publisher's frames, and taken apart (§4.2.6).
+"""Composes single messages from properties and a body, and takes them apart (§4.2.6).
 
-For those who write or show single messages. What passes through is never touched like this.
+For the administration, which publishes and shows single messages. Sessions never decode messages like this.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from node.wire.amqp091.property_values import encode_header, encode_properties, 
 from node.wire.amqp091.publish_path import Target
 
 FRAME_BODY_OCTETS: Final = 128 * 1024 - 8
-"""Bodies are cut to frames that most clients take."""
+"""The largest payload of a composed body frame: most clients take such frames."""
 
 _CHANNEL: Final = 1
 
@@ -30,10 +30,10 @@ def composed(
     user: str | None,
     body_max: int,
 ) -> Run:
-    """A run of one message. `user` is whom its user-id may name, None for any.
+    """A run of one message. `user` is the only user that the property `user_id` may name; None admits any.
 
-    Raises ValueError for what a property cannot hold, and ProtocolException for what a publisher may not ask
-    for, or a body of more than `body_max` octets.
+    Raises ValueError for a value that a property cannot hold, and ProtocolException for properties that a
+    publisher may not use and for a body of more than `body_max` octets.
     """
     content = IncomingContent(_CHANNEL, Target(exchange, routing_key, True))
     header = encode_header(len(body), encode_properties(properties))
@@ -45,7 +45,7 @@ def composed(
 
 
 def contents_of(run: Run) -> tuple[dict[str, Any], bytes]:
-    """Properties by name, and the body, of a run of one message."""
+    """The properties by name, and the body, of a run of one message. Raises FieldSyntaxError."""
     (content,) = run.contents()
     (_, _, size) = FRAME.unpack_from(content)
     properties = read_properties(content[FRAME.size + HEADER_FIXED : FRAME.size + size])

@@ -1,8 +1,8 @@
-"""Publisher confirms of one channel: few frames for many messages.
+"""Publisher confirms of one channel, in few frames for many messages.
 
-The confirms of one turn go out at its end. A range that begins right behind everything settled so far
-is one basic.ack or basic.nack with `multiple`; one that leaves a gap before it takes a frame for each
-of its messages, because `multiple` would speak for the gap, too.
+The confirms of a turn are sent at its end. A range that begins directly behind all settled tags is one
+basic.ack or basic.nack with `multiple`. A range behind a gap takes a frame for each message, because
+`multiple` would include the gap.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ _TAG = Struct(">Q")
 
 
 class Confirms:
-    """`settled_to`: every tag up to it was acknowledged or refused. `_ahead`: ranges beyond, by first tag."""
+    """The settled tags of a channel. All tags up to `settled_to` are acknowledged or refused; `_ahead` has
+    the
+    settled ranges beyond, last tag by first tag.
+    """
 
     __slots__ = ("_ahead", "_channel", "_due", "settled_to")
 
@@ -28,11 +31,13 @@ class Confirms:
 
     @property
     def count(self) -> int:
-        """Tags that the client was told of."""
+        """The number of tags that frames have settled."""
         return self.settled_to + sum(last - first + 1 for first, last in self._ahead.items())
 
     def add(self, first: int, last: int, positive: bool) -> None:
-        """Settle a closed range of tags, none of which was settled before."""
+        """Settle a closed range of tags, none of which is settled yet: acknowledged, or (`positive` False)
+        refused.
+        """
         due = self._due
         if due and due[-1][1] + 1 == first and due[-1][2] == positive:
             due[-1] = (due[-1][0], last, positive)
@@ -40,7 +45,7 @@ class Confirms:
             due.append((first, last, positive))
 
     def take(self) -> bytes:
-        """The frames for everything added since the last time."""
+        """The frames for the ranges added since the last call."""
         if not self._due:
             return b""
         due, self._due = sorted(self._due), []

@@ -1,7 +1,7 @@
-"""A client's 0-9-1 connection as a state machine: octets in, octets and effects out.
+"""The state machine of a client's 0-9-1 connection: octets in, octets and effects out.
 
-Nothing here reads a clock or touches a socket; `now` is seconds of any monotonic clock. The states
-and what frames do to them are in `reader` and `channel`; this is what the shell sees.
+The machine reads no clock and touches no socket; `now` is in seconds of any monotonic clock. `reader` and
+`channel` handle frames. This module has the interface for the session around the machine.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _PUBLISH = (m.BasicPublish.CLASS_ID, m.BasicPublish.METHOD_ID)
 class Connection(FrameReader):
     """One client's connection.
 
-    `receive`, `tick` and `disconnected` return the effects to carry out, in order. Everything else
-    may lead to effects as well: the shell takes them with `take_effects` when it is done with its
-    calls. Answers for a channel that has gone meanwhile change nothing.
+    `receive`, `tick` and `disconnected` return the effects to carry out, in order. Other methods may cause
+    effects as well: after its calls the session takes them with `take_effects`. Answers for a closed channel
+    are ignored.
     """
 
     def __init__(self, limits: ConnectionLimits, now: float):
@@ -47,7 +47,7 @@ class Connection(FrameReader):
     # -- input and output -----------------------------------------------------------------------
 
     def receive(self, data: bytes, now: float) -> list[Effect]:
-        """Octets from the client, cut anywhere."""
+        """Take octets from the client, in pieces of any size; return the effects."""
         self._now = now
         if data:
             self._heartbeats.heard(now)
@@ -58,7 +58,7 @@ class Connection(FrameReader):
         return self.take_effects()
 
     def tick(self, now: float) -> list[Effect]:
-        """To be called at `next_deadline`, or later."""
+        """Run due timers; return the effects. To be called at `next_deadline`, or later."""
         self._now = now
         self._credits.tick(now)
         self._pace.renew(now)
@@ -73,14 +73,14 @@ class Connection(FrameReader):
         return self.take_effects()
 
     def next_deadline(self) -> float:
-        """When `tick` has something to do, unless something else happens before; infinity for never."""
+        """The time at which `tick` is to be called; infinity for never. Any other call may change it."""
         return min(
             self._deadline, self._heartbeats.next_deadline(), self._credits.deadline, self._pace.deadline
         )
 
     def take_output(self) -> bytes:
-        """The octets to write now; of much output, a share for each channel. May give consumers new
-        credit.
+        """Remove and return the octets to write now: all, or a share of each channel. Consumers may get new
+        credit, as effects.
         """
         for channel in self._confirmed:
             if channel.state is ChannelState.OPEN:
@@ -96,33 +96,34 @@ class Connection(FrameReader):
 
     @property
     def has_output(self) -> bool:
-        """Whether `take_output` has left something."""
+        """Whether output is left that `take_output` has not taken."""
         return self._outbox.waiting
 
     def take_effects(self) -> list[Effect]:
-        """The effects that no call has returned yet."""
+        """The effects that no call has returned yet, in order."""
         for granted in self._credits.changes():
             self._outbox.emit(Credit(granted.consumer, granted.limit))
         return self._outbox.take_effects()
 
     @property
     def paused(self) -> bool:
-        """Whether the shell should stop reading the socket: too much waits for answers, or the session no
-        longer handles input.
+        """Whether the session should stop reading the socket: too much input waits for answers, or the
+        machine
+        takes no input any more.
         """
         if self.state is ConnectionState.PAUSED or self._unread:
             return True
         waiting = self._parking.octets
-        if self._negotiation.waits_for_shell:
+        if self._negotiation.waits_for_session:
             waiting += self._intake.size
         return waiting > self._limits.parked_bytes
 
     def reading(self, active: bool, now: float) -> None:
-        """The shell stopped or resumed reading the socket: a client cannot be heard meanwhile."""
+        """The session has stopped or resumed reading the socket: heartbeats cannot arrive meanwhile."""
         self._heartbeats.listen(active, now)
 
     def disconnected(self) -> list[Effect]:
-        """The socket is gone."""
+        """The socket is closed. Returns the last effects."""
         self._end_channels()
         self.state = ConnectionState.CLOSED
         self._deadline = inf
@@ -151,7 +152,7 @@ class Connection(FrameReader):
 
     @property
     def channels(self) -> Collection[Channel]:
-        """Those that are open or closing."""
+        """The channels that are open or closing."""
         return self._channels.values()
 
     def authenticated(self, user: str, *, impersonates: bool = False) -> None:
@@ -163,9 +164,9 @@ class Connection(FrameReader):
             self._advance()
 
     def refused(self, reason: str) -> None:
-        """The answer to Authenticate: the credentials are wrong, and `reason` says to the log in what.
+        """The answer to Authenticate: the login is refused, with a reason for the log.
 
-        The client hears nothing (§2.2.4) unless it has announced that it wants to be told.
+        The client gets no answer (§2.2.4), unless it has the capability authentication_failure_close.
         """
         if not self._asked(Stage.AUTHENTICATION):
             return
@@ -183,7 +184,7 @@ class Connection(FrameReader):
             self._advance()
 
     def open_failed(self, error: Failure) -> None:
-        """The answer to OpenVhost: there is no such virtual host, or the user has no access to it."""
+        """The answer to OpenVhost: the virtual host does not exist, or the user may not enter it."""
         if self._asked(Stage.VHOST):
             self._negotiation.stage = Stage.DONE
             self._fail(error, (m.ConnectionOpen.CLASS_ID, m.ConnectionOpen.METHOD_ID))
@@ -218,7 +219,7 @@ class Connection(FrameReader):
         self._resume(channel)
 
     def fail(self, channel: int, error: Failure) -> None:
-        """The pending Request, or what Refuse tells of, is refused, and channel or connection closed."""
+        """Refuse the channel's pending Request, or carry out a RefuseEffect: closes channel or connection."""
         found = self._channels.get(channel)
         if found is None:
             return
@@ -230,9 +231,9 @@ class Connection(FrameReader):
         self._resume(channel)
 
     def fail_publish(self, channel: int, error: Failure) -> None:
-        """Something that was published cannot be: close channel or connection.
+        """A publish of the channel is refused: close channel or connection.
 
-        Other than `fail` this is no answer to a Request that the channel may have sent since.
+        Unlike `fail` this is no answer to a Request that the channel may have made since.
         """
         found = self._channels.get(channel)
         if found is not None:
@@ -247,11 +248,12 @@ class Connection(FrameReader):
     def consume_ok(
         self, channel: int, tag: str, consumer: int, returnable: bool = True, reply_to: str = ""
     ) -> None:
-        """The answer to basic.consume: `consumer` is the number that deliveries will name.
+        """The answer to basic.consume. `consumer` is the consumer's number in deliveries, settlements and
+        credit.
 
-        The consumer has the credit that the Request told; `take_effects` then returns what it has by now.
-        `returnable`: the queue keeps messages until they are settled, so that they can go back to it.
-        `reply_to`: messages of this channel that ask for direct replies get this name.
+        The consumer begins with the credit in the Request; `take_effects` returns changes since.
+        `returnable`: the queue keeps messages until they are settled, so that deliveries can go back to it.
+        `reply_to`: messages of this channel that ask for direct replies get this address.
         """
         found = self._channels.get(channel)
         if found is not None:
@@ -261,9 +263,10 @@ class Connection(FrameReader):
     def deliver_get(
         self, channel: int, run: Run, sequence: int, redelivered: bool, message_count: int, consumer: int = 0
     ) -> None:
-        """The answer to basic.get: a run of one message; `message_count` more are in the queue.
+        """The answer to basic.get: a run of one message. `message_count` ready messages are left in the
+        queue.
 
-        `consumer` is the number that the settlement will name.
+        The settlement will have the number `consumer`.
         """
         found = self._channels.get(channel)
         if found is None:
@@ -298,7 +301,9 @@ class Connection(FrameReader):
         self._credits.look_at_output()
 
     def cancel_consumer(self, consumer: int) -> None:
-        """The consumer's queue is gone: tell the client, if it can be told."""
+        """The broker has ended the consumer: tell the client, if it has the capability
+        consumer_cancel_notify.
+        """
         found = self._credits.consumers.get(consumer)
         if found is None:
             return
@@ -317,18 +322,18 @@ class Connection(FrameReader):
     # -- publishing -----------------------------------------------------------------------------
 
     def nack(self, channel: int, first: int, last: int) -> None:
-        """The messages with these tags were not taken."""
+        """The publishes with these tags are refused."""
         self.confirm(channel, first, last, positive=False)
 
     def confirm(self, channel: int, first: int, last: int, *, positive: bool = True) -> None:
-        """The messages with these tags are safe, or were not taken."""
+        """The publishes with these tags are confirmed, or (`positive` False) refused."""
         found = self._channels.get(channel)
         if found is not None:
             found.confirm(first, last, positive=positive)
             self._confirmed.add(found)
 
     def return_unroutable(self, channel: int, run: Run, code: int, text: str) -> None:
-        """Messages that were published as mandatory and reach no queue. To be called before `confirm`."""
+        """Return mandatory messages that no queue takes to the client. To be called before `confirm`."""
         found = self._channels.get(channel)
         if found is not None and found.state is ChannelState.OPEN:
             method = m.BasicReturn(code, truncated(text), run.exchange, run.routing_key)
@@ -337,25 +342,25 @@ class Connection(FrameReader):
     # -- the connection -------------------------------------------------------------------------
 
     def close(self, error: Failure) -> None:
-        """Close the connection from this side; without a word when it is not open yet."""
+        """Close the connection with an exception; without a word where it is not open yet."""
         if self.state is ConnectionState.OPEN:
             self._fail(error)
         elif self.state in NOT_OPEN_YET or self.state is ConnectionState.PAUSED:
             self._close_socket()
 
     def hold(self, channel: int) -> None:
-        """Take no more frames of a channel before `release`: what it published must be committed first."""
+        """Take no more frames of a channel before `release`: a link with its publishes is full."""
         if channel in self._channels:
             self._channels[channel].holds |= Hold.LINK
 
     def release(self, channel: int) -> None:
-        """Take the channel's frames again, those that waited first."""
+        """Take the channel's frames again, parked ones first."""
         self._let_go(channel, Hold.LINK)
 
     def alarm(self, reason: str | None) -> None:
-        """The cluster is short of something, or, with None, of nothing any more.
+        """The cluster is short of a resource, for this reason; None: the shortage is over.
 
-        Meanwhile a channel that publishes is held from its next frame on. Others are not disturbed.
+        During a shortage a channel that publishes is held from its next frame on. Other channels go on.
         """
         if reason is not None:
             self._alarm.reason = reason
@@ -379,7 +384,7 @@ class Connection(FrameReader):
         self._flow(channel, active=False)
 
     def _flow(self, channel: int, *, active: bool) -> None:
-        """Ask a client that does not know connection.blocked to stop publishing, or to go on (§3.1.9)."""
+        """Ask a client without the capability connection.blocked to stop publishing, or to go on (§3.1.9)."""
         open_ = self.state is ConnectionState.OPEN and self._channels[channel].state is ChannelState.OPEN
         if open_ and not self._negotiation.client_can("connection.blocked"):
             self._outbox.send(channel, m.ChannelFlow(active))

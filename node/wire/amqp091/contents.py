@@ -1,6 +1,6 @@
 """Reads the content header frames of messages (§4.2.6.1).
 
-Only routing by headers, and decisions about messages, ask: everything else passes contents on as they came.
+Routing by headers and the features of queues use this module. Otherwise contents pass as they came.
 """
 
 from __future__ import annotations
@@ -30,10 +30,12 @@ PROPERTIES_AT: Final = FRAME.size + HEADER_FIXED
 
 
 def properties_in(run: Run) -> Iterator[tuple[int, int, bytes]]:
-    """(index of the first, how many, property list) for each stretch of messages with the same properties.
+    """(index of the first message, number of messages, property list) for each stretch of messages with the
+    same
+    properties.
 
-    Raises struct.error when a content header is malformed. Messages of a run with a stride have one
-    property list: only contents that are alike but for their bodies are put into one.
+    Raises struct.error where a content header is malformed. All messages of a run with a stride have one
+    property list: `publish_path` puts only contents that differ in their bodies alone into such a run.
     """
     raw, at = run.raw, run.skip
     first, previous = 0, None
@@ -56,7 +58,7 @@ def content_header_end(data: bytes | memoryview, at: int) -> int:
 
 
 def body_sizes(run: Run) -> array[int] | None:
-    """The octets of each message's body, None when all have as many as the first (`body_size`)."""
+    """The size in octets of each message's body; None when all bodies are as large as the first."""
     if run.lengths is None:
         return None
     sizes, at = array("Q"), run.skip
@@ -67,19 +69,19 @@ def body_sizes(run: Run) -> array[int] | None:
 
 
 def body_size(run: Run) -> int:
-    """The octets of the first message's body."""
+    """The size in octets of the first message's body."""
     size: int = _SIZES.unpack_from(run.raw, run.skip)[1]
     return size
 
 
 def size_spans(run: Run) -> list[Span]:
-    """Spans of messages, counted from 0, whose bodies have as many octets."""
+    """(first, last, octets of the body) for messages in a row with bodies of one size, counted from 0."""
     sizes = body_sizes(run)
     return [(0, run.count - 1, body_size(run))] if sizes is None else spans_of(sizes, 0)
 
 
 def read_headers_property(properties: bytes) -> Table:
-    """The headers in a property list, which starts with its flags; empty when there are none.
+    """The headers in a property list, which starts with its flags; empty without any.
 
     Raises FieldSyntaxError.
     """
@@ -91,7 +93,7 @@ def read_headers_property(properties: bytes) -> Table:
 
 
 def read_expiration(properties: bytes) -> int | None:
-    """The expiration in a property list, in milliseconds to live; None without one.
+    """The expiration in a property list, in milliseconds; None without one.
 
     Raises FieldSyntaxError, ExpirationError.
     """
@@ -106,7 +108,7 @@ def read_priority_property(properties: bytes) -> int:
 
 
 def read_delay(properties: bytes) -> int:
-    """The milliseconds in the header `x-delay` of a property list: an integer above zero, else 0.
+    """The milliseconds in the header `x-delay` of a property list; 0 for anything but an integer above zero.
 
     Raises FieldSyntaxError.
     """
@@ -116,11 +118,11 @@ def read_delay(properties: bytes) -> int:
 
 @lru_cache(_CACHED)
 def asked_in(properties: bytes) -> Asked:
-    """The wishes in a property list. Raises FieldSyntaxError, ExpirationError."""
+    """Delay, priority and expiration in a property list. Raises FieldSyntaxError, ExpirationError."""
     return Asked(read_delay(properties), read_priority_property(properties), read_expiration(properties))
 
 
 def read_short_string(properties: bytes, name: str) -> bytes | None:
-    """A property such as `message_id`, None when it is not in the list. Raises FieldSyntaxError."""
+    """The octets of a short string such as `message_id`; None without it. Raises FieldSyntaxError."""
     place = property_places(properties).get(name)
     return None if place is None else properties[place[0] + 1 : place[1]]

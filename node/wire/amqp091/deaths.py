@@ -1,7 +1,8 @@
-"""Makes dead letters of messages that a queue gives up.
+"""Makes dead letters of messages that a queue discards.
 
-As RabbitMQ writes it (rabbit_dead_letter.erl): header x-death, an array of tables with the latest death
-first and one table for each queue and reason, which counts; x-first-death-*; no expiration any more.
+The headers are RabbitMQ's (rabbit_dead_letter.erl). `x-death` is an array of tables, the latest death first,
+with one table for each queue and reason, which counts its deaths. `x-first-death-*` have the first death. The
+expiration is taken out.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ EXPIRATION: Final = "expiration"
 
 _COUNT = Struct(">cq")
 _COUNT_MAX: Final = 2**63 - 1
-"""A client may have sent any count, and there is no larger one on the wire."""
+"""The largest count on the wire; a client may have sent it."""
 _TIME = Struct(">cQ")
 _LENGTH = Struct(">cI")
 
 
 def dead_properties(properties: bytes, death: Death, *, routed_anew: bool) -> bytes:
-    """The property list of the dead letter. `routed_anew`: by another key, so that CC counts no more.
+    """The property list of the dead letter. `routed_anew`: it gets another routing key, so CC is taken out.
 
     Raises FieldSyntaxError.
     """
@@ -67,9 +68,9 @@ def copied_keys(properties: bytes) -> list[str]:
 
 
 def cycles(deaths: bytes | None, queue: str) -> bool:
-    """Whether the message has died in the queue before, and never since because a client rejected it.
+    """Whether the message has died in the queue before, and no client has rejected it since.
 
-    `deaths` is the encoded value of the dead letter's x-death, None without one.
+    `deaths` is the encoded value of the message's x-death; None without one.
     """
     for table in _tables(deaths):
         if _text_of(table.get(b"reason", b"")) == REASON_NAMES[Reason.REJECTED]:
@@ -80,7 +81,7 @@ def cycles(deaths: bytes | None, queue: str) -> bool:
 
 
 def deaths_in(properties: bytes) -> bytes | None:
-    """The encoded value of the header x-death in a property list."""
+    """The encoded value of the header x-death in a property list; None without one."""
     place = property_places(properties).get("headers")
     return None if place is None else dict(split_table(properties, place[0])).get(X_DEATH)
 
@@ -96,7 +97,7 @@ def _with_death(headers: Headers, death: Death, keys: Iterable[str], lived: byte
         table = dict(split_table(element, 1)) if element[:1] == b"F" else {}
         told = (_text_of(table.get(b"queue", b"")), _text_of(table.get(b"reason", b"")))
         if told == (death.queue, reason):
-            # Of the format before RabbitMQ 3.6 each death has an entry of its own, without a count.
+            # In the format before RabbitMQ 3.6 each death has a table of its own, without a count.
             same, count = same or table, count + (_count_of(table.get(b"count", b"")) or 1)
         else:
             others.append(element)
@@ -134,13 +135,13 @@ def _text_of(value: bytes) -> str:
 
 
 def _done(delay: bytes) -> bytes:
-    """A delay that is over, as the plug-in for delays writes it: below zero."""
+    """The value of `x-delay` after the delay: negative, as RabbitMQ's delayed message plugin writes it."""
     found = _count_of(delay)
     return encode_value(-found) if found else delay
 
 
 def _count_of(value: bytes) -> int:
-    """An integer above zero; 0 for what is none."""
+    """The encoded integer; 0 for anything but an integer above zero."""
     if not value:
         return 0
     try:

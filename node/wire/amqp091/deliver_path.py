@@ -1,7 +1,7 @@
-"""Messages on their way to a client: a run becomes basic.deliver, get-ok or return with its content.
+"""Encodes the messages of a run for a client: basic.deliver, basic.get-ok or basic.return with contents.
 
-The content frames go out as they came in. Only what differs is touched: the channel number, where the
-publisher used another one, and body frames that are larger than this client accepts.
+The content frames are sent as they came. Only the channel number is changed where the publisher used another
+one, and body frames are cut again where they are larger than this client accepts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ _TAG_BYTES = LONGLONG.size
 def encode_deliveries(
     channel: int, consumer_tag: str, first_tag: int, redelivered: bool, run: Run, frame_max: int
 ) -> bytes | bytearray:
-    """Every message of the run as a basic.deliver, with tags from `first_tag` on."""
+    """The messages of the run as basic.deliver with their contents, with delivery tags from `first_tag` on.
+    No
+    body frame exceeds `frame_max` octets.
+    """
     before, after = _deliver_frame(channel, consumer_tag, redelivered, run.exchange, run.routing_key)
     tags = range(first_tag, first_tag + run.count)
     raw = _uniform_raw(run, channel, frame_max)
@@ -45,7 +48,7 @@ def encode_deliveries(
 
 
 def encode_contents(channel: int, method: Method, run: Run, frame_max: int) -> bytes:
-    """Every message of the run, each behind the same method: basic.get-ok, basic.return."""
+    """The messages of the run, each behind the same method frame: basic.get-ok or basic.return."""
     frame = encode_method(channel, method)
     return b"".join([piece for content in contents(run, channel, frame_max) for piece in (frame, content)])
 
@@ -66,7 +69,7 @@ def contents(run: Run, channel: int, frame_max: int) -> Iterator[bytes]:
 def _deliver_frame(
     channel: int, consumer_tag: str, redelivered: bool, exchange: str, routing_key: str
 ) -> tuple[bytes, bytes]:
-    """A basic.deliver frame, cut where its delivery tag goes."""
+    """The parts of a basic.deliver frame before and behind its delivery tag."""
     frame = encode_method(channel, BasicDeliver(consumer_tag, 0, redelivered, exchange, routing_key))
     cut = FRAME.size + 4 + len(encode_shortstr(consumer_tag))
     return frame[:cut], frame[cut + _TAG_BYTES :]
@@ -74,12 +77,14 @@ def _deliver_frame(
 
 @lru_cache(maxsize=256)
 def _record(before: int, after: int, length: int) -> Struct:
-    """One delivery: method frame around its tag, content frames."""
+    """One delivery: the method frame around its tag, and the content frames."""
     return Struct(f">{before}sQ{after}s{length}s")
 
 
 def _uniform_raw(run: Run, channel: int, frame_max: int) -> bytes | memoryview | bytearray | None:
-    """The octets of a run with a stride, moved to `channel`; None where that needs more than a look."""
+    """The octets of a run with a stride, with the number of `channel`; None where messages need work one by
+    one.
+    """
     if run.lengths is not None or run.largest_frame > frame_max:
         return None
     return run.raw if run.channel == channel else _moved_uniform(run, channel)
@@ -117,7 +122,7 @@ def _frames(content: bytes) -> Iterator[tuple[int, int, int]]:
 
 
 def _moved(content: bytes, channel: int) -> bytes:
-    """The same frames on another channel."""
+    """The same frames with another channel number."""
     moved = bytearray(content)
     number = SHORT.pack(channel)
     for _, start, _ in _frames(content):

@@ -1,4 +1,4 @@
-"""The outgoing half of a channel: consumers, delivery tags, prefetch, what is held back (§3.1.7, §3.1.9)."""
+"""The outgoing half of a channel: consumers, delivery tags, prefetch and held deliveries (§3.1.7, §3.1.9)."""
 
 from __future__ import annotations
 
@@ -30,9 +30,7 @@ class HeldDelivery(NamedTuple):
 
 
 class HeldDeliveries:
-    """Deliveries that a channel may not send yet, in order; their octets are counted with the
-    connection's.
-    """
+    """Deliveries that a channel may not send yet, in order. Keeps `Credits.held_octets` up to date."""
 
     __slots__ = ("_credits", "_waiting")
 
@@ -47,25 +45,24 @@ class HeldDeliveries:
         return iter(self._waiting)
 
     def add(self, one: HeldDelivery) -> None:
-        """Behind the others."""
+        """Add a delivery behind the others."""
         self._waiting.append(one)
         self._credits.held_octets += len(one.run.raw)
 
     def take_all(self) -> deque[HeldDelivery]:
-        """None is held any more."""
+        """Remove and return all deliveries."""
         taken, self._waiting = self._waiting, deque()
         self._credits.held_octets -= sum(len(one.run.raw) for one in taken)
         return taken
 
 
 class ChannelDeliveries:
-    """The deliveries of one channel, and those that the client has not settled.
+    """The consumers of one channel, their deliveries, and those that the client has not settled.
 
-    `prefetch` is shared by the consumers that acknowledge, 0 for no limit; `consumer_prefetch` and
-    `consumer_octets` go to the consumers that are started from now on (basic.qos, §3.1.7). `octets` is None
-    unless some limit is in octets. Consumers have no credit while anything is held, so what
-    is held is at most what was in flight between owner and front end. It does not stay long: see
-    `give_back_held`.
+    The acknowledging consumers share `prefetch`; 0 for no limit. `consumer_prefetch` and `consumer_octets`
+    are the limits of consumers that start later (basic.qos, §3.1.7). `octets` is None unless a limit is in
+    octets. Consumers have no credit while the channel holds deliveries, so held are at most the deliveries
+    that were in flight between owner and front end. They go back to their queues soon (`give_back_held`).
     """
 
     __slots__ = (
@@ -83,8 +80,9 @@ class ChannelDeliveries:
         self.octets: OctetWindows | None = None
         self.unsettled = UnsettledDeliveries(credits)
         self.transaction: ChannelTransaction | None = None
-        # Counters for the management API. Deliveries without acknowledgement are not in `got`. Acknowledged
-        # are the sent deliveries that are neither without acknowledgement, nor unsettled, nor returned.
+        # Counters for the administration. `got` has no deliveries without acknowledgement. The number of
+        # acknowledged deliveries is that of the sent ones without `sent_no_ack`, unsettled and `returned`
+        # ones.
         self.got = self.redelivered = self.returned = self.sent_no_ack = 0
         self._frame_max = frame_max
         self._outbox = outbox
@@ -97,7 +95,7 @@ class ChannelDeliveries:
     # -- consumers ------------------------------------------------------------------------------
 
     def first_limit(self, no_ack: bool) -> int:
-        """The credit that a consumer begins with if it is added now."""
+        """The first credit of a consumer that starts now."""
         return self._credits.limit(self._new_consumer("", 0, no_ack, False))[0]
 
     def _new_consumer(self, tag: str, number: int, no_ack: bool, returnable: bool) -> ChannelConsumer:
@@ -120,7 +118,7 @@ class ChannelDeliveries:
         return consumer
 
     def remove_consumer(self, consumer: ChannelConsumer) -> None:
-        """Nothing more is sent to it; what it holds unsettled stays on the channel."""
+        """End a consumer: its held deliveries go back, and its unsettled deliveries stay on the channel."""
         del self.consumers[consumer.tag]
         del self._credits.consumers[consumer.number]
         consumer.ended = True
@@ -132,7 +130,7 @@ class ChannelDeliveries:
         self._release()
 
     def close(self) -> UnsettledRanges:
-        """Everything ends: what was held goes back unsent, what was sent is returned."""
+        """End all consumers: held deliveries go back as never sent. Returns the unsettled deliveries."""
         for consumer in self.consumers.values():
             del self._credits.consumers[consumer.number]
             consumer.ended = True
@@ -144,7 +142,7 @@ class ChannelDeliveries:
         return self.unsettled.take_ranges()
 
     def in_use(self) -> set[int]:
-        """The shell's numbers of consumers, and of those that have ended but left something to settle."""
+        """The numbers of the channel's consumers, and of ended ones with unsettled deliveries."""
         found = {one.number for one in self.consumers.values()} | {one.link for one in self.unsettled}
         return found if self.transaction is None else found | self.transaction.links()
 
@@ -157,20 +155,22 @@ class ChannelDeliveries:
 
     @property
     def stopped(self) -> bool:
-        """Whether nothing more may come for now."""
+        """Whether consumers may have no credit now: the client has stopped the flow, or deliveries
+        are held.
+        """
         return bool(self._held) or not self._flowing
 
     @property
     def limited(self) -> bool:
-        """Whether the client bounds what it is sent by more than the prefetch of a consumer."""
+        """Whether the client sets another bound than the prefetch of each consumer."""
         return bool(self.prefetch) or self.octets is not None
 
     def octet_room(self, consumer: ChannelConsumer) -> int | None:
-        """Messages that fit into the octets that are left; None without a limit in octets."""
+        """Further messages that fit into the limits in octets; None without such a limit."""
         return None if self.octets is None else self.octets.messages(consumer)
 
     def room(self) -> int | None:
-        """Deliveries that the shared prefetch leaves; None without one."""
+        """Further deliveries that the shared prefetch admits; None without one."""
         return max(0, self.prefetch - self._in_flight) if self.prefetch else None
 
     def deliver(self, consumer: ChannelConsumer, run: Run, numbers: Numbers, redelivered: bool) -> None:
@@ -184,7 +184,7 @@ class ChannelDeliveries:
     def send_got(
         self, run: Run, sequence: int, redelivered: bool, waiting: int, link: int, no_ack: bool
     ) -> None:
-        """The message that basic.get asked for; `waiting` more are in the queue."""
+        """Send the message of a basic.get; `waiting` ready messages are left in the queue."""
         tag = self._next_tag
         self._next_tag = tag + 1
         self.redelivered += redelivered
@@ -192,7 +192,7 @@ class ChannelDeliveries:
             self.sent_no_ack += 1
         else:
             self.got += 1
-            # Before it is encoded: whatever happens then, it goes back with the channel.
+            # Before the encoding: if that fails, the message goes back with the channel.
             self.unsettled.append(tag, link, range(sequence, sequence + 1), None)
         method = BasicGetOk(tag, redelivered, run.exchange, run.routing_key, waiting)
         self._outbox.write(encode_contents(self.channel, method, run, self._frame_max))
@@ -204,14 +204,14 @@ class ChannelDeliveries:
         self._release()
 
     def set_consumer_prefetch(self, count: int, octets: int) -> None:
-        """The limits of the consumers that are started from now on."""
+        """Set the limits of consumers that start later; 0 for no limit."""
         self.consumer_prefetch = count
         self.consumer_octets = octets
         if octets and self.octets is None:
             self.octets = OctetWindows(self._credits)
 
     def set_prefetch(self, count: int, octets: int) -> None:
-        """The limits shared by the channel's consumers, from now on."""
+        """Set the limits that the channel's consumers share; 0 for no limit."""
         self.prefetch = count
         if octets and self.octets is None:
             self.octets = OctetWindows(self._credits)
@@ -221,7 +221,7 @@ class ChannelDeliveries:
         self._release()
 
     def _may_send(self, consumer: ChannelConsumer, run: Run) -> int:
-        """How many messages of the run may be sent now."""
+        """The number of messages of the run, from the first on, that may be sent now."""
         if not self._flowing:
             return 0
         if consumer.no_ack or not self.limited:
@@ -259,13 +259,13 @@ class ChannelDeliveries:
             self.unsettled.append(tag, consumer.number, numbers, consumer)
             if self.octets is not None:
                 self.octets.sent(consumer, body_octets(run), numbers)
-        # Last: whatever happens then, they are known as unsettled, and go back with the channel.
+        # Last: if the encoding fails, the messages are among the unsettled, and go back with the channel.
         self._outbox.write_deliveries(
             encode_deliveries(self.channel, consumer.tag, tag, redelivered, run, self._frame_max)
         )
 
     def _release(self) -> None:
-        """Send what is held, as far as it may be sent now."""
+        """Send held deliveries, as far as they may be sent now."""
         if not self._held:
             return
         held = self._held.take_all()
@@ -276,7 +276,7 @@ class ChannelDeliveries:
         self._credits.touch_all(self.consumers.values())
 
     def give_back_held(self) -> None:
-        """Deliveries that could not be sent for a while go back: another client may have a use for it."""
+        """Return held deliveries to their queues, which may have another consumer for them."""
         for one in self._held.take_all():
             if one.consumer.returnable:
                 self._give_back(one)
@@ -285,19 +285,21 @@ class ChannelDeliveries:
         self._credits.touch_all(self.consumers.values())
 
     def _give_back(self, held: HeldDelivery) -> None:
-        """Only to queues that still have them: others removed them before they were delivered."""
+        """Return a held delivery, if its queue still has the message: an at-most-once queue has
+        removed it.
+        """
         if held.consumer.returnable:
             self._outbox.settlements.add(Outcome.RELEASED, self.channel, held.consumer.number, held.numbers)
-            # It is unsettled no more, and credit counts all that came.
+            # The consumer's credit counts all received messages: these are settled.
             held.consumer.settled += held.run.count
 
     # -- settling -------------------------------------------------------------------------------
 
     def settle(self, outcome: Outcome, tag: int, multiple: bool) -> None:
-        """With `multiple` every delivery up to `tag`, 0 for all.
+        """Settle the delivery `tag`; with `multiple` every delivery up to `tag`, or all for 0.
 
-        A tag other than 0 must itself be that of an unsettled delivery: basic.ack's delivery-tag "MUST
-        refer to a delivered message", and one that was settled before has been referred to already.
+        A tag other than 0 must itself be that of an unsettled delivery: basic.ack's delivery-tag "MUST refer
+        to a delivered message", and a client may not settle a delivery twice.
 
         Raises UnknownDeliveryError, and ResourceExhaustedError where a transaction grows too large.
         """
@@ -316,7 +318,9 @@ class ChannelDeliveries:
         self._release()
 
     def accept_row(self, first: int, last: int) -> None:
-        """Accept consecutive tags; raises UnknownDeliveryError at the first that is none, as `settle`."""
+        """Accept deliveries with consecutive tags, one by one. Raises as `settle` does, at the first wrong
+        tag.
+        """
         row = self.unsettled.take_row(first, last)
         if self.transaction is not None:
             self.transaction.settle(Outcome.ACCEPTED, row)
@@ -326,18 +330,18 @@ class ChannelDeliveries:
             self._release()
 
     def recover(self) -> None:
-        """Give every unsettled delivery back to its queue; no transaction covers that (basic.recover)."""
+        """Return every unsettled delivery to its queue, outside of any transaction (basic.recover)."""
         for taken in self.unsettled.take_all():
             self._settle(Outcome.RETURNED, taken)
         self._release()
 
     def begin_transactions(self, load: TransactionLoad) -> None:
-        """From now on what the client publishes and settles waits for its commit (tx.select)."""
+        """Hold the client's publishes and settlements back until its commits, from now on (tx.select)."""
         if self.transaction is None:
             self.transaction = ChannelTransaction(self.channel, self._outbox, self.unsettled, load)
 
     def settled(self, done: Iterable[tuple[Outcome, Taken]]) -> None:
-        """The shell has settled these on its own."""
+        """The session has settled these with a commit."""
         for outcome, taken in done:
             self._count(outcome, taken)
         self._release()
@@ -364,6 +368,6 @@ class ChannelDeliveries:
 
 
 def body_octets(run: Run) -> Iterable[int]:
-    """The size of each message's body, as its content header tells it."""
+    """The size in octets of each message's body, as its content header states it."""
     sizes = body_sizes(run)
     return repeat(body_size(run), run.count) if sizes is None else sizes

@@ -1,7 +1,7 @@
-"""The effects that a connection asks of the shell around it, in the order in which they have to happen.
+"""The effects that a connection asks of its session, in the order in which they have to happen.
 
-`consumer` is the number that the shell gave with `consume_ok`, or, for messages that were got, with
-`deliver_get`. Ranges are closed ones of sequence numbers as given with the deliveries.
+`consumer` is the number that the session has given with `consume_ok`, or with `deliver_get`. Ranges are
+closed ranges of the sequence numbers that came with the deliveries.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ from node.wire.amqp091.primitives import SHORT, Method
 
 @dataclass(frozen=True, slots=True)
 class Authenticate:
-    """Answer with `authenticated` or `refused`. `response` may hold a password: never log it."""
+    """Check the client's login. The session answers with `authenticated` or `refused`, and never logs
+    `response`,
+    which may have a password in it.
+    """
 
     mechanism: str
     response: bytes
@@ -31,23 +34,25 @@ class Authenticate:
 
 @dataclass(frozen=True, slots=True)
 class OpenVhost:
-    """Answer with `opened` or `open_failed`."""
+    """Open the connection in a virtual host. The session answers with `opened` or `open_failed`."""
 
     vhost: str
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class UpdateSecret:
-    """Answer with `secret_checked`. Never log the secret."""
+    """Check the user again. The session answers with `secret_checked`, and never logs the secret."""
 
     secret: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class NegotiationFailed:
-    """The client did not negotiate as it must, or is not who it says. CloseSocket follows after a pause.
+    """The client has broken the rules of the negotiation, or its login is refused. CloseSocket follows after
+    a
+    pause.
 
-    `reason` is for the log: the client is not told.
+    `reason` is for the log; the client does not get it.
     """
 
     reason: str
@@ -55,10 +60,11 @@ class NegotiationFailed:
 
 @dataclass(init=False, slots=True)
 class PublishEffect:
-    """Route a run. In confirm mode its messages have the tags from `first_tag` on, else it is 0.
+    """Route and publish a run. In confirm mode its messages have the tags from `first_tag` on; otherwise it
+    is 0.
 
-    The tags are for `confirm` and `nack`: they are never used twice for one channel number, while the
-    client counts from 1 whenever it opens a channel.
+    The session uses the tags in `confirm` and `nack`. No tag is used twice for one channel number, whereas
+    the client counts from 1 on each channel that it opens.
     """
 
     channel: Final[int]
@@ -75,7 +81,7 @@ class PublishEffect:
 
 @dataclass(init=False, slots=True)
 class SettleEffect:
-    """Deliveries have come to an outcome; those that the client never got are released."""
+    """Settle deliveries with an outcome. Deliveries that the client never got are released."""
 
     channel: Final[int]
     consumer: Final[int]
@@ -91,15 +97,15 @@ class SettleEffect:
 
 @dataclass(init=False, slots=True)
 class HoldPublish(PublishEffect):
-    """Route a run of the channel's transaction now, and publish it when the transaction is committed."""
+    """Route a run of the channel's transaction now, and publish it with the commit."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitEffect:
-    """Publish what the channel's transaction holds, and settle these, as one: all of it or nothing.
+    """Publish the held runs of the channel's transaction and settle, atomically.
 
-    Answer with `reply` or `fail`; the channel takes no further frames until then. Where nothing is
-    done the shell returns the deliveries to their queues: the channel ends, and knows them no more.
+    The session answers with `reply` or `fail`; the channel takes no further frames until then. Before `fail`
+    the session has returned the deliveries to their queues, as the channel ends without them.
     """
 
     channel: int
@@ -108,14 +114,14 @@ class CommitEffect:
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
-    """Forget what the channel's transaction holds. There is no answer."""
+    """Discard the held runs of the channel's transaction. There is no answer."""
 
     channel: int
 
 
 @dataclass(init=False, slots=True)
 class Credit:
-    """The consumer takes `limit` messages in all since it began; a lower limit than before revokes credit."""
+    """The consumer takes `limit` messages in all since it began. A lower limit than before revokes credit."""
 
     consumer: Final[int]
     limit: Final[int]
@@ -127,11 +133,12 @@ class Credit:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Answer with `reply`, `fail`, `consume_ok`, `deliver_get` or `get_empty`, whatever fits the method.
+    """Carry out a client's request. The session answers with `reply`, `fail`, `consume_ok`, `deliver_get` or
+    `get_empty`, as the method asks for.
 
-    Until then the channel takes no further frames. Empty queue names already stand for the last
-    declared queue, save in queue.declare. `consumer` is the one that a basic.cancel ends; `limit` the
-    credit that the consumer of a basic.consume begins with.
+    The channel takes no further frames until then. An empty queue name has been replaced by the last declared
+    queue, except in queue.declare. `consumer` is the consumer that a basic.cancel ends. `limit` is the first
+    credit of a basic.consume.
     """
 
     channel: int
@@ -142,9 +149,9 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class AnswerEffect:
-    """An answer that the channel gives by itself, in its turn: call `reply` with it.
-
-    Something that was published before it may be refused, which closes the channel instead.
+    """Call `reply` with an answer that the channel has made itself, after earlier publishes: a refusal of one
+    of
+    them closes the channel instead.
     """
 
     channel: int
@@ -153,7 +160,7 @@ class AnswerEffect:
 
 @dataclass(frozen=True, slots=True)
 class RefuseEffect:
-    """An exception behind something that was published: call `fail` with it."""
+    """Call `fail` with an exception of the channel, after earlier publishes."""
 
     channel: int
     error: ProtocolException
@@ -161,10 +168,12 @@ class RefuseEffect:
 
 @dataclass(frozen=True, slots=True)
 class ChannelClosed:
-    """The channel is gone, with its consumers; `unsettled` goes back to the queues, marked redelivered.
+    """The channel has ended, with its consumers. The session returns the unsettled deliveries to their
+    queues, as
+    failed ones.
 
-    Never comes while a Request of the channel waits for its answer. `awaited`: it had consumers;
-    `reply` with Close-Ok once other clients see what their end does, so that the client is told.
+    Not emitted while a Request of the channel waits for its answer. `awaited`: the channel had consumers, and
+    the session calls `reply` with Close-Ok when their auto-delete queues are deleted for all clients.
     """
 
     channel: int
@@ -174,21 +183,19 @@ class ChannelClosed:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionClosed:
-    """All channels are gone, with their consumers. Answers to open requests are of no use any more."""
+    """All channels have ended, with their consumers. The session answers no pending requests any more."""
 
     unsettled: UnsettledRanges
 
 
 @dataclass(frozen=True, slots=True)
 class CloseSocket:
-    """Write what `take_output` still returns, then close the socket."""
+    """Write the output that `take_output` still has, then close the socket."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogEffect:
-    """Something that an operator wants to know; `event` names the kind of it.
-
-    framing_error, heartbeat_missed, close_timeout, channel_exception,
+    """A log line for operators. Events: framing_error, heartbeat_missed, close_timeout, channel_exception,
     connection_exception.
     """
 
@@ -228,11 +235,11 @@ FRAMING: Final = Framing(
 
 
 class Outbox(Output):
-    """Octets and effects in their order; what is added to `settlements` becomes effects of one batch.
+    """Octets and effects in their order. The settlements of a batch are gathered in `settlements`.
 
-    Every other effect but Publish comes after the settlements that went before it: a purge or the
-    end of a channel must find settled what the client settled first. Between publishes and
-    settlements there is no order to keep, and mixing them must not break the merging.
+    Every effect but a publish comes after the settlements before it: a purge, or the end of a channel, must
+    find the deliveries settled that the client settled before. Publishes and settlements need no order
+    between them, so publishes do not end the gathering.
     """
 
     __slots__ = ("_effects", "publishing", "settlements")
@@ -240,7 +247,7 @@ class Outbox(Output):
     def __init__(self) -> None:
         super().__init__(FRAMING)
         self.publishing: set[int] = set()
-        """Channels with publishes among the effects, each of which may be refused."""
+        """The channels with publishes among the effects, which the session may refuse."""
         self._effects: list[Effect] = []
         self.settlements = Settlements()
 

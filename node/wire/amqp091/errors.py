@@ -1,8 +1,9 @@
-"""The errors of a 0-9-1 connection. The type of an exception states its reply code and what it ends.
+"""The errors of a 0-9-1 connection. The type of an exception states its reply code, and whether it ends the
+connection.
 
-A channel exception closes the channel that it happened on, a connection exception the connection
-(§4.8). Codes are those of the protocol tables (`methods.ReplyCode`); `FramingError` has none because
-§4.2.3 forbids to send anything after it.
+A channel exception closes its channel, a connection exception the connection (§4.8). Codes are those of the
+protocol tables (`methods.ReplyCode`). `FramingError` has none, because §4.2.3 forbids to send anything after
+it.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from typing import ClassVar, Protocol
 
 
 class Failure(Protocol):
-    """The causes that close a channel or connection: these exceptions, and the engine's refusals.
+    """A cause that closes a channel or connection: one of these exceptions, or a `node.refusal.Refusal`.
 
-    `str(failure)` is the reply text; the client gets at most 255 octets of it.
+    `str(failure)` is the reply text, of which the client gets at most 255 octets.
     """
 
     @property
@@ -23,7 +24,7 @@ class Failure(Protocol):
 
 
 class ProtocolException(Exception):
-    """An exception of the protocol; `method` is the class id and method id that led to it, if any."""
+    """An exception of the protocol. `method` is the class id and method id of its cause; (0, 0) for none."""
 
     code: ClassVar[int]
     ends_connection: ClassVar[bool]
@@ -58,25 +59,25 @@ class NoQueueDeclaredError(ChannelException):
 
 
 class ForgedUserIdError(ChannelException):
-    """The user-id of a message is another's than the user's who publishes it."""
+    """The user-id of a message is not the name of the user who publishes it."""
 
     code = 406
 
 
 class ReplyConsumerError(ChannelException):
-    """Direct reply-to is asked for in a way that does not work (see `reply_to`)."""
+    """The client breaks the rules of direct reply-to (see `reply_to`)."""
 
     code = 406
 
 
 class UnknownDeliveryTagError(ChannelException):
-    """The delivery tag is none of an unsettled delivery of the channel."""
+    """The channel has no unsettled delivery with the tag."""
 
     code = 406
 
 
 class ExpirationError(ChannelException):
-    """The expiration property is no number of milliseconds that the server takes."""
+    """The expiration property is no number of milliseconds, or is out of range."""
 
     code = 406
 
@@ -94,7 +95,7 @@ class ConnectionForcedError(ConnectionException):
 
 
 class LoginRefusedError(ConnectionException):
-    """The credentials are wrong; only clients with `authentication_failure_close` are told."""
+    """The credentials are wrong. Only clients with `authentication_failure_close` get this error."""
 
     code = 403
 
@@ -112,46 +113,46 @@ class FrameError(ConnectionException):
 
 
 class FieldSyntaxError(ConnectionException):
-    """A frame's fields are not what the grammar says (§4.2.1).
+    """A frame's fields break the grammar (§4.2.1).
 
-    §4.2.5.5 calls for "503 (syntax error)"; the tables call 502 syntax error, and that is meant.
+    §4.2.5.5 says "503 (syntax error)", but the tables name 502 the syntax error, which is used here.
     """
 
     code = 502
 
 
 class UnexpectedMethodError(ConnectionException):
-    """Command invalid: a method that must not come now, or not on this channel."""
+    """Command invalid: the method is not allowed now, or not on this channel."""
 
     code = 503
 
 
 class ChannelNumberError(ConnectionException):
-    """Channel error: a frame for a channel that is not open, or an opening of one that is."""
+    """Channel error: a frame for a channel that is not open, or a channel.open for one that is."""
 
     code = 504
 
 
 class UnexpectedFrameError(ConnectionException):
-    """A content frame where none belongs, or none where one belongs."""
+    """A content frame where another frame must come, or another frame where a content frame must come."""
 
     code = 505
 
 
 class ResourceExhaustedError(ConnectionException):
-    """The client demands more than the server can hold."""
+    """The client asks the server to hold more than its limits admit."""
 
     code = 506
 
 
 class NotAllowedError(ConnectionException):
-    """The client may not do this at all: no access to the virtual host, a consumer tag in use, ..."""
+    """The client may not do this: for example a consumer tag is in use, or there are too many channels."""
 
     code = 530
 
 
 class UnsupportedError(ConnectionException):
-    """The server does not implement this."""
+    """The server does not implement the method, or an argument of it."""
 
     code = 540
 

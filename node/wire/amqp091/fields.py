@@ -1,4 +1,4 @@
-"""Field tables of AMQP 0-9-1 (§4.2.5.5), in and out.
+"""Reads and writes the field tables of AMQP 0-9-1 (§4.2.5.5).
 
     wire                            Python
     t boolean                       bool
@@ -11,9 +11,9 @@
     T                               Timestamp
     V                               None
 
-The grammar and the clients disagree about two types, and the clients win, as in RabbitMQ's errata:
-`s` is a signed 16-bit integer (no client sends the grammar's short string), `l` a signed 64-bit
-integer as `L` is. `x`, a byte array, is not in the grammar at all.
+Clients disagree with the grammar about two types. This module follows the clients, as RabbitMQ's errata do:
+`s` is a signed 16-bit integer (no client sends the grammar's short string), and `l` a signed 64-bit integer,
+as `L` is. `x`, a byte array, is not in the grammar.
 """
 
 from __future__ import annotations
@@ -28,19 +28,21 @@ from node.wire.amqp091.errors import FieldSyntaxError
 from node.wire.amqp091.primitives import LONG, LONGLONG, encode_shortstr
 
 MAX_DEPTH: Final = 64
-"""Tables and arrays within tables; deeper ones would cost the server its stack."""
+"""The largest depth of nested tables and arrays: deeper ones could overflow the server's stack."""
 
 MAX_FIELDS: Final = 4096
-"""Values in a table that a client sends, those of tables and arrays within it included: each is some work."""
+"""The largest number of values in a client's table, with those of nested tables and arrays: each
+costs work.
+"""
 
 _ANY_NUMBER: Final = 2**62
 
 MAX_NAME: Final = 128
-"""Characters of a field name (§4.2.5.5)."""
+"""The largest number of characters in a field name (§4.2.5.5)."""
 
 
 class Timestamp(int):
-    """Seconds since 1970 (§4.2.5.4); an int that is written as a timestamp again."""
+    """Seconds since 1970 (§4.2.5.4): an int that `encode_value` writes as a timestamp."""
 
     __slots__ = ()
 
@@ -61,31 +63,34 @@ _DECIMAL: Final = Struct(">Bi")
 
 
 def _check_name(name: str) -> None:
-    """§4.2.5.5 lets names start with a letter, `$` or `#`; `_` is let through for the `__TypeId__` and
-    the like that Java frameworks put into every message. No short string has a zero octet (§4.2.5.3)."""
+    """Raises FieldSyntaxError. §4.2.5.5 lets names start with a letter, `$` or `#`. `_` is accepted because
+    Java
+    frameworks put names such as `__TypeId__` into every message. A short string has no zero octet (§4.2.5.3).
+    """
     if not name or len(name) > MAX_NAME or not (name[0].isalpha() or name[0] in "$#_") or "\0" in name:
         raise FieldSyntaxError(f"invalid field name {name[:32]!r}")
 
 
 def read_table(data: bytes, at: int) -> tuple[Table, int]:
-    """The table whose length stands at `at`.
+    """The table whose length stands at `at`, and the position behind it.
 
-    Invalid names, duplicate fields and more than MAX_FIELDS values raise FieldSyntaxError.
+    Raises FieldSyntaxError, also for invalid names, duplicate names and more than MAX_FIELDS values;
+    IndexError or struct.error where `data` is cut short.
     """
     return _Reader(data, MAX_FIELDS, strict=True).table(at, len(data), MAX_DEPTH)
 
 
 def read_headers(data: bytes, at: int) -> tuple[Table, int]:
-    """As `read_table`, but with any names and any number of values.
+    """As `read_table`, with any names and any number of values.
 
-    Names are the application's own business. Dead letters have got more headers than their publishers sent;
-    how many a client may send, `header_tables` says.
+    Applications choose the names of headers. `header_tables` limits the headers that a client sends; dead
+    letters have more of them.
     """
     return _Reader(data, _ANY_NUMBER, strict=False).table(at, len(data), MAX_DEPTH)
 
 
 class _Reader:
-    """Reads one table or array with all that is in it: of `fields_max` values at most."""
+    """Reads one table or array of at most `fields_max` values, with nested ones."""
 
     __slots__ = ("_data", "_left", "_strict")
 
@@ -95,7 +100,9 @@ class _Reader:
         self._left = fields_max
 
     def bounds(self, at: int, limit: int) -> tuple[int, int]:
-        """Where what has its length at `at` begins and ends."""
+        """The begin and end of the value whose length stands at `at`. Raises FieldSyntaxError
+        beyond `limit`.
+        """
         (length,) = LONG.unpack_from(self._data, at)
         end: int = at + 4 + length
         if end > limit:
@@ -119,7 +126,7 @@ class _Reader:
         return table, end
 
     def name(self, at: int, limit: int) -> tuple[bytes, int]:
-        """The octets of the field name at `at`, and the position behind it, where a value is to follow."""
+        """The octets of the field name at `at`, and the position of its value."""
         data = self._data
         end = at + 1 + data[at]
         if end >= limit:
@@ -199,7 +206,10 @@ def _decimal(data: bytes, at: int) -> Decimal:
 
 
 def encode_table(table: Table) -> bytes:
-    """Raises ValueError for what no field type holds: names beyond 255 octets, integers beyond 64 bits."""
+    """The table with its length. Raises ValueError for names over 255 octets, integers beyond 64 bits and
+    decimals
+    that the type cannot hold.
+    """
     parts = [encode_shortstr(name) + encode_value(value) for name, value in table.items()]
     body = b"".join(parts)
     return LONG.pack(len(body)) + body
@@ -251,13 +261,13 @@ def _encode_decimal(value: Decimal) -> bytes:
         raise ValueError(f"{value} does not fit into a decimal field") from None
 
 
-# -- tables whose values are left as they are ----------------------------------------------------
+# -- tables whose values stay encoded ------------------------------------------------------------
 
 
 def split_table(data: bytes, at: int) -> list[tuple[bytes, bytes]]:
-    """Names and encoded values (type octet included) of the table whose length stands at `at`.
+    """The names and the encoded values (type octet included) of the table whose length stands at `at`.
 
-    Names are not checked, as in `read_headers`. Raises FieldSyntaxError, IndexError, struct.error.
+    Does not check names. Raises FieldSyntaxError, IndexError, struct.error.
     """
     reader = _Reader(data, _ANY_NUMBER, strict=False)
     at, end = reader.bounds(at, len(data))
@@ -271,7 +281,7 @@ def split_table(data: bytes, at: int) -> list[tuple[bytes, bytes]]:
 
 
 def split_array(data: bytes, at: int) -> list[bytes]:
-    """Encoded values (type octet included) of the array whose length stands at `at`.
+    """The encoded values (type octet included) of the array whose length stands at `at`.
 
     Raises FieldSyntaxError, IndexError, struct.error.
     """
@@ -286,12 +296,12 @@ def split_array(data: bytes, at: int) -> list[bytes]:
 
 
 def join_table(fields: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """The encoded table of names, of up to 255 octets, and encoded values."""
+    """The encoded table, with its length, of names (up to 255 octets) and encoded values."""
     body = b"".join([bytes((len(name),)) + name + value for name, value in fields])
     return LONG.pack(len(body)) + body
 
 
 def join_array(values: Iterable[bytes]) -> bytes:
-    """The encoded array of encoded values, without the octet of its type."""
+    """The encoded array, with its length and without its type octet, of encoded values."""
     body = b"".join(values)
     return LONG.pack(len(body)) + body

@@ -1,7 +1,7 @@
-"""Header tables that come in: checked octet by octet, and no value made of them.
+"""Checks the header tables of incoming messages, without making values of them.
 
-A broker asks of most headers no more than that they are well-formed. `fields` reads those of which it asks
-more. Both take the same tables (§4.2.5.5).
+The broker needs most header tables only well-formed. `fields` reads the ones whose values the broker needs.
+Both accept the same tables (§4.2.5.5).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from node.wire.amqp091.errors import FieldSyntaxError
 from node.wire.amqp091.fields import MAX_DEPTH, MAX_FIELDS
 
 ANY_NUMBER: Final = 2**62
-"""Of values, for a table that is stored: dead letters have got more headers than their publishers sent."""
+"""No limit of values, for stored tables: dead letters have more headers than their publishers sent."""
 
 _OTHER: Final = 0xFF
 
@@ -23,15 +23,17 @@ _WIDTHS: Final = bytes(
     }.get(kind, _OTHER)
     for kind in range(256)
 )  # fmt: skip
-"""Octets of a value behind the octet of its type, where all values of the type have as many."""
+"""The number of octets of a value behind its type octet, for types of a fixed size; `_OTHER` for
+other types.
+"""
 
 
 class HeaderTable:
-    """The header table whose length stands at `at`, checked.
+    """A checked header table, whose length stands at `at`.
 
-    Raises FieldSyntaxError for names that come twice or are not UTF-8, unknown types, more than `values_max`
-    values, those of tables and arrays within it included, and more than MAX_DEPTH levels. Raises IndexError
-    where `data` ends before the table does.
+    Raises FieldSyntaxError for duplicate names, names that are not UTF-8, unknown types, more than
+    `values_max` values with nested ones, and more than MAX_DEPTH levels. Raises IndexError where `data` ends
+    before the table.
     """
 
     __slots__ = ("_data", "_values_max", "end", "names", "values")
@@ -40,9 +42,9 @@ class HeaderTable:
         self._data = data
         self._values_max = values_max
         self.values = 0
-        """How many values there are, each of which is some work."""
+        """The number of values, with nested ones."""
         self.names: set[bytes] = set()
-        """The names of the table itself."""
+        """The names in the table, without those of nested tables."""
         self.end = self._table(at, len(data), MAX_DEPTH, self.names)
         """The position behind the table."""
 
@@ -99,7 +101,7 @@ class HeaderTable:
         raise FieldSyntaxError(f"unknown field type {kind:#04x}")
 
     def _end(self, at: int, limit: int) -> int:
-        """Where what has its length at `at` ends."""
+        """The end of the value whose length stands at `at`. Raises FieldSyntaxError beyond `limit`."""
         data = self._data
         end = at + 4 + (data[at] << 24 | data[at + 1] << 16 | data[at + 2] << 8 | data[at + 3])
         if end > limit:

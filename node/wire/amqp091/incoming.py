@@ -1,4 +1,4 @@
-"""The frame-by-frame path of contents: one message put together from its frames (§4.2.6)."""
+"""The frame-by-frame path of contents: puts one message together from its frames (§4.2.6)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ _PUBLISH = (BasicPublish.CLASS_ID, BasicPublish.METHOD_ID)
 
 
 class IncomingContent:
-    """A basic.publish whose content has not come completely.
+    """A basic.publish whose content is not complete yet.
 
-    The frames are kept as they came, in one buffer, so that small ones take no more than they have.
-    Empty body frames are legal and worth nothing: they are dropped, or a client could pile them up
-    without end.
+    One buffer keeps the frames as they came, so that small frames take no more memory than their octets.
+    Empty body frames are legal, and are dropped: otherwise a client could fill the memory with them.
     """
 
     __slots__ = ("_channel", "_frames", "_header", "_largest", "_missing", "target")
@@ -32,7 +31,7 @@ class IncomingContent:
 
     @property
     def size(self) -> int:
-        """Octets kept."""
+        """The octets of the frames so far."""
         return len(self._frames)
 
     @property
@@ -41,14 +40,14 @@ class IncomingContent:
 
     @property
     def reply_here(self) -> bool:
-        """See `Traits`."""
+        """Whether the message asks for a direct reply (see `Traits`)."""
         return self._header is not None and self._header.traits.reply_here
 
     def add_header(self, frame: bytes, checks: PropertyChecks, body_max: int) -> Run | None:
-        """The message, when it has no body.
+        """Add the content header frame; return the message where it has no body, else None.
 
-        Raises UnexpectedFrameError for a second header, ContentTooLargeError for a body of more than
-        `body_max` octets, and what `PropertyChecks.header` raises.
+        Raises UnexpectedFrameError for a second header, ContentTooLargeError where the header announces more
+        than `body_max` octets, and the errors of `PropertyChecks.header`.
         """
         if self._header is not None:
             raise UnexpectedFrameError("a content header instead of a content body frame", _PUBLISH)
@@ -63,9 +62,9 @@ class IncomingContent:
         return None if self._missing else self._finish(header)
 
     def add_body(self, frame: bytes) -> Run | None:
-        """The message, when this is the last of its body frames.
+        """Add a body frame; return the message with its last one, else None.
 
-        Raises UnexpectedFrameError when no header came before, or more octets than it announced.
+        Raises UnexpectedFrameError before a header, and for more octets than the header announced.
         """
         if self._header is None:
             raise UnexpectedFrameError("a content body frame instead of a content header", _PUBLISH)

@@ -1,9 +1,9 @@
-"""Octets that came in and are not consumed yet, and the share of work that each turn may spend on them.
+"""The input of a connection that is not consumed yet, and the share of work that a turn may spend on it.
 
-The connection has octets of its own, and frames that are parked for a channel.
+Input is octets that are not cut into frames yet (`Intake`), and whole frames of held channels (`Parking`).
 
-Kept input takes no more memory than its octets: small pieces are put into one buffer, or each would cost
-several times its length.
+Kept input takes no more memory than its octets: small pieces are copied into one buffer, because an object
+for each would take several times its length.
 """
 
 from __future__ import annotations
@@ -12,20 +12,22 @@ from math import inf
 from typing import Final
 
 FRAME_WORK: Final = 128
-"""Of a frame, or of frames that are handled together, besides their octets."""
+"""The work of a frame, or of a run of frames handled together, in addition to 1 for each octet."""
 
 REQUEST_WORK: Final = 8 * 1024
-"""Of a method that is neither a publish nor an acknowledgement: its permissions, the catalog, its answer."""
+"""The work of a method that is neither a publish nor an acknowledgement: permissions, the catalog,
+an answer.
+"""
 
 PROPERTIES_WORK: Final = 8
-"""Of an octet in a property list that is not remembered: each value of a header table is looked at."""
+"""The work of an octet in a property list that is not remembered: each header value is checked."""
 
 WORK_A_SECOND: Final = 128 * 1024 * 1024
-"""Of a second that a request took: a permission's pattern may need long for a name."""
+"""The work of a second that a request took: a permission's pattern may take long to match a name."""
 
 
 class WorkShare:
-    """The work that a connection may still ask in this turn."""
+    """The work that a connection may cause in one turn. The unit is about the handling of one octet."""
 
     __slots__ = ("_granted", "done")
 
@@ -35,41 +37,41 @@ class WorkShare:
 
     @property
     def used_up(self) -> bool:
-        """Whether other clients come first now."""
+        """Whether the share is used up, and the rest of the input waits for a later turn."""
         return self.done >= self._granted
 
     def renew(self) -> None:
-        """The other clients had their turn."""
+        """Begin the share of a new turn."""
         self.done = 0
 
     def exhaust(self) -> None:
-        """Nothing that comes in goes before what waits for the next `renew`."""
+        """Use the share up, so that new input does not overtake the input that waits for the next `renew`."""
         self.done = self._granted
 
 
 PACE_BURST_S: Final = 0.5
-"""Seconds of its pace that a client may be ahead."""
+"""A client may be ahead of its pace by so many seconds."""
 
 
 class Pace:
-    """So many units a second, of which a client may be PACE_BURST_S ahead before its input waits."""
+    """A pace of `per_second` units. The input of a client that is more than PACE_BURST_S ahead waits."""
 
     __slots__ = ("_paid_at", "_per_second", "waits")
 
     def __init__(self, per_second: int) -> None:
         self._per_second = per_second
         self._paid_at = 0.0
-        """When the pace allows all units that were spent."""
+        """The time by which the pace admits all units that were spent."""
         self.waits = False
         """Whether the client's input waits for `renew`."""
 
     @property
     def deadline(self) -> float:
-        """When `renew` lets the input go on; infinity while the input does not wait."""
+        """The time at which `renew` lets the input go on; infinity while the input does not wait."""
         return self._paid_at - PACE_BURST_S if self.waits else inf
 
     def spend(self, units: int, now: float) -> None:
-        """The client's input has taken so many units."""
+        """Count units that the client's input has taken."""
         self._paid_at = max(self._paid_at, now) + units / self._per_second
         self.waits = self._paid_at > now + PACE_BURST_S
 
@@ -80,7 +82,7 @@ class Pace:
 
 
 SMALL: Final = 4096
-"""Pieces of fewer octets are copied into one buffer; larger ones are kept as they came, and joined once."""
+"""Pieces of fewer octets are copied into one buffer; larger pieces are kept as they came, and joined once."""
 
 
 class Pieces:
@@ -93,7 +95,7 @@ class Pieces:
         self.size = 0
 
     def add(self, piece: bytes) -> None:
-        """At the end."""
+        """Add a piece at the end."""
         self.size += len(piece)
         if len(piece) >= SMALL:
             self._pieces.append(piece)
@@ -103,22 +105,22 @@ class Pieces:
             self._pieces.append(bytearray(piece) if self._pieces else piece)
 
     def take(self) -> bytes:
-        """All of them."""
+        """Remove and return all octets."""
         first = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
         self.clear()
         return first if isinstance(first, bytes) else bytes(first)
 
     def clear(self) -> None:
-        """Forget them."""
+        """Remove all octets."""
         self._pieces.clear()
         self.size = 0
 
 
 class Intake:
-    """Pieces of input, joined only when there is enough to go on with.
+    """The input that is not consumed yet, joined only when there is enough to go on.
 
-    Every octet is joined once for each thing that was waited for, so that a frame which trickles in
-    octet by octet costs no more than its length.
+    An octet is joined once for each time that the reader waits for more. So a frame that trickles in octet by
+    octet costs no more than its length.
     """
 
     __slots__ = ("_needed", "_pieces", "_skip")
@@ -130,10 +132,11 @@ class Intake:
 
     @property
     def size(self) -> int:
-        """Octets kept."""
+        """The number of octets kept."""
         return self._pieces.size
 
     def add(self, piece: bytes) -> None:
+        """Add octets at the end, without those that `skip` drops."""
         if self._skip:
             skipped = min(self._skip, len(piece))
             self._skip -= skipped
@@ -143,21 +146,23 @@ class Intake:
 
     @property
     def ready(self) -> bool:
-        """Whether there is as much as was waited for."""
+        """Whether there are as many octets as the last `keep` needs."""
         return self._pieces.size >= self._needed
 
     def take(self) -> bytes:
-        """Everything there is; what is not consumed comes back by `keep`."""
+        """Remove and return all octets. The caller gives the rest that it does not consume back
+        with `keep`.
+        """
         return self._pieces.take()
 
     def keep(self, rest: bytes, needed: int) -> None:
-        """`rest` is not complete before there are `needed` octets of it."""
+        """Keep octets, which the reader can go on with once there are `needed` octets."""
         if rest:
             self._pieces.add(rest)
         self._needed = needed
 
     def skip(self, octets: int) -> None:
-        """Drop so many octets of what is to come."""
+        """Drop the next `octets` octets that are added."""
         self._skip = octets
 
     def clear(self) -> None:
@@ -166,7 +171,7 @@ class Intake:
 
 
 class ParkedFrames:
-    """Whole frames of one channel that wait for an answer. Each is joined to the others once."""
+    """Whole frames of one held channel. A frame is joined to the others once."""
 
     __slots__ = ("_at", "_data", "_pieces")
 
@@ -177,14 +182,14 @@ class ParkedFrames:
 
     @property
     def size(self) -> int:
-        """Octets that were not consumed yet."""
+        """The number of octets that are not consumed yet."""
         return len(self._data) - self._at + self._pieces.size
 
     def add(self, frame: bytes) -> None:
         self._pieces.add(frame)
 
     def take(self) -> tuple[bytes, int]:
-        """Frames, and the position of the first that was not consumed yet."""
+        """Frames, and the position of the first one that is not consumed yet."""
         if self._at == len(self._data) and self._pieces.size:
             self._data, self._at = self._pieces.take(), 0
         return self._data, self._at
@@ -203,7 +208,7 @@ class Parking:
         self.octets = 0
 
     def add(self, number: int, frame: bytes) -> None:
-        """A frame that the channel does not take now."""
+        """Add a frame of a held channel."""
         parked = self._by_channel.get(number)
         if parked is None:
             parked = self._by_channel[number] = ParkedFrames()
@@ -211,17 +216,17 @@ class Parking:
         self.octets += len(frame)
 
     def of(self, number: int) -> ParkedFrames | None:
-        """The input that waits for the channel, if there is any."""
+        """The channel's parked frames; None without any."""
         return self._by_channel.get(number)
 
     def consumed(self, number: int, parked: ParkedFrames, start: int, end: int) -> None:
-        """The channel has taken what was from `start` to `end`."""
+        """The channel has consumed its parked octets from `start` to `end`."""
         parked.consumed_to(end)
         self.octets -= end - start
         if not parked.size:
             del self._by_channel[number]
 
     def clear(self) -> None:
-        """No channel takes anything any more."""
+        """Drop all frames: the channels have ended."""
         self._by_channel.clear()
         self.octets = 0

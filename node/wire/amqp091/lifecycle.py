@@ -4,8 +4,8 @@ state        meaning                                       leaves by
 HEADER       waiting for the protocol header               8 octets
 NEGOTIATING  see `Negotiation`                             Open-Ok; any error: PAUSED
 OPEN         channels work                                 Close received: PARTED; Close sent: CLOSING
-CLOSING      we sent Close; all but Close is discarded     Close-Ok received or time-out: CLOSED
-PARTED       we sent Close-Ok; everything is discarded     the client closes the socket, or time-out: CLOSED
+CLOSING      Close sent; all but Close is discarded        Close-Ok received or time-out: CLOSED
+PARTED       Close-Ok sent; all input is discarded         the client closes the socket, or time-out: CLOSED
 PAUSED       the negotiation failed                        the pause is over: CLOSED
 CLOSED       CloseSocket was emitted                       -
 """
@@ -65,19 +65,19 @@ class Stage(Enum):
 
 
 class NegotiationError(Exception):
-    """The client does not negotiate as it must; it gets no answer (§2.2.4)."""
+    """The client breaks the rules of the negotiation. It gets no answer (§2.2.4)."""
 
 
 class Negotiation:
-    """From the protocol header to Open-Ok (§2.2.4, §2.3.3, §4.2.2), and the limits that it agreed on.
+    """The negotiation from the protocol header to Open-Ok (§2.2.4, §2.3.3, §4.2.2), and the agreed limits.
 
-    `frame_max`, `channel_max` and `heartbeat` count from Tune-Ok on.
+    `frame_max` (octets), `channel_max` and `heartbeat` (seconds) are agreed from Tune-Ok on.
 
     stage            expects from the client    then
-    START            Start-Ok                   Authenticate asked of the shell, AUTHENTICATION
+    START            Start-Ok                   Authenticate emitted for the session, AUTHENTICATION
     AUTHENTICATION   nothing                    Tune sent by `authenticated`, TUNE
     TUNE             Tune-Ok                    OPEN
-    OPEN             Open                       OpenVhost asked of the shell, VHOST
+    OPEN             Open                       OpenVhost emitted for the session, VHOST
     VHOST            nothing                    Open-Ok sent by `opened`, DONE
     """
 
@@ -97,11 +97,11 @@ class Negotiation:
         self._outbox = outbox
 
     @property
-    def waits_for_shell(self) -> bool:
+    def waits_for_session(self) -> bool:
         return self.stage in (Stage.AUTHENTICATION, Stage.VHOST)
 
     def start(self) -> None:
-        """The protocol header came: offer the mechanisms."""
+        """Answer the protocol header with Start, which offers the mechanisms."""
         capabilities: Table = dict(CAPABILITIES)
         properties: Table = {**self._limits.server_properties, "capabilities": capabilities}
         mechanisms = " ".join(self._limits.mechanisms).encode()
@@ -133,7 +133,10 @@ class Negotiation:
         self._outbox.send(0, m.ConnectionTune(self.channel_max, self.frame_max, self.heartbeat))
 
     def _tune_ok(self, method: m.ConnectionTuneOk) -> None:
-        """Limits are only ever lowered, 0 meaning what was proposed; the heartbeat is the client's choice."""
+        """Take the client's limits, which may only be lower; 0 accepts the proposed ones. The client chooses
+        the
+        heartbeat.
+        """
         if method.channel_max > self.channel_max:
             raise NegotiationError(f"channel-max {method.channel_max} is above {self.channel_max}")
         if method.frame_max > self.frame_max:
@@ -150,20 +153,20 @@ class Negotiation:
         self._outbox.send(0, m.ConnectionOpenOk())
 
     def client_can(self, capability: str) -> bool:
-        """Whether the client announced the capability."""
+        """Whether the client has announced the capability."""
         capabilities: FieldValue = self.client_properties.get("capabilities")
         return isinstance(capabilities, dict) and capabilities.get(capability) is True
 
 
 SILENT_INTERVALS = 2
-"""Without an octet from the client for so many intervals, it is gone."""
+"""A client from which no octet has come for so many intervals is lost."""
 
 SENT_PER_INTERVAL = 2
-"""After so small a part of an interval without an octet to the client a heartbeat leaves."""
+"""The server sends a heartbeat when it has sent no octet for 1/SENT_PER_INTERVAL of an interval."""
 
 
 class Heartbeats:
-    """`interval` in seconds, 0 for none. Times are those of the connection's clock."""
+    """The timers of heartbeats in both directions. Times are in seconds, of the connection's clock."""
 
     __slots__ = ("_heard_at", "_interval", "_listening", "_wrote_at")
 
@@ -174,7 +177,7 @@ class Heartbeats:
         self._listening = True
 
     def start(self, interval: float, now: float) -> None:
-        """From Tune-Ok on."""
+        """Begin at Tune-Ok. `interval` is in seconds; 0 for no heartbeats."""
         self._interval = interval
         self._heard_at = now
         self._wrote_at = now
@@ -183,15 +186,15 @@ class Heartbeats:
         self.start(0, 0)
 
     def heard(self, now: float) -> None:
-        """Some octet came in."""
+        """An octet has come from the client."""
         self._heard_at = now
 
     def wrote(self, now: float) -> None:
-        """Some octet went out: any octet is a heartbeat."""
+        """An octet has been sent; any octet is a heartbeat."""
         self._wrote_at = now
 
     def listen(self, listening: bool, now: float) -> None:
-        """The shell stopped or resumed reading: a client that is not read from cannot be heard."""
+        """The session has stopped or resumed reading. While it does not read, the client cannot be silent."""
         self._listening = listening
         self._heard_at = now
 
@@ -199,11 +202,11 @@ class Heartbeats:
         return min(self._due_at(), self._silent_at())
 
     def silent(self, now: float) -> bool:
-        """Whether the client has been silent for too long."""
+        """Whether no octet has come from the client for too long."""
         return now >= self._silent_at()
 
     def due(self, now: float) -> bool:
-        """Whether a heartbeat has to be sent now."""
+        """Whether a heartbeat has to be sent now; the caller sends it."""
         if now < self._due_at():
             return False
         self._wrote_at = now
@@ -219,13 +222,13 @@ class Heartbeats:
 
 
 CHANNEL_OCTETS: Final = 6 * 1024
-"""Octets of an open channel, its part in sessions and in the management API included."""
+"""Octets of memory for an open channel, with its parts in the session and the administration."""
 
 CONSUMER_OCTETS: Final = 3 * 1024
-"""The same of a consumer, the part of its queue's owner included."""
+"""Octets of memory for a consumer, with its part in the queue's owner."""
 
 USED_NUMBER_OCTETS: Final = 128
-"""Octets that are kept for a channel number that was used before."""
+"""Octets of memory for a channel number that was used before."""
 
 
 class ConnectionState(Enum):
@@ -239,17 +242,19 @@ class ConnectionState(Enum):
 
 
 DEAF: Final = frozenset((ConnectionState.PAUSED, ConnectionState.PARTED, ConnectionState.CLOSED))
-"""States in which all input of the client is discarded."""
+"""States that discard all input of the client."""
 
 
 TAKING: Final = frozenset((ConnectionState.NEGOTIATING, ConnectionState.OPEN))
-"""States in which what is not handled now will be later."""
+"""States that keep input which is not handled now."""
 
 NOT_OPEN_YET: Final = frozenset((ConnectionState.HEADER, ConnectionState.NEGOTIATING))
 
 
 class ConnectionLifecycle:
-    """State of a connection."""
+    """The state of a connection, with negotiation, heartbeats, memory and end; `FrameReader`
+    handles frames.
+    """
 
     def __init__(self, limits: ConnectionLimits, now: float):
         self.state = ConnectionState.HEADER
@@ -271,11 +276,11 @@ class ConnectionLifecycle:
         self.channels_opened = 0
         self._channels: dict[int, Channel] = {}
         self._used_tags: dict[int, int] = {}
-        """The highest publish tag of the channels that had a number before."""
+        """The highest publish tag by channel number, of channels that had the number before."""
         self._parking = Parking()
         self._unread: dict[int, None] = {}
-        """Channels whose parked frames wait until the client has read its answers, or for a later turn;
-        0 for what came in.
+        """The channels whose parked frames wait until the client has read its answers, or for a later turn; 0
+        stands for input that is not parked.
         """
         self._share = WorkShare(limits.turn_work)
         self._pace = Pace(limits.wide_values_per_second)
@@ -283,7 +288,7 @@ class ConnectionLifecycle:
         self._deadline = now + limits.handshake_timeout
 
     def _agreed_parts(self) -> ConnectionParts:
-        """The state that channels share, for the agreed frame size."""
+        """Make the state that channels share, with the agreed frame size."""
         limits, frame_max = self._limits, self._negotiation.frame_max
         checks = PropertyChecks(self._claims)
         publishes = PublishPath(frame_max, limits.message_size, checks)
@@ -295,10 +300,11 @@ class ConnectionLifecycle:
 
     @property
     def held(self) -> int:
-        """Octets that the connection makes the node hold (docs/decisions/0018-memory-budget.md).
+        """Octets of memory that the connection takes up (docs/decisions/0018-memory-budget.md), without
+        output that
+        the socket has taken.
 
-        Counted where they are kept, and added up once for a piece of input or output, never for a message.
-        What the socket has taken is not among them.
+        Each part keeps its own count. The session adds them up once for a piece of input or output.
         """
         parts = self._parts
         return (
@@ -317,7 +323,7 @@ class ConnectionLifecycle:
         )
 
     def _must_read(self) -> bool:
-        """Whether the client is to read its answers before it asks for more."""
+        """Whether the client has to read its answers before the connection handles further input."""
         return self._outbox.unread > self._limits.unread_bytes and self.state is ConnectionState.OPEN
 
     def _paced(self) -> bool:
@@ -325,15 +331,16 @@ class ConnectionLifecycle:
         return self._pace.waits and self.state is ConnectionState.OPEN
 
     def _must_wait(self) -> bool:
-        """Whether the client's input is left for now: the client has answers to read, other clients come
-        first, or the client is ahead of its pace.
+        """Whether input waits: the client has answers to read, the turn's share of work is used up, or the
+        client
+        is ahead of its pace.
         """
         return self.state is ConnectionState.OPEN and (
             self._share.used_up or self._pace.waits or self._must_read()
         )
 
     def _check_memory(self) -> None:
-        """Let go a client that holds more than it is granted, before its connection is open or after."""
+        """Close the connection where it takes up more memory than its budget, before or after it is open."""
         limits = self._limits
         if self.state is ConnectionState.OPEN:
             held, budget = self.held, limits.budget
@@ -344,7 +351,7 @@ class ConnectionLifecycle:
             self._abort(f"{self._intake.size} octets before the connection is open")
 
     def _let_go_of_memory(self) -> None:
-        """No channel takes anything any more."""
+        """Drop input and caches: the channels have ended."""
         self._parking.clear()
         self._used_tags.clear()
         self._unread.clear()
@@ -352,7 +359,10 @@ class ConnectionLifecycle:
         self._parts.checks.clear()
 
     def _forget(self) -> None:
-        """The socket is gone. No part refers to another in a circle: the collector would come late."""
+        """Drop everything after the socket is closed, and break circles of references, so that the memory is
+        freed
+        at once and not by the garbage collector.
+        """
         self._intake.clear()
         self._let_go_of_memory()
         self._outbox.drop_output()
@@ -373,7 +383,7 @@ class ConnectionLifecycle:
         self._deadline = self._now + self._limits.close_timeout
 
     def _abort(self, reason: str) -> None:
-        """The client broke the framing or the negotiation: it gets nothing more (§2.2.4, §4.2.3)."""
+        """The client has broken the framing or the negotiation: it gets no further octet (§2.2.4, §4.2.3)."""
         self._intake.clear()
         if self.state in NOT_OPEN_YET:
             self._outbox.emit(NegotiationFailed(reason))
@@ -386,7 +396,9 @@ class ConnectionLifecycle:
         self._close_socket()
 
     def _end_channels(self) -> None:
-        """The channels and what they hold are gone. No-op unless the connection is open."""
+        """End all channels, and emit ConnectionClosed with their unsettled deliveries, if the connection is
+        open.
+        """
         if self.state is not ConnectionState.OPEN:
             return
         unsettled: UnsettledRanges = []

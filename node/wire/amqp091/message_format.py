@@ -1,4 +1,6 @@
-"""Answers what is asked of messages that came over AMQP 0-9-1, from the octets of their frames (§4.2.6)."""
+"""The message format of AMQP 0-9-1: answers questions about messages from the octets of their frames
+(§4.2.6).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from node.wire.amqp091.rewriting import with_delivery_count, with_properties
 
 
 class Amqp091Format:
-    """Implements `MessageFormat`. Properties are the property list of a content header, flags first."""
+    """Implements `MessageFormat`. `properties` are the property list of a content header, flags first."""
 
     def properties_in(self, run: Run) -> Iterator[tuple[int, int, bytes]]:
         return contents.properties_in(run)

@@ -1,8 +1,8 @@
 """Native data types of AMQP 0-9-1 (§4.2.5) and the base of the generated methods.
 
-Reading functions take the data and a position and return the value and the position behind it.
-They raise FieldSyntaxError where the grammar is broken; where a fixed-size field is cut short,
-struct.error or IndexError, which `codec.decode_method` turns into the same.
+A reading function takes the data and a position, and returns the value and the position behind it. It raises
+FieldSyntaxError where the grammar is broken, and struct.error or IndexError where a field of fixed size is
+cut short; `codec.decode_method` turns these into FieldSyntaxError.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_SHORTSTR: Final = 255
 
 
 class Method:
-    """A method of the protocol; the subclasses are generated."""
+    """A method of the protocol. `scripts/generate_amqp091.py` generates the subclasses."""
 
     __slots__ = ()
     __match_args__: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class Method:
         return f"{type(self).__name__}({arguments})"
 
     def encode_arguments(self) -> bytes:
-        """The arguments behind class id and method id in the frame's payload."""
+        """The octets behind class id and method id in the frame's payload."""
         raise TypeError(f"{type(self).__name__} is not a method of the protocol")
 
     @classmethod
@@ -48,12 +48,12 @@ class Method:
 
 
 def method_ids(method: Method) -> tuple[int, int]:
-    """Class and method, as the methods that close a channel or connection name what was wrong."""
+    """Class id and method id, which Close names as the cause."""
     return (method.CLASS_ID, method.METHOD_ID)
 
 
 def read_shortstr(data: bytes, at: int) -> tuple[str, int]:
-    """Up to 255 octets of UTF-8 without NUL (§4.2.5.3)."""
+    """A short string: up to 255 octets of UTF-8 without NUL (§4.2.5.3)."""
     start = at + 1
     end = start + data[at]
     octets = data[start:end]
@@ -74,7 +74,7 @@ def read_longstr(data: bytes, at: int) -> tuple[bytes, int]:
 
 
 def encode_shortstr(text: str) -> bytes:
-    """Raises ValueError beyond 255 octets."""
+    """The short string with its length. Raises ValueError for more than 255 octets."""
     octets = text.encode("utf-8")
     if len(octets) > MAX_SHORTSTR:
         raise ValueError(f"{len(octets)} octets do not fit into a short string")
@@ -86,6 +86,6 @@ def encode_longstr(octets: bytes) -> bytes:
 
 
 def truncated(text: str) -> str:
-    """`text` cut to what a short string holds, without NUL, never inside a character."""
+    """`text` cut to the 255 octets of a short string, never inside a character, with NUL replaced."""
     octets = text.replace("\0", "?").encode("utf-8", "replace")[:MAX_SHORTSTR]
     return octets.decode("utf-8", "ignore")

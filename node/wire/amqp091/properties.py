@@ -1,7 +1,7 @@
-"""Content headers (§4.2.6.1): checked when a message comes in, and decoded no further than that asks.
+"""Checks the content headers of incoming messages (§4.2.6.1), and decodes no more than the checks need.
 
-Properties go to the consumer as they came. They are checked all the same, so that no publisher can
-send what breaks another client's decoder.
+Properties go to the consumer as they came. The checks keep a publisher from sending properties that break the
+decoders of other clients.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PERSISTENT: Final = 2
 
 _HEADER: Final = Struct(">HHQ")
 HEADER_FIXED: Final = _HEADER.size
-"""Octets before the property flags: class, weight, body size."""
+"""The number of octets before the property flags: class, weight, body size."""
 
 _MORE_FLAGS: Final = 1
 PROPERTY_FLAGS: Final = {name: 1 << (15 - n) for n, (name, _) in enumerate(BASIC_PROPERTIES)}
@@ -39,10 +39,10 @@ PROPERTY_FLAGS: Final = {name: 1 << (15 - n) for n, (name, _) in enumerate(BASIC
 _KNOWN_FLAGS: Final = sum(PROPERTY_FLAGS.values())
 _SIZES: Final = {"octet": 1, "timestamp": 8}
 _REMEMBERED_OCTETS: Final = 256 * 1024
-"""Octets that the remembered valid property lists of a connection may take."""
+"""Octets of memory for the remembered valid property lists of a connection."""
 
 TRAITS_OCTETS: Final = 200
-"""Octets of memory for one property list besides its own."""
+"""Octets of memory for one remembered property list, in addition to its own."""
 
 _CACHED_SIZE: Final = 256
 _REPLY_HERE: Final = encode_shortstr(REPLY_TO)
@@ -50,7 +50,7 @@ _NUMBER: Final = re.compile(rb"[+-]?[0-9]+")
 
 
 SPECIAL_HEADERS: Final = frozenset((b"CC", b"BCC", b"x-delay"))
-"""Headers by which a publisher asks the broker for something."""
+"""The headers that ask something of the broker."""
 
 MAX_EXPIRATION_MS: Final = 2**32 - 1
 """The longest time-to-live that RabbitMQ takes."""
@@ -61,14 +61,14 @@ ORDINARY_VALUES: Final = 64
 
 
 class Traits(NamedTuple):
-    """The properties that concern the broker. `special`: something asks for more than to be
-    stored and passed on, which is an expiration, a priority, or one of SPECIAL_HEADERS.
+    """The properties that concern the broker. `special`: the message has an expiration, a priority, or one of
+    SPECIAL_HEADERS.
     """
 
     persistent: bool
     special: bool
     reply_here: bool = False
-    """The reply is to come to the channel that publishes (`reply_to`)."""
+    """The message asks for a direct reply to the publishing channel (`reply_to`)."""
     wide: int = 0
     """Header values beyond ORDINARY_VALUES, those of tables and arrays within the headers included."""
 
@@ -81,28 +81,33 @@ class ContentHeader(NamedTuple):
 
 
 class PropertyChecks:
-    """Checks property lists, and remembers those that it has seen: publishers repeat themselves."""
+    """Checks property lists, and remembers the valid ones, because publishers repeat them."""
 
     __slots__ = ("_claims", "_latest", "_latest_traits", "_seen", "checked", "remembered", "wide")
 
     def __init__(self, claims: str | None = None) -> None:
-        """`claims` is the one user-id that may stand in them; None for any."""
+        """`claims` is the only user-id that property lists may have; None admits any."""
         self._claims = claims
         self._seen: dict[bytes, Traits] = {}
-        # A long one, which is asked for again where it ends a run.
+        # The last long property list, which is looked up again where it ends a run.
         self._latest = b""
         self._latest_traits = Traits(False, False)
         self.remembered = 0
-        """Octets that the lists take which are remembered."""
+        """Octets of memory for the remembered lists."""
         self.checked = 0
-        """Octets of the lists that were not, and were looked at; who counts the work sets it to 0."""
+        """Octets of the lists that were checked and not remembered. The reader, which counts the work, sets
+        it back
+        to 0.
+        """
         self.wide = 0
-        """`Traits.wide` of all messages that came in; who counts the work sets it to 0."""
+        """The sum of `Traits.wide` over incoming messages. The reader, which counts the work, sets it back to
+        0.
+        """
 
     def traits(self, properties: bytes) -> Traits:
-        """The settings in these flags and values.
+        """The traits of a property list, checked or remembered.
 
-        Raises FieldSyntaxError when they are not a property list, ExpirationError, ForgedUserIdError.
+        Raises FieldSyntaxError where the octets are no property list, ExpirationError, ForgedUserIdError.
         """
         found = self._seen.get(properties)
         if found is None:
@@ -126,13 +131,15 @@ class PropertyChecks:
             self._latest, self._latest_traits = properties, traits
 
     def clear(self) -> None:
-        """Remember nothing."""
+        """Forget all property lists."""
         self._seen.clear()
         self._latest = b""
         self.remembered = 0
 
     def _check_user_id(self, properties: bytes, user: str) -> None:
-        """The user-id of a message has to be its publisher's name (extension: validated user-id)."""
+        """Check that a message's user-id is the publisher's name (RabbitMQ's extension: validated
+        user-id).
+        """
         claimed = user_id_of(properties)
         if claimed is not None and claimed != user.encode("utf-8", "surrogateescape"):
             raise ForgedUserIdError(
@@ -144,9 +151,8 @@ class PropertyChecks:
     def header(self, payload: bytes) -> ContentHeader:
         """Check the payload of a content header frame.
 
-        Raises FrameError for a class other than basic, UnexpectedFrameError for any other weight
-        than zero or a header that is cut short, FieldSyntaxError, ExpirationError and ForgedUserIdError
-        for its properties.
+        Raises FrameError for another class than basic, UnexpectedFrameError for another weight than zero and
+        for a header that is cut short, and the errors of `traits` for its properties.
         """
         if len(payload) < HEADER_FIXED + 2:
             raise UnexpectedFrameError("a content header is cut short")
@@ -161,9 +167,9 @@ class PropertyChecks:
 
 
 def check_properties(data: bytes, values_max: int = MAX_FIELDS) -> Traits:
-    """Walk property flags and values; returns what they ask for. Headers have `values_max` values at most.
+    """Check a property list; return its traits. Its headers may have `values_max` values.
 
-    Raises FieldSyntaxError for flags that class basic does not define and values that are ill-formed,
+    Raises FieldSyntaxError for flags that class basic does not define and for malformed values, and
     ExpirationError.
     """
     try:
@@ -196,7 +202,7 @@ def check_properties(data: bytes, values_max: int = MAX_FIELDS) -> Traits:
 
 
 def _flags(data: bytes) -> tuple[int, int]:
-    """The property flags, and where the values begin."""
+    """The property flags, and the position of the values."""
     (flags,) = SHORT.unpack_from(data)
     at = SHORT.size
     more = flags & _MORE_FLAGS
@@ -212,9 +218,9 @@ def _flags(data: bytes) -> tuple[int, int]:
 
 
 def property_places(data: bytes) -> dict[str, tuple[int, int]]:
-    """Where the value of each property in a list begins and ends.
+    """The begin and end of each property's value in a list, by name.
 
-    Raises FieldSyntaxError, IndexError or struct.error for a list that `check_properties` would not pass.
+    Raises FieldSyntaxError, IndexError or struct.error for lists that `check_properties` refuses.
     """
     flags, at = _flags(data)
     places = {}
@@ -227,13 +233,13 @@ def property_places(data: bytes) -> dict[str, tuple[int, int]]:
 
 
 def user_id_of(data: bytes) -> bytes | None:
-    """The user-id in a property list that `check_properties` has found good; None without one."""
+    """The user-id in a property list that `check_properties` has accepted; None without one."""
     place = property_places(data).get("user_id")
     return None if place is None else data[place[0] + 1 : place[1]]
 
 
 def _behind(data: bytes, at: int, kind: str) -> int:
-    """The position behind a value. Short strings may hold any octets: applications put ids into them."""
+    """The position behind a value. Short strings may have any octets, as applications put ids into them."""
     if kind == "shortstr":
         return at + 1 + data[at]
     if kind == "table":
@@ -243,9 +249,8 @@ def _behind(data: bytes, at: int, kind: str) -> int:
 
 
 def parse_expiration(text: bytes) -> int:
-    """Milliseconds to live, in the words of RabbitMQ for what is no such number.
-
-    Raises ExpirationError.
+    """The milliseconds in an expiration. Raises ExpirationError, with RabbitMQ's words, for any
+    other text.
     """
     shown = text.decode("utf-8", "replace")
     found = _NUMBER.match(text)

@@ -1,6 +1,6 @@
-"""The properties of a content as values by name, for those who write or show whole messages (§4.2.6.1).
+"""Reads and writes the properties of a content as values by name, for the administration (§4.2.6.1).
 
-Messages that only pass through are never taken apart like this: see `properties`.
+Sessions never decode properties like this: see `properties`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MORE_FLAGS: Final = 1
 
 
 def encode_properties(values: Mapping[str, Any]) -> bytes:
-    """Flags and values. Raises ValueError for what a property cannot hold, and names the property."""
+    """The property list. Raises ValueError, with the property's name, for a value that it cannot hold."""
     flags, parts = 0, []
     for number, (name, kind) in enumerate(BASIC_PROPERTIES):
         if values.get(name) is not None:
@@ -55,7 +55,7 @@ def read_properties(data: bytes) -> dict[str, Any]:
 
 
 def _read_text(data: bytes, at: int) -> tuple[str, int]:
-    """Short strings in properties may hold any octets: applications put ids into them."""
+    """A short string, with octets that are not UTF-8 replaced: applications put ids into properties."""
     end = at + 1 + data[at]
     return data[at + 1 : end].decode("utf-8", "replace"), end
 

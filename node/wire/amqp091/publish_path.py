@@ -1,14 +1,16 @@
-"""The hot path: basic.publish frames with their content, taken many at a time.
+"""The hot path of publishes: takes many basic.publish frames with their contents at a time.
 
-A publisher mostly repeats the same method frame, and often the same content header. Three shapes are
-recognised, from the position of a publish method on:
+A publisher mostly repeats the same method frame, and often the same content header. From the position of a
+basic.publish frame on, `PublishPath.take` recognises three shapes:
 
-- identical prefixes: method, content header and body frame header are octet for octet those of the
-  message before. Found by comparing columns: octet i of every message is one strided slice, so the
-  work for each message is done in C. The result is one uniform run, a single slice of the input.
-- identical methods: contents of one body frame each, of any size, with properties of equal
-  traits. A loop over the messages; the result is one run with lengths.
-- anything else is left to the frame-by-frame path in `channel`, with which both agree.
+- identical prefixes: method, content header and body frame header are octet for octet those of the message
+before.
+  They are found by comparing columns: octet i of every message is one strided slice, so that the work for
+  each message is done in C. The result is one uniform run, a single slice of the input.
+- identical methods: contents of one body frame each, of any size, with properties of equal traits. They are
+found
+  by a loop over the messages. The result is one run with lengths.
+- any other message goes the frame-by-frame path in `channel`, which has the same results.
 """
 
 from __future__ import annotations
@@ -28,25 +30,25 @@ from node.wire.amqp091.properties import CLASS_BASIC, HEADER_FIXED, PropertyChec
 PUBLISH_IDS: Final = SHORT.pack(BasicPublish.CLASS_ID) + SHORT.pack(BasicPublish.METHOD_ID)
 
 _CONTENT: Final = Struct(">BHIHHQ")
-"""Frame header and fixed part of a content header frame."""
+"""The frame header and the fixed part of a content header frame."""
 
 _SIZE: Final = LONGLONG
-"""The body size, right before the property flags."""
+"""The body size, directly before the property flags."""
 
 _PROPERTIES: Final = FRAME.size + HEADER_FIXED
-"""Offset of the property flags in a content header frame."""
+"""The offset of the property flags in a content header frame."""
 
 UNIFORM_FROM: Final = 8
-"""Identical messages that are worth a run of their own among others of the same method."""
+"""So many identical messages in a row get a uniform run of their own."""
 
 FEW: Final = 16
-"""Identical messages that are compared one by one: the columns of fewer take longer."""
+"""So many messages are compared one by one before columns are compared, which is slower for fewer."""
 
 _REMEMBERED_OCTETS: Final = 256 * 1024
-"""Octets that the remembered targets of a connection may take."""
+"""Octets of memory for the remembered targets of a connection."""
 
 TARGET_OCTETS: Final = 256
-"""Octets of one target besides its two names, which are kept twice: in the frame, and as text."""
+"""Octets of memory for one target, in addition to its names in the frame and as texts."""
 
 
 class Target(NamedTuple):
@@ -58,17 +60,17 @@ class Target(NamedTuple):
 
 
 class ContentPlace(NamedTuple):
-    """Where a complete message with at most one body frame lies in the input."""
+    """The positions of a complete content with at most one body frame in the input."""
 
     properties: int
-    """Position of the property flags."""
+    """The position of the property flags."""
     header_end: int
     end: int
     largest_frame: int
 
 
 class Published(NamedTuple):
-    """Messages found at the start of the input, and the position behind them."""
+    """A run of publishes from the input, and the position behind it."""
 
     run: Run
     mandatory: bool
@@ -77,11 +79,14 @@ class Published(NamedTuple):
 
 
 CHECKED_IN_A_RUN: Final = 64 * 1024
-"""Octets of property lists not remembered, from which on a run ends: a turn takes a share of such work."""
+"""A run ends when so many octets of its property lists had to be checked, because a turn does only a share of
+that
+work.
+"""
 
 
 class PublishPath:
-    """Takes runs out of a connection's input. `body_max` is the largest message body it takes."""
+    """Takes runs out of a connection's input. `body_max` is the largest body in octets that it takes."""
 
     __slots__ = (
         "_boundaries",
@@ -100,14 +105,14 @@ class PublishPath:
         self._checks = checks
         self._targets: dict[bytes, Target] = {}
         self.remembered = 0
-        """Octets that the targets take which are remembered."""
+        """Octets of memory for the remembered targets."""
         self._prefix = b""
         self._stride = 0
         self._boundaries: tuple[int, ...] = ()
-        """Where frame headers and frames of such a message end."""
+        """The offsets at which frame headers and frames of a message like the last run's end."""
 
     def target(self, payload: bytes) -> Target:
-        """Decode the payload of a basic.publish method frame.
+        """The decoded or remembered payload of a basic.publish method frame.
 
         Raises FieldSyntaxError, and UnsupportedError for `immediate`.
         """
@@ -127,15 +132,17 @@ class PublishPath:
         return target
 
     def clear(self) -> None:
-        """Remember nothing."""
+        """Forget all targets."""
         self._targets.clear()
         self.remembered = 0
         self._prefix, self._stride = b"", 0
 
     def take(self, data: bytes, at: int, method_end: int) -> Published | None:
-        """The run that starts with the complete publish method frame at `at`; None to go frame by frame.
+        """The run that starts with the complete publish method frame at `at`; None where the message has to
+        go frame
+        by frame.
 
-        Raises what the frame-by-frame path would raise for the first message's method and header.
+        Raises the errors that the frame-by-frame path raises for the first message's method and header.
         """
         channel = data[at + 1] << 8 | data[at + 2]
         message = self._message(data, method_end, channel)
@@ -161,10 +168,12 @@ class PublishPath:
         return Published(run, target.mandatory, end, traits.reply_here)
 
     def unfinished(self, data: bytes, at: int) -> int:
-        """How many octets to wait for, if the input ends inside one more message like the last run's.
+        """The number of octets to wait for, where the input ends inside one more message like the last run's;
+        0
+        elsewhere.
 
-        It is worth waiting: otherwise every piece of input would begin with half a message. And it is
-        safe: a client that began a frame finishes it, and a frame behind it has a header.
+        Without waiting, every piece of input would begin with half a message. Waiting is safe: a client that
+        has begun a frame finishes it, and the next frame has a header.
         """
         rest = len(data) - at
         if rest >= self._stride or not data.startswith(self._prefix[:rest], at):
@@ -174,7 +183,7 @@ class PublishPath:
     def _varied(
         self, data: bytes, at: int, method_end: int, target: Target, first: ContentPlace, traits: Traits
     ) -> Published:
-        """Messages from `at` on that share the method frame and the first one's traits."""
+        """The run of messages from `at` on that have one method frame and the traits of the first one."""
         checks, skip = self._checks, method_end - at
         method = data[at:method_end]
         channel = data[at + 1] << 8 | data[at + 2]
@@ -209,9 +218,9 @@ class PublishPath:
         return Published(run, target.mandatory, position, traits.reply_here)
 
     def _traits_as(self, data: bytes, place: ContentPlace, traits: Traits) -> Traits | None:
-        """The traits at `place` where they are those of the run, however wide the headers are.
+        """The traits at `place` where they are those of the run, whatever the number of header values.
 
-        None for a wrong property list, too: the frame-by-frame path has the right words for it.
+        None also for an invalid property list, which the frame-by-frame path refuses.
         """
         try:
             found = self._checks.traits(data[place.properties : place.header_end - 1])
@@ -222,9 +231,10 @@ class PublishPath:
         return None
 
     def _alike(self, data: bytes, at: int, place: ContentPlace, lengths: array[int]) -> tuple[int, int]:
-        """Add the messages behind the one at `at` that differ from it in nothing but their bodies.
+        """Add the messages behind the one at `at` that differ from it in their bodies alone.
 
-        Returns the position behind them, and the size of the largest frame, that message's included.
+        Returns the position behind them, and the size of the largest frame, that of the first message
+        included.
         """
         end, position, largest_body = len(data), place.end, 0
         if place.end > place.header_end:
@@ -287,12 +297,16 @@ def _become_uniform(lengths: array[int]) -> bool:
 
 @lru_cache(maxsize=512)
 def _layout(lead: int, middle: int) -> Struct:
-    """A message up to its body: what lies before and behind the body size, and the body frame's size."""
+    """A message up to its body: the octets before and behind the body size, and the size of the
+    body frame.
+    """
     return Struct(f">{lead}sQ{middle}sI")
 
 
 def _identical(data: bytes, at: int, prefix: bytes, stride: int) -> int:
-    """How many messages of length `stride` from `at` on begin with `prefix` and end with an end octet."""
+    """The number of messages of length `stride` from `at` on that begin with `prefix` and end with an end
+    octet.
+    """
     last = at + stride - 1
     few = min(len(data) - last, FEW * stride)
     for end in range(last, last + few, stride):

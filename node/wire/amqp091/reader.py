@@ -1,4 +1,4 @@
-"""The incoming half of a connection: octets to frames, frames to their channels (§2.3.5, §4.2.3)."""
+"""The incoming half of a connection: cuts octets into frames, and gives them to channels (§2.3.5, §4.2.3)."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class FrameReader(ConnectionLifecycle):
     # -- octets to frames -----------------------------------------------------------------------
 
     def _advance(self) -> None:
-        """Consume as much of the input as can be consumed now."""
-        if not self._intake.ready or self._negotiation.waits_for_shell:
+        """Consume as much input as the connection can take now."""
+        if not self._intake.ready or self._negotiation.waits_for_session:
             return
         data = self._intake.take()
         at = 0
@@ -62,7 +62,7 @@ class FrameReader(ConnectionLifecycle):
             self._unread[0] = None
 
     def _protocol_header(self, data: bytes) -> int:
-        """The position behind the header, 0 where it is another or has not come completely."""
+        """The position behind the protocol header; 0 where it is another header, or not complete."""
         begun = data[: len(PROTOCOL_HEADER)]
         if not any(header.startswith(begun) for header in ACCEPTED_HEADERS):
             self._outbox.write(PROTOCOL_HEADER)
@@ -77,10 +77,10 @@ class FrameReader(ConnectionLifecycle):
         return 0
 
     def _consume(self, data: bytes, at: int, *, parked: bool) -> tuple[int, int]:
-        """Handle the frames from `at` on, those of one channel that were `parked` or all that come in.
+        """Handle the frames from `at` on: the `parked` ones of one channel, or new input.
 
-        Returns the position of the first frame that was not handled, and how many octets of it there
-        must be before it can be. Raises FramingError and NegotiationError.
+        Returns the position of the first frame that is not handled, and the number of its octets that the
+        handling needs. Raises FramingError and NegotiationError.
         """
         end, channels, share = len(data), self._channels, self._share
         while self._takes_frames():
@@ -124,14 +124,15 @@ class FrameReader(ConnectionLifecycle):
             case ConnectionState.CLOSING:
                 return True
             case ConnectionState.NEGOTIATING:
-                return not self._negotiation.waits_for_shell
+                return not self._negotiation.waits_for_session
             case _:
                 return False
 
     def _methods(self, channel: Channel, data: bytes, at: int, stop: int, *, parked: bool) -> tuple[int, int]:
-        """Handle the complete method frame from `at` to `stop`, and what can be taken together with it.
+        """Handle the complete method frame from `at` to `stop`, with a whole run of publishes or
+        acknowledgements.
 
-        Returns the position behind what was handled, and 0, or how many octets to wait for.
+        Returns the position behind the handled frames, and the number of octets to wait for; 0 for none.
         """
         try:
             if data.startswith(PUBLISH_IDS, at + FRAME.size):
@@ -158,7 +159,7 @@ class FrameReader(ConnectionLifecycle):
         return stop, 0
 
     def _property_work(self) -> int:
-        """Of the property lists that were looked at since it was asked for last."""
+        """The work for property lists that were checked since the last call."""
         checks = self._parts.checks
         if checks.wide:
             wide, checks.wide = checks.wide, 0
@@ -167,21 +168,24 @@ class FrameReader(ConnectionLifecycle):
         return octets * PROPERTIES_WORK
 
     def _refuse(self, number: int, size: int, frame: bytes, *, parked: bool) -> bool:
-        """Refuse a frame that is too large, behind what its channel has sent before; False: not yet."""
+        """Refuse a frame that is too large, after earlier frames of its channel. False: these have to be
+        handled
+        first.
+        """
         channel = self._channels.get(number)
         if channel is None or not channel.holds:
             self._oversized(size)
         elif parked:
             return False
         else:
-            # The head is enough to refuse the frame by.
+            # The frame's header is enough for the refusal.
             self._parking.add(number, frame[: FRAME.size])
         if not parked:
             self._intake.skip(max(0, size + FRAME_OVERHEAD - len(frame)))
         return True
 
     def _oversized(self, size: int) -> None:
-        """A peer that exceeds the limits is disconnected (§2.3.3, §4.2.3)."""
+        """Close the connection of a client that exceeds the agreed frame size (§2.3.3, §4.2.3)."""
         text = f"a frame with {size} octets of payload; at most {self._largest_payload} are taken"
         if self.state is ConnectionState.NEGOTIATING:
             raise NegotiationError(text)
@@ -191,7 +195,7 @@ class FrameReader(ConnectionLifecycle):
     # -- parking --------------------------------------------------------------------------------
 
     def _resume(self, number: int) -> None:
-        """The channel may take frames again: handle what waited, up to what holds it next."""
+        """Handle a channel's parked frames, until the channel is held again."""
         parked = self._parking.of(number)
         while parked is not None:
             if self._must_wait():
@@ -211,15 +215,17 @@ class FrameReader(ConnectionLifecycle):
 
     @property
     def has_input(self) -> bool:
-        """Whether input was left for a later turn, and `go_on` takes it up."""
+        """Whether `go_on` has input to handle that earlier turns have left."""
         return bool(self._unread) and not self._must_read() and not self._paced()
 
     def took(self, seconds: float) -> None:
-        """The shell took so long over a request."""
+        """Count the time that the session has taken for a request as work."""
         self._share.done += int(seconds * WORK_A_SECOND)
 
     def go_on(self) -> None:
-        """A new turn: take up input that earlier ones have left, or the client's answers have held back."""
+        """Begin a new turn: handle input that earlier turns have left, or that waited for the
+        client to read.
+        """
         if not self._unread:
             self._share.renew()
         elif not self._must_read() and not self._paced():
@@ -233,13 +239,13 @@ class FrameReader(ConnectionLifecycle):
                 self._unread[0] = None
             elif 0 in waited:
                 self._advance()
-        # Deliveries may have made it more, of a client that sends nothing itself.
+        # Deliveries may have taken memory, also for a client that sends nothing.
         self._check_memory()
 
     # -- frames ---------------------------------------------------------------------------------
 
     def _handle(self, kind: int, number: int, channel: Channel | None, frame: bytes) -> None:
-        """Handle one frame by itself. Raises NegotiationError."""
+        """Handle one frame. Raises NegotiationError."""
         if channel is None:
             self._share.done += REQUEST_WORK
         try:
@@ -286,7 +292,7 @@ class FrameReader(ConnectionLifecycle):
                 self._flush_confirms()
                 self._end_channels()
                 self._outbox.send(0, m.ConnectionCloseOk())
-                # To close the socket with octets of the client unread would reset it, and lose Close-Ok.
+                # Closing the socket with unread octets of the client would reset it, and lose Close-Ok.
                 self.state = ConnectionState.PARTED
                 self._deadline = self._now + self._limits.close_timeout
             case m.ConnectionUpdateSecret():
@@ -306,7 +312,7 @@ class FrameReader(ConnectionLifecycle):
         if not isinstance(method, m.ChannelOpen):
             raise ChannelNumberError(f"expected 'channel.open' on channel {number}", method_ids(method))
         if len(self._channels) >= self._negotiation.channel_max:
-            # RabbitMQ's reading of channel-max: how many there may be, whatever their numbers.
+            # As in RabbitMQ, channel-max limits the number of channels, and not their highest number.
             raise NotAllowedError(
                 f"number of channels opened ({len(self._channels)}) has reached the negotiated channel_max "
                 f"({self._negotiation.channel_max})",
@@ -317,12 +323,12 @@ class FrameReader(ConnectionLifecycle):
         self._outbox.send(number, m.ChannelOpenOk())
 
     def _forget_channel(self, channel: Channel) -> None:
-        """It is closed: its number is free."""
+        """The channel is closed, and its number is free."""
         del self._channels[channel.number]
         self._used_tags[channel.number] = channel.highest_tag
 
     def _while_closing(self, kind: int, number: int, frame: bytes) -> None:
-        """After Close was sent everything is discarded but Close and Close-Ok (§2.3.7)."""
+        """Handle Close and Close-Ok after the server's Close, and discard other frames (§2.3.7)."""
         if kind != m.FRAME_METHOD or number or not frame.startswith(_CONNECTION_CLASS, FRAME.size):
             return
         try:

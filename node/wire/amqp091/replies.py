@@ -1,4 +1,4 @@
-"""The text that goes with a reply code: its name and what happened, as clients know it from RabbitMQ."""
+"""Reply texts: the name of the reply code and the cause, as clients know them from RabbitMQ."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from node.wire.amqp091.primitives import truncated
 
 
 def reply_text(failure: Failure) -> str:
-    """At most 255 octets, the limit of a short string."""
+    """The reply text of a failure, cut to the 255 octets of a short string."""
     return truncated(f"{ReplyCode(failure.code).name} - {failure}")

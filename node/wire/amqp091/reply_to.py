@@ -1,9 +1,9 @@
-"""Direct reply-to: replies come to the channel that asked, without a queue that a client declares.
+"""Direct reply-to: replies reach the requesting channel without a queue that the client declares.
 
-A client consumes from `amq.rabbitmq.reply-to`, without acknowledgement, and names it in the reply-to
-property of what it publishes on that channel. The broker puts a name there that leads to the consumer and
-that cannot be guessed; a publish to it, through the default exchange of any node, reaches the
-channel. An extension of RabbitMQ's, with its refusals.
+A client consumes from `amq.rabbitmq.reply-to`, without acknowledgement, and states that name in the reply-to
+property of messages that it publishes on the same channel. The broker replaces the name by the address of the
+consumer, which cannot be guessed. A publish with this address as routing key, to the default exchange on any
+node, reaches the consumer. RabbitMQ's extension, with RabbitMQ's refusals.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from node.wire.amqp091.properties import HEADER_FIXED, property_places
 
 
 class DirectReplies:
-    """The consumer of a channel's direct replies, if there is one, and the name that leads to it."""
+    """The consumer of a channel's direct replies, if it has one, and that consumer's address."""
 
     __slots__ = ("_consumer", "_name")
 
@@ -29,7 +29,7 @@ class DirectReplies:
         self._name = ""
 
     def check(self, method: BasicConsume) -> None:
-        """Raises ReplyConsumerError where such a consumer cannot begin."""
+        """Raises ReplyConsumerError where a consumer of direct replies cannot start."""
         if not method.no_ack:
             raise ReplyConsumerError("reply consumer cannot acknowledge", method_ids(method))
         if self._consumer is not None:
@@ -39,12 +39,14 @@ class DirectReplies:
         self._consumer, self._name = consumer, name
 
     def end(self, consumer: ChannelConsumer) -> None:
-        """Some consumer of the channel is gone."""
+        """A consumer of the channel has ended."""
         if consumer is self._consumer:
             self._consumer = None
 
     def address(self, run: Run) -> Run:
-        """Messages that ask for replies, with the name to send them to. Raises ReplyConsumerError."""
+        """The messages with the consumer's address as their reply-to. Raises ReplyConsumerError without a
+        consumer.
+        """
         if self._consumer is None:
             ids = (BasicPublish.CLASS_ID, BasicPublish.METHOD_ID)
             raise ReplyConsumerError("fast reply consumer does not exist", ids)
@@ -52,7 +54,7 @@ class DirectReplies:
 
 
 def with_reply_to(run: Run, name: str) -> Run:
-    """The run with this reply-to property in each message, all of which have one."""
+    """The run with `name` as each message's reply-to property. All messages have that property."""
     value = encode_shortstr(name)
     contents = [_with_reply_to(content, value) for content in run.contents()]
     largest = max(FRAME.unpack_from(one)[2] for one in contents) + FRAME_OVERHEAD

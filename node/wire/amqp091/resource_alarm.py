@@ -1,5 +1,4 @@
-"""The effect of a resource alarm on a connection: channels that publish are held, and the client is told if
-possible."""
+"""A resource alarm's effect on a connection: the client gets connection.blocked, if it has the capability."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from node.wire.amqp091.primitives import truncated
 
 
 class ResourceAlarm:
-    """`reason` is None while there is no alarm; `blocked` says that the client has published during one."""
+    """`reason` is None without an alarm. `blocked`: the client has published during the alarm."""
 
     __slots__ = ("_outbox", "_told", "blocked", "reason")
 
@@ -20,7 +19,7 @@ class ResourceAlarm:
         self._outbox = outbox
 
     def published(self, can_be_told: bool) -> None:
-        """The client publishes; it hears of it once for each alarm."""
+        """The client publishes during the alarm: send connection.blocked, once for each alarm."""
         if not self.blocked:
             self.blocked = True
             if can_be_told:
@@ -28,6 +27,7 @@ class ResourceAlarm:
                 self._outbox.send(0, ConnectionBlocked(truncated(self.reason or "")))
 
     def over(self, can_be_told: bool) -> None:
+        """The alarm is over: send connection.unblocked where connection.blocked was sent."""
         if self._told and can_be_told:
             self._outbox.send(0, ConnectionUnblocked())
         self.reason = None

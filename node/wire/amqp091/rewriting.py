@@ -1,6 +1,6 @@
-"""Messages with other properties than they came with: bodies stay octet for octet (A21).
+"""Changes the properties of messages; bodies stay octet for octet (A21).
 
-Values that are not touched keep their octets, whatever their types.
+Values that are not changed keep their octets.
 """
 
 from __future__ import annotations
@@ -22,18 +22,21 @@ from node.wire.amqp091.primitives import SHORT
 from node.wire.amqp091.properties import PROPERTY_FLAGS, Traits, check_properties, property_places
 
 DELIVERY_COUNT: Final = b"x-delivery-count"
-"""The header that tells a consumer how many deliveries of a message have failed; without it none has."""
+"""The header with the number of a message's failed deliveries, for consumers; absent for 0."""
 
 _COUNT: Final = Struct(">cq")
 
 Headers = dict[bytes, bytes]
-"""Header names and encoded values, the octet of their type included."""
+"""Encoded values, type octet included, by header name."""
 
 
 def edit_properties(
     properties: bytes, edit: Callable[[Headers], Headers], without: Collection[str] = ()
 ) -> bytes:
-    """A property list with other headers, and without some of its properties. Raises FieldSyntaxError."""
+    """A property list with the headers that `edit` returns, and without the properties `without`.
+
+    Raises FieldSyntaxError.
+    """
     places = property_places(properties)
     headers = dict(split_table(properties, places["headers"][0])) if "headers" in places else {}
     values = {name: properties[start:end] for name, (start, end) in places.items() if name not in without}
@@ -46,7 +49,10 @@ def edit_properties(
 
 
 def with_properties(run: Run, change: Callable[[bytes], bytes]) -> Run:
-    """The run with the property list of each message changed; the traits are those of the first."""
+    """The run with each message's property list replaced by `change` of it. The run takes the traits of the
+    first
+    message, and `change` must give all messages the same.
+    """
     remember = lru_cache(maxsize=64)(change)
     raw, at = memoryview(run.raw), 0
     pieces: list[bytes | memoryview] = []
@@ -74,7 +80,7 @@ def with_properties(run: Run, change: Callable[[bytes], bytes]) -> Run:
 
 
 def with_delivery_count(run: Run, failures: int) -> Run:
-    """The messages with the header that tells consumers of failed deliveries."""
+    """The messages with the number of failed deliveries in the header `x-delivery-count`."""
 
     def edit(headers: Headers) -> Headers:
         return {**headers, DELIVERY_COUNT: _COUNT.pack(b"l", failures)}

@@ -1,6 +1,6 @@
 """Sender-selected distribution (RabbitMQ's extension): further routing keys in the headers CC and BCC.
 
-Only messages of runs in which one of the two headers may be are asked: `Amqp091Format.may_have_copies`.
+Callers use this module only for runs that may have one of these headers (`Amqp091Format.may_have_copies`).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from node.wire.amqp091.properties import property_places
 from node.wire.amqp091.rewriting import Headers, edit_properties
 
 REMEMBERED_OCTETS: Final = 512
-"""Property lists of more octets are read each time."""
+"""The largest property list whose keys are cached."""
 
 CC: Final = b"CC"
-"""Stands in the octets of the name of each of the two headers."""
+"""The name of the one header, and a part of the name of the other."""
 
 BCC: Final = b"BCC"
 
@@ -29,11 +29,11 @@ _TYPES: Final = {
     b"B": "unsignedbyte", b"s": "short", b"u": "unsignedshort", b"i": "unsignedint", b"l": "long",
     b"d": "double", b"f": "float", b"T": "timestamp", b"D": "decimal", b"x": "binary",
 }  # fmt: skip
-"""What RabbitMQ calls the types of field values."""
+"""RabbitMQ's names for the types of field values, by type octet."""
 
 
 def keys_in(value: bytes) -> list[str]:
-    """The routing keys in the encoded value of such a header; of anything but an array none."""
+    """The routing keys in the encoded value of such a header; empty for anything but an array."""
     if value[:1] != _ARRAY:
         return []
     return [
@@ -42,10 +42,11 @@ def keys_in(value: bytes) -> list[str]:
 
 
 def read_copies(properties: bytes) -> Copies:
-    """The keys that a property list asks for. Raises PreconditionFailedError where a header is no array, in
-    RabbitMQ's words.
+    """The further routing keys in a property list.
+
+    Raises PreconditionFailedError, with RabbitMQ's words, where a header is no array.
     """
-    # Clients choose how long they are: what is remembered of all clients must stay small.
+    # The cache for all clients must stay small, so long lists, whose length clients choose, are not in it.
     return _remembered(properties) if len(properties) <= REMEMBERED_OCTETS else _read(properties)
 
 
@@ -70,7 +71,7 @@ def _remembered(properties: bytes) -> Copies:
 
 
 def without_blind_copies(properties: bytes) -> bytes:
-    """The property list as those see it who get the message."""
+    """The property list without the header BCC, for consumers."""
 
     def edit(headers: Headers) -> Headers:
         headers.pop(BCC, None)

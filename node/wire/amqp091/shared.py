@@ -15,14 +15,14 @@ from node.wire.amqp091.transaction import TransactionLoad
 
 
 class Hold(IntFlag):
-    """Why a channel takes no frames now."""
+    """The reasons for which a channel takes no frames now."""
 
     REQUEST = 1
-    """A request has not been answered."""
+    """A request of the channel has no answer yet."""
     LINK = 2
-    """Its publishes wait for commits; other channels may go on (§4.3)."""
+    """A link with the channel's publishes is full. Other channels go on (§4.3)."""
     ALARM = 4
-    """It published while the cluster is short of memory or disk."""
+    """The channel has published while the cluster is short of memory or disk."""
 
 
 @dataclass(slots=True)
@@ -36,10 +36,10 @@ class ConnectionParts:
     checks: PropertyChecks
     publishes: PublishPath
     unfinished_bytes: int = 0
-    """Octets of contents that have not come completely."""
+    """The octets of contents that are not complete yet."""
     load: TransactionLoad = field(init=False)
     alarmed: Callable[[int], None] | None = None
-    """Told the numbers of channels that publish during a resource alarm."""
+    """Called with the number of a channel that publishes during a resource alarm; None without an alarm."""
 
     def __post_init__(self) -> None:
         self.load = TransactionLoad(self.limits)

@@ -1,13 +1,15 @@
-"""Class tx (§2.2.9): what a channel holds back until its client commits or rolls back.
+"""Class tx (§2.2.9): the publishes and settlements of a channel that wait for its client's commit or
+rollback.
 
-    state       tx.select        publish, ack, ...  tx.commit           tx.rollback        its channel ends
+    state       tx.select        publish, ack, ...  tx.commit           tx.rollback        channel ends
     none        Select-Ok, OPEN  done at once       406                 406                -
     OPEN        Select-Ok        held back          Commit, COMMITTING  Rollback-Ok, OPEN  rolled back
-    COMMITTING  (the channel takes no frames)       Commit-Ok: OPEN     -                  up to the shell
+    COMMITTING  (the channel takes no frames)       Commit-Ok: OPEN     -                  the session decides
 
-Deliveries that were settled in a transaction are in no other place: they cannot be settled twice in it,
-and a rollback, which "does not requeue or redeliver any messages", puts them back among the unsettled.
-Messages are routed when they are published, as in RabbitMQ, so what is wrong with them is found then.
+A delivery that is settled in a transaction is among the unsettled ones no more, so it cannot be settled
+twice. A rollback "does not requeue or redeliver any messages": it puts the deliveries back among the
+unsettled ones. As in RabbitMQ, messages are routed when they are published, so errors of routing close the
+channel then.
 """
 
 from __future__ import annotations
@@ -28,9 +30,9 @@ from node.wire.amqp091.limits import ConnectionLimits
 
 
 class TransactionLoad:
-    """The load of a connection's open transactions, in octets of content and in operations.
+    """The load of a connection's open transactions, in octets of contents and in operations.
 
-    Publishes that are alike and follow each other count as one operation, and so do settlements.
+    A run of publishes counts as one operation, and so does a range of settlements.
     """
 
     __slots__ = ("limits", "octets", "operations")
@@ -41,7 +43,7 @@ class TransactionLoad:
         self.operations = 0
 
     def check(self) -> None:
-        """Raises ResourceExhaustedError (506): the client demands more than may be held back for it."""
+        """Raises ResourceExhaustedError (506) where the transactions exceed the connection's limits."""
         limits = self.limits
         if self.operations > limits.transaction_operations or (
             self.octets > limits.transaction_bytes and self.operations > 1
@@ -53,7 +55,7 @@ class TransactionLoad:
 
 
 class ChannelTransaction:
-    """The transaction of a channel in tx mode: there always is one, as a new one begins when one ends."""
+    """The transaction of a channel in tx mode. The next transaction begins when one ends."""
 
     __slots__ = (
         "_channel",
@@ -77,15 +79,16 @@ class ChannelTransaction:
         self._committing: list[tuple[Outcome, Taken]] = []
 
     def publish(self, run: Run, mandatory: bool) -> None:
-        """Raises ResourceExhaustedError."""
+        """Hold a run back until the commit. Raises ResourceExhaustedError."""
         self._grow(1, len(run.raw))
         self._load.check()
         self._outbox.publish(HoldPublish(self._channel, run, mandatory, first_tag=0))
 
     def settle(self, outcome: Outcome, taken: Iterable[Taken]) -> None:
-        """Deliveries that are not among the channel's unsettled ones any more.
+        """Hold settlements back until the commit, for deliveries taken out of the channel's unsettled ones.
 
-        Raises ResourceExhaustedError, and what `taken` raises; none of them is lost by that.
+        Raises ResourceExhaustedError, and the errors of the iterator `taken`; the deliveries taken before an
+        error stay in the transaction.
         """
         for one in taken:
             self._settled.append((outcome, one))
@@ -102,7 +105,7 @@ class ChannelTransaction:
         self._grow(-self._operations, -self._octets)
 
     def commit(self) -> None:
-        """Hand everything over to the shell, which answers for the whole of it."""
+        """Emit a CommitEffect with the settlements; the session has the held runs."""
         self._committing, self._settled = self._settled, []
         self._outbox.emit(CommitEffect(self._channel, self._settlements()))
 
@@ -114,17 +117,20 @@ class ChannelTransaction:
         return [settlement for _, settlement in settlements.take_all()]
 
     def links(self) -> set[int]:
-        """Under which of the shell's numbers something is settled in it."""
+        """The numbers of the consumers whose deliveries the transaction settles."""
         return {taken.link for _, taken in (*self._settled, *self._committing)}
 
     def committed(self) -> list[tuple[Outcome, Taken]]:
-        """The shell has done it; what it has settled: only now is there room for further deliveries."""
+        """The session has committed. Returns the settled deliveries, which make room for further ones now."""
         self._shrink()
         committing, self._committing = self._committing, []
         return committing
 
     def roll_back(self) -> None:
-        """Nothing of it happens; what is being committed is the shell's, and stays so."""
+        """Roll back: settled deliveries are unsettled again, and the session discards the held runs. A commit
+        in
+        progress goes on.
+        """
         self._shrink()
         settled, self._settled = self._settled, []
         self._unsettled.restore([taken for _, taken in settled])
