@@ -23,11 +23,11 @@ from cluster.catalog.access.control import Access, Answer
 from cluster.catalog.access.usage import Usage
 from cluster.catalog.definitions import NodeDefinition
 from cluster.config.certificates import Certificates
-from cluster.config.identity import version
+from cluster.config.identity import server_properties, version
 from cluster.config.models import NodeConfig
 from cluster.config.tables import ConfigError
 from cluster.gateway.broker_port import FrontEnd
-from cluster.gateway.client_limits import client_memory, connection_limits, gate
+from cluster.gateway.client_limits import client_memory, gate, session_limits
 from cluster.log.event_log import EventLog
 from cluster.peers import tags
 from cluster.process.administration import Administration
@@ -44,7 +44,7 @@ from cluster.process.scopes import Origin
 from cluster.process.shortages import Shortages
 from cluster.process.watermarks import Watermarks, trim
 from cluster.system.clock import elapsed
-from node.session.amqp091.protocol import amqp091
+from node.session.amqp091.protocol import amqp091, connection_limits
 from node.session.listener import Listener
 from replication.journal import DamagedEntryError, Journal, JournalConfig, JournalWriter
 from replication.raft import Entry
@@ -171,13 +171,14 @@ class NodeProcess:
         )
 
     def _make_listener(self) -> Listener:
-        limits, memory = connection_limits(self.config), client_memory(self.config)
-        protocols = (amqp091(self.front_end, limits, self.clock),)
+        cluster, limits = self.config.cluster, session_limits(self.config)
+        names = server_properties(cluster.server_product, cluster.name, self.config.name)
+        protocols = (amqp091(self.front_end, connection_limits(limits, names), self.clock),)
         return Listener(
             protocols,
             limits.handshake_timeout,
             gate(self.config),
-            memory,
+            client_memory(self.config),
             self.log,
             self.clock,
             self.wanted,

@@ -123,4 +123,6 @@ class ClientProtocol:
 
     name: str
     headers: tuple[bytes, ...]
+    mechanisms: tuple[str, ...]
+    """The SASL mechanisms that clients without a certificate may log in by."""
     begin: Callable[[Transport], ClientSession]

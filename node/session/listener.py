@@ -61,6 +61,8 @@ class Listener:
         spares_node: SparesNode = spares_always,
     ) -> None:
         self.protocols = {one.name: one for one in protocols}
+        self.mechanisms = list(dict.fromkeys(name for one in protocols for name in one.mechanisms))
+        """Those of all protocols, each once."""
         self.headers = {header: one.name for one in protocols for header in one.headers}
         self.first_protocol = protocols[0]
         self.handshake_timeout = handshake_timeout

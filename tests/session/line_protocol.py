@@ -32,7 +32,7 @@ from node.session.client_views import (
 )
 from node.session.consumers import nothing
 from node.session.core import SessionCore
-from node.session.logins import PasswordLogin
+from node.session.logins import PLAIN_MECHANISM, PasswordLogin
 from node.session.ports import BrokerPort, Got, Identity, QueueDeclaration
 from node.session.transport import Transport
 from node.wire.formats import AMQP_0_9_1, FORMATS, format_of
@@ -323,7 +323,9 @@ class LineSession:
 
 
 def lines(port: BrokerPort, clock: Callable[[], float]) -> ClientProtocol:
-    return ClientProtocol("lines", (HEADER,), lambda transport: LineSession(port, transport, clock))
+    return ClientProtocol(
+        "lines", (HEADER,), (PLAIN_MECHANISM,), lambda transport: LineSession(port, transport, clock)
+    )
 
 
 def _text(run: Run) -> str:

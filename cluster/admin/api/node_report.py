@@ -28,7 +28,6 @@ from cluster.admin.api.sampling import SampledCounts, Sampler
 from cluster.admin.clients import client_name, connection_octets
 from cluster.admin.inquiry import Inquiry
 from cluster.admin.views import NodeView
-from cluster.gateway.client_limits import connection_limits
 from cluster.system import resources
 from node.session.listener import Client
 
@@ -169,7 +168,7 @@ class NodeReport:
             "os_pid": str(os.getpid()),
             "uptime": int((self._node.clock() - self._started) * 1000),
             "reasons": health.readiness(),
-            "mechanisms": list(connection_limits(config).mechanisms),
+            "mechanisms": self._node.listener.mechanisms,
             "processors": resources.processors(),
             "python": platform.python_version(),
             "mem_used": resources.memory_used(),
