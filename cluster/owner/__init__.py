@@ -1,1 +1,1 @@
-"""A partition's owner: what comes in, what becomes an entry, what is delivered."""
+"""A partition's owner: takes operations of front ends, proposes entries, and delivers messages."""

@@ -1,7 +1,7 @@
-"""Which messages that come in their queues take, and what is decided about them, by the rules of the queues.
+"""Which published messages queues take, refuse or leave out, and the decisions about them, by queues' rules.
 
-The decisions stand in the entry that brings the messages, behind them, so that every replica and the
-next owner know them. Soft messages are in no log; what is decided about them goes to their queues alone.
+The owner puts the decisions into the entry with the messages, behind them, so that every replica and the next
+owner know them. Soft messages are not in the log; the decisions about them go to their queues only.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from node.queue.weights import Weights
 from node.ranges.range_set import Range, RangeSet
 
 QueueNotes = dict[int, Notes]
-"""By queue."""
+"""Decisions by queue."""
 
 
 def may_leave_out(owner: OwnerState, queues: Sequence[int]) -> bool:
-    """Whether one of the queues may refuse messages, or leave them out because it has had them before."""
+    """Whether one of the queues may refuse messages, or leave out duplicates."""
     return any(owner.rules_of(number).leaves_out for number in queues)
 
 
 def refusals(owner: OwnerState, incoming: Incoming, queues: Sequence[int]) -> dict[int, list[Range]]:
-    """Which messages of the run, counted from 0, each of the queues refuses. Empty for most."""
+    """The messages of the run, counted from 0, that each of the queues refuses; mostly none."""
     found: dict[int, list[Range]] = {}
     for number in queues:
         rules, queue = owner.rules_of(number), owner.queues.get(number)
@@ -44,8 +44,8 @@ def refusals(owner: OwnerState, incoming: Incoming, queues: Sequence[int]) -> di
 
 
 def omissions(owner: OwnerState, incoming: Incoming, queues: Sequence[int]) -> dict[int, list[Range]]:
-    """Which messages of the run, counted from 0, each of the queues leaves out without refusing them. Empty
-    for most. The queues remember the messages that they take.
+    """The messages of the run, counted from 0, that each of the queues leaves out without refusing them;
+    mostly none. The queues remember the messages that they take.
     """
     found: dict[int, list[Range]] = {}
     for number in queues:
@@ -73,7 +73,7 @@ def decide(owner: OwnerState, incoming: Incoming, queues: Sequence[int], first: 
 
 
 def await_arrival(owner: OwnerState, incoming: Incoming, first: int, queues: Sequence[int]) -> None:
-    """Count messages, numbered from `first` on, with those that queues which may refuse have taken."""
+    """Count messages, numbered from `first` on, as taken by queues with limits, until they are applied."""
     for number in queues:
         for rule in owner.rules_of(number).expect:
             rule.expect(owner.upcoming.setdefault(number, Weights()), incoming, first)
@@ -82,8 +82,8 @@ def await_arrival(owner: OwnerState, incoming: Incoming, first: int, queues: Seq
 def cut(
     run: Run, queues: tuple[int, ...], without: Mapping[int, list[Range]]
 ) -> list[tuple[Run, tuple[int, ...]]]:
-    """The run in pieces, each with those of the queues that take it: `without` says who leaves what out,
-    counted from 0.
+    """The run in pieces, each with the queues that take it. `without` has the messages, counted from 0, that
+    a queue does not take.
     """
     if not without:
         return [(run, queues)]

@@ -1,4 +1,4 @@
-"""When to look at which queue next. Pure."""
+"""The times at which the owner has to look at queues again. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from heapq import heapify, heappop, heappush
 from typing import Final
 
 REPLACED_TIMES: Final = 64
-"""Times that count no more, of which so many may be kept, besides one for each that counts."""
+"""Replaced times that the heap may keep, besides as many as there are times that count."""
 
 
 class Alarms:
@@ -19,16 +19,16 @@ class Alarms:
         self._heap: list[tuple[float, int]] = []
 
     def __len__(self) -> int:
-        """Times kept, those among them that an earlier one has replaced."""
+        """The times in the heap, including those that an earlier time has replaced."""
         return len(self._heap)
 
     def clear(self) -> None:
-        """Nothing is waited for any more."""
+        """Forget all times."""
         self._times.clear()
         self._heap.clear()
 
     def set(self, queue: int, at: float) -> None:
-        """Tell of the queue at the given time, unless an earlier one is set."""
+        """Set the queue's time, unless it has an earlier one."""
         known = self._times.get(queue)
         if known is None or at < known:
             self._times[queue] = at
@@ -38,11 +38,11 @@ class Alarms:
                 heapify(self._heap)
 
     def due(self, now: float) -> list[int]:
-        """The queues whose time has come; their times are set no more."""
+        """Take the queues whose time has come; they have no time afterwards."""
         found = []
         while self._heap and self._heap[0][0] <= now:
             at, queue = heappop(self._heap)
-            # An earlier time may have been set, and told, since this one was.
+            # An earlier time may have replaced this one, and may have been taken already.
             if self._times.get(queue) == at:
                 del self._times[queue]
                 found.append(queue)

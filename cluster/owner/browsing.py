@@ -1,6 +1,7 @@
-"""Shows what a queue has ready without touching it: nothing is leased, counted or written to the log.
+"""Shows the ready messages of a queue: the owner leases and counts nothing, and writes nothing to the log.
 
-A page begins behind a bookmark, and what comes, goes or is delivered meanwhile moves no other message.
+A page begins behind a bookmark. Messages that arrive, leave or are delivered between two pages do not change
+the places of the others.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ from node.queue.dispatch import QueueOwner
 from node.queue.operation_format import encode_publish
 
 PAGE_OCTETS: Final = 1024 * 1024
-"""No more messages are put into a page once it has so many octets."""
+"""A page of so many octets gets no further message."""
 
 PAGE_MESSAGES: Final = 256
 
 
 def page(owner: OwnerState, id: int, queue: QueueOwner, place: tuple[int, int], wanted: int) -> list[Any]:
-    """Up to `wanted` messages behind a place: a priority, which does not count where there are none, and a
-    message's number.
+    """Up to `wanted` messages behind a place, which is a priority and a message's number. A queue without
+    priorities ignores the priority.
 
-    Answers how many are ready, and for each message its level, its number, whether it would come as
-    redelivered, and its content as the operation that publishes it to no queue.
+    Returns the number of ready messages, and a row for each message: its priority, its number, whether it
+    would be delivered as redelivered, and its content as an encoded publish to no queue.
     """
     rows: list[list[Any]] = []
     octets, left = 0, min(wanted, PAGE_MESSAGES)
@@ -40,7 +41,7 @@ def page(owner: OwnerState, id: int, queue: QueueOwner, place: tuple[int, int], 
 
 
 def _shown(owner: OwnerState, queue: QueueOwner, number: int, telling: bool) -> tuple[bool, Run]:
-    """A message as a consumer would get it."""
+    """A message as a consumer would get it, and whether it would be redelivered."""
     redelivered, soft = number in queue.delivery.redelivered, queue.delivery.soft
     found = soft.runs(number, number) if number in soft.numbers else owner.contents(number, number)
     ((_, run),) = found

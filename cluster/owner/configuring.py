@@ -1,4 +1,4 @@
-"""What a queue is asked for changes while it is there: policies have changed, or an owner has."""
+"""Gives an existing queue new settings, when policies change or an owner takes over."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from node.queue.settings import QueueSettings
 
 
 def configure(owner: OwnerState, number: int, settings: QueueSettings) -> None:
-    """Policies have changed what is asked of a queue, or may have.
+    """Give a queue its settings, which policies may have changed.
 
-    Messages that were taken before, and are not in the queue yet, are treated like those that are.
+    The queue changes once all messages that the owner has taken before are in it: it treats all of them
+    alike.
     """
     known = owner.known_settings(number)
     if not owner.active or known is None or known == settings:
@@ -32,6 +33,6 @@ def _reconfigure(owner: OwnerState, number: int) -> None:
 
 
 def take_over(owner: OwnerState, number: int, queue: QueueOwner) -> None:
-    """Messages are there that came in when the queue was asked for something else."""
+    """Let features work on the messages that came in under other settings, or under a former owner."""
     for feature in queue.lifecycle.hooks.take_over:
         feature.take_over(QueueContext(owner, number))

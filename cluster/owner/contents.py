@@ -1,4 +1,4 @@
-"""Reads messages back: from sequence numbers to runs of bytes, one log entry at a time."""
+"""Reads messages back from the log: from sequence numbers to runs, one entry at a time."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from node.queue.partition import PartitionMachine
 from node.ranges.numbers import Range
 
 CACHED_ENTRIES = 64
-"""Decoded entries kept at hand."""
+"""Most decoded entries that are kept."""
 
 CACHED_OCTETS = 8 * 1024 * 1024
-"""Their octets together, one large entry excepted: the log's own cache may have let go of them."""
+"""Most octets of decoded entries that are kept, unless a single entry has more. The log's own cache may have
+dropped them."""
 
 
 class EntrySource(Protocol):
-    """Where the bytes of applied entries are."""
+    """The log from which the contents of applied entries are read."""
 
     def data(self, index: int) -> bytes | memoryview:
-        """An entry's bytes; the entry is live."""
+        """The octets of a live entry. Raises DamagedEntryError where the journal cannot read them."""
 
 
 class Contents:
-    """The messages of one partition."""
+    """The contents of one partition's messages. Methods raise DamagedEntryError as `EntrySource.data`."""
 
     def __init__(self, machine: PartitionMachine, source: EntrySource) -> None:
         self._machine = machine
@@ -34,7 +35,7 @@ class Contents:
         self._octets = 0
 
     def forget(self) -> None:
-        """The log was replaced: nothing that was decoded counts any more."""
+        """Forget the decoded entries: the log was replaced."""
         self._decoded.clear()
         self._octets = 0
 
@@ -50,7 +51,7 @@ class Contents:
         return found
 
     def gather(self, ranges: list[Range]) -> list[tuple[list[Range], Run]]:
-        """Live messages, in this order, as few runs, each with the ranges of its messages."""
+        """Live messages, in the order of `ranges`, as few runs, each with the ranges of its messages."""
         return gather(ranges, lambda number: self._entry(self._machine.locate(number)).find(number))
 
     def _entry(self, index: int) -> EntryMessages:

@@ -1,4 +1,4 @@
-"""What a partition's owner needs of the node that it runs on."""
+"""The interface of the node to the owners on it."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from node.queue.transfers import Transfer
 
 
 class Unused(Enum):
-    """Why a queue may have to go."""
+    """Why a queue may have to be deleted."""
 
     LEFT = 1
     """Its last consumer is gone."""
 
     ABANDONED = 2
-    """The same, and a while has passed without another one."""
+    """Its last consumer is gone, and no other one has come for `auto_delete_after_s`."""
 
     EXPIRED = 3
-    """Nobody has used it for as long as it asked to live without (x-expires)."""
+    """No client has used it for the time of its argument x-expires."""
 
     SEALED = 4
-    """A client deletes it, which the log has, and maybe not the catalog yet."""
+    """The log has sealed it for deletion; the catalog may still have it."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class DeadLetterQueue:
-    """A queue that a dead letter goes to."""
+    """A queue to which a dead letter is routed."""
 
     name: str
     partition: int
@@ -41,21 +41,22 @@ class DeadLetterQueue:
 
 
 class DeadLetterRoutes(Protocol):
-    """Where dead letters go, and the links to there."""
+    """Routes dead letters, and has the links to other partitions."""
 
     def targets(
         self, vhost: str, exchange: str, keys: Sequence[str], headers: Callable[[], Mapping[str, Any]]
     ) -> list[DeadLetterQueue]:
-        """The queues that an exchange routes a dead letter to, sorted; none where there is no such exchange.
+        """The queues to which an exchange routes a dead letter, by name; none where there is no such
+        exchange.
 
-        `headers` is only asked where routes depend on them.
+        `headers` is called only where routes depend on headers.
         """
 
     def queue_name(self, queue: int) -> tuple[str, str] | None:
-        """A queue's virtual host and name, None where the catalog here does not know it."""
+        """A queue's virtual host and name; None where this node does not know the queue."""
 
     def gone(self, partition: int) -> bool:
-        """Whether there is no such partition any more."""
+        """Whether the partition is gone for good. False while this node's catalog may be behind."""
 
     def publish_soft(self, partition: int, run: Run, queues: Sequence[int]) -> None:
         """Publish transient dead letters to queues of another partition, without a confirm."""
@@ -71,35 +72,35 @@ class DeadLetterRoutes(Protocol):
         """A new link from a partition that this node owns to another one."""
 
     def close(self, source: int, partition: int | None = None) -> None:
-        """This node owns the source no more, or there is no such other partition any more."""
+        """Drop the links of a source that this node owns no more; with `partition` only the link to it."""
 
 
 class ReachableFrontEnds(Protocol):
-    """The front ends that speak with owners: where they are, and whether they still live."""
+    """The front ends that speak with owners: the ways to them, and whether they still live."""
 
     def port(self, partition: int, front_end: int, node: str = "") -> FrontEndPort | None:
-        """Where to reach a front end that greets from a node, None when that is unknown."""
+        """The way to a front end that greets from `node`; None where this node does not know it."""
 
     def alive(self, front_end: int) -> bool:
-        """Whether the front end's process can be reached, or could be until just now."""
+        """Whether the front end's process can be reached, or is not given up yet."""
 
     def dead(self, front_end: int) -> bool:
-        """Whether the front end's process is gone for good, and will never send anything again."""
+        """Whether the front end's process is gone for good, so that nothing from it can come any more."""
 
     def room(self, front_end: int) -> int | None:
-        """Octets that may be queued for a front end's node now; None for one in this process."""
+        """Octets that may be queued for a front end's node now; None, no limit, for this node's front end."""
 
 
 class OwnerContext(Protocol):
-    """What an owner needs of its node."""
+    """The node as an owner sees it."""
 
     @property
     def transit(self) -> DeadLetterRoutes:
-        """Where dead letters go, and the links to there."""
+        """Routes dead letters, and has the links to other partitions."""
 
     @property
     def front_ends(self) -> ReachableFrontEnds:
-        """Who speaks with owners."""
+        """The front ends that speak with owners."""
 
     @property
     def latencies(self) -> Latencies:
@@ -107,22 +108,27 @@ class OwnerContext(Protocol):
 
     @property
     def auto_delete_after_s(self) -> float:
-        """How long an auto-delete queue waits for another consumer when its last one is gone."""
+        """Seconds that an auto-delete queue waits for another consumer when its last one is gone."""
 
     def propose(self, partition: int, data: bytes) -> int | None:
-        """Append an entry to the partition's log; its index, or None while that is impossible."""
+        """Append an entry to the partition's log. Returns its index; None where this node does not lead, or
+        hands over. The entry is not durable yet: `apply` is called once it is committed.
+        """
 
     def disk_idle(self) -> bool:
-        """Whether an entry proposed now would be written at once."""
+        """Whether the journal would write an entry at once if it was proposed now."""
 
     def may_serve(self, partition: int) -> bool:
-        """Whether a majority still takes this node for the leader (leader lease)."""
+        """Whether this node has the leader lease of the partition. While it has, no later owner gives up a
+        front end that has not greeted it (docs/decisions/0015-leases.md).
+        """
 
     def confirm_leading(self, partition: int, number: int) -> bool:
-        """Ask a majority whether this node still leads the partition; True: no other node ever does.
+        """Ask a majority whether this node still leads the partition. Returns True for a partition in memory,
+        which no other node can lead.
 
-        What the majority says comes to the owner's `linearizable_reads` under the number; nothing comes when
-        this node leads no more.
+        After False a confirmation comes to the owner's `linearizable_reads` under the number; none comes if
+        this node does not lead any more.
         """
 
     def former_leases_over(self, partition: int) -> bool:
@@ -138,16 +144,16 @@ class OwnerContext(Protocol):
         """
 
     def queues_of(self, partition: int) -> dict[int, QueueSettings]:
-        """The queues that the catalog places on the partition."""
+        """The settings of the queues that the catalog places on the partition, by queue."""
 
     def catalog_fresh(self) -> bool:
-        """Whether the catalog here shows everything that any client has been told of."""
+        """Whether this node's catalog shows every change of which any client has been told."""
 
     def tells_failures(self, queue: int) -> bool:
-        """Whether consumers of a queue are told how many deliveries of a message have failed."""
+        """Whether messages for consumers of the queue have the header `x-delivery-count`."""
 
     def queue_unused(self, queue: int, why: Unused) -> None:
-        """A queue may have to go: have the catalog delete it if that is so."""
+        """Have the queue deleted, if its properties ask for that in the case `why`."""
 
     def owner_dirty(self, partition: int) -> None:
         """Have `propose` and `serve` of the partition's owner called in this turn."""

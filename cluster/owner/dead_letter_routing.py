@@ -1,4 +1,4 @@
-"""Makes dead letters of one queue's messages, and finds where they go. Pure."""
+"""Makes dead letters of one queue's messages, and routes them. Pure."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from node.queue.feature import DeadLetterTarget
 from node.wire.formats import format_of
 
 NO_TARGET: Final = DeadLetterTarget("", None)
-"""Of a queue that was asked for no dead letters since some became such: to queues by their own keys."""
+"""The target for dead messages of a queue whose dead-letter exchange has been taken away since: the default
+exchange, by the messages' own keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadRun:
-    """Dead letters that follow each other, made of messages `first` on, and go to the same queues."""
+    """Successive dead letters with the same target queues, made of the queue's messages from `first` on."""
 
     first: int
     run: Run
@@ -32,14 +33,14 @@ class DeadRun:
         return self.first + self.run.count - 1
 
     def continues(self, other: DeadRun) -> bool:
-        """Whether this one is more of the other."""
+        """Whether this run follows the other one, with the same targets and flags."""
         return (other.last + 1, other.targets, other.run.persistent, other.run.special) == (
             self.first, self.targets, self.run.persistent, self.run.special,
         )  # fmt: skip
 
 
 class DeadLetterRouter:
-    """For one queue with a dead-letter exchange."""
+    """Makes and routes the dead letters of one queue."""
 
     def __init__(self, transit: DeadLetterRoutes, vhost: str, queue: str, target: DeadLetterTarget) -> None:
         self._transit = transit
@@ -49,7 +50,10 @@ class DeadLetterRouter:
         self._key = target.routing_key
 
     def dead_runs(self, first: int, run: Run, reason: Reason, time_ms: int) -> Iterator[DeadRun]:
-        """The messages of a run, the first of which has number `first`, as dead letters, in order."""
+        """The messages of a run, numbered from `first` on, as dead letters, in order.
+
+        They died at `time_ms`, in milliseconds since the epoch.
+        """
         pending: list[DeadRun] = []
         for each in self._stretches(first, run, reason, time_ms):
             if pending and not each.continues(pending[-1]):
@@ -60,7 +64,7 @@ class DeadLetterRouter:
             yield _one(pending)
 
     def _stretches(self, first: int, run: Run, reason: Reason, time_ms: int) -> Iterator[DeadRun]:
-        """One for each stretch of messages with the same properties."""
+        """Dead letters for each stretch of messages with the same properties."""
         death = Death(self._queue, reason, time_ms // 1000, run.exchange, run.routing_key)
         key = run.routing_key if self._key is None else self._key
         anew = self._key is not None

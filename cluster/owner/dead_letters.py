@@ -1,8 +1,9 @@
-"""Moves messages that a partition's queues have discarded to where their dead-letter exchanges route them.
+"""Moves messages that a partition's queues have discarded to the queues of their dead-letter exchanges.
 
-A message that is discarded stays alive, annotated with its death, until it is where it belongs: in the entry
-that brings it to another queue of the partition, or once another partition has committed it. So it is
-neither lost nor doubled, whoever dies when: see `node.queue.transfers`.
+A discarded message stays alive, annotated with its death, until its dead letter has arrived. Within the
+partition one entry publishes the dead letter and removes the message. For another partition the message is
+removed once that partition has committed the dead letter. So no failover loses or doubles a dead letter: see
+`node.queue.transfers`.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ from node.ranges.range_set import Range, RangeSet
 
 MESSAGES_AT_ONCE: Final = 1024
 OCTETS_AT_ONCE: Final = 512 * 1024
-"""Dead letters moved with one entry, about, so that the living need not wait for them."""
+"""About so many dead letters and octets move with one entry, so that they do not delay other messages."""
 
 STEP: Final = 64
-"""Messages looked at before the octets are counted again."""
+"""Messages that are read before their octets are counted."""
 
 TRANSFERS_UNDER_WAY: Final = 64
-"""Operation batches on their way to one partition, from which on queues wait that have sent some there."""
+"""When so many transfers are on their way to a partition, queues that have sent some there wait."""
 
 
 class DeadLetters:
@@ -48,17 +49,17 @@ class DeadLetters:
         self._dead_messages = owner.dead_messages
         self._links: dict[int, TransferLink] = {}
         self._numbers: dict[int, int] = {}
-        # The partitions that a queue's dead letters have set out for.
+        # The partitions to which a queue has sent dead letters.
         self._toward: dict[int, set[int]] = {}
         self._moving = False
 
     def clear(self) -> None:
-        """This node owns the partition no more."""
+        """Forget everything: this node does not own the partition any more."""
         self._transit.close(self._owner.partition)
         self._links, self._numbers, self._toward, self._moving = {}, {}, {}, False
 
     def take_over(self) -> None:
-        """A new owner: what is dead waits, and what former owners have sent is sent again."""
+        """A new owner has all dead messages wait, and sends the transfers of former owners again."""
         machine = self._owner.machine
         for number, state in machine.queues.items():
             dead = state.annotations.get(Aspect.DEATH)
@@ -70,7 +71,10 @@ class DeadLetters:
         self.move()
 
     def retry(self) -> None:
-        """The catalog may show what was not known, and partitions may be gone."""
+        """Go on where the catalog did not know a queue before, and end the transfers to deleted partitions.
+
+        Called every `RETRY_INTERVAL_S`.
+        """
         transfers = self._owner.machine.transfers
         for partition in transfers.partitions():
             if self._transit.gone(partition):
@@ -88,7 +92,7 @@ class DeadLetters:
     # -- making dead letters --------------------------------------------------------------------
 
     def _router(self, number: int) -> DeadLetterRouter | None:
-        """None while the catalog here does not know the queue."""
+        """The router of a queue; None while this node does not know the queue."""
         named = self._transit.queue_name(number)
         if named is None or self._owner.known_settings(number) is None:
             return None
@@ -96,14 +100,14 @@ class DeadLetters:
         return DeadLetterRouter(self._transit, *named, target)
 
     def _dead_runs(self, number: int, first: int, last: int, router: DeadLetterRouter) -> Iterator[DeadRun]:
-        """Messages of a queue, those of them that are dead, as dead letters."""
+        """The dead messages of a queue from `first` to `last`, as dead letters."""
         deaths = self._owner.machine.queues[number].annotations.get(Aspect.DEATH)
         for start, end, value in deaths.spans(first, last) if deaths is not None else ():
             for position, run in self._owner.contents(start, end):
                 yield from router.dead_runs(position, run, *decode_death(value))
 
     def publish_soft(self) -> None:
-        """Publish dead messages that are in no log and have not been published yet."""
+        """Publish the dead letters of soft messages, which are not in the log."""
         soft, self._dead_messages.soft = self._dead_messages.soft, []
         for number, first, run, reason, time_ms in soft:
             router = self._router(number)
@@ -115,37 +119,39 @@ class DeadLetters:
                         self._transit.publish_soft(partition, dead.run, queues)
 
     def _publish(self, runs: Sequence[tuple[Run, tuple[int, ...]]], operations: Sequence[bytes]) -> None:
-        """Publish runs to queues of the partition, and put operations into the same entry behind them."""
+        """Publish runs to queues of the partition, with operations behind them in the same entry."""
         publish_own(self._owner, runs, operations)
         self._owner.wake()
 
     # -- moving ---------------------------------------------------------------------------------
 
     def move(self) -> None:
-        """Put some of what waits into the next entry, unless the last of that is not committed yet."""
+        """Put some of the waiting dead letters into the next entry, unless the last ones are not committed
+        yet.
+        """
         self._dead_messages.fresh = False
         if self._moving:
             return
         for number in list(self._dead_messages.waiting):
             if number not in self._owner.machine.queues:
-                # Gone, and its messages with it.
+                # The queue was deleted, and its messages with it.
                 del self._dead_messages.waiting[number]
             elif not self._crowded(number) and self._move_some(number):
                 if number in self._dead_messages.waiting:
-                    # The others come first next time.
+                    # The other queues come first next time.
                     self._dead_messages.waiting[number] = self._dead_messages.waiting.pop(number)
                 return
 
     def _crowded(self, number: int) -> bool:
-        """Whether enough is on its way to a partition that the queue's dead letters go to."""
+        """Whether enough transfers are on their way to a partition to which the queue has sent some."""
         toward = self._toward.get(number, set()) & self._links.keys()
         return any(len(self._links[partition]) >= TRANSFERS_UNDER_WAY for partition in toward)
 
     def _move_some(self, number: int) -> bool:
-        """Whether there is anything to move now."""
+        """Move some dead letters of a queue. Returns whether there were any to move now."""
         owner = self._owner
         if owner.known_settings(number) is not None and owner.described(number).dead_letters is None:
-            # It was not known whether there is one.
+            # The messages died while the owner did not know whether the queue has a dead-letter exchange.
             self._forget(number)
             return True
         router = self._router(number)
@@ -179,7 +185,7 @@ class DeadLetters:
         return bool(operations)
 
     def _some(self, number: int, router: DeadLetterRouter) -> list[DeadRun]:
-        """Take as much from what waits in a queue as is good for one entry."""
+        """Take as many waiting dead letters of a queue as one entry should have."""
         waiting, found = self._dead_messages.waiting[number], list[DeadRun]()
         messages = octets = 0
         while waiting and messages < MESSAGES_AT_ONCE and octets < OCTETS_AT_ONCE:
@@ -193,7 +199,7 @@ class DeadLetters:
         return found
 
     def _begin(self, number: int, some: list[DeadRun]) -> list[tuple[int, Transfer]]:
-        """The transfers by which dead letters go to other partitions: one for each set of queues there."""
+        """The transfers of dead letters to other partitions, one for each set of queues there."""
         going: dict[tuple[int, tuple[int, ...]], list[Range]] = {}
         for dead in some:
             for partition, queues in by_partition(dead).items():
@@ -208,7 +214,7 @@ class DeadLetters:
         return begun
 
     def _moved(self, number: int, removed: RangeSet, begun: list[tuple[int, Transfer]]) -> None:
-        """What was moved within the partition is committed, and so is where the rest is to go."""
+        """The entry is committed: dead letters in the partition have moved, and transfers may be sent."""
         self._moving = False
         self._left(number, removed.ranges())
         for partition, transfer in begun:
@@ -216,7 +222,7 @@ class DeadLetters:
         self.move()
 
     def _forget(self, number: int) -> None:
-        """Messages of a queue that turns out to have no dead-letter exchange."""
+        """Remove the dead messages of a queue that turns out to have no dead-letter exchange."""
         deaths = self._owner.machine.queues[number].annotations.get(Aspect.DEATH)
         for part in self._dead_messages.waiting.pop(number).ranges():
             for first, last, value in deaths.spans(*part) if deaths is not None else ():
@@ -235,9 +241,9 @@ class DeadLetters:
         return link
 
     def _contents(self, transfer: Transfer) -> bytes | None:
-        """The operations that a transfer consists of; None while they cannot be told.
+        """The encoded publishes of a transfer; None while this node does not know the queue.
 
-        What has been settled after all, or has gone with its queue, goes nowhere.
+        Messages that were settled after all, or were deleted with their queue, are left out.
         """
         state = self._owner.machine.queues.get(transfer.queue)
         if state is None:
@@ -258,7 +264,7 @@ class DeadLetters:
         self.move()
 
     def _end(self, partition: int, number: int) -> None:
-        """All transfers to a partition up to this number are where they belong, or nowhere any more."""
+        """All transfers to a partition up to this number have arrived, or the partition is gone."""
         ended = [one for one in self._owner.machine.transfers.to(partition) if one.number <= number]
         self._owner.operation(encode_transferred(partition, number))
         self._owner.proposal.committed.append(partial(self._ended, ended))
@@ -268,7 +274,7 @@ class DeadLetters:
             self._left(transfer.queue, transfer.ranges)
 
     def _left(self, number: int, ranges: Iterable[Range]) -> None:
-        """Dead messages of a queue are gone, except for those that are on their way elsewhere, too."""
+        """Dead messages have left the queue, except for those that another transfer still carries."""
         leaving, state = self._dead_messages.leaving.get(number), self._owner.machine.queues.get(number)
         if leaving is None or state is None:
             return
@@ -280,7 +286,7 @@ class DeadLetters:
 
 
 def by_partition(dead: DeadRun) -> dict[int, tuple[int, ...]]:
-    """The queues that dead letters go to."""
+    """The target queues of dead letters, by partition."""
     found: dict[int, tuple[int, ...]] = {}
     for target in dead.targets:
         found[target.partition] = (*found.get(target.partition, ()), target.queue)

@@ -1,4 +1,4 @@
-"""Messages that queues of a partition have discarded and that are not where they are to go yet. Pure."""
+"""Messages that queues of a partition have discarded, and whose dead letters have not arrived yet. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NO_DEAD: Final = RangeSet()
 
 
 class SoftDeadMessages(NamedTuple):
-    """Messages of a queue, from number `first` on, that are in no log."""
+    """Dead messages of a queue, from number `first` on, that are not in the log."""
 
     queue: int
     first: int
@@ -25,11 +25,11 @@ class SoftDeadMessages(NamedTuple):
 
 
 class DeadMessages:
-    """Of one partition, while this node owns it.
+    """The dead messages of one partition, while this node owns it.
 
-    `waiting`: dead messages, as the log knows, that are neither moved nor on their way, by queue. `leaving`:
-    those that are on their way, or about to be as far as this owner has proposed. `soft`: those that are in
-    no log, and not published yet. `fresh`: there are more since `DeadLetters.move` was called last.
+    `waiting` has the dead messages in the log that are neither moved nor on their way, by queue. `leaving`
+    has those on their way, those included whose transfer is proposed only. `soft` has dead messages that are
+    not in the log, and not published yet. `fresh`: messages have died since the last `DeadLetters.move`.
     """
 
     def __init__(self, machine: PartitionMachine) -> None:
@@ -40,12 +40,12 @@ class DeadMessages:
         self.fresh = False
 
     def clear(self) -> None:
-        """This node owns the partition no more."""
+        """Forget everything: this node does not own the partition any more."""
         self.waiting, self.leaving, self.soft, self.fresh = {}, {}, [], False
 
     def logged(self, number: int, ranges: Ranges) -> None:
-        """Messages of a queue are dead, and the log knows, perhaps not for the first time: who had lost a
-        lease may settle nevertheless, while the next one's settlement is not committed.
+        """The death of messages is committed. They may have died before: a front end that has lost a lease
+        may still settle, while the settlement of the next holder is not committed.
         """
         state = self._machine.queues.get(number)
         deaths = None if state is None else state.annotations.get(Aspect.DEATH)
@@ -54,7 +54,7 @@ class DeadMessages:
         self.fresh = True
 
     def wait(self, number: int, dead: list[Range]) -> None:
-        """Let dead messages of a queue wait, those of them that are not on their way."""
+        """Have dead messages of a queue wait, without those that are on their way."""
         waiting, leaving = RangeSet(dead), self.leaving.get(number, NO_DEAD)
         for part in dead if leaving else ():
             waiting.remove_all(leaving.intersection(*part))

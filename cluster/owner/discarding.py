@@ -1,4 +1,4 @@
-"""Discards messages of a queue: they are dead letters, or gone."""
+"""Discards messages of a queue: they become dead letters, or are removed."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from node.ranges.range_set import Range
 
 
 def makes_dead_letters(owner: OwnerState, number: int) -> bool:
-    """Whether messages that the queue discards are dead letters; also while its settings are not known."""
+    """Whether messages that the queue discards become dead letters. True while the settings are unknown."""
     return owner.known_settings(number) is None or owner.described(number).dead_letters is not None
 
 
 def discard(
     owner: OwnerState, number: int, queue: QueueOwner, ranges: Sequence[Range], reason: Reason
 ) -> None:
-    """Ready messages leave the queue for good."""
+    """Discard ready messages. The next entry gets the death, or the removal, of durable ones."""
     if not ranges:
         return
     dead_letters = makes_dead_letters(owner, number)
@@ -41,23 +41,23 @@ def discard(
 
 
 def dead_letter_new(owner: OwnerState, number: int, first: int, last: int, reason: Reason) -> None:
-    """Messages that the next entry brings to a queue are dead letters from the start."""
+    """Discard messages that the next entry brings to a queue: they are dead from the start."""
     owner.queues[number].delivery.tally.discarded(reason, last - first + 1, dead_letters=True)
     owner.proposal.annotate(number, Aspect.DEATH, _deaths([(first, last)], reason, owner.wall_ms()))
     owner.proposal.committed.append(partial(owner.dead_messages.logged, number, [(first, last)]))
 
 
 def take_discard(owner: OwnerState, front_end: int, operation: Discard) -> bytes | None:
-    """A front end rejects messages without requeue. Returns what the log must hear of, None for nothing."""
+    """A front end rejects messages without requeue. Returns the operation for the log, or None."""
     return discard_leased(owner, operation.queue, front_end, operation.ranges, Reason.REJECTED)
 
 
 def discard_leased(
     owner: OwnerState, number: int, front_end: int, ranges: Sequence[Range], reason: Reason
 ) -> bytes | None:
-    """What a front end has been given leaves the queue for good.
+    """Discard messages that are leased to a front end.
 
-    Returns what the log must hear of, None for nothing.
+    Returns the operation for the log; None where there is none, as for soft messages.
     """
     queue = owner.queues.get(number)
     dead_letters = makes_dead_letters(owner, number)
@@ -68,7 +68,7 @@ def discard_leased(
         settled = queue.lifecycle.settle(front_end, durable)
         durable = settled.durable
         if dead_letters:
-            # One that is dead already is moved once: somebody had lost the lease, and settles nevertheless.
+            # A front end that has lost its lease may settle a message that is dead already: it moves once.
             durable = [part for one in durable for part in queue.delivery.living(*one).ranges()]
         queue.delivery.tally.discarded(reason, settled.count, dead_letters=dead_letters)
         if queue.lifecycle.passes_on:

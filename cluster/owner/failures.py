@@ -1,8 +1,8 @@
-"""Deliveries that have failed: consumers are told how many, and queues may have a limit.
+"""Failed deliveries: consumers get their number, and queues may limit it.
 
-A delivery fails when a message that a consumer was given comes back: it was rejected with requeue, or its
-channel, connection or node is gone. What comes back because no client ever had it counts nothing. As on
-RabbitMQ's quorum queues, a message is discarded when more deliveries than the limit have failed.
+A delivery fails when the consumer rejects the message with requeue, or when the consumer's channel,
+connection or node is lost. A message that returns because no client ever had it has not failed. As on
+RabbitMQ's quorum queues, the owner discards a message when more deliveries than the limit have failed.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from node.wire.formats import format_of
 
 
 def discard_exhausted(owner: OwnerState, number: int, front_end: int, ranges: Ranges) -> tuple[bytes, Ranges]:
-    """A front end gives back messages whose delivery failed: those for which it was one too many are given
-    up. Returns what the log must hear of them, and the others.
+    """A front end returns messages whose delivery failed: discard those beyond the queue's delivery limit.
+
+    Returns the operation for the log, which may be empty, and the other messages.
     """
     queue = owner.queues.get(number)
     spent = [] if queue is None else queue.lifecycle.exhausted(front_end, ranges)
@@ -35,7 +36,11 @@ def discard_exhausted(owner: OwnerState, number: int, front_end: int, ranges: Ra
 
 
 def return_leased(owner: OwnerState, number: int, queue: QueueOwner, front_end: int) -> None:
-    """Let later owners know of what a lost front end had, or may have had."""
+    """Put the messages that a lost front end had, or may have had, into the log as returned.
+
+    Deliveries that it had have failed. Messages that it may have had from a former owner count as
+    redelivered.
+    """
     leased = list(queue.delivery.leases[front_end].ranges()) if front_end in queue.delivery.leases else []
     leased = queue.lifecycle.returnable(front_end, leased)
     if leased:
@@ -49,7 +54,7 @@ def return_leased(owner: OwnerState, number: int, queue: QueueOwner, front_end: 
 
 
 def told_failures(queue: QueueOwner, first: int, run: Run) -> Iterator[tuple[int, Run]]:
-    """Messages that are delivered again, numbered from `first` on: they say how often delivery failed."""
+    """Redelivered messages, numbered from `first` on, with the number of their failed deliveries."""
     for start, end, failures in queue.delivery.failures(first, first + run.count - 1):
         part = run.slice(start - first, end - start + 1)
         yield start, format_of(part).with_delivery_count(part, failures) if failures else part

@@ -1,4 +1,4 @@
-"""What features of one queue may ask of its owner. Pure."""
+"""The owner as features of one queue see it. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from node.ranges.range_set import Range
 
 
 class QueueContext:
-    """Implements `node.queue.feature.FeatureContext` for a queue that the owner has."""
+    """Implements `node.queue.feature.FeatureContext` for a queue in `OwnerState.queues`."""
 
     def __init__(self, owner: OwnerState, number: int) -> None:
         self._owner = owner

@@ -1,7 +1,8 @@
 """Takes a front end's operation batch into an owner's next entry.
 
-Most batches go into the log byte for byte. Only those with soft messages are written anew: a
-transient message in a durable queue touches neither disk nor other nodes.
+Most batches go into the log octet for octet. The owner rewrites a batch only where an operation does not go
+into the log as it came. For example, a transient message in a durable queue is *soft*, and touches neither
+disk nor other nodes; and a queue may refuse messages.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from node.ranges.range_set import RangeSet
 
 
 class Transactions(Protocol):
-    """Who takes the operations of transactions."""
+    """Takes the operations of transactions."""
 
     def take(self, taking: Taking, front_end: int, operation: Operation, index: int) -> None:
         """An operation of a front end's batch, which is the batch's message number `index`."""
@@ -63,12 +64,11 @@ def take_batch(
     *,
     tried: bool = False,
 ) -> bool:
-    """Act on what an owner decides at once, and put the rest into the next entry.
+    """Act on settlements at once, and put the batch into the next entry.
 
-    `tried`: the batch may have reached an owner before. What went into the log is known by the batch's
-    number; of soft messages nothing is known, so that an at-most-once queue takes none again (D2).
-    Returns True when nothing of the batch went into the log, so that it is acknowledged as soon as
-    what came before it is.
+    `tried`: the batch may have reached an owner before. The log knows batches by their numbers, but not their
+    soft messages, so that an at-most-once queue does not take soft messages of a tried batch (D2). Returns
+    True where nothing of the batch goes into the log: it is acknowledged as soon as earlier batches are.
     """
     first = owner.next_sequence
     operations = list(read_operations(data))
@@ -97,10 +97,11 @@ def take_batch(
 
 
 class Taking:
-    """Takes the publishes of a batch that may be soft, or about which something is to be decided.
+    """Takes the publishes of a batch that may be soft, or about which queues decide something.
 
-    `kept` is what goes into the log instead of the batch as it came, None while it may stay as it is;
-    `logged`, whether that is anything. `refused` counts messages from the batch's first.
+    `kept` has the operations for the log instead of the batch; None while the batch goes there as it came.
+    `logged`: an operation in `kept` needs its place in the log. `refused` has the messages that queues
+    refuse, counted from the batch's first.
     """
 
     __slots__ = ("data", "kept", "logged", "owner", "refused", "returned", "softened", "tried")
@@ -114,23 +115,23 @@ class Taking:
         self.softened: list[SoftPublish] = []
         self.refused = RangeSet()
         self.returned: list[int] = []
-        """The queues that something is given back to."""
+        """The queues to which the batch returns messages."""
 
     def keep(self, *parts: Buffer) -> None:
-        """An operation that has its place in the log."""
+        """Put an operation into the log."""
         if self.kept is not None:
             self.kept += parts
             self.logged = True
 
     def keep_all(self, operations: Iterable[bytes]) -> None:
-        """Operations that have their place in the log, if any."""
+        """Put operations into the log."""
         for operation in operations:
             self.keep(operation)
 
     def withhold(self, run: Run, queues: tuple[int, ...]) -> int:
-        """Messages that nobody is to see yet; the number of the first.
+        """Put messages into the log that no consumer may get yet. Returns the number of the first.
 
-        All are kept in the log: also transient ones, so that they share the fate of the others.
+        Transient messages go into the log as well, so that the outcome is the same for all messages.
         """
         owner = self.owner
         first = owner.next_sequence
@@ -141,7 +142,7 @@ class Taking:
         return first
 
     def publish(self, operation: Publish, index: int) -> None:
-        """A publish whose first message is the batch's message number `index`."""
+        """Take a publish whose first message is the batch's message number `index`."""
         if self.kept is None and may_leave_out(self.owner, operation.queues):
             self.kept = []
             if operation.position:
@@ -150,7 +151,10 @@ class Taking:
         self.take(run, operation.queues, index, dead_letters=operation.dead_letters)
 
     def take(self, run: Run, queues: tuple[int, ...], index: int, *, dead_letters: bool = False) -> None:
-        """A run whose first message is the batch's message number `index`; `dead_letters`: dead letters."""
+        """Take a run whose first message is the batch's message number `index`.
+
+        `dead_letters`: the run has dead letters, which are no duplicates of the messages that they were.
+        """
         owner = self.owner
         incoming = Incoming(run)
         refusing = refusals(owner, incoming, queues)
@@ -160,7 +164,7 @@ class Taking:
         for piece, taking in cut(run, queues, refusing):
             others = [number for number in queues if number not in taking]
             dead_lettering = tuple(number for number in others if _keeps_refused(owner, number))
-            # What was refused may come again: its ids are not remembered. Dead letters are no duplicates.
+            # Queues do not remember the ids of refused messages: publishers may send these again.
             looked_at = incoming if piece is run else Incoming(piece)
             known = {} if dead_letters else omissions(owner, looked_at, taking)
             if dead_lettering and known:
@@ -172,7 +176,9 @@ class Taking:
                     self._take(taken, wanting, dead_lettering)
 
     def _take(self, incoming: Incoming, queues: tuple[int, ...], dead_lettering: tuple[int, ...]) -> None:
-        """Messages for queues that take them, and for some that are dead-lettered from there at once."""
+        """Put messages into the log, or keep them as soft ones, for `queues`. In the queues `dead_lettering`,
+        which have refused them, they are dead from the start.
+        """
         owner, run = self.owner, incoming.run
         first = owner.next_sequence
         owner.next_sequence += run.count
@@ -192,7 +198,7 @@ class Taking:
                 dead_letter_new(owner, number, first, first + run.count - 1, Reason.MAXLEN)
 
     def finish(self, front_end: int, number: int, first: int) -> bool:
-        """Put the batch, whose messages are numbered from `first` on, into the next entry; whether
+        """Put the batch, whose messages are numbered from `first` on, into the next entry. Returns whether
         anything of it goes there.
         """
         owner = self.owner
@@ -204,7 +210,7 @@ class Taking:
                 front_end, number, first, [self.data] if self.kept is None else self.kept
             )
         for publish in self.softened:
-            # Not before what was taken earlier is committed: order within a queue.
+            # Soft messages wait until earlier ones are applied: a queue keeps the order of publication.
             owner.after_proposed(publish.enqueuer(owner))
         for queue in self.returned:
             owner.await_return(queue)
@@ -216,7 +222,7 @@ class Taking:
 def publish_own(
     owner: OwnerState, runs: Sequence[tuple[Run, tuple[int, ...]]], operations: Sequence[bytes]
 ) -> None:
-    """Publish runs of the owner's own, and put operations behind them. Nobody hears of what is refused."""
+    """Publish dead letters of this partition, with operations behind them; refused ones are dropped."""
     taking = Taking(owner, b"", tried=False, kept=[])
     first = owner.next_sequence
     for run, queues in runs:
@@ -252,18 +258,18 @@ class SoftPublish:
 
 
 def _keeps_refused(owner: OwnerState, number: int) -> bool:
-    """Whether what the queue refuses is a dead letter."""
+    """Whether the messages that the queue refuses become dead letters."""
     described = owner.described(number)
     return described.refused_too and described.dead_letters is not None
 
 
 def _placeholder(count: int) -> tuple[Buffer, ...]:
-    """A publish for no queue, without content: it only uses up sequence numbers."""
+    """A publish to no queue, without content: it stands for the sequence numbers of soft messages."""
     return encode_publish(Run("", "", 0, False, count, 0, 0, None, 0, b""), ())
 
 
 def _is_rewritten(owner: OwnerState, operation: Operation, data: bytes) -> bool:
-    """Whether the operation concerns messages that are in no log, or becomes another one there."""
+    """Whether the operation may concern soft messages, or goes into the log as another operation."""
     if type(operation) is Publish:
         return owner.durable and not read_run(data, operation.position).persistent
     if isinstance(operation, Settle | Return | Discard):
@@ -278,7 +284,7 @@ def _is_rewritten(owner: OwnerState, operation: Operation, data: bytes) -> bool:
 
 
 def _detached(run: Run) -> Run:
-    """The run with bytes of its own, which do not keep the whole batch in memory."""
+    """The run with octets of its own: it does not keep the whole batch in memory."""
     return Run(
         run.exchange, run.routing_key, run.channel, run.persistent, run.count, run.skip, run.stride,
         run.lengths, run.largest_frame, bytes(run.raw), run.special, run.format,
@@ -286,6 +292,7 @@ def _detached(run: Run) -> Run:
 
 
 def take_settle(owner: OwnerState, front_end: int, operation: Settle) -> bytes | None:
+    """A front end settles messages. Returns the operation for the log; None where all were soft."""
     queue = owner.queues.get(operation.queue)
     durable = operation.ranges
     if queue is not None:
@@ -298,7 +305,10 @@ def take_settle(owner: OwnerState, front_end: int, operation: Settle) -> bytes |
 
 
 def take_return(owner: OwnerState, front_end: int, operation: Return) -> bytes | None:
-    """Durable messages are ready again once the return is applied; soft ones at once."""
+    """A front end returns messages. Returns the operations for the log; None if there are none.
+
+    Durable messages are ready again once the return is applied; soft ones at once.
+    """
     queue = owner.queues.get(operation.queue)
     spent, ranges = b"", operation.ranges
     if queue is not None and not owner.resuming(front_end, operation.queue):
@@ -324,4 +334,4 @@ TAKERS: Final[dict[type, Callable[[OwnerState, int, Any], bytes | None]]] = {
     Discard: take_discard,
     Return: take_return,
 }
-"""What an owner does with settlements at once; each returns what the log must hear of, None for nothing."""
+"""The functions that take settlements; each returns the operations for the log, None if there are none."""

@@ -1,4 +1,4 @@
-"""Leases whose deadline has come: their messages are ready again, and their delivery has failed. Pure."""
+"""Ends leases whose deadline has come: their deliveries have failed, and their messages are ready. Pure."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from node.queue.dispatch import QueueOwner
 
 
 def let_lapse(owner: OwnerState, number: int, queue: QueueOwner, now: int) -> None:
-    """End the queue's leases whose deadline has come, up to a bound for one turn; `now` is wall clock.
+    """End the queue's leases whose deadline has come, up to a bound for one turn.
 
-    The log hears of the failed deliveries first, as when a front end is lost: a later owner counts them, too.
-    Until that is applied the messages are leased, and their holders may settle them.
+    `now` is in milliseconds since the epoch. The failed deliveries go into the log first, as when a front end
+    is lost, so that a later owner counts them too. Until that entry is applied the messages stay leased, and
+    their holders may settle them.
     """
     timed = queue.delivery.timed
     if timed is None:
@@ -32,7 +33,7 @@ def let_lapse(owner: OwnerState, number: int, queue: QueueOwner, now: int) -> No
 
 
 def _lapsed(owner: OwnerState, number: int, front_end: int, ranges: Ranges) -> None:
-    """The log knows of the failed deliveries."""
+    """The failed deliveries are applied: the messages are ready."""
     queue = owner.queues.get(number)
     if queue is not None:
         queue.lifecycle.lapsed(front_end, ranges)

@@ -1,8 +1,8 @@
-"""Answers of an owner that rest on no entry of the log: counts, pages, and that a queue has nothing. Pure.
+"""Answers of an owner that no entry confirms: counts, pages, and that a queue is empty. Pure.
 
-A successor may commit while this owner still has its lease. So each answer leaves once a majority has
-confirmed, in a round of heartbeats that began after the answer was found, that this owner leads (Raft thesis
-§6.4): no successor had committed anything by then.
+A successor may commit while this owner still has its lease. So the owner sends such an answer only once a
+majority has confirmed, in a round of heartbeats that began after the answer was found, that this owner leads
+(Raft thesis §6.4): no successor had committed anything when the answer was found.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from cluster.owner.proposal import FrontEnds
 
 
 class Found(NamedTuple):
-    """What to answer to a front end's request of an epoch."""
+    """The answer to a front end's request in an epoch."""
 
     front_end: int
     epoch: int
@@ -34,23 +34,25 @@ class LinearizableReads:
         self._last = 0
 
     def clear(self) -> None:
-        """The owner leads no more: front ends ask its successor."""
+        """The owner does not lead any more: front ends ask its successor."""
         self._waiting.clear()
 
     def answer(self, front_end: int, request: int, value: Any) -> None:
-        """Answer a front end's request, if it is still there, once it is certain that this owner led."""
+        """Answer a front end's request once a majority has confirmed that this owner leads. A front end that
+        has been lost or has greeted again meanwhile gets no answer.
+        """
         epoch = self._front_ends.epoch(front_end)
         if epoch is None:
             return
-        # A number is never given again: what is confirmed late finds nothing.
+        # A number is used once: a confirmation that comes after `clear` finds no answer.
         self._last += 1
         self._waiting[self._last] = Found(front_end, epoch, request, value)
         if self._confirm_leading(self._partition, self._last):
             self.confirmed(self._last)
 
     def confirmed(self, number: int) -> None:
-        """A majority took this replica for the leader after `answer` was called for the `number`th time."""
+        """A majority has confirmed that this replica led after `answer` number `number` was found."""
         found = self._waiting.pop(number, None)
-        # A front end that has greeted again has asked again.
+        # A front end that has greeted again has sent its request again.
         if found is not None and self._front_ends.greeted(found.front_end, found.epoch):
             self._front_ends.answer(found.front_end, found.request, found.value)

@@ -1,4 +1,4 @@
-"""Messages whose contents no replica can read any more: their queue lets go of them."""
+"""Discards messages whose contents no replica can read any more."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from node.ranges.numbers import count_of
 from replication.journal import DamagedEntryError
 
 QueueName = Callable[[int], tuple[str, str] | None]
-"""A queue's virtual host and name, None where the catalog here does not know the queue."""
+"""A queue's virtual host and name; None where this node's catalog does not know the queue."""
 
 
 class MessageLoss(NamedTuple):
-    """So many messages of a queue are lost; `name` is its virtual host and name, where these are known."""
+    """The number of lost messages of a queue. `name` is its virtual host and name, if this node knows it."""
 
     queue: int
     name: tuple[str, str] | None
@@ -25,17 +25,17 @@ class MessageLoss(NamedTuple):
 
 
 class LostEntries:
-    """Of the partitions of a node; `messages` counts what is lost while this node leads them."""
+    """The lost entries of all partitions of a node. `messages` counts the messages lost while it led them."""
 
     def __init__(
         self, queue_name: QueueName, told: Callable[[DamagedEntryError, list[MessageLoss]], None]
     ) -> None:
-        """`told` is called with the messages that an entry held, by queue."""
+        """`told` is called with the number of an entry's lost messages by queue."""
         self.messages = 0
         self._queue_name, self._told = queue_name, told
 
     def discard(self, machine: PartitionMachine, error: DamagedEntryError) -> bytes:
-        """The entry that discards the messages of a damaged one."""
+        """An entry that discards the messages of a damaged one, for the leader to propose."""
         held = machine.held_in(error.index)
         losses = [
             MessageLoss(queue, self._queue_name(queue), count_of(ranges)) for queue, ranges in held.items()

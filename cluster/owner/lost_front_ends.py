@@ -1,7 +1,7 @@
-"""When an owner gives up front ends that it cannot reach, with what their consumers had. Pure.
+"""Gives up front ends that an owner cannot reach: their messages return to the queues. Pure.
 
-A former owner with a lease may still give them more (docs/decisions/0015-leases.md): none is given up before
-no such lease holds any more.
+A former owner with a leader lease may still deliver messages to such a front end
+(docs/decisions/0015-leases.md): the owner waits until no former lease is valid.
 """
 
 from __future__ import annotations
@@ -13,30 +13,32 @@ from cluster.owner.state import OwnerState
 
 
 class LostFrontEnds:
-    """Front ends that are out of reach of one owner, and wait to be given up."""
+    """The front ends that one owner cannot reach, until it gives them up."""
 
     def __init__(self, owner: OwnerState, context: OwnerContext, give_up: Callable[[int], None]) -> None:
-        """`give_up` gives back to the queues what a front end's consumers had."""
+        """`give_up` returns the messages of a front end's consumers to their queues."""
         self._owner = owner
         self._context = context
         self._give_up = give_up
         self._lost: set[int] = set()
         self._given_up: set[int] = set()
-        """Those that the owner has given up, and that may come back without having noticed."""
+        """Front ends that the owner has given up. One may come back without a lost connection of its own."""
 
     def take_over(self, attached: Iterable[int]) -> None:
-        """This node has become the owner; `attached` may have had messages of former owners."""
+        """This node has become the owner. The front ends `attached` may hold messages of former owners."""
         self._lost = {one for one in attached if not self._context.front_ends.alive(one)}
         self._given_up.clear()
         self.tick()
 
     def lost(self, front_end: int) -> None:
-        """The front end cannot be reached."""
+        """The front end cannot be reached: give it up, at once if that is allowed."""
         self._lost.add(front_end)
         self.tick()
 
     def tick(self) -> bool:
-        """Give up those that have not come back meanwhile; whether any may be given up."""
+        """Give up the lost front ends that have not come back. Returns whether front ends may be given up
+        now.
+        """
         allowed = self._owner.active and self._context.former_leases_over(self._owner.partition)
         if self._lost and allowed:
             lost, self._lost = self._lost, set()
@@ -49,8 +51,8 @@ class LostFrontEnds:
         return allowed
 
     def _welcome(self) -> None:
-        """Ask those that are there again to greet: a front end whose own words were heard all the time, and
-        that nothing was sent to meanwhile, takes its last greeting for good.
+        """Have front ends that are back greet again. A front end that has not lost a message takes its last
+        greeting for valid, and would not greet by itself.
         """
         front_ends = self._context.front_ends
         for front_end in sorted(self._given_up):

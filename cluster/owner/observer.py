@@ -8,16 +8,16 @@ from node.queue.operations import Applied
 
 
 class PartitionObserver(Protocol):
-    """Told what becomes of one partition's entries on this node. An observer decides nothing."""
+    """Observes the entries of one partition on this node. It changes nothing."""
 
     def proposed(self, index: int) -> None:
-        """The owner, on this node, has proposed an entry with what it had collected."""
+        """The owner, on this node, has proposed an entry with its operations."""
 
     def applied(self, term: int, data: bytes, applied: Applied) -> None:
-        """A committed entry is applied, and its owner, if it is here, has not acted on it yet.
+        """A committed entry is applied. The owner, if it is on this node, has not acted on it yet.
 
-        `term` is the one that this replica was elected in last, `data` are the entry's octets.
+        `term` is the term in which this replica was elected last, `data` are the entry's octets.
         """
 
     def following(self) -> None:
-        """This replica leads no more: what it has proposed may never be committed."""
+        """This replica does not lead any more: the entries that it has proposed may never be committed."""
