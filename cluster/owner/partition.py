@@ -1,7 +1,8 @@
 """A partition's replica on this node, and its owner while this node leads the partition's group.
 
 The owner takes operation batches from front ends, numbers their messages, proposes one entry a turn, and
-after the commit hands messages to consumers. Pure: its decisions leave by `FrontEndPort` and `OwnerContext`.
+after the commit delivers messages to consumers. Pure: its outputs are calls of `FrontEndPort` and
+`OwnerContext`.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class PartitionOwner:
         self.machine, self.queues = state.machine, state.queues
         self.front_ends, self.linearizable_reads = state.front_ends, state.linearizable_reads
         self.past = Tally()
-        """The counts of queues that this owner does not have any more."""
+        """The counts of queues that have been dropped, or were owned here in earlier terms."""
         # Octets of entries applied since the last `serve`.
         self.unserved_octets = 0
         self._reconciled = False
@@ -75,7 +76,7 @@ class PartitionOwner:
 
     @property
     def term(self) -> int:
-        """The term that this replica was elected in last."""
+        """The term in which this replica was elected last."""
         return self.state.term
 
     @property
@@ -90,13 +91,16 @@ class PartitionOwner:
 
     @property
     def pending(self) -> bool:
-        """Whether there is something for the next entry."""
+        """Whether the owner has operations for the next entry."""
         return bool(self.state.proposal)
 
     # -- the replica ----------------------------------------------------------------------------
 
     def apply(self, index: int, data: bytes, now: float) -> None:
-        """One committed entry."""
+        """Apply one committed entry, and as the owner act on it. Entries come in log order, each once.
+
+        Raises DamagedEntryError where the owner has to read an entry that the journal cannot read.
+        """
         self.state.now = now
         self.unserved_octets += len(data)
         applied = self.machine.apply(index, data)
@@ -108,19 +112,19 @@ class PartitionOwner:
             self._follow_up(applied)
 
     def restored(self) -> None:
-        """The machine's state was replaced by a snapshot's."""
+        """The machine was restored from a snapshot."""
         self.state.entries.forget()
 
     def leading(self, term: int) -> None:
-        """This replica was elected: it becomes owner once its first own entry is applied, and its state holds
-        everything that former owners committed.
+        """This replica was elected. It becomes the owner once the first entry of its own is applied: then its
+        state has everything that former owners committed.
         """
         self.following()
         self.state.term = term
         self._activation = self._context.propose(self.partition, encode_entry(()))
 
     def following(self) -> None:
-        """This replica leads no more: all soft state is void."""
+        """This replica does not lead any more: drop all soft state."""
         self._activation = None
         for owner in self.queues.values():
             self.past.add(owner.delivery.tally)
@@ -132,9 +136,9 @@ class PartitionOwner:
             observer.following()
 
     def _take_over(self, now: float) -> None:
-        """Become owner, unless a catalog that is behind does not know what all the queues ask for.
+        """Become the owner, unless this node's catalog is behind and lacks the settings of some queue.
 
-        Who gets which message, and what is a duplicate, could not be decided then.
+        Without its settings the owner could not tell which consumer gets a message, and what is a duplicate.
         """
         settings = self._context.queues_of(self.partition)
         if settings.keys() >= self.machine.queues.keys() or self._context.catalog_fresh():
@@ -165,14 +169,14 @@ class PartitionOwner:
         self.state.wake()
 
     def _forget_dead_front_ends(self, now: float) -> None:
-        """Forget front ends whose process is gone for good, whenever this node learned of it."""
+        """Forget front ends whose process is gone for good, as far as this node's catalog tells by now."""
         self._retry_at = now + RETRY_INTERVAL_S
         for front_end in self.machine.front_ends() | self.front_ends.known():
             if self._context.front_ends.dead(front_end):
                 self.sessions.front_end_dead(front_end)
 
     def _follow_up(self, applied: Applied) -> None:
-        """Act, as the owner, on what an entry did."""
+        """Act, as the owner, on the effects of an applied entry."""
         for queue in applied.created:
             if queue in self.machine.queues:
                 self._own(queue, fresh=True)
@@ -183,7 +187,7 @@ class PartitionOwner:
                 if self.state.upcoming:
                     self.state.arrived(queue, first, last)
         for front_end, queue, first, last in applied.returned:
-            # What the owner itself returns is ready since it decided so, and may be on its way again.
+            # A message that the owner itself returned is ready already, and may be leased again.
             if front_end != OWNER:
                 self.state.returned(front_end, queue, first, last)
         for queue in applied.dropped:
@@ -224,7 +228,7 @@ class PartitionOwner:
             now=self.state.wall_ms(),
             term=self.term,
         )
-        # Consumers that a former owner had are about to come back.
+        # Consumers of a former owner have `HOLD_S` to come back.
         self.state.unused_queues.watch(
             queue, self.state.described(queue).unused_ms, self.state.now if fresh else self.state.now + HOLD_S
         )
@@ -232,7 +236,7 @@ class PartitionOwner:
             take_over(self.state, queue, owner)
 
     def reconcile(self) -> None:
-        """Create queues as the catalog says, and drop what is not in it unless it is behind."""
+        """Create the queues that the catalog places here, and drop all others if the catalog is not behind."""
         if not self.active:
             return
         wanted = self._context.queues_of(self.partition)
@@ -244,6 +248,7 @@ class PartitionOwner:
                 self.drop_queue(queue)
 
     def create_queue(self, queue: int, settings: QueueSettings) -> None:
+        """Create a queue, if this node owns the partition; the queue exists once its entry is applied."""
         if not self.active:
             return
         self.state.set_settings(queue, settings)
@@ -251,17 +256,18 @@ class PartitionOwner:
             self.state.operation(encode_create_queue(queue, settings.semantics))
 
     def drop_queue(self, queue: int) -> None:
-        # Also one that is not there yet: its creation may be on its way.
+        """Drop a queue with its messages, if this node owns the partition."""
+        # Even if the queue does not exist: the entry that creates it may be on its way.
         if self.active:
             self.state.forget_queue(queue)
             self.state.operation(encode_drop_queue(queue))
 
     def configure(self, queue: int, settings: QueueSettings) -> None:
-        """Policies have changed what is asked of a queue, or may have."""
+        """Give a queue its settings, which policies may have changed."""
         configure(self.state, queue, settings)
 
     def seal_unused(self, queue: int) -> None:
-        """Have a queue deleted unless a consumer comes first."""
+        """Have a queue deleted, unless a consumer attaches first."""
         seal_unused(self.state, self._context, queue)
 
     def _in_use(self, queue: int) -> bool:
@@ -270,7 +276,9 @@ class PartitionOwner:
     # -- the turn -------------------------------------------------------------------------------
 
     def tick(self, now: float) -> None:
-        """Front ends that have not answered in time hold nothing any more."""
+        """Advance timers: take over, give up front ends that have not greeted in time, look for queues with
+        something due, and retry transfers and transactions. Called every few milliseconds.
+        """
         self.state.now = now
         if self._activation is not None and self.machine.applied_index >= self._activation:
             self._take_over(now)
@@ -300,7 +308,9 @@ class PartitionOwner:
                 self.reconcile()
 
     def propose(self) -> bool:
-        """Propose what has been collected, unless it is better to let it grow; whether nothing waits."""
+        """Propose the next entry, unless the disk is busy and the entry is small. Returns whether nothing
+        waits.
+        """
         if not self.active:
             return True
         self._dead_letters.publish_soft()
@@ -331,7 +341,9 @@ class PartitionOwner:
         self.state.awaiting_marks.clear()
 
     def serve(self) -> None:
-        """Hand out what is ready."""
+        """Deliver ready messages to consumers, while this node has the leader lease. Raises DamagedEntryError
+        as `apply`.
+        """
         self.unserved_octets = 0
         if self.active and self._serving.dirty and self._context.may_serve(self.partition):
             serve(self.state, self._serving)

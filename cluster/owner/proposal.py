@@ -1,4 +1,4 @@
-"""What an owner collects between two entries, and the front ends that have greeted it. Pure."""
+"""The next entry of an owner, and the front ends that have greeted it. Pure."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from node.ranges.range_map import Span
 from node.ranges.range_set import RangeSet
 
 SEQUENCES_PER_TERM_BITS: Final = 36
-"""Each term numbers from its own base: a number that a soft message of an earlier owner had is
-never given to another message, whose settlement a late acknowledgement could then be taken for."""
+"""Each term numbers messages from its own base. So no message gets the number of a soft message of an earlier
+owner, and a late acknowledgement of that one settles no other message."""
 
 RETRY_INTERVAL_S: Final = 1.0
-"""How often an owner looks for front ends that the catalog knows no more, and goes on with what waits for
-other partitions."""
+"""Seconds after which an owner looks again for front ends that the catalog does not know any more, and
+retries the transfers and transactions that wait for other partitions."""
 
 HOLD_S: Final = 3.0
-"""How long a new owner waits for front ends to say which leases they hold."""
+"""Seconds that a new owner waits for front ends to tell which leases they hold."""
 
 PROPOSE_AT_BYTES: Final = 256 * 1024
-"""An entry this large is proposed even while the disk is busy with the one before."""
+"""Octets of an entry that is proposed even while the disk is busy with the one before."""
 
 SPAN_SIZE: Final = 24
 """Octets of a span in an entry."""
@@ -39,14 +39,14 @@ NO_EPOCH: Final = 0
 
 @dataclass(slots=True)
 class TakenBatches:
-    """What an owner has decided about the operation batches of a front end, since it became owner.
+    """The operation batches of a front end that the owner has taken since it became the owner.
 
-    It outlives greetings and outages of the front end. A batch in an entry that is proposed and not committed
-    comes again when its front end does; decided a second time, its messages would be expected for ever, its
-    transaction refused that is about to commit, its dead letters moved twice.
+    The owner keeps this while the front end is lost or greets again. A front end sends a batch again while
+    the batch is proposed and not committed. If the owner took it twice, it would wait for ever for the
+    messages, refuse a transaction that is about to commit, and move dead letters twice.
 
-    `epoch` is the highest that the front end has greeted with; `accepted` the highest batch that was taken,
-    whether it is committed or not. `refused` has what of batches without a place in the log was refused.
+    `epoch` is the highest with which the front end has greeted. `accepted` is the highest batch that was
+    taken, committed or not. `refused` has the refused messages of batches that did not go into the log.
     """
 
     epoch: int = 0
@@ -58,11 +58,11 @@ class TakenBatches:
 class FrontEndState:
     """A front end that has greeted this owner, and can be reached.
 
-    `next_number` is the operation batch that must come next in this epoch (0: any, it is the
-    first); `tried` the highest that may have reached an owner before this epoch; `told` the highest of which
-    the front end knows that it is committed. `held` has the leases that it has told of and that are not taken
-    over yet, by queue. `consumers` are the queues of its consumers by their numbers; `returning` those that
-    it has greeted with and that are not back yet.
+    `next_number` is the operation batch that must come next in this epoch (0: any, as it is the first).
+    `tried` is the highest batch that may have reached an owner before this epoch, and `told` the highest that
+    the front end knows to be committed. `held` has the leases that the front end has told and the
+    owner has not taken over yet, by queue. `consumers` has the queues of attached consumers by their numbers.
+    `returning` has the consumers of the greeting that are not attached again yet.
     """
 
     front_end: int
@@ -79,7 +79,7 @@ class FrontEndState:
 
 @dataclass(slots=True)
 class Proposal:
-    """The entry that is being put together."""
+    """The next entry. `committed` has the callbacks for when it is applied; `size` is about its octets."""
 
     batches: list[Sequence[Buffer]] = field(default_factory=list)
     operations: list[bytes] = field(default_factory=list)
@@ -89,18 +89,18 @@ class Proposal:
     size: int = 0
 
     def add_batch(self, front_end: int, number: int, first: int, operations: Sequence[Buffer]) -> None:
-        """A front end's operations, the messages in them numbered from `first` on."""
+        """Add a front end's operation batch, whose messages are numbered from `first` on."""
         parts = encode_batch(front_end, number, first, operations)
         self.batches.append(parts)
         self.size += sum(map(len, parts))
 
     def add_operation(self, operation: bytes) -> None:
-        """An operation of the owner's own."""
+        """Add an operation of the owner's own, in front of all batches."""
         self.operations.append(operation)
         self.size += len(operation)
 
     def annotate(self, queue: int, aspect: Aspect, spans: Sequence[Span]) -> None:
-        """What is decided about messages of this entry, which come in ascending order."""
+        """Add annotations of messages in this entry. Successive calls come in ascending order of messages."""
         held = self.annotations.setdefault((queue, aspect), [])
         for first, last, value in spans:
             if held and held[-1][1] + 1 == first and held[-1][2] == value:
@@ -110,12 +110,12 @@ class Proposal:
                 self.size += SPAN_SIZE
 
     def add_decision(self, operation: bytes) -> None:
-        """An operation of the owner's own about messages that the same entry may bring."""
+        """Add an operation of the owner's own behind all batches, as it may concern their messages."""
         self.decisions.append(operation)
         self.size += len(operation)
 
     def add_return(self, queue: int, state: QueueState, ranges: Ranges, *, failed: bool) -> None:
-        """Let later owners know that messages may have reached a consumer."""
+        """Add the return of messages that may have reached a consumer, so that later owners know of that."""
         alive = [part for one in ranges for part in state.alive.intersection(*one)]
         if alive:
             self.add_operation(encode_return(queue, alive, failed))
@@ -124,9 +124,8 @@ class Proposal:
         return self.size > 0
 
     def encode(self) -> bytes:
-        """The entry. The owner's own operations stand first: what they create, the others may use.
-
-        Its decisions stand last, behind the messages that they are about.
+        """The entry's octets. The owner's own operations come first, as batches may use the queues that they
+        create. Annotations and decisions come last, behind the messages that they concern.
         """
         batches = self.batches
         if self.operations:
@@ -138,9 +137,11 @@ class Proposal:
 
 
 class FrontEnds:
-    """`taken` is of all front ends that have greeted and may greet again; `joining` counts, by queue, the
-    consumers that wait until the log knows of their front ends. `expected` are front ends that may have had
-    consumers of former owners and have not greeted yet.
+    """The front ends of one owner, by number.
+
+    `greeting` has those that have greeted and can be reached, `taken` all that have greeted and may greet
+    again. `joining` counts, by queue, the consumers that wait until the log has their front ends. `expected`
+    has front ends that may have consumers of former owners and have not greeted yet.
     """
 
     def __init__(self) -> None:
@@ -151,44 +152,44 @@ class FrontEnds:
         self._postponed: list[Callable[[], None]] = []
 
     def clear(self) -> None:
-        """The owner leads no more: whoever leads next is greeted anew."""
+        """Forget all front ends: they greet the next owner anew."""
         self.greeting, self.taken = {}, {}
         self.expected.clear()
         self._postponed.clear()
         self.joining.clear()
 
     def known(self) -> set[int]:
-        """The front ends that have greeted, also those that are out of reach by now."""
+        """The front ends that have greeted, including those that cannot be reached any more."""
         return set(self.taken)
 
     def current(self, front_end: int) -> FrontEndState | None:
-        """What is known of a front end that has greeted."""
+        """The state of a front end; None if it has not greeted, or is lost."""
         return self.greeting.get(front_end)
 
     def state(self, front_end: int, epoch: int) -> FrontEndState | None:
-        """The same, if this is the front end's present epoch."""
+        """The state of a front end; None if `epoch` is not its present epoch."""
         state = self.greeting.get(front_end)
         return state if state is not None and state.epoch == epoch else None
 
     def epoch(self, front_end: int) -> int | None:
-        """The present epoch of a front end that has greeted."""
+        """The present epoch of a front end; None if it has not greeted, or is lost."""
         state = self.greeting.get(front_end)
         return None if state is None else state.epoch
 
     def greeted(self, front_end: int, epoch: int) -> bool:
-        """Whether this is the front end's present epoch."""
+        """Whether `epoch` is the front end's present epoch."""
         return self.state(front_end, epoch) is not None
 
     def answer(self, front_end: int, request: int, value: Any, delivery: Delivery | None = None) -> None:
-        """Answer a front end's request, if it is still there."""
+        """Answer a front end's request in its present epoch, unless the front end is lost."""
         state = self.greeting.get(front_end)
         if state is not None:
             state.port.result(state.epoch, request, value, delivery)
 
-    # -- greetings that are awaited -------------------------------------------------------------
+    # -- expected greetings ---------------------------------------------------------------------
 
     def expect_no_more(self, front_ends: Iterable[int]) -> None:
-        """These have greeted, or are given up."""
+        """These front ends have greeted and attached their consumers, or are given up."""
         self.expected.difference_update(front_ends)
         if not self.expected:
             postponed, self._postponed = self._postponed, []
@@ -196,9 +197,9 @@ class FrontEnds:
                 each()
 
     def after_greetings(self, callback: Callable[[], None]) -> None:
-        """Call back once the consumers that former owners had are here again, those that there are.
+        """Call back once the consumers of former owners are attached again, or given up.
 
-        A new consumer is not let in before: one that comes back may be exclusive.
+        A new consumer has to wait for that, as a consumer that comes back may be exclusive.
         """
         if self.expected:
             self._postponed.append(callback)

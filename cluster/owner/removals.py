@@ -1,4 +1,4 @@
-"""Removals of messages that front ends have got without acknowledgement. Pure."""
+"""Removals of messages that front ends have got by basic.get without acknowledgement. Pure."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from node.ranges.range_set import Range
 
 
 def take_removal(taking: Taking, front_end: int, share: Sequence[Operation]) -> bool:
-    """Remove what a front end has got and wants removed; False, and nothing happens, where another client
-    has the message, or has had it.
+    """Remove messages that a front end has got. Returns False, and changes nothing, where another client has
+    a message, or has had it.
 
-    An owner that takes a front end for lost gives its messages to others. A front end that greets sends its
-    removals before its consumers are there again: it has no message for a second time then.
+    An owner that takes a front end for lost gives its messages to other clients. A front end that greets
+    sends its removals before its consumers are attached again, so the owner has not given it a message twice.
     """
     owner = taking.owner
     settlements = [one for one in share if type(one) is Settle]
@@ -27,7 +27,7 @@ def take_removal(taking: Taking, front_end: int, share: Sequence[Operation]) -> 
             return False
     for one in settlements:
         queue = owner.queues[one.queue]
-        # The get has counted them as delivered without acknowledgement: none is acknowledged here.
+        # The get counted them as delivered without acknowledgement, so they do not count as acknowledged.
         durable = queue.lifecycle.settle(front_end, one.ranges).durable
         if durable:
             taking.keep(encode_settle(one.queue, durable))
@@ -37,7 +37,7 @@ def take_removal(taking: Taking, front_end: int, share: Sequence[Operation]) -> 
 
 
 def _is_there(queue: QueueOwner, front_end: int, messages: Range) -> bool:
-    """Whether all of a range are leased to the front end, or to nobody as far as this owner knows."""
+    """Whether each message of a range is leased to the front end, or to none as far as this owner knows."""
     first, last = messages
     delivery = queue.delivery
     places = (delivery.leases.get(front_end), delivery.held, delivery.ready, delivery.scheduled)

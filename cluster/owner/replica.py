@@ -1,4 +1,4 @@
-"""Ties a queue partition's state machine to the replication host, and to the log it reads back from."""
+"""Connects a queue partition's owner to the replication host, and to the journal."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class Replica:
             try:
                 self.owner.apply(entry.index, entry.data, now)
             except DamagedEntryError as error:
-                # The machine has applied the entry; what the owner made of it was broken off, and is void.
+                # The machine has applied the entry, but the owner did not finish acting on it: drop the
+                # owner.
                 self.owner.following()
                 damaged = damaged or error
         if damaged is not None:

@@ -1,4 +1,4 @@
-"""What front ends ask of a partition's owner about a queue, and what it does then. Pure."""
+"""Requests of front ends to a partition's owner about a queue. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ SendAnswer = Callable[[Any], None]
 
 
 class FrontEndRequests:
-    """A front end that greets anew asks again, under the same number, what it has no answer to."""
+    """Carries out requests. A front end that greets anew repeats, under the same number, each request to
+    which it has no answer.
+    """
 
     def __init__(
         self,
@@ -37,13 +39,13 @@ class FrontEndRequests:
         transactions: TwoPhaseCommit,
         when_attached: Callable[[int, int, Callable[[], None]], None],
     ) -> None:
-        """`when_attached` calls back once the log says that a front end may hold leases of a queue."""
+        """`when_attached` calls back once the log has that a front end may hold leases of a queue."""
         self._owner, self._context, self._serving = owner, context, serving
         self._transactions, self._when_attached = transactions, when_attached
         self._front_ends = owner.front_ends
 
     def take(self, front_end: int, epoch: int, request: int, name: str, arguments: list[Any]) -> None:
-        """A front end asks something in its present epoch."""
+        """Carry out a request of a front end's present epoch. The answer may come in a later turn."""
         answer = partial(self._front_ends.answer, front_end, request)
         if self._transactions.asked(name, arguments, answer):
             return
@@ -58,11 +60,11 @@ class FrontEndRequests:
             counting = partial(_count, self._owner, queue, found)
             self._owner.after_proposed(lambda: self._serving.when_served(queue, counting))
         elif name == "purge":
-            # A front end of the release before does not say how far.
+            # A front end of the release before does not bound the purge.
             through = arguments[1] if len(arguments) > 1 else ANY_MESSAGES
             self._owner.after_proposed(partial(self._purge, front_end, request, queue, through))
         elif name == "redeliver":
-            # Once the messages are in the queue again, and before anybody else is served.
+            # After the return of the messages is applied, and before the queue serves other consumers.
             redelivering = partial(self._redeliver, front_end, request, *arguments)
             self._owner.after_proposed(partial(self._before_served, queue, redelivering))
         elif name == "close":
@@ -72,11 +74,13 @@ class FrontEndRequests:
             get = partial(self._get, front_end, epoch, request, queue, _get_link(arguments))
             self._when_attached(queue, front_end, get)
         else:
-            # Of a later release.
+            # A request of a later release.
             answer(NOT_FOUND)
 
     def _take_newer(self, front_end: int, epoch: int, request: int, name: str, arguments: list[Any]) -> None:
-        """What an owner of the release before does not know. None of it is a use of the queue."""
+        """Carry out a request that an owner of the release before does not know. Such requests are no use of
+        the queue in the sense of x-expires.
+        """
         found = partial(self._owner.linearizable_reads.answer, front_end, request)
         queue = arguments[0]
         if name == "browse":
@@ -88,14 +92,14 @@ class FrontEndRequests:
         elif name == "last":
             self._owner.after_proposed(lambda: found(self._owner.next_sequence - 1))
         else:
-            # Of a later release.
+            # A request of a later release.
             self._front_ends.answer(front_end, request, NOT_FOUND)
 
     def _stop(self, front_end: int, epoch: int, request: int, number: int, consumer: int) -> None:
-        """Give a consumer no more; answers when all that it was given has left for it.
+        """Deliver no more to a consumer; answers when all its messages have been sent.
 
-        What it is given without acknowledgement leaves once the removal is committed. Nothing is told of the
-        queue, so that the answer is right of any owner whom the front end takes for one.
+        Messages without acknowledgement are sent once their removal is committed. The answer says nothing
+        about the queue, so it is right even if this owner has been deposed.
         """
 
         def removed() -> None:
@@ -112,9 +116,9 @@ class FrontEndRequests:
         answer(NOT_FOUND if queue is None else page(self._owner, number, queue, (level, behind), wanted))
 
     def _purge(self, front_end: int, request: int, number: int, through: int) -> None:
-        """Remove messages up to a number; answers how many that were once they are gone for good."""
+        """Remove the ready messages up to a number. Answers their count once the purge is committed."""
         answer: Any = NOT_FOUND
-        # An entry shows that this owner leads. That there was nothing to purge rests on no entry.
+        # The entry of a purge shows that this owner leads. Without messages to purge there is no entry.
         tell: Callable[[int, int, Any], None] = self._owner.linearizable_reads.answer
         queue = self._owner.queues.get(number)
         if queue is not None:
@@ -126,11 +130,12 @@ class FrontEndRequests:
         self._owner.after_proposed(lambda: tell(front_end, request, answer))
 
     def _close(self, front_end: int, request: int, number: int, if_unused: bool, if_empty: bool) -> None:
-        """Seal a queue that is to be deleted if unused, or if empty; answers whether it is, and its counts.
+        """Seal a queue for deletion, if it is unused or empty as asked. Answers whether the queue is sealed,
+        and its counts.
 
-        The log orders the seal among publishes: what is published first keeps an empty queue from being
-        sealed, and what comes behind the seal finds no queue. A consumer that is on its way counts as one;
-        whoever attaches behind the seal waits for the seal's entry, and finds no queue either.
+        The log orders the seal among publishes. A publish in front of the seal keeps an empty queue from
+        being sealed; a publish behind it finds no queue. A consumer that is being attached counts as a
+        consumer. One that attaches behind the seal waits for the seal's entry, and finds no queue either.
         """
         queue = self._owner.queues.get(number)
         if queue is None:
@@ -172,7 +177,7 @@ class FrontEndRequests:
     def _get(self, front_end: int, epoch: int, request: int, queue: int, link: int) -> None:
         owner = self._owner.queues.get(queue)
         if not self._front_ends.greeted(front_end, epoch):
-            # It has greeted again since, and asked again.
+            # The front end has greeted again since, and has sent the request again.
             return
         if owner is None:
             self._front_ends.answer(front_end, request, NOT_FOUND)
@@ -182,7 +187,7 @@ class FrontEndRequests:
 
 
 def _get_link(arguments: list[Any]) -> int:
-    """The link that a get is asked on. A front end of the release before knows two of them."""
+    """The get link of a request. A front end of the release before uses two of the three links."""
     _queue, no_ack, *how = arguments
     if not no_ack:
         return GET_LINK
@@ -190,7 +195,7 @@ def _get_link(arguments: list[Any]) -> int:
 
 
 def _count(owner: OwnerState, number: int, answer: SendAnswer) -> None:
-    """Answers as `QueueCounts` has them."""
+    """Answer the counts of a queue, in the order of `QueueCounts`."""
     queue = owner.queues.get(number)
     if queue is None:
         answer(NOT_FOUND)
@@ -199,6 +204,6 @@ def _count(owner: OwnerState, number: int, answer: SendAnswer) -> None:
 
 
 def _counts(queue: QueueOwner) -> list[int]:
-    """As `QueueCounts` has them."""
+    """The counts of a queue, in the order of `QueueCounts`."""
     delivery = queue.delivery
     return [len(delivery.ready), delivery.consumers.count, delivery.leased_count, delivery.scheduled_count]

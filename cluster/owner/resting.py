@@ -1,4 +1,4 @@
-"""Messages that failed rest before they are delivered again, where their queue asks for that."""
+"""Lets messages rest after a failed delivery, before they are delivered again, if the queue asks for that."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from node.queue.operations import Aspect
 
 
 def let_rest(owner: OwnerState, number: int, front_end: int, ranges: Ranges) -> None:
-    """A front end gives back messages whose delivery failed; call it before they are given back.
+    """Let messages rest that a front end returns as failed. Call it before the return.
 
-    Until when they rest stands in the entry behind their return, so that the next owner lets them rest, too.
+    The entry has the end of the rest behind the return, so that the next owner lets the messages rest too.
     """
     queue = owner.queues.get(number)
     if queue is None or not queue.lifecycle.hooks.rest:

@@ -1,4 +1,4 @@
-"""Gives an owner's ready messages to consumers, and answers basic.get. Pure."""
+"""Delivers an owner's ready messages to consumers, and answers basic.get. Pure."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ from node.queue.operations import OWNER
 from node.ranges.numbers import Range, count_of, merged, numbers_of
 
 DISPATCH_BUDGET: Final = 4096
-"""Messages of one queue handed out in one turn, so that queues take turns."""
+"""Most messages of one queue that are handed out in one turn, so that queues take turns."""
 
 
 @dataclass(init=False, slots=True)
 class Handout:
-    """Granted messages whose contents have been fetched; `removal`: not to be sent before the commit."""
+    """A grant with the contents of its messages. With `grant.removal` the owner must not send it before the
+    removal is committed.
+    """
 
     grant: Grant
     queue: int
@@ -43,18 +45,18 @@ Outgoing = dict[int, list[Delivery]]
 
 
 class Serving:
-    """Which queues have something to hand out, and who waits for a basic.get."""
+    """The queues that may have messages to hand out, the requests that wait for them, and handouts that wait
+    for a commit.
+    """
 
     def __init__(
         self, contents: Contents, tells_failures: Callable[[int], bool], marked: dict[int, None]
     ) -> None:
-        """`tells_failures`: whether consumers of a queue are told how many deliveries have failed. `marked`:
-        queues for which something changed that may let them hand out messages.
-        """
+        """`tells_failures`: see `OwnerContext`. `marked`: queues that may have messages to hand out."""
         self._contents = contents
         self._tells_failures = tells_failures
         self._dirty = marked
-        # Requests that wait, by queue, and by front end and link.
+        # Requests of basic.get that wait, by queue, and by front end and link.
         self._gets: dict[int, dict[ConsumerKey, deque[int]]] = {}
         self._counts: dict[int, list[Callable[[], None]]] = {}
         self._returning: dict[int, list[Callable[[], None]]] = {}
@@ -70,11 +72,11 @@ class Serving:
         self._leaving.clear()
 
     def mark(self, queue: int) -> None:
-        """Something changed that may let the queue hand out messages."""
+        """The queue may have messages to hand out."""
         self._dirty[queue] = None
 
     def retry_crowded(self) -> None:
-        """There may be room again on the way to front ends."""
+        """Serve again the queues that lacked room on the way to a front end."""
         crowded, self._crowded = sorted(self._crowded), set()
         self._dirty.update(dict.fromkeys(crowded))
 
@@ -90,10 +92,11 @@ class Serving:
     # -- removals on their way to the log ----------------------------------------------------------
 
     def held(self, handout: Handout) -> bool:
-        """Hold the handout back, behind others to its consumer whose removal is not committed yet.
+        """Hold the handout back, behind others to its consumer whose removal is not committed yet. Returns
+        False where it need not wait.
 
-        Transient messages need no commit, but a consumer gets what is published on one channel to one
-        queue in the order of publication (0-9-1 §4.7), whatever the delivery mode.
+        Soft messages need no commit. But a consumer gets the messages of one channel in one queue in the
+        order of publication (0-9-1 §4.7), whatever their delivery mode.
         """
         grant = handout.grant
         key = handout.queue, (grant.front_end, grant.consumer)
@@ -103,7 +106,7 @@ class Serving:
         return True
 
     def released(self, handout: Handout) -> list[Handout]:
-        """What may leave now that this handout's removal is committed, itself first."""
+        """The handouts that may be sent now that this one's removal is committed, itself first."""
         key = handout.queue, (handout.grant.front_end, handout.grant.consumer)
         leaving = self._leaving.get(key)
         if not leaving or leaving[0] is not handout:
@@ -116,13 +119,13 @@ class Serving:
         return found
 
     def on_the_way(self, queue: int, key: ConsumerKey) -> int:
-        """How many messages of a queue are held back for a consumer."""
+        """The number of a queue's messages that are held back for a consumer until a commit."""
         return sum(one.grant.messages for one in self._leaving.get((queue, key), ()))
 
     # -- basic.get ------------------------------------------------------------------------------
 
     def ask(self, owner: QueueOwner, queue: int, front_end: int, request: int, link: int) -> None:
-        """A front end asks for one message; the front end's ATTACH is applied."""
+        """A front end asks for one message. The log has that it may hold leases of the queue."""
         waiting = self._gets.setdefault(queue, {}).setdefault((front_end, link), deque())
         if owner.delivery.consumers.get(front_end, link) is None:
             owner.delivery.consumers.attach(
@@ -133,7 +136,7 @@ class Serving:
         self.mark(queue)
 
     def admit_gets(self, owner: QueueOwner, queue: int) -> bool:
-        """Let those who wait, and for whom none is on its way, have messages; whether there are any."""
+        """Give credit to waiting requests without a message on its way. Returns whether there are any."""
         found = False
         for key, waiting in self._gets.get(queue, {}).items():
             wanted = len(waiting) - self.on_the_way(queue, key)
@@ -144,29 +147,31 @@ class Serving:
         return found
 
     def hold_gets(self, owner: QueueOwner, queue: int) -> None:
-        """Whoever still waits stands behind consumers again."""
+        """Take the credit of waiting requests back: consumers come before them in the next turn."""
         for key, waiting in self._gets.get(queue, {}).items():
             consumer = owner.delivery.consumers.get(*key) if waiting else None
             if consumer is not None:
                 owner.delivery.consumers.revoke(consumer)
 
     def forget_gets(self, front_end: int) -> None:
-        """The front end asks again, or is gone."""
+        """Forget a front end's requests: it repeats them, or is lost."""
         for of_queue in self._gets.values():
             for key in [key for key in of_queue if key[0] == front_end]:
                 del of_queue[key]
 
     def served(self, queue: int, grant: Grant) -> list[int]:
-        """The requests that a grant to a get link answers; fewer if the front end was lost since.
+        """Take the requests that a grant to a get link answers; fewer if the front end was lost since.
 
-        What was removed for a request that is gone goes with it, as on any way to an at-most-once
-        consumer that breaks.
+        A message that was removed for a lost request is lost with it, as on a broken connection to any
+        at-most-once consumer.
         """
         waiting = self._gets.get(queue, {}).get((grant.front_end, grant.consumer)) or deque()
         return [waiting.popleft() for _ in range(min(len(waiting), grant.messages))]
 
     def refused(self, owner: QueueOwner, queue: int, *, gone: bool = False) -> list[tuple[int, int]]:
-        """The (front end, request) pairs of gets for which the queue has nothing, or is `gone`."""
+        """Take the requests, as (front end, request), that get no message from the queue, which may be
+        `gone`.
+        """
         found: list[tuple[int, int]] = []
         for key, waiting in self._gets.get(queue, {}).items():
             served = 0 if gone else self.on_the_way(queue, key)
@@ -181,29 +186,31 @@ class Serving:
     # -- redelivery -----------------------------------------------------------------------------
 
     def before_served(self, queue: int, callback: Callable[[], None]) -> None:
-        """Call back when the queue may hand out messages, before anybody else has any."""
+        """Call back in the queue's next turn, before it hands out messages."""
         self._returning.setdefault(queue, []).append(callback)
         self.mark(queue)
 
     def returning(self, queue: int) -> list[Callable[[], None]]:
-        """Those who wait for that, which is now."""
+        """Take the callbacks of `before_served`."""
         return self._returning.pop(queue, [])
 
     # -- counts ---------------------------------------------------------------------------------
 
     def when_served(self, queue: int, callback: Callable[[], None]) -> None:
-        """Call back once consumers have what is theirs of all that came, and what is too much is gone."""
+        """Call back once the queue has given consumers all messages that their credit allows, and has dropped
+        those beyond its limits.
+        """
         self._counts.setdefault(queue, []).append(callback)
         self.mark(queue)
 
     def counted(self, queue: int) -> list[Callable[[], None]]:
-        """Those who wait for that, which has been done."""
+        """Take the callbacks of `when_served`."""
         return self._counts.pop(queue, [])
 
     # -- contents -------------------------------------------------------------------------------
 
     def hand_out(self, owner: QueueOwner, queue: int, room: Room) -> list[Handout]:
-        """Grant what can be granted now, with contents."""
+        """Grant ready messages to consumers, with their contents."""
         fitting = Fitting(owner, self._contents, room)
         handouts = self.filled(owner, queue, owner.dispatch(DISPATCH_BUDGET, fitting))
         if owner.crowded:
@@ -213,7 +220,7 @@ class Serving:
     def hand_out_again(
         self, owner: QueueOwner, queue: int, consumer: ConsumerKey, messages: Range, room: Room
     ) -> list[Handout]:
-        """Grant a consumer messages that it had before and that are ready again, with contents."""
+        """Grant a consumer messages that it had before and that are ready again, with their contents."""
         fitting = Fitting(owner, self._contents, room)
         return self.filled(owner, queue, owner.regrant(*consumer, *messages, fitting))
 
@@ -235,7 +242,7 @@ class Serving:
         return handouts
 
     def _runs(self, owner: QueueOwner, queue: int, grant: Grant) -> list[tuple[list[Range], Run]]:
-        """What a grant grants, as runs with the ranges of their messages."""
+        """The messages of a grant, as runs with the ranges of their messages."""
         source = owner.delivery.soft if grant.soft else self._contents
         failed = grant.redelivered and bool(owner.delivery.state.failures or owner.delivery.soft.failures)
         telling = failed and self._tells_failures(queue)
@@ -248,14 +255,14 @@ class Serving:
 
 
 Room = Callable[[int], int | None]
-"""Octets that may be sent to a front end now; None: as many as its consumers have credit for."""
+"""Octets that may be sent to a front end now; None: no limit but the credit of its consumers."""
 
 
 class Fitting:
-    """Bounds what one dispatch grants by the room on the way to each front end (`dispatch.Fit`).
+    """Bounds the grants of one dispatch by the room on the way to each front end (`dispatch.Fit`).
 
-    Consumers' credit counts messages, whose size an owner learns only from their contents. What did not
-    fit would be dropped, and is gone where its removal was committed before.
+    Credit counts messages, and the owner learns the size of a message only from its contents. The transport
+    would drop messages that do not fit, and those whose removal is committed would be lost.
     """
 
     def __init__(self, owner: QueueOwner, contents: Contents, room: Room) -> None:
@@ -289,7 +296,7 @@ def lengths_of(run: Run) -> Iterable[int]:
 
 
 def fitting_messages(run: Run, octets: int) -> int:
-    """How many messages of the run fit into `octets`, of which one fits always if any is left."""
+    """How many messages of the run fit into `octets`; one always fits, unless `octets` is 0."""
     if len(run.raw) <= octets:
         return run.count
     count = sum(1 for _ in takewhile(octets.__ge__, accumulate(lengths_of(run))))
@@ -297,7 +304,7 @@ def fitting_messages(run: Run, octets: int) -> int:
 
 
 def serve(owner: OwnerState, serving: Serving) -> None:
-    """Hand out what the owner's queues have ready."""
+    """Hand out the ready messages of the owner's marked queues, and answer requests that wait for that."""
     outgoing: Outgoing = {}
     counted: list[Callable[[], None]] = []
     for number in serving.take_dirty():
@@ -312,8 +319,8 @@ def serve(owner: OwnerState, serving: Serving) -> None:
         _hand_out(owner, serving, number, queue, outgoing)
         if queue.lifecycle.attended:
             after_serving(owner, number, queue)
-        # To consumers with credit messages went when they came, and what was too much has gone: a basic.get
-        # that was sent behind publishes finds what they have left (0-9-1 §4.7).
+        # Consumers with credit have got their messages, and limits have been applied: a basic.get that was
+        # sent behind publishes gets a message that they have left (0-9-1 §4.7).
         if queue.served and serving.admit_gets(queue, number):
             _hand_out(owner, serving, number, queue, outgoing)
             for front_end, request in serving.refused(queue, number):
@@ -326,7 +333,7 @@ def serve(owner: OwnerState, serving: Serving) -> None:
         if queue.unfinished:
             owner.serve_again(number)
     owner.send(outgoing)
-    # Who asks for what is left hears it behind what left.
+    # Answers about the remaining messages come behind the deliveries.
     for callback in counted:
         callback()
 
@@ -346,7 +353,7 @@ def _hand_out(
 
 
 def regrant(owner: OwnerState, serving: Serving, number: int, consumer: ConsumerKey, messages: Range) -> None:
-    """Give a consumer what it had before and gave back (0-9-1, basic.recover without requeue)."""
+    """Deliver to a consumer messages that it has returned (0-9-1, basic.recover without requeue)."""
     queue = owner.queues[number]
     queue.delivery.now = owner.wall_ms()
     outgoing: Outgoing = {}
@@ -356,7 +363,7 @@ def regrant(owner: OwnerState, serving: Serving, number: int, consumer: Consumer
 
 
 def _remove_first(owner: OwnerState, serving: Serving, queue: QueueOwner, handout: Handout) -> None:
-    """The removal must be committed before an at-most-once delivery leaves (design rule 4)."""
+    """Commit the removal of an at-most-once delivery before the owner sends the delivery."""
 
     def committed() -> None:
         _removed(serving, queue, handout)
@@ -371,7 +378,7 @@ def _remove_first(owner: OwnerState, serving: Serving, queue: QueueOwner, handou
 
 
 def _removed(serving: Serving, queue: QueueOwner, handout: Handout) -> None:
-    """The removal is committed, or was of messages that no log knows."""
+    """The removal is committed; that of soft messages needs no commit."""
     queue.lifecycle.settle(OWNER, merged(handout.grant.ranges))
     if queue.lifecycle.passes_on:
         serving.mark(handout.queue)

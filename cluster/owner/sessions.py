@@ -1,4 +1,4 @@
-"""What front ends say to a partition's owner: greetings, operations, consumers, requests. Pure."""
+"""The calls of front ends to a partition's owner: greetings, operations, consumers, requests. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ from node.ranges.range_set import RangeSet
 
 
 class FrontEndSessions:
-    """Implements `cluster.peers.ports.OwnerPort` for an owner."""
+    """Implements `cluster.peers.ports.OwnerPort` for an owner. Calls of an epoch that is not the front end's
+    present one are ignored.
+    """
 
     def __init__(
         self, owner: OwnerState, context: OwnerContext, serving: Serving, transactions: TwoPhaseCommit
@@ -37,7 +39,7 @@ class FrontEndSessions:
     # -- greetings ------------------------------------------------------------------------------
 
     def expect_no_more(self) -> None:
-        """The front ends that former owners knew have greeted, or are given up."""
+        """Wait no longer for the front ends of former owners that have not greeted."""
         find_left_behind(self._owner, self._context)
         self._front_ends.expect_no_more(list(self._front_ends.expected))
 
@@ -57,7 +59,9 @@ class FrontEndSessions:
         self._detach_all(state)
 
     def _with_coming(self, front_end: int, terms: ConsumerTerms) -> ConsumerTerms:
-        """What is being removed for a consumer whose front end greets is sent later, and uses its credit."""
+        """The terms of a returning consumer, with the messages whose removal for it is not committed yet
+        counted as delivered: they are sent later, and use its credit.
+        """
         coming = self._serving.on_the_way(terms.queue, (front_end, terms.consumer))
         return replace(terms, delivered=terms.delivered + coming) if coming else terms
 
@@ -66,9 +70,10 @@ class FrontEndSessions:
         return self._front_ends.epoch(front_end) is not None
 
     def lost_words(self, front_end: int) -> None:
-        """Something that the front end said is lost: what it says next counts only in a new greeting.
+        """Messages of the front end were lost: ignore its calls until it greets anew.
 
-        The end of a greeting without its operations would give away what these have settled.
+        Without that, the end of a greeting whose operations were lost would return messages that these
+        operations have settled.
         """
         state = self._front_ends.current(front_end)
         if state is not None:
@@ -91,7 +96,8 @@ class FrontEndSessions:
         if state is None:
             return
         state.held = {queue: RangeSet(ranges) for queue, ranges in leases.items()}
-        # What it has given back must not be taken for undelivered before its RETURN is applied.
+        # A message that one of its batches returns is not among its leases: until the return is applied, the
+        # owner would take it for undelivered.
         self._owner.after_proposed(partial(self._resume, front_end, epoch, holders))
         self._owner.wake()
 
@@ -118,7 +124,7 @@ class FrontEndSessions:
         self._owner.wake()
 
     def _all_back(self, front_end: int, epoch: int) -> None:
-        """The consumers of a front end that has greeted are here again, those of them that there are."""
+        """The consumers of a front end that has greeted are attached again, except for cancelled ones."""
         if self._front_ends.state(front_end, epoch) is not None:
             for queue, owner in self._owner.queues.items():
                 if owner.delivery.consumers.resume(front_end):
@@ -127,9 +133,9 @@ class FrontEndSessions:
             self._owner.wake()
 
     def front_end_lost(self, front_end: int) -> None:
-        """A front end cannot be reached: what its consumers had goes back to the queues.
+        """A front end cannot be reached: return the messages of its consumers to their queues.
 
-        What was taken from it stays known: the front end may come back before that is committed.
+        The owner still knows the batches that it took: the front end may come back before they are committed.
         """
         if not self._owner.active:
             return
@@ -137,7 +143,7 @@ class FrontEndSessions:
         self._serving.forget_gets(front_end)
         for queue, owner in self._owner.queues.items():
             consumers = owner.delivery.consumers.count
-            # Nobody takes the place of its active consumer before what that had is in its place again.
+            # Another consumer becomes active only when the messages of the lost active one are ready again.
             owner.delivery.consumers.suspend(front_end)
             owner.delivery.consumers.detach_all(front_end)
             return_leased(self._owner, queue, owner, front_end)
@@ -148,7 +154,7 @@ class FrontEndSessions:
         self._owner.wake()
 
     def _leases_lost(self, front_end: int) -> None:
-        """The log knows which deliveries have failed: the messages are ready."""
+        """The failed deliveries are applied: the messages are ready."""
         for queue, owner in self._owner.queues.items():
             owner.lifecycle.lost_front_end(front_end)
             self._serving.mark(queue)
@@ -157,8 +163,8 @@ class FrontEndSessions:
     def front_end_dead(self, front_end: int) -> None:
         """A front end's process is gone for good.
 
-        Only now may its operation batch numbers be forgotten: one that is merely out of reach sends
-        again what was not acknowledged, and it would be done twice.
+        Only now may the owner forget the numbers of its operation batches. A front end that is merely out of
+        reach sends unacknowledged batches again, and the owner would take them twice.
         """
         if self._owner.active:
             self.front_end_lost(front_end)
@@ -175,7 +181,7 @@ class FrontEndSessions:
             state.port.resync()
             return
         if state.next_number == 0:
-            # The oldest that the front end does not know to be committed.
+            # An epoch begins with the oldest batch that the front end does not know to be committed.
             state.told = number - 1
         state.next_number = number + 1
         taken = state.taken
@@ -206,7 +212,7 @@ class FrontEndSessions:
         self.when_attached(terms.queue, front_end, join, consuming=True)
 
     def _join(self, state: FrontEndState, terms: ConsumerTerms) -> list[Any] | None:
-        """Add a consumer whose front end is known to all replicas; what is wrong with it, if anything."""
+        """Add a consumer whose front end is attached in the log. Returns None, or the refusal."""
         front_end, owner = state.front_end, self._owner.queues.get(terms.queue)
         if owner is None:
             return NOT_FOUND
@@ -226,7 +232,7 @@ class FrontEndSessions:
 
     def _rejoin(self, front_end: int, epoch: int, consumer: int) -> None:
         state = self._front_ends.state(front_end, epoch)
-        # It may have been cancelled since.
+        # The client may have cancelled the consumer since.
         terms = None if state is None else state.returning.pop(consumer, None)
         if state is not None and terms is not None and self._join(state, terms) is not None:
             state.port.consumer_cancelled(epoch, consumer)
@@ -234,15 +240,15 @@ class FrontEndSessions:
     def when_attached(
         self, queue: int, front_end: int, callback: Callable[[], None], *, consuming: bool = False
     ) -> None:
-        """Call back once the log says that the front end may hold leases of the queue.
+        """Call back once the log has that the front end may hold leases of the queue.
 
-        A new owner asks exactly those front ends what they hold; one that it does not know of must
-        never have got anything.
+        A new owner waits for the greetings of exactly these front ends. A front end that is not in the log
+        must not get a message.
         """
         if queue in self._owner.machine.queues:
             self._attach_first(queue, front_end, callback, consuming)
         else:
-            # Its creation may be on its way.
+            # The entry that creates the queue may be on its way.
             self._owner.after_proposed(partial(self._attach_first, queue, front_end, callback, consuming))
 
     def _attach_first(
@@ -264,7 +270,7 @@ class FrontEndSessions:
         if owner is None:
             return
         owner.delivery.consumers.detach(front_end, consumer)
-        # What its channel gives back with it comes before anything that its successor gets.
+        # The messages that its channel returns come first for the next active consumer.
         if owner.delivery.consumers.suspend(front_end):
             self._owner.after_proposed(partial(self._all_back, front_end, epoch))
         if not owner.delivery.consumers.count:
@@ -279,7 +285,7 @@ class FrontEndSessions:
             if consumer in state.returning:
                 state.returning[consumer] = replace(state.returning[consumer], limit=limit)
             elif self._owner.returning(queue):
-                # The credit that a returned message leaves may be for that very message (§4.7).
+                # The return of a message may have given this credit: the same message comes first (§4.7).
                 self._owner.after_proposed(partial(self._credit, front_end, epoch, queue, consumer, limit))
             else:
                 self._credit(front_end, epoch, queue, consumer, limit)

@@ -1,6 +1,6 @@
-"""What the parts of a partition's owner share: its queues, its next entry, its front ends. Pure.
+"""The state that the parts of a partition's owner share: queues, the next entry, front ends. Pure.
 
-It stands below all parts of the owner and knows none of them.
+The parts of the owner use this module, and it uses none of them.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from node.ranges.range_map import Span
 
 
 class OwnerState:
-    """Of one partition; `active` while this node owns it, in the `term` that it was elected in.
+    """The state of one partition's owner; `active` while this node owns the partition, in the term `term`.
 
-    `awaiting_marks`: queues with a consumer that waits for a higher mark. `watched`: queues for which
-    something is decided about every message that comes in. `upcoming`: what queues that may refuse messages
-    have taken and not got yet. `marked`: queues that may have something to hand out.
+    `awaiting_marks` has the queues with a consumer that waits for a higher mark. `watched` has the queues
+    whose settings decide about every incoming message. `upcoming` counts, for queues with limits, the
+    messages that are taken and not applied yet. `marked` has the queues that may have messages to hand out.
     """
 
     def __init__(self, partition: int, context: OwnerContext, source: EntrySource, *, durable: bool) -> None:
@@ -65,14 +65,14 @@ class OwnerState:
         self.settings: dict[int, QueueSettings] = {}
         self._rules: dict[int, Rules] = {}
         self.waiters: deque[tuple[int, Callable[[], None]]] = deque()
-        """What waits for the entry at an index to be applied, in log order."""
+        """Callbacks with the index of the entry whose application they wait for, in log order."""
         self.last_proposed = 0
         self._returning: Counter[int] = Counter()
-        """How many batches with messages for a queue to take back are not applied yet."""
+        """How many batches that return messages to a queue are not applied yet, by queue."""
         self._context = context
 
     def clear(self) -> None:
-        """This replica leads no more: all soft state is void."""
+        """Drop everything but the machine: this replica does not lead any more."""
         self.active = False
         self.queues.clear()
         self.settings.clear()
@@ -93,15 +93,15 @@ class OwnerState:
     # -- queues ---------------------------------------------------------------------------------
 
     def settings_of(self, queue: int) -> QueueSettings:
-        """PLAIN for a queue that the catalog does not know any more."""
+        """The settings of a queue; PLAIN where this node's catalog does not know it."""
         return self.settings.get(queue, PLAIN)
 
     def known_settings(self, queue: int) -> QueueSettings | None:
-        """None for a queue that this node's catalog does not know."""
+        """The settings of a queue; None where this node's catalog does not know it."""
         return self.settings.get(queue)
 
     def set_settings(self, queue: int, settings: QueueSettings) -> None:
-        """What the next messages of the queue are decided by."""
+        """Set the settings by which the owner decides about the queue's next messages."""
         self.settings[queue] = settings = settings.shared()
         self._rules[queue] = rules_of(settings)
         (self.watched.discard if settings is PLAIN else self.watched.add)(queue)
@@ -115,7 +115,7 @@ class OwnerState:
         return self._rules.get(queue, PLAIN_RULES).described
 
     def forget_queue(self, queue: int) -> None:
-        """The queue is about to go: its settings are not known any more."""
+        """Forget the settings of a queue that is about to be dropped."""
         self.settings.pop(queue, None)
         self._rules.pop(queue, None)
         self.watched.discard(queue)
@@ -123,15 +123,15 @@ class OwnerState:
         self.upcoming.pop(queue, None)
 
     def used(self, queue: int, seconds: float = 0.0) -> None:
-        """Somebody uses the queue, or has used it, or may use it for so long (queue argument x-expires)."""
+        """A client uses the queue, or may use it for so many `seconds` from now on (argument x-expires)."""
         self.unused_queues.used(queue, self.now + seconds)
 
     def mark(self, queue: int) -> None:
-        """Something changed that may let the queue hand out messages."""
+        """The queue may have messages to hand out."""
         self.marked[queue] = None
 
     def serve_again(self, queue: int) -> None:
-        """There was more to do for the queue than is good for one turn."""
+        """Serve the queue again: one turn was not enough, or something has changed."""
         self.marked[queue] = None
         self.wake()
 
@@ -141,7 +141,7 @@ class OwnerState:
         self.wake()
 
     def arrived(self, queue: int, first: int, last: int) -> None:
-        """Messages that the queue has taken are in it."""
+        """Messages that the queue has taken are in it, or will not come."""
         upcoming = self.upcoming.get(queue)
         if upcoming is not None:
             upcoming.remove(first, last)
@@ -149,13 +149,16 @@ class OwnerState:
                 del self.upcoming[queue]
 
     def contents(self, first: int, last: int) -> list[tuple[int, Run]]:
-        """Messages that are kept in the log, as runs with their first number."""
+        """The contents of live messages in the log, as runs with their first numbers.
+
+        Raises DamagedEntryError.
+        """
         return self.entries.runs(first, last)
 
     # -- the next entry -------------------------------------------------------------------------
 
     def annotate(self, notes: dict[int, dict[Aspect, list[Span]]]) -> None:
-        """Put decisions about messages of the next entry into it."""
+        """Put annotations of the next entry's messages into the entry, by queue and aspect."""
         for queue, of_queue in notes.items():
             for aspect, spans in of_queue.items():
                 self.proposal.annotate(queue, aspect, spans)
@@ -165,7 +168,7 @@ class OwnerState:
         return self._context.wall_ms()
 
     def wake(self) -> None:
-        """There is something for the next entry."""
+        """Have the owner propose and serve in this turn."""
         self._context.owner_dirty(self.partition)
 
     def operation(self, data: bytes) -> None:
@@ -174,7 +177,7 @@ class OwnerState:
         self.wake()
 
     def after_proposed(self, callback: Callable[[], None]) -> None:
-        """Call back once everything that the owner has taken up to now is applied."""
+        """Call back once everything that the owner has taken up to now is applied; at once if it is."""
         if self.proposal:
             self.proposal.committed.append(callback)
         elif self.last_proposed > self.machine.applied_index:
@@ -183,7 +186,7 @@ class OwnerState:
             callback()
 
     def dead_letter_soft(self, number: int, runs: Iterable[tuple[int, Run]], reason: Reason) -> None:
-        """Messages that no log knows are dead letters from this turn on: at most once, as all such."""
+        """Soft messages of a queue have died: publish their dead letters in this turn, at most once."""
         now = self.wall_ms()
         soft = [SoftDeadMessages(number, first, run, reason, now) for first, run in runs]
         if soft:
@@ -193,11 +196,11 @@ class OwnerState:
     # -- front ends -----------------------------------------------------------------------------
 
     def room(self, front_end: int) -> int | None:
-        """Octets of deliveries that there is room for on the way to a front end; None: no bound."""
+        """The octets of deliveries that may be sent to a front end now; None: no limit."""
         return self._context.front_ends.room(front_end)
 
     def send(self, outgoing: dict[int, list[Delivery]]) -> None:
-        """Give front ends what is for their consumers; what is for one that is gone waits for its return."""
+        """Send deliveries to front ends; those to a lost front end are dropped."""
         for front_end, deliveries in outgoing.items():
             state = self.front_ends.current(front_end)
             if state is not None:
@@ -205,7 +208,9 @@ class OwnerState:
                 state.port.delivered(state.epoch, deliveries)
 
     def returned(self, front_end: int, queue: int, first: int, last: int) -> None:
-        """The front end has given messages back, maybe after it has told of them as its leases."""
+        """The return of messages by a front end is applied: they are ready. The front end may have told them
+        as its leases in a greeting before.
+        """
         state = self.front_ends.current(front_end)
         if state is not None and queue in state.held:
             state.held[queue].remove(first, last)
@@ -213,12 +218,12 @@ class OwnerState:
         self.mark(queue)
 
     def resuming(self, front_end: int, queue: int) -> bool:
-        """Whether the front end has told of leases of the queue that are not taken over yet."""
+        """Whether the owner has yet to take over leases of the queue that the front end has told."""
         state = self.front_ends.current(front_end)
         return state is not None and bool(state.held.get(queue))
 
     def await_return(self, queue: int) -> None:
-        """A batch that returns messages of the queue was taken into the next entry."""
+        """The next entry has a batch that returns messages to the queue."""
         self._returning[queue] += 1
         self.after_proposed(partial(self._return_applied, queue))
 
@@ -228,11 +233,11 @@ class OwnerState:
             del self._returning[queue]
 
     def returning(self, queue: int) -> bool:
-        """Whether messages that were given back to the queue are not in it yet."""
+        """Whether the return of some messages to the queue is not applied yet."""
         return queue in self._returning
 
     def acknowledge(self, front_end: int, number: int) -> None:
-        """All operation batches of the front end up to this number are committed."""
+        """Tell the front end that all its operation batches up to this number are committed."""
         state = self.front_ends.current(front_end)
         if state is None:
             return
@@ -245,8 +250,8 @@ class OwnerState:
             state.port.acknowledged(state.epoch, number)
 
     def refuse(self, front_end: int, number: int, messages: Ranges, *, logged: bool) -> None:
-        """Queues do not take these messages of a batch, counted from 0; the front end hears it with the
-        batch's commit.
+        """Queues refuse these messages of a batch, counted from 0. The front end learns it with the batch's
+        acknowledgement. `logged`: the batch goes into the log, and so does the refusal.
         """
         taken = self.front_ends.taken.get(front_end)
         if logged:

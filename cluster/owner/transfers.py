@@ -1,4 +1,4 @@
-"""Takes dead letters of one partition to the owner of another one, and the questions of its owner."""
+"""Sends dead letters of one partition, and its owner's requests, to the owner of another partition."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from cluster.peers.ports import Delivery, OwnerPort, Ranges
 from node.queue.transfers import Transfer
 
 FIRST_TRANSIT_ID: Final = 1 << 63
-"""Partitions that send dead letters are front ends to those that get them, numbered from here on by their own
-number. Nodes' front ends have numbers below."""
+"""A partition that sends dead letters is a front end to the owner that gets them. Its front end number is
+this number plus its own. The front ends of nodes have lower numbers."""
 
 EPOCHS_PER_TERM_BITS: Final = 24
 
 
 class Question(NamedTuple):
-    """Something that another owner has been asked, and not answered yet."""
+    """A request that the other owner has not answered yet."""
 
     name: str
     arguments: list[Any]
@@ -25,11 +25,11 @@ class Question(NamedTuple):
 
 
 class TransferLink:
-    """One partition's link to the owner of another (`cluster.peers.ports.FrontEndPort`), kept by the owner
-    of the first, whose `term` it is.
+    """The link from a partition to the owner of another one (`cluster.peers.ports.FrontEndPort`). The owner
+    of the sending partition, elected in `term`, keeps it.
 
-    What sets out stands in the log of the first partition, with its number, before it comes here. Epochs
-    grow with terms, so that an owner that leads no more is not heard after its successor.
+    A transfer and its number are committed in the log of the sending partition before the link gets it.
+    Epochs grow with terms, so that a deposed owner is not heard after its successor.
     """
 
     def __init__(
@@ -41,13 +41,13 @@ class TransferLink:
         contents: Callable[[Transfer], bytes | None],
         arrived: Callable[[int], None],
     ) -> None:
-        """`contents` encodes the operation batch of a transfer, None while that is impossible; `arrived`
-        hears up to which number all have.
+        """`contents` encodes the operation batch of a transfer, or returns None while that is impossible.
+        `arrived` is called with the number up to which all transfers have arrived.
         """
         self.partition = partition
         self.owner_node: str | None = None
         self.stalled = False
-        """Whether something could not be sent yet: begin anew when it may be possible."""
+        """Whether a transfer could not be encoded: `resync` tries again."""
         self._owner: OwnerPort | None = None
         self._front_end = FIRST_TRANSIT_ID + source
         self._node = node
@@ -60,16 +60,16 @@ class TransferLink:
         self._questions: dict[int, Question] = {}
 
     def __len__(self) -> int:
-        """Transfers under way."""
+        """The number of transfers that have not arrived yet."""
         return len(self._under_way)
 
     def resume(self, transfers: Sequence[Transfer]) -> None:
-        """What a former owner has sent, or was about to."""
+        """Take over the transfers that a former owner has sent, or was about to send."""
         self._under_way.extend(transfers)
         self._sent = max([self._sent, *(transfer.number for transfer in transfers)])
 
     def send(self, transfer: Transfer) -> None:
-        """A transfer whose beginning is committed."""
+        """Send a transfer that is committed in the log of the sending partition."""
         self._under_way.append(transfer)
         if self._owner is not None and not self.stalled:
             self._send(self._owner, transfer)
@@ -82,7 +82,7 @@ class TransferLink:
             owner.operations(self._front_end, self._epoch, transfer.number, data)
 
     def ask(self, name: str, arguments: list[Any], answer: Callable[[Any], None]) -> None:
-        """Ask whoever owns the other partition; asked again of the next owner, until there is an answer."""
+        """Ask the owner of the other partition, and each later owner until one has answered."""
         self._asked += 1
         self._questions[self._asked] = Question(name, arguments, answer)
         if self._owner is not None:
@@ -91,7 +91,7 @@ class TransferLink:
     # -- owners of the other partition ----------------------------------------------------------
 
     def owner_elected(self, node: str, owner: OwnerPort) -> None:
-        """Greet whoever owns the other partition now."""
+        """Greet the new owner of the other partition, on `node`."""
         self._owner, self.owner_node = owner, node
         self.resync()
 
@@ -99,24 +99,24 @@ class TransferLink:
         self._owner = self.owner_node = None
 
     def resync(self) -> None:
-        """Begin a new epoch, and send again what is not known to have arrived."""
+        """Greet the owner in a new epoch, and send again all transfers and requests without an answer."""
         owner = self._owner
         if owner is None:
             return
         self._epoch += 1
         owner.hello(self._front_end, self._epoch, self._node, [], self._sent)
         self.stalled = False
-        # An owner in this process answers at once, so what is under way may change under the loop.
+        # An owner in this process answers within these calls, which changes the collections: copy them.
         for transfer in list(self._under_way):
             if not self.stalled:
                 self._send(owner, transfer)
         for number, question in list(self._questions.items()):
             owner.request(self._front_end, self._epoch, number, question.name, question.arguments)
 
-    # -- what the owner says (FrontEndPort) -----------------------------------------------------
+    # -- calls of the owner (FrontEndPort) ------------------------------------------------------
 
     def acknowledged(self, epoch: int, number: int, refused: Sequence[tuple[int, Ranges]] = ()) -> None:
-        """What a full queue refuses of dead letters is dropped: to wait for room would keep it full."""
+        """Transfers up to `number` are committed. Dead letters that a full queue has refused are dropped."""
         before = len(self._under_way)
         while self._under_way and self._under_way[0].number <= number:
             self._under_way.popleft()
@@ -124,16 +124,16 @@ class TransferLink:
             self._arrived(number)
 
     def delivered(self, epoch: int, deliveries: list[Delivery]) -> None:
-        """There are no consumers here."""
+        """Not called: the link has no consumers."""
 
     def result(self, epoch: int, request: int, value: Any, delivery: Delivery | None) -> None:
-        """The answer to a question."""
+        """The owner's answer to a request."""
         question = self._questions.pop(request, None) if epoch == self._epoch else None
         if question is not None:
             question.answer(value)
 
     def consumer_cancelled(self, epoch: int, consumer: int) -> None:
-        """There are no consumers here."""
+        """Not called: the link has no consumers."""
 
     def activity(self, epoch: int, consumer: int, joined: int, activated: int) -> None:
-        """There are no consumers here."""
+        """Not called: the link has no consumers."""

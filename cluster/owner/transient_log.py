@@ -7,10 +7,10 @@ from typing import Final
 
 
 class TransientLog:
-    """Holds the bytes of entries that still have live messages (see `cluster.owner.contents.EntrySource`)."""
+    """The octets of entries that still have live messages (see `cluster.owner.contents.EntrySource`)."""
 
     COLLECT_EVERY: Final = 256
-    """Entries between two collections of dead ones."""
+    """Entries that are appended, at least, between two collections of dead entries."""
 
     def __init__(self) -> None:
         self.last_index = 0

@@ -1,8 +1,8 @@
-"""An owner's part in transactions that touch several partitions: as a participant and as the coordinator.
+"""An owner's part in transactions over several partitions: as a participant and as the coordinator.
 
-`node.queue.transactions` has the states. A front end that is there asks for everything itself, with its
-operation batches. Of one that is not, participants ask the coordinator for outcomes, and the coordinator
-tells participants: both may happen, and more than once.
+`node.queue.transactions` has the states. A front end drives its transactions with its operation batches. When
+the front end is lost, participants ask the coordinator for the outcome, and the coordinator tells
+participants the outcome: both may happen, and more than once.
 """
 
 from __future__ import annotations
@@ -53,45 +53,45 @@ from node.queue.transaction_format import (
 )
 
 ASK_OUTCOME: Final = "outcome"
-"""What a participant asks of a coordinator: whether a transaction is committed."""
+"""The request of a participant to the coordinator: is the transaction committed?"""
 
 TELL_OUTCOME: Final = "committed"
-"""What a coordinator tells a participant: that a transaction is committed."""
+"""The request of a coordinator to a participant: conclude the transaction, which is committed."""
 
 SettlementOperation = Settle | Discard | Return
 
 
 class TwoPhaseCommit:
-    """The transactions that one partition takes part in, while this node owns it."""
+    """The transactions in which one partition takes part, while this node owns the partition."""
 
     def __init__(self, owner: OwnerState, context: OwnerContext, dead_letters: DeadLetters) -> None:
         self._owner = owner
         self._context = context
         self._dead_letters = dead_letters
-        # Prepared and not concluded; what is not in the log yet counts.
+        # Prepared and not concluded, by entries that are applied or proposed.
         self._open: dict[TransactionKey, Prepared] = {}
         # Decided, or abandoned, by an entry that is not applied yet.
         self._deciding: set[TransactionKey] = set()
         self._abandoning: set[TransactionKey] = set()
-        # Outcomes that the coordinator was asked for, and participants that are being told.
+        # Transactions whose coordinator was asked, and participants that have not confirmed the outcome yet.
         self._asked: set[TransactionKey] = set()
         self._telling: dict[TransactionKey, set[int]] = {}
 
     def clear(self) -> None:
-        """This node owns the partition no more."""
+        """Forget everything: this node does not own the partition any more."""
         self._open, self._telling = {}, {}
         for keys in (self._deciding, self._abandoning, self._asked):
             keys.clear()
 
     def applied(self, step: LoggedTransactional) -> None:
-        """The partition's log has the step."""
+        """The step of a transaction is applied."""
         if type(step) is Decided:
             self._deciding.discard(step.key)
         elif type(step) is Abandon:
             self._abandoning.discard(step.key)
 
     def take_over(self) -> None:
-        """A new owner: what is prepared stays where it is until its outcome is known."""
+        """A new owner keeps the messages and leases of prepared transactions until their outcome is known."""
         self._open = dict(self._owner.machine.transactions.prepared)
         for prepared in self._open.values():
             for queue, first, last in prepared.published:
@@ -102,8 +102,9 @@ class TwoPhaseCommit:
                 self._entrust(TRANSACTION, settlement)
 
     def _entrust(self, front_end: int, settlement: SettlementOperation) -> None:
-        """What the front end has of these messages is a transaction's from now on, whatever becomes of the
-        front end; so is what nobody has, as far as this owner knows. What others have by now stays theirs.
+        """Move the front end's leases that a transaction settles to the holder `TRANSACTION`, so that the
+        loss of the front end does not return them. The transaction also gets messages without a lease, as far
+        as this owner knows. Messages that are leased to other front ends by now stay with them.
         """
         queue = self._owner.queues.get(settlement.queue)
         if queue is None or queue.delivery.state.semantics is Semantics.AT_MOST_ONCE:
@@ -121,10 +122,10 @@ class TwoPhaseCommit:
                 if queue.delivery.ready.by_consumer:
                     queue.delivery.ready.claim((TRANSACTION, 0), *part)
 
-    # -- what front ends ask --------------------------------------------------------------------
+    # -- operations of front ends ---------------------------------------------------------------
 
     def take(self, taking: Taking, front_end: int, operation: Operation, index: int) -> None:
-        """An operation of a front end's batch, which is the batch's message number `index`."""
+        """Take an operation of a front end's batch, which counts as the batch's message number `index`."""
         match operation:
             case Prepare(number=number):
                 self._prepare(taking, TransactionKey(front_end, number), operation, index)
@@ -182,7 +183,7 @@ class TwoPhaseCommit:
                 taking.returned.append(settlement.queue)
 
     def _reserve(self, taking: Taking, share: Sequence[Operation], *, keep: bool = True) -> bool:
-        """Whether queues have room for all that the share publishes; `keep`: and keep it for that."""
+        """Whether queues have room for all publishes of the share; with `keep` that room is reserved."""
         owner, reserved = self._owner, list[tuple[tuple[int, ...], int, int]]()
         first, room = owner.next_sequence, True
         for one in share:
@@ -199,7 +200,7 @@ class TwoPhaseCommit:
         return room
 
     def _refuse(self, taking: Taking, front_end: int, share: Sequence[Operation], index: int) -> None:
-        """Nothing of the share happens; what was to be settled goes back to its queues."""
+        """Refuse the share: publish nothing, and return the messages that it would have settled."""
         for one in share:
             if type(one) is not Publish:
                 settlement = cast(SettlementOperation, one)
@@ -209,7 +210,7 @@ class TwoPhaseCommit:
     # -- outcomes -------------------------------------------------------------------------------
 
     def _conclude(self, key: TransactionKey, committed: bool) -> list[bytes]:
-        """What is to stand in the log of the outcome of a transaction; nothing if it is known."""
+        """The operations for the log that conclude a transaction; none if it is concluded already."""
         prepared = self._open.pop(key, None)
         if prepared is None:
             return []
@@ -229,7 +230,9 @@ class TwoPhaseCommit:
         return found
 
     def _without_duplicates(self, prepared: Prepared) -> list[bytes]:
-        """Only now may ids be remembered: what is rolled back may come again."""
+        """The operations that remove duplicates from a committed transaction. Queues remember the ids of its
+        messages only now: publishers may send the messages of an aborted transaction again.
+        """
         owner, found = self._owner, []
         for number, first, last in prepared.published:
             if number not in owner.queues or not owner.rules_of(number).omit:
@@ -243,7 +246,7 @@ class TwoPhaseCommit:
         return found
 
     def _give_back(self, settlement: SettlementOperation) -> list[bytes]:
-        """What a transaction has settled goes back to its queue, as after a failed delivery."""
+        """The operations that return messages of a transaction to their queue, as after a failed delivery."""
         number, ranges = settlement.queue, settlement.ranges
         self._owner.proposal.committed.append(partial(self._given_back, number, ranges))
         part = take_return(self._owner, TRANSACTION, Return(number, ranges, True))
@@ -257,20 +260,20 @@ class TwoPhaseCommit:
             self._owner.mark(number)
 
     def _learn(self, key: TransactionKey, committed: bool) -> None:
-        """The coordinator says what became of a transaction."""
+        """Conclude a transaction by the outcome that its coordinator tells."""
         self._asked.discard(key)
         for operation in self._conclude(key, committed):
-            # Behind the front end's batches: the same entry may be the one that prepares the transaction.
+            # Behind the front end's batches: the same entry may prepare the transaction.
             self._owner.proposal.add_decision(operation)
         self._owner.wake()
 
-    # -- front ends that are not there ----------------------------------------------------------
+    # -- transactions of lost front ends --------------------------------------------------------
 
     def retry(self) -> None:
-        """See to the transactions of front ends that are not there."""
+        """Go on with the transactions of lost front ends. Called every `RETRY_INTERVAL_S`."""
         gone = self._context.transit.gone
         for key, prepared in list(self._open.items()):
-            # What was asked of one that is gone by now will not be answered.
+            # A coordinator that is gone by now does not answer.
             if self._is_away(key) and (key not in self._asked or gone(prepared.coordinator)):
                 self._ask_outcome(key, prepared.coordinator)
         for key, decided in list(self._owner.machine.transactions.decided.items()):
@@ -283,7 +286,7 @@ class TwoPhaseCommit:
 
     def _ask_outcome(self, key: TransactionKey, coordinator: int) -> None:
         if self._context.transit.gone(coordinator):
-            # With the memory that it was in: nobody has been told of a commit who could still ask.
+            # The coordinator was lost with its node, and so was each front end that it told of a commit.
             self._learn(key, False)
             return
         self._asked.add(key)
@@ -310,10 +313,12 @@ class TwoPhaseCommit:
     def _forget(self, key: TransactionKey) -> None:
         self._telling.pop(key, None)
 
-    # -- what other partitions ask --------------------------------------------------------------
+    # -- requests of other partitions -----------------------------------------------------------
 
     def asked(self, name: str, arguments: list[Any], answer: Callable[[Any], None]) -> bool:
-        """Whether this was `ASK_OUTCOME` or `TELL_OUTCOME` of the owner of another partition."""
+        """Carry out `ASK_OUTCOME` or `TELL_OUTCOME` of another partition's owner. Returns False for every
+        other request.
+        """
         if name not in (ASK_OUTCOME, TELL_OUTCOME):
             return False
         key = TransactionKey(*arguments)
@@ -323,7 +328,7 @@ class TwoPhaseCommit:
             return True
         table = self._owner.machine.transactions
         if key not in table.decided and key not in table.abandoned and key not in self._deciding:
-            # Presumed abort. From now on no front end's wish makes it a commit.
+            # Presumed abort: from now on the coordinator refuses to decide for a commit.
             self._abandoning.add(key)
             self._owner.operation(encode_abandon(key))
         self._owner.after_proposed(lambda: answer(key in table.decided))

@@ -1,6 +1,6 @@
-"""What becomes due in queues with settings or with messages that ask for something: before and after serving.
+"""Work on queues with features before and after the owner serves them, and on queues without consumers.
 
-Queues without are never looked at here.
+`serve` calls `before_serving` and `after_serving` only for queues that have something to do there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from node.queue.operations import ANY_MESSAGES
 
 
 def before_serving(owner: OwnerState, number: int, queue: QueueOwner, now: int) -> None:
-    """What is due is ready, and the queue's features have their say; `now` is wall clock."""
+    """Make due messages ready, end leases whose deadline has come, and call the features' `serve`.
+
+    `now` is in milliseconds since the epoch.
+    """
     queue.lifecycle.let_go(now)
     let_lapse(owner, number, queue, now)
     if queue.lifecycle.hooks.serve:
@@ -27,7 +30,7 @@ def before_serving(owner: OwnerState, number: int, queue: QueueOwner, now: int) 
 
 
 def after_serving(owner: OwnerState, number: int, queue: QueueOwner) -> None:
-    """What consumers have left in the queue may be too much, or may not wait."""
+    """Call the features' `served`, and set the time at which the queue has to be looked at again."""
     if queue.lifecycle.hooks.served:
         context, complete = QueueContext(owner, number), queue.served
         for feature in queue.lifecycle.hooks.served:
@@ -39,14 +42,14 @@ def after_serving(owner: OwnerState, number: int, queue: QueueOwner) -> None:
 
 
 def left_behind(owner: OwnerState, context: OwnerContext, number: int) -> None:
-    """The last consumer of a queue is gone; another one may come."""
+    """The last consumer of a queue is gone: the queue may be deleted, if no other one comes."""
     owner.used(number)
     owner.unused_queues.left(number, owner.now)
     context.queue_unused(number, Unused.LEFT)
 
 
 def seal_unused(owner: OwnerState, context: OwnerContext, number: int) -> None:
-    """Have a queue deleted unless a consumer comes first: the log has the order of the two."""
+    """Have a queue deleted, unless a consumer comes first: the log orders the seal and the consumer."""
     owner.front_ends.after_greetings(partial(_seal_unused, owner, context, number))
 
 
@@ -55,7 +58,7 @@ def _seal_unused(owner: OwnerState, context: OwnerContext, number: int) -> None:
     if queue is None or queue.delivery.consumers.count:
         return
     if owner.front_ends.joining[number]:
-        # Its front end may be lost before the consumer is there.
+        # The front end of the joining consumer may be lost before it has joined: look again later.
         owner.unused_queues.left(number, owner.now)
         return
     owner.operation(encode_seal_queue(number, ANY_MESSAGES))
@@ -63,9 +66,7 @@ def _seal_unused(owner: OwnerState, context: OwnerContext, number: int) -> None:
 
 
 def find_left_behind(owner: OwnerState, context: OwnerContext) -> None:
-    """All consumers of former owners that are still there are back: some may have gone together with their
-    owner, which nobody has noticed.
-    """
+    """Find queues whose last consumer left while there was no owner: it has not come back."""
     for number, queue in owner.queues.items():
         if queue.delivery.state.consumed and not queue.delivery.consumers.count:
             left_behind(owner, context, number)
