@@ -236,7 +236,7 @@ class PartitionOwner:
             take_over(self.state, queue, owner)
 
     def reconcile(self) -> None:
-        """Create the queues that the catalog places here, and drop all others if the catalog is not behind."""
+        """Create the queues that the catalog places here; unless the catalog is behind, drop all others."""
         if not self.active:
             return
         wanted = self._context.queues_of(self.partition)
