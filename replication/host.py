@@ -21,6 +21,7 @@ from replication.forms import ENVELOPE, RAFT_TAG, SNAPSHOT_TAG, addressed
 from replication.group import Machine, RaftGroup
 from replication.journal import DamagedEntryError, Durations, Journal
 from replication.raft import (
+    LAST_RELEASE_CODES,
     EntryKind,
     Membership,
     MembershipChange,
@@ -363,7 +364,8 @@ class Host:
             self._send_stream_part(group.partition, message.to, message.part)
             return
         envelope = ENVELOPE.pack(RAFT_TAG, group.partition)
-        parts = encode_message(message, to_last_release=self.of_last_release(message.to))
+        to_last_release = type(message) in LAST_RELEASE_CODES and self.of_last_release(message.to)
+        parts = encode_message(message, to_last_release=to_last_release)
         self._send_parts(message.to, [envelope, *parts])
 
     # -- snapshots ------------------------------------------------------------------------------

@@ -58,7 +58,6 @@ LIGHT_OCTETS: Final = 8192
 TURN_PASSES: Final = 4
 """Rounds of work in one turn, before the event loop handles sockets again."""
 
-UNHEARD: Final = NodeEvents()
 UNOBSERVED: Final = NodeObservers()
 
 
@@ -67,7 +66,7 @@ class Broker:
 
     def __init__(
         self, config: BrokerConfig, journal: Journal, environment: Environment,
-        events: NodeEvents = UNHEARD, observers: NodeObservers = UNOBSERVED,
+        events: NodeEvents, observers: NodeObservers = UNOBSERVED,
     ) -> None:  # fmt: skip
         self.config, self.node, self.front_end = config, config.node, config.front_end
         self.clock, self.send, self._environment = environment.clock, environment.send, environment

@@ -47,15 +47,17 @@ def _no_losses(_error: DamagedEntryError, _losses: list[MessageLoss]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class NodeEvents:
-    """Callbacks of the process, called in a turn or while an input is handled. Each may be left out."""
+    """Callbacks of the process, called in a turn or while an input is handled. Those that have a
+    default may be left out.
+    """
 
-    wanted: Callable[[], None] = _nothing
+    wanted: Callable[[], None]
     """The node has work for a turn."""
 
-    decided: Callable[[], None] = _nothing
+    decided: Callable[[], None]
     """Confirms are ready in the middle of a turn: the process should send its output now."""
 
-    waiting: Callable[[], None] = _nothing
+    waiting: Callable[[], None]
     """A link has something for `Links.flush_waiting`, which the process should call in a few milliseconds."""
 
     members_changed: Callable[[], None] = _nothing

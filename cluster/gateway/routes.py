@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from cluster.catalog.access.control import Access
-from cluster.catalog.definitions import FIRST_LOCAL_ID, parse_local_queue_name
+from cluster.catalog.definitions import FIRST_LOCAL_ID, LocalName, parse_local_queue_name
 from cluster.catalog.replica import Catalog
 from cluster.gateway.link import Links, PartitionLink
 from cluster.gateway.local_queues import LocalQueues
@@ -103,14 +103,14 @@ class Routes:
         names = set(exchanges.route(exchange, keys[0], headers, keys[1:]))
         if exchange == DEFAULT_EXCHANGE:
             # Queues in a node's memory are not in the catalog: their names tell where they are.
-            names.update(key for key in keys if parse_local_queue_name(key) is not None)
+            names.update(key for key in keys if _local_name(key) is not None)
         return self._to_queues(vhost, exchange, sorted(names))
 
     def _to_queues(self, vhost: str, exchange: str, names: Iterable[str]) -> Targets:
         state = self._replica.state
         by_partition: dict[int, list[int]] = {}
         for name in names:
-            local = parse_local_queue_name(name)
+            local = _local_name(name)
             if local is not None:
                 if self._local.may_be_there(local, vhost):
                     by_partition.setdefault(local.partition, []).append(local.queue)
@@ -154,3 +154,8 @@ class Routes:
         present = {(name, one.name) for name, vhost in vhosts.items() for one in vhost.exchanges}
         self.flows = {key: flow for key, flow in self.flows.items() if key in present}
         self._flows_limit = max(COUNTED_EXCHANGES, 2 * len(self.flows))
+
+
+def _local_name(name: str) -> LocalName | None:
+    """The parts of a server-given name; None for any other name, which need not be looked at closely."""
+    return parse_local_queue_name(name) if name.startswith(RESERVED_PREFIX) else None

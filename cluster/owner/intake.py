@@ -276,7 +276,7 @@ def _is_rewritten(owner: OwnerState, operation: Operation, data: bytes) -> bool:
         queue = owner.queues.get(operation.queue)
         if queue is not None and queue.delivery.timed is not None:
             return True
-        soft = owner.durable and queue is not None and bool(queue.delivery.soft)
+        soft = owner.durable and queue is not None and bool(queue.delivery.soft.numbers)
         if type(operation) is Return:
             return soft or (operation.failed and queue is not None and bool(queue.lifecycle.hooks.exhausted))
         return soft or (type(operation) is Discard and makes_dead_letters(owner, operation.queue))

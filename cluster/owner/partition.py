@@ -313,7 +313,8 @@ class PartitionOwner:
         """
         if not self.active:
             return True
-        self._dead_letters.publish_soft()
+        if self.state.dead_messages.soft:
+            self._dead_letters.publish_soft()
         self._add_marks()
         proposal = self.state.proposal
         if not proposal:

@@ -212,7 +212,7 @@ class QueueOwner:
         """
         delivery = self.delivery
         soft = redelivered = False
-        if delivery.soft:
+        if delivery.soft.numbers:
             soft, offered = _alike(delivery.soft.numbers, offered)
             removal = removal or (soft and consumer.removes_soft)
         if not (removal or soft):

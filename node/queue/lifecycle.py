@@ -255,7 +255,7 @@ class Lifecycle:
             return
         lapsing = [part for one in ranges for part in timed.lapsing.intersection(*one)]
         parts = [part for one in lapsing for part in lease.intersection(*one)]
-        for part in parts if delivery.soft else ():
+        for part in parts if delivery.soft.numbers else ():
             delivery.soft.count_failure(*part)
         self.give_back(lease, parts, redelivered=True)
 
@@ -301,7 +301,7 @@ class Lifecycle:
         if delivery.redelivered:
             delivery.redelivered.remove_all(ranges)
         leased = count == count_of(ranges)
-        if leased and not delivery.soft:
+        if leased and not delivery.soft.numbers:
             return Settled(count, ranges)
         for part in ranges:
             if not leased:
@@ -435,7 +435,7 @@ class Lifecycle:
         lease = delivery.leases.pop(front_end, None)
         if lease is not None:
             ranges = list(lease.ranges())
-            for part in ranges if delivery.soft else ():
+            for part in ranges if delivery.soft.numbers else ():
                 delivery.soft.count_failure(*part)
             self.give_back(lease, ranges, redelivered=True)
         if front_end in delivery.awaited:

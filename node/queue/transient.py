@@ -32,9 +32,6 @@ class SoftMessages:
         self._left: list[int] = []
         self._dead = 0
 
-    def __bool__(self) -> bool:
-        return bool(self.numbers)
-
     def add(self, first: int, run: Run) -> None:
         """Add a run whose sequence numbers start at `first`, above all earlier ones."""
         self.numbers.add(first, first + run.count - 1)

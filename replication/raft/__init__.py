@@ -10,7 +10,13 @@ from replication.raft.errors import (
     TransferInProgressError,
     UnknownPeerError,
 )
-from replication.raft.messages import Message, SnapshotRequest, decode_message, encode_message
+from replication.raft.messages import (
+    LAST_RELEASE_CODES,
+    Message,
+    SnapshotRequest,
+    decode_message,
+    encode_message,
+)
 from replication.raft.progress import FollowerState, Progress
 from replication.raft.raft import Raft
 from replication.raft.ready import Ready
@@ -28,6 +34,7 @@ from replication.raft.types import (
 )
 
 __all__ = [
+    "LAST_RELEASE_CODES",
     "CompactedError",
     "Entry",
     "EntryKind",

@@ -256,8 +256,8 @@ _PLAIN: dict[int, tuple[Callable[..., Message], tuple[tuple[str, type], ...]]] =
 }
 """Code → message and its fields after sender, to and term. Codes are never used again for another."""
 
-_LAST_RELEASE: dict[Any, int] = {PreVoteRequest: 1, VoteRequest: 3}
-"""Codes for a peer that knows none above 14."""
+LAST_RELEASE_CODES: Final[dict[Any, int]] = {PreVoteRequest: 1, VoteRequest: 3}
+"""The codes of messages that a peer of the last release, which knows none above 14, is sent instead."""
 
 _APPEND = 5
 _SNAPSHOT = 11
@@ -284,7 +284,7 @@ def encode_message(message: Message, *, to_last_release: bool = False) -> list[b
         return [msgpack.packb(head), snapshot.data]
     code = _CODES[type(message)]
     if to_last_release:
-        code = _LAST_RELEASE.get(type(message), code)
+        code = LAST_RELEASE_CODES.get(type(message), code)
     head = [WIRE_VERSION, code, message.sender, message.to, message.term]
     head += [getattr(message, name) for name, _ in _PLAIN[code][1]]
     return [msgpack.packb(head)]

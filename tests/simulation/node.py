@@ -187,6 +187,8 @@ class SimulatedNode:
     def _events(self) -> NodeEvents:
         return NodeEvents(
             wanted=self.wanted,
+            decided=_unheard,
+            waiting=_unheard,
             removed=self._removed,
             newest_lost=partial(setattr, self, "newest_lost"),
             needed=lambda: self.needed(),
@@ -424,3 +426,7 @@ class SimulatedNode:
     def peer_gap(self, peer: str) -> None:
         self._disturb(f"sees a gap from {peer}")
         self.broker.peer_gap(peer, self.clock())
+
+
+def _unheard() -> None:
+    """Clients of the simulation hear at the end of a turn, and links settle by the clock."""

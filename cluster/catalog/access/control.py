@@ -25,6 +25,9 @@ REMEMBERED_DECISIONS: Final = 16_384
 DEFAULT_EXCHANGE_ALIAS: Final = "amq.default"
 """The name of the default exchange for patterns: its own name is empty."""
 
+EVERY_NAME: Final = ".*"
+"""The pattern that is found in any name, without a search."""
+
 Answer = Callable[[Any, Refusal | None], None]
 Submit = Callable[[str, dict[str, Any], Answer], None]
 
@@ -108,7 +111,7 @@ class Access:
         if decided is None:
             permission = self.state.permissions.get((vhost, user))
             pattern = None if permission is None else getattr(permission, right.value)
-            decided = pattern is not None and permits(compiled(pattern), name)
+            decided = pattern == EVERY_NAME or (pattern is not None and permits(compiled(pattern), name))
             if len(self._decided) >= REMEMBERED_DECISIONS:
                 self._decided.clear()
             self._decided[key] = decided

@@ -262,6 +262,7 @@ class ConnectionLifecycle:
         self._claims: str | None = None
         """The one user-id that the client may publish with; None for any."""
         self._limits = limits
+        self._budget = limits.budget
         self._outbox = Outbox()
         self._negotiation = Negotiation(limits, self._outbox)
         self._heartbeats = Heartbeats()
@@ -343,7 +344,7 @@ class ConnectionLifecycle:
         """Close the connection where it takes up more memory than its budget, before or after it is open."""
         limits = self._limits
         if self.state is ConnectionState.OPEN:
-            held, budget = self.held, limits.budget
+            held, budget = self.held, self._budget
             if held > budget:
                 text = f"the connection holds {held} octets of memory; at most {budget} are granted to it"
                 self._fail(ResourceExhaustedError(text))
