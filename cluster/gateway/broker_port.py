@@ -33,7 +33,7 @@ from node.delivery.settlements import Settlement
 from node.message.run import Run
 from node.queue.features.registry import rules_of
 from node.queue.settings import PLAIN, QueueSettings
-from node.ranges.numbers import Range
+from node.ranges.range_set import Range
 from node.refusal import Refusal
 from node.routing.exchange import Exchange
 from node.routing.matching import Binding, DestinationKind

@@ -8,7 +8,7 @@ from typing import Protocol
 from node.message.run import Run, gather
 from node.queue.entry import EntryMessages
 from node.queue.partition import PartitionMachine
-from node.ranges.numbers import Range
+from node.ranges.range_set import Range
 
 CACHED_ENTRIES = 64
 """Most decoded entries that are kept."""

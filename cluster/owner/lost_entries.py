@@ -9,7 +9,7 @@ from node.queue.entry import encode_batch, encode_entry
 from node.queue.operation_format import encode_discard
 from node.queue.operations import OWNER
 from node.queue.partition import PartitionMachine
-from node.ranges.numbers import count_of
+from node.ranges.range_set import count_of
 from replication.journal import DamagedEntryError
 
 QueueName = Callable[[int], tuple[str, str] | None]

@@ -8,8 +8,7 @@ from cluster.owner.intake import Taking
 from node.queue.dispatch import QueueOwner
 from node.queue.operation_format import encode_settle
 from node.queue.operations import Operation, Settle
-from node.ranges.numbers import count_of
-from node.ranges.range_set import Range
+from node.ranges.range_set import Range, count_of
 
 
 def take_removal(taking: Taking, front_end: int, share: Sequence[Operation]) -> bool:

@@ -18,7 +18,7 @@ from node.queue.consumers import ConsumerKey
 from node.queue.dispatch import Grant, QueueOwner
 from node.queue.operation_format import encode_settle
 from node.queue.operations import OWNER
-from node.ranges.numbers import Range, count_of, merged, numbers_of
+from node.ranges.range_set import Range, count_of, merged, numbers_of
 
 DISPATCH_BUDGET: Final = 4096
 """Most messages of one queue that are handed out in one turn, so that queues take turns."""

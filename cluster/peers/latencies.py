@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from node.ranges.numbers import Range
+from node.ranges.range_set import Range
 from replication.journal import BOUNDS_S, Durations
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from node.delivery.credit import ChannelConsumer, Credits
-from node.ranges.numbers import Numbers
+from node.ranges.range_set import Numbers
 
 SIZE_OCTETS: Final = 192
 """Octets of memory for the record of one delivery's size."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
-from node.ranges.numbers import Numbers, Range, merged, ranges_of
+from node.ranges.range_set import Numbers, Range, merged, ranges_of
 
 
 class Outcome(Enum):

@@ -17,7 +17,7 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 from node.delivery.credit import ChannelConsumer, Credits
-from node.ranges.numbers import Numbers, Range, merged, ranges_of
+from node.ranges.range_set import Numbers, Range, merged, ranges_of
 
 COMPACT_AFTER = 256
 """So many settled runs at the front of the list are dropped together."""

@@ -18,7 +18,7 @@ from itertools import accumulate, repeat
 from operator import sub
 from typing import Final
 
-from node.ranges.numbers import Range
+from node.ranges.range_set import Range
 
 
 @dataclass(init=False, slots=True)

@@ -14,8 +14,7 @@ from node.queue.lifecycle import Lifecycle
 from node.queue.operations import OWNER, Semantics
 from node.queue.queue import QueueState
 from node.queue.settings import PLAIN, QueueSettings
-from node.ranges.numbers import count_of, first_of, merged
-from node.ranges.range_set import Range, RangeSet
+from node.ranges.range_set import Range, RangeSet, count_of, first_of, merged
 
 MARK_AHEAD: Final = 20_000
 """A new mark is so many messages above the next one to be leased."""

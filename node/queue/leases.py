@@ -13,9 +13,8 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 
-from node.ranges.numbers import count_of
 from node.ranges.range_map import RangeMap
-from node.ranges.range_set import Range, RangeSet
+from node.ranges.range_set import Range, RangeSet, count_of
 
 NO_DEADLINE: Final = 1 << 63
 """The deadline of a lease without one."""

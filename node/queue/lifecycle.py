@@ -20,9 +20,8 @@ from node.queue.leases import NO_DEADLINE, NO_TOKEN, Leases
 from node.queue.operations import OWNER, Aspect, Semantics
 from node.queue.schedule import Schedule
 from node.queue.settings import PLAIN, QueueSettings
-from node.ranges.numbers import count_of
 from node.ranges.range_map import ABOVE_ALL, RangeMap, Span
-from node.ranges.range_set import Range, RangeSet
+from node.ranges.range_set import Range, RangeSet, count_of
 
 NO_NOTES: Final[Mapping[Aspect, Sequence[Span]]] = MappingProxyType({})
 """No annotations, as most messages have."""

@@ -6,8 +6,7 @@ from array import array
 from collections.abc import Sequence
 from operator import le
 
-from node.ranges.numbers import Range
-from node.ranges.range_set import decode_array, encode_array
+from node.ranges.range_set import Range, decode_array, encode_array
 
 Buffer = bytes | memoryview
 

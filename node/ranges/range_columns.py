@@ -5,10 +5,8 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 
-from node.ranges.numbers import Range
 
-
-def joined_columns(starts: array[int], ends: array[int], added: list[Range]) -> list[array[int]]:
+def joined_columns(starts: array[int], ends: array[int], added: list[tuple[int, int]]) -> list[array[int]]:
     """New columns of the ranges joined with `added`, which are ascending."""
     new_starts, new_ends, i = array("Q"), array("Q"), 0
     for first, last in added:
@@ -30,7 +28,7 @@ def joined_columns(starts: array[int], ends: array[int], added: list[Range]) -> 
 
 
 def cut_out(
-    starts: array[int], ends: array[int], removed: list[Range], *columns: array[int]
+    starts: array[int], ends: array[int], removed: list[tuple[int, int]], *columns: array[int]
 ) -> list[array[int]]:
     """New columns of the ranges without `removed`, which are ascending. `columns` have a value of each range,
     and

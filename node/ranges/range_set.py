@@ -1,4 +1,4 @@
-"""A set of unsigned 64-bit numbers kept as sorted, disjoint, closed ranges.
+"""Sequence numbers of messages as closed ranges, and a set of them: sorted, disjoint ranges.
 
 Queues keep their live, ready, leased and returned messages in such sets, so that memory follows the number of
 gaps, not the number of messages. Ranges are in chunks of two parallel arrays (16 octets a range): an
@@ -10,14 +10,21 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
 from operator import le, sub
 from struct import Struct
 
-from node.ranges.numbers import Range as Range
-from node.ranges.numbers import first_of
 from node.ranges.range_columns import cut_out, joined_columns
+
+Range = tuple[int, int]
+"""(first number, last number) of a closed range."""
+
+Numbers = Sequence[int]
+"""Sequence numbers in the order of delivery. Consecutive numbers are a `range`, which costs nothing a
+message.
+"""
+
 
 CHUNK_RANGES = 512
 
@@ -27,6 +34,54 @@ MANY_RANGES = 16
 _COUNT = Struct("<I")
 _BEYOND = (1 << 64, 1 << 64)
 _Change = Callable[["array[int]", "array[int]", list[Range]], list["array[int]"]]
+
+
+def numbers_of(ranges: list[Range]) -> Numbers:
+    """The numbers in ranges, in their order."""
+    if len(ranges) == 1:
+        first, last = ranges[0]
+        return range(first, last + 1)
+    return [number for first, last in ranges for number in range(first, last + 1)]
+
+
+def ranges_of(numbers: Numbers) -> list[Range]:
+    """Ranges of the numbers, in their order: one for a `range`, otherwise one for each number. Not merged."""
+    if isinstance(numbers, range):
+        return [(numbers[0], numbers[-1])]
+    return [(number, number) for number in numbers]
+
+
+def merged(ranges: Iterable[Range]) -> list[Range]:
+    """Disjoint ranges in ascending order, with adjacent ones joined."""
+    joined: list[Range] = []
+    start = end = -1
+    for first, last in sorted(ranges):
+        if first == end + 1 and joined:
+            joined[-1] = (start, last)
+        else:
+            start = first
+            joined.append((first, last))
+        end = last
+    return joined
+
+
+def count_of(ranges: list[Range]) -> int:
+    """The number of numbers in disjoint ranges."""
+    if len(ranges) == 1:
+        return ranges[0][1] - ranges[0][0] + 1
+    return sum([last - first + 1 for first, last in ranges])
+
+
+def first_of(ranges: Iterable[Range], count: int) -> list[Range]:
+    """The first `count` numbers of the ranges."""
+    found: list[Range] = []
+    for first, last in ranges:
+        if count <= 0:
+            break
+        last = min(last, first + count - 1)
+        found.append((first, last))
+        count -= last - first + 1
+    return found
 
 
 class RangeSet:

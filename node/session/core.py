@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, Protocol
 from node.delivery.settlements import Outcome, Settlement
 from node.delivery.unsettled import UnsettledRanges
 from node.message.run import Run
-from node.ranges.numbers import Numbers, Range
+from node.ranges.range_set import Numbers, Range
 from node.refusal import Refusal
 from node.session.commands import Answered, Command, Consuming, Result
 from node.session.consumers import Released, SessionConsumers

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 from node.delivery.settlements import Settlement
 from node.message.run import Run
-from node.ranges.numbers import Numbers, Range
+from node.ranges.range_set import Numbers, Range
 from node.refusal import Refusal
 from node.routing.exchange import Exchange
 from node.routing.matching import Binding

@@ -7,7 +7,7 @@ from typing import Any
 
 from cluster.peers.ports import ConsumerTerms, Delivery, Holders, Ranges
 from node.message.run import Run
-from node.ranges.numbers import Numbers
+from node.ranges.range_set import Numbers
 
 
 class Silence:

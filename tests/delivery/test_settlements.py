@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node.delivery.settlements import Outcome, Settlement, Settlements
-from node.ranges.numbers import merged, numbers_of
+from node.ranges.range_set import merged, numbers_of
 
 
 def test_a_batch_is_one_settlement_for_each_channel_consumer_and_outcome() -> None:

@@ -7,7 +7,7 @@ import pytest
 from node.queue.consumers import ExclusiveConsumerError
 from node.queue.dispatch import Grant
 from node.queue.operations import OWNER, Semantics
-from node.ranges.numbers import Range, count_of
+from node.ranges.range_set import Range, count_of
 from tests.queue.building import uniform_run
 from tests.queue.owners import UNLIMITED, A, B, attach, got, marked, owner_of, owner_with, state_with
 

@@ -6,7 +6,7 @@ from array import array
 from dataclasses import replace
 
 from node.message.run import Run, StoredRun, gather
-from node.ranges.numbers import Range, numbers_of
+from node.ranges.range_set import Range, numbers_of
 
 UNIFORM = Run("", "q", 1, True, 4, 1, 3, None, 10, b"-aA-bB-cC-dD")
 VARIED = Run("", "q", 1, True, 3, 1, 0, array("I", (2, 4, 3)), 20, b"-e-fFF-gG")

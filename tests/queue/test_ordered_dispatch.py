@@ -7,7 +7,7 @@ import pytest
 from node.queue.dispatch import QueueOwner
 from node.queue.operations import Aspect
 from node.queue.settings import QueueSettings
-from node.ranges.numbers import numbers_of
+from node.ranges.range_set import numbers_of
 from tests.queue.building import uniform_run
 from tests.queue.owners import A, B, C, attach, got, noted, ordered_owner, owner_of, state_with
 

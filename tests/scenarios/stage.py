@@ -18,7 +18,7 @@ from node.delivery.settlements import Outcome
 from node.message.run import Run
 from node.queue.features.registry import rules_of
 from node.queue.transactions import TransactionTable
-from node.ranges.numbers import Numbers, numbers_of
+from node.ranges.range_set import Numbers, numbers_of
 from node.refusal import Refusal
 from tests.messages import content as content_of
 from tests.messages import parts, run_of

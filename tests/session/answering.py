@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from node.message.run import Run
-from node.ranges.numbers import Range, numbers_of
+from node.ranges.range_set import Range, numbers_of
 from node.refusal import Refusal
 from node.routing.exchange import Exchange, ExchangeKind
 from node.session.amqp091.session import Session

@@ -18,7 +18,7 @@ from node.delivery.output import Framing, Output
 from node.delivery.settlements import Outcome, Settlements
 from node.delivery.unsettled import Taken, UnknownDeliveryError, UnsettledDeliveries
 from node.message.run import Run
-from node.ranges.numbers import Numbers
+from node.ranges.range_set import Numbers
 from node.refusal import EntryRefusedError, Refusal
 from node.routing.matching import Destination, DestinationKind
 from node.session import commands as c

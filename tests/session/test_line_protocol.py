@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from node.delivery.settlements import Outcome
-from node.ranges.numbers import Range, count_of
+from node.ranges.range_set import Range, count_of
 from node.session.amqp091.protocol import amqp091
 from node.session.amqp091.session import Session
 from node.session.client_memory import ClientMemory

@@ -38,7 +38,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "node.names": frozenset(),
     "node.type_names": frozenset(),
     # What protocols share of deliveries to a client: both their machines and the sessions stand on it.
-    "node.delivery": frozenset({"node.delivery", "node.ranges.numbers"}),
+    "node.delivery": frozenset({"node.delivery", "node.ranges.range_set"}),
     # The interface of messages; the formats that implement it are on the wire's side.
     "node.message": frozenset({"node.message", "node.ranges"}),
     "node.wire": frozenset(

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from node.delivery.settlements import Outcome
 from node.message.run import Run
-from node.ranges.numbers import Range
+from node.ranges.range_set import Range
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.codec import (
     FRAME,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node.message.run import Run
-from node.ranges.numbers import count_of
+from node.ranges.range_set import count_of
 from node.wire.amqp091 import effects as e
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.deliver_path import contents

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from node.delivery.octets import SIZE_OCTETS
 from node.delivery.unsettled import UnsettledRanges, octets_of
-from node.ranges.numbers import numbers_of
+from node.ranges.range_set import numbers_of
 from node.wire.amqp091 import effects as e
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.channel_state import ChannelState

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from node.delivery.credit import HOLD_DELIVERY_S
 from node.delivery.settlements import Outcome
-from node.ranges.numbers import numbers_of
+from node.ranges.range_set import numbers_of
 from node.wire.amqp091 import effects as e
 from node.wire.amqp091 import methods as m
 from tests.wire.client import Client, accepted, opened, released, run_of

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node.delivery.settlements import Outcome, Settlement
-from node.ranges.numbers import numbers_of
+from node.ranges.range_set import numbers_of
 from node.wire.amqp091 import effects as e
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.limits import ConnectionLimits

@@ -16,7 +16,7 @@ from cluster.gateway.broker_port import FrontEnd
 from cluster.gateway.browsing import Bookmark, Shown
 from node.delivery.settlements import Outcome, Settlement
 from node.message.run import Run
-from node.ranges.numbers import Numbers
+from node.ranges.range_set import Numbers
 from node.refusal import Refusal
 from node.session.access_checks import AccessChecks
 from node.session.command_limits import CommandLimitError, check_command

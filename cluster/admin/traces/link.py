@@ -9,8 +9,7 @@ from cluster.admin.traces.context import TraceContext, counted, stretches_in
 from cluster.admin.traces.spans import DELIVER, PUBLISH, SETTLE, Attributes, Spans, UntilCommit
 from cluster.peers.ports import Delivery, Ranges
 from node.message.run import Run
-from node.ranges.numbers import numbers_of
-from node.ranges.range_set import RangeSet
+from node.ranges.range_set import RangeSet, numbers_of
 
 MOST_LEASED: Final = 10_000
 """Traced messages of a partition, delivered and not settled, that are known; others get no span `settle`."""

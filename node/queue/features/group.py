@@ -26,9 +26,8 @@ from node.queue.feature import Declaration, Description, Incoming, Notes, Rule
 from node.queue.operations import Aspect
 from node.queue.order import Order
 from node.queue.settings import QueueSettings
-from node.ranges.numbers import first_of
 from node.ranges.range_map import RangeMap, Span
-from node.ranges.range_set import Range, RangeSet
+from node.ranges.range_set import Range, RangeSet, first_of
 
 GROUP_BY: Final = Argument("x-group-by", read_text, "group_by")
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from node.delivery.unsettled import UnsettledRanges
 from node.message.run import Run
-from node.ranges.numbers import Numbers
+from node.ranges.range_set import Numbers
 from node.refusal import Refusal
 from node.session.amqp091 import views
 from node.session.amqp091.authentication import Authentication

@@ -11,7 +11,7 @@ from math import inf
 
 from node.delivery.settlements import Outcome
 from node.message.run import Run
-from node.ranges.numbers import Numbers
+from node.ranges.range_set import Numbers
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.channel import Channel
 from node.wire.amqp091.channel_state import ChannelState

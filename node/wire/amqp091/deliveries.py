@@ -12,7 +12,7 @@ from node.delivery.octets import OctetWindows
 from node.delivery.settlements import Outcome
 from node.delivery.unsettled import Taken, UnsettledDeliveries, UnsettledRanges
 from node.message.run import Run
-from node.ranges.numbers import Numbers
+from node.ranges.range_set import Numbers
 from node.wire.amqp091.contents import body_size, body_sizes
 from node.wire.amqp091.deliver_path import encode_contents, encode_deliveries
 from node.wire.amqp091.effects import Outbox

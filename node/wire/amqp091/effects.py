@@ -14,7 +14,7 @@ from node.delivery.output import Framing, Output
 from node.delivery.settlements import Outcome, Settlement, Settlements
 from node.delivery.unsettled import UnsettledRanges
 from node.message.run import Run
-from node.ranges.numbers import Range
+from node.ranges.range_set import Range
 from node.wire.amqp091.codec import FRAME, encode_method
 from node.wire.amqp091.errors import ProtocolException
 from node.wire.amqp091.methods import BasicDeliver
