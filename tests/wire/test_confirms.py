@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from node.wire.amqp091 import effects as e
 from node.wire.amqp091 import methods as m
-from node.wire.amqp091.confirms import Confirms
+from node.wire.amqp091.publish_path import Confirms
 from tests.wire.client import Client, frames, opened, publish
 
 pytestmark = pytest.mark.requirement("A23.1")

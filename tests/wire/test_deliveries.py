@@ -13,7 +13,7 @@ from node.message.run import Run
 from node.ranges.range_set import count_of
 from node.wire.amqp091 import effects as e
 from node.wire.amqp091 import methods as m
-from node.wire.amqp091.deliver_path import contents
+from node.wire.amqp091.codec import contents
 from node.wire.amqp091.limits import ConnectionLimits
 from node.wire.amqp091.primitives import Method
 from tests.wire.client import (

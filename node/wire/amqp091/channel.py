@@ -14,7 +14,6 @@ from node.names import REPLY_TO
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.channel_state import CLOSE_IDS, CLOSE_OK_IDS, ChannelState
 from node.wire.amqp091.codec import decode_method
-from node.wire.amqp091.confirms import Confirms
 from node.wire.amqp091.deliveries import ChannelDeliveries
 from node.wire.amqp091.effects import (
     AnswerEffect,
@@ -38,7 +37,7 @@ from node.wire.amqp091.errors import (
 )
 from node.wire.amqp091.incoming import IncomingContent
 from node.wire.amqp091.primitives import Method, method_ids
-from node.wire.amqp091.publish_path import PUBLISH_IDS
+from node.wire.amqp091.publish_path import PUBLISH_IDS, Confirms
 from node.wire.amqp091.replies import reply_text
 from node.wire.amqp091.reply_to import DirectReplies
 from node.wire.amqp091.shared import ConnectionParts, Hold

@@ -15,8 +15,7 @@ from node.ranges.range_set import Numbers
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.channel import Channel
 from node.wire.amqp091.channel_state import ChannelState
-from node.wire.amqp091.codec import HEARTBEAT
-from node.wire.amqp091.deliver_path import encode_contents
+from node.wire.amqp091.codec import HEARTBEAT, encode_contents
 from node.wire.amqp091.effects import Credit, Effect, LogEffect
 from node.wire.amqp091.errors import Failure, LoginRefusedError, NotAllowedError
 from node.wire.amqp091.fields import Table

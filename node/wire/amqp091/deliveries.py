@@ -13,8 +13,8 @@ from node.delivery.settlements import Outcome
 from node.delivery.unsettled import Taken, UnsettledDeliveries, UnsettledRanges
 from node.message.run import Run
 from node.ranges.range_set import Numbers
+from node.wire.amqp091.codec import encode_contents, encode_deliveries
 from node.wire.amqp091.contents import body_size, body_sizes
-from node.wire.amqp091.deliver_path import encode_contents, encode_deliveries
 from node.wire.amqp091.effects import Outbox
 from node.wire.amqp091.methods import BasicGetOk
 from node.wire.amqp091.transaction import ChannelTransaction, TransactionLoad

@@ -1,4 +1,5 @@
-"""The hot path of publishes: takes many basic.publish frames with their contents at a time.
+"""The hot path of publishers: takes many basic.publish frames with their contents at a time, and confirms
+them by few frames.
 
 A publisher mostly repeats the same method frame, and often the same content header. From the position of a
 basic.publish frame on, `PublishPath.take` recognises three shapes:
@@ -21,9 +22,9 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from node.message.run import Run
-from node.wire.amqp091.codec import FRAME, FRAME_OVERHEAD, FRAME_SLACK, decode_method
+from node.wire.amqp091.codec import FRAME, FRAME_OVERHEAD, FRAME_SLACK, decode_method, encode_method
 from node.wire.amqp091.errors import FieldSyntaxError, ProtocolException, UnsupportedError
-from node.wire.amqp091.methods import FRAME_BODY, FRAME_END, FRAME_HEADER, BasicPublish
+from node.wire.amqp091.methods import FRAME_BODY, FRAME_END, FRAME_HEADER, BasicAck, BasicNack, BasicPublish
 from node.wire.amqp091.primitives import LONG, LONGLONG, SHORT
 from node.wire.amqp091.properties import CLASS_BASIC, HEADER_FIXED, PropertyChecks, Traits
 
@@ -321,3 +322,66 @@ def _identical(data: bytes, at: int, prefix: bytes, stride: int) -> int:
         if column != expected * count:
             count -= len(column.lstrip(expected))
     return count
+
+
+class Confirms:
+    """Publisher confirms of one channel, in few frames for many messages.
+
+    The confirms of a turn are sent at its end. A range that begins directly behind all settled tags is one
+    basic.ack or basic.nack with `multiple`. A range behind a gap takes a frame for each message, because
+    `multiple` would include the gap.
+
+    All tags up to `settled_to` are acknowledged or refused; `_ahead` has the settled ranges beyond, last tag
+    by first tag.
+    """
+
+    __slots__ = ("_ahead", "_channel", "_due", "settled_to")
+
+    def __init__(self, channel: int) -> None:
+        self.settled_to = 0
+        self._channel = channel
+        self._ahead: dict[int, int] = {}
+        self._due: list[tuple[int, int, bool]] = []
+
+    @property
+    def count(self) -> int:
+        """The number of tags that frames have settled."""
+        return self.settled_to + sum(last - first + 1 for first, last in self._ahead.items())
+
+    def add(self, first: int, last: int, positive: bool) -> None:
+        """Settle a closed range of tags, none of which is settled yet: acknowledged, or (`positive` False)
+        refused.
+        """
+        due = self._due
+        if due and due[-1][1] + 1 == first and due[-1][2] == positive:
+            due[-1] = (due[-1][0], last, positive)
+        else:
+            due.append((first, last, positive))
+
+    def take(self) -> bytes:
+        """The frames for the ranges added since the last call."""
+        if not self._due:
+            return b""
+        due, self._due = sorted(self._due), []
+        joined = [due[0]]
+        for first, last, positive in due[1:]:
+            before = joined[-1]
+            if before[1] + 1 == first and before[2] == positive:
+                joined[-1] = (before[0], last, positive)
+            else:
+                joined.append((first, last, positive))
+        return b"".join([self._frames(first, last, positive) for first, last, positive in joined])
+
+    def _frames(self, first: int, last: int, positive: bool) -> bytes:
+        if first == self.settled_to + 1:
+            self.settled_to = last
+            while self.settled_to + 1 in self._ahead:
+                self.settled_to = self._ahead.pop(self.settled_to + 1)
+            multiple = first != last
+            method = BasicAck(last, multiple) if positive else BasicNack(last, multiple, requeue=False)
+            return encode_method(self._channel, method)
+        self._ahead[first] = last
+        frame = encode_method(self._channel, BasicAck(0) if positive else BasicNack(0, requeue=False))
+        cut = len(frame) - LONGLONG.size - 2
+        before, after = frame[:cut], frame[cut + LONGLONG.size :]
+        return b"".join([before + LONGLONG.pack(tag) + after for tag in range(first, last + 1)])
