@@ -16,15 +16,16 @@ from dataclasses import dataclass
 from time import perf_counter, process_time
 
 from node.message.run import Run
+from node.queue.decision_format import encode_annotate
 from node.queue.dispatch import QueueOwner
-from node.queue.entry import encode_batch, encode_entry
-from node.queue.features.registry import REGISTRY
-from node.queue.operation_format import (
-    encode_annotate,
+from node.queue.entry_format import (
+    encode_batch,
     encode_create_queue,
+    encode_entry,
     encode_publish,
     encode_settle,
 )
+from node.queue.features.registry import REGISTRY
 from node.queue.operations import OWNER, Aspect, Semantics
 from node.queue.partition import PartitionMachine
 from node.ranges.range_set import RangeSet

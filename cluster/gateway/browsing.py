@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from cluster.gateway.link import Links
 from cluster.peers.ports import NOTHING_TO_GET
 from node.message.run import Run
-from node.queue.operation_format import read_run
+from node.queue.entry_format import read_run
 from node.session.ports import QueueRef
 
 

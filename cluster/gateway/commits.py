@@ -18,7 +18,7 @@ from cluster.gateway.state import Vote
 from cluster.peers.ports import Ranges
 from node.delivery.settlements import Outcome, Settlement
 from node.message.run import Run
-from node.queue.operation_format import Buffer, encode_discard, encode_publish, encode_return, encode_settle
+from node.queue.entry_format import Buffer, encode_discard, encode_publish, encode_return, encode_settle
 from node.queue.operations import TransactionKey
 from node.queue.transaction_format import encode_conclude, encode_decide, encode_end, encode_prepare
 from node.refusal import PreconditionFailedError, Refusal

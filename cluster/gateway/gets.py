@@ -18,7 +18,7 @@ from cluster.gateway.link import Links, PartitionLink
 from cluster.gateway.local_queues import LocalQueues
 from cluster.gateway.refusals import refusal_of
 from cluster.peers.ports import GET_LINK, STAYS_LEASED, Delivery, Ranges
-from node.queue.operation_format import encode_settle
+from node.queue.entry_format import encode_settle
 from node.queue.operations import REMOVAL
 from node.queue.transaction_format import encode_decide
 from node.refusal import Refusal

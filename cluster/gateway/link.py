@@ -17,7 +17,7 @@ from cluster.gateway.state import Awaiting, Confirmation, LinkConsumer, Operatio
 from cluster.peers.latencies import Latencies
 from cluster.peers.ports import GET_LINK, GET_LINK_NO_ACK, NOT_FOUND, UNREACHABLE, Delivery, OwnerPort, Ranges
 from node.message.run import Run
-from node.queue.operation_format import encode_discard, encode_publish, encode_return, encode_settle
+from node.queue.entry_format import encode_discard, encode_publish, encode_return, encode_settle
 from node.ranges.range_map import RangeMap
 from node.ranges.range_set import RangeSet, count_of, merged, numbers_of
 from node.session.ports import Subscriber

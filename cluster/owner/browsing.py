@@ -12,7 +12,7 @@ from cluster.owner.failures import told_failures
 from cluster.owner.state import OwnerState
 from node.message.run import Run
 from node.queue.dispatch import QueueOwner
-from node.queue.operation_format import encode_publish
+from node.queue.entry_format import encode_publish
 
 PAGE_OCTETS: Final = 1024 * 1024
 """A page of so many octets gets no further message."""

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from typing import Protocol
 
 from node.message.run import Run, gather
-from node.queue.entry import EntryMessages
+from node.queue.entry_format import EntryMessages
 from node.queue.partition import PartitionMachine
 from node.ranges.range_set import Range
 

@@ -19,12 +19,8 @@ from cluster.owner.state import OwnerState
 from cluster.owner.transfers import TransferLink
 from node.message.deaths import decode_death
 from node.message.run import Run
-from node.queue.operation_format import (
-    encode_publish,
-    encode_remove,
-    encode_transfer,
-    encode_transferred,
-)
+from node.queue.decision_format import encode_remove, encode_transfer, encode_transferred
+from node.queue.entry_format import encode_publish
 from node.queue.operations import Aspect
 from node.queue.transfers import Transfer
 from node.ranges.range_set import Range, RangeSet

@@ -9,8 +9,9 @@ from cluster.owner.state import OwnerState
 from node.message.deaths import encode_death
 from node.message.reason import Reason
 from node.message.run import Run
+from node.queue.decision_format import encode_annotate, encode_remove
 from node.queue.dispatch import QueueOwner
-from node.queue.operation_format import encode_annotate, encode_discard, encode_remove
+from node.queue.entry_format import encode_discard
 from node.queue.operations import Aspect, Discard
 from node.ranges.range_set import Range
 

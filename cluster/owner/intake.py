@@ -26,8 +26,7 @@ from cluster.owner.resting import let_rest
 from cluster.owner.state import OwnerState
 from node.message.reason import Reason
 from node.message.run import Run
-from node.queue.feature import Incoming
-from node.queue.operation_format import (
+from node.queue.entry_format import (
     Buffer,
     encode_publish,
     encode_return,
@@ -35,6 +34,7 @@ from node.queue.operation_format import (
     read_operations,
     read_run,
 )
+from node.queue.feature import Incoming
 from node.queue.operations import (
     OWNER,
     Discard,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from node.queue.entry import encode_batch, encode_entry
-from node.queue.operation_format import encode_discard
+from node.queue.entry_format import encode_batch, encode_discard, encode_entry
 from node.queue.operations import OWNER
 from node.queue.partition import PartitionMachine
 from node.ranges.range_set import count_of

@@ -31,9 +31,8 @@ from cluster.peers.latencies import Arrivals
 from cluster.peers.ports import NOT_FOUND
 from node.queue.delivery_state import Tally
 from node.queue.dispatch import QueueOwner
-from node.queue.entry import encode_entry
+from node.queue.entry_format import encode_create_queue, encode_drop_queue, encode_entry, encode_mark
 from node.queue.features.registry import REGISTRY
-from node.queue.operation_format import encode_create_queue, encode_drop_queue, encode_mark
 from node.queue.operations import OWNER, Applied
 from node.queue.settings import QueueSettings
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from cluster.peers.ports import ConsumerTerms, Delivery, FrontEndPort, Ranges
-from node.queue.entry import encode_batch, encode_entry
-from node.queue.operation_format import Buffer, encode_annotate, encode_return
+from node.queue.decision_format import encode_annotate
+from node.queue.entry_format import Buffer, encode_batch, encode_entry, encode_return
 from node.queue.operations import OWNER, Aspect
 from node.queue.partition import Refusals
 from node.queue.queue import QueueState

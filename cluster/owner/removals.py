@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from cluster.owner.intake import Taking
 from node.queue.dispatch import QueueOwner
-from node.queue.operation_format import encode_settle
+from node.queue.entry_format import encode_settle
 from node.queue.operations import Operation, Settle
 from node.ranges.range_set import Range, count_of
 

@@ -20,7 +20,7 @@ from cluster.peers.ports import (
     STAYS_LEASED,
 )
 from node.queue.dispatch import QueueOwner
-from node.queue.operation_format import encode_purge, encode_seal_queue
+from node.queue.entry_format import encode_purge, encode_seal_queue
 from node.queue.operations import ANY_MESSAGES
 
 SendAnswer = Callable[[Any], None]

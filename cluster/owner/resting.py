@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cluster.owner.state import OwnerState
 from cluster.peers.ports import Ranges
-from node.queue.operation_format import encode_annotate
+from node.queue.decision_format import encode_annotate
 from node.queue.operations import Aspect
 
 

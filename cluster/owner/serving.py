@@ -16,7 +16,7 @@ from cluster.peers.ports import FIRST_CONSUMER, GET_LINK, GET_LINK_KEPT, GET_LIN
 from node.message.run import Run
 from node.queue.consumers import ConsumerKey
 from node.queue.dispatch import Grant, QueueOwner
-from node.queue.operation_format import encode_settle
+from node.queue.entry_format import encode_settle
 from node.queue.operations import OWNER
 from node.ranges.range_set import Range, count_of, merged, numbers_of
 

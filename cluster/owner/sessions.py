@@ -19,7 +19,7 @@ from cluster.owner.two_phase_commit import TwoPhaseCommit
 from cluster.owner.upkeep import find_left_behind, left_behind
 from cluster.peers.ports import ACCESS_REFUSED, NOT_FOUND, ConsumerTerms, Holders, Ranges
 from node.queue.consumers import ExclusiveConsumerError
-from node.queue.operation_format import encode_attach, encode_forget
+from node.queue.entry_format import encode_attach, encode_forget
 from node.ranges.range_set import RangeSet
 
 

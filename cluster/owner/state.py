@@ -20,11 +20,11 @@ from cluster.peers.latencies import Arrivals
 from cluster.peers.ports import Delivery, Ranges
 from node.message.reason import Reason
 from node.message.run import Run
+from node.queue.decision_format import encode_refuse
 from node.queue.dispatch import QueueOwner
 from node.queue.feature import Description
 from node.queue.features.registry import PLAIN_RULES, rules_of
 from node.queue.hooks import Rules
-from node.queue.operation_format import encode_refuse
 from node.queue.operations import Aspect
 from node.queue.partition import PartitionMachine
 from node.queue.settings import PLAIN, QueueSettings

@@ -17,14 +17,14 @@ from cluster.owner.dead_letters import DeadLetters
 from cluster.owner.intake import TAKERS, Taking, take_return
 from cluster.owner.removals import take_removal
 from cluster.owner.state import OwnerState
-from node.queue.feature import Incoming
-from node.queue.operation_format import (
+from node.queue.entry_format import (
     encode_discard,
     encode_return,
     encode_settle,
     read_operations,
     read_run,
 )
+from node.queue.feature import Incoming
 from node.queue.operations import (
     REMOVAL,
     TRANSACTION,

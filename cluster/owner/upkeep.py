@@ -12,7 +12,7 @@ from cluster.owner.feature_context import QueueContext
 from cluster.owner.lapses import let_lapse
 from cluster.owner.state import OwnerState
 from node.queue.dispatch import QueueOwner
-from node.queue.operation_format import encode_seal_queue
+from node.queue.entry_format import encode_seal_queue
 from node.queue.operations import ANY_MESSAGES
 
 

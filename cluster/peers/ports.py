@@ -96,7 +96,7 @@ class OwnerPort(Protocol):
         """
 
     def operations(self, front_end: int, epoch: int, number: int, data: bytes) -> None:
-        """One numbered batch of operations (`node.queue.operation_format`)."""
+        """One numbered batch of operations (`node.queue.entry_format`)."""
 
     def held(self, front_end: int, epoch: int, leases: dict[int, Ranges], holders: Holders) -> None:
         """End of the greeting: the leases, by queue, that the front end still holds, and for queues that

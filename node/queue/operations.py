@@ -1,4 +1,4 @@
-"""The operations that log entries are made of, as values. `node.queue.operation_format` has their octets."""
+"""The operations that log entries are made of, as values. `node.queue.entry_format` has their octets."""
 
 from __future__ import annotations
 

@@ -15,8 +15,17 @@ from struct import Struct
 from struct import error as StructError
 from typing import Any, Final
 
-from node.queue.entry import EntryMessages, OpBatch, encode_batch, encode_entry, read_batches
-from node.queue.operation_format import Buffer, encode_publish, read_operations, read_run
+from node.queue.entry_format import (
+    Buffer,
+    EntryMessages,
+    OpBatch,
+    encode_batch,
+    encode_entry,
+    encode_publish,
+    read_batches,
+    read_operations,
+    read_run,
+)
 from node.queue.operations import (
     OWNER,
     Annotate,

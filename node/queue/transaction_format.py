@@ -9,7 +9,7 @@
     others    head, front end u64, number u64
 
 All numbers are little-endian. The head is a kind u8 and a version u8. The operations of prepare and decide,
-and the settlements of prepared, are in the format of `node.queue.operation_format`.
+and the settlements of prepared, are in the format of `node.queue.entry_format`.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def _versioned(read: Reader) -> Reader:
     return checked
 
 
-READERS: Final[dict[int, Reader]] = {
+TRANSACTION_READERS: Final[dict[int, Reader]] = {
     OpKind.PREPARE: _versioned(_read_prepare),
     OpKind.DECIDE: _versioned(_read_decide),
     OpKind.PREPARED: _versioned(read_prepared),

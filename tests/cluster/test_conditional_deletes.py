@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from cluster.owner.requests import FrontEndRequests
-from node.queue.operation_format import encode_seal_queue
+from node.queue.entry_format import encode_seal_queue
 from node.wire.amqp091 import methods as m
 from node.wire.amqp091.primitives import Method
 from tests.cluster.kinds import KINDS

@@ -7,8 +7,7 @@ import weakref
 import pytest
 
 from cluster.owner.contents import CACHED_ENTRIES, CACHED_OCTETS, Contents
-from node.queue.entry import encode_batch, encode_entry
-from node.queue.operation_format import encode_create_queue, encode_publish
+from node.queue.entry_format import encode_batch, encode_create_queue, encode_entry, encode_publish
 from node.queue.operations import OWNER, Semantics
 from node.queue.partition import PartitionMachine
 from tests.cluster.recorders import run_of

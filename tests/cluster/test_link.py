@@ -17,7 +17,7 @@ from cluster.peers.link_messages import (
     receive_for_owner,
 )
 from cluster.peers.ports import GET_LINK, NOT_FOUND, UNREACHABLE, Delivery
-from node.queue.operation_format import read_operations
+from node.queue.entry_format import read_operations
 from node.queue.operations import Publish, Settle
 from tests.cluster.recorders import RecordedFrontEnd, RecordedOwner, RecordedSubscriber, run_of
 

@@ -13,7 +13,7 @@ from cluster.peers.ports import Delivery
 from node.message.deaths import Death
 from node.message.format import Asked, Copies, MessageSyntaxError
 from node.message.run import Run
-from node.queue.operation_format import EntryFormatError, encode_publish, read_operations, read_run
+from node.queue.entry_format import EntryFormatError, encode_publish, read_operations, read_run
 from node.ranges.range_map import Span, spans_of
 from node.session.ports import Got
 from node.wire.formats import FORMATS

@@ -7,11 +7,12 @@ import pytest
 from cluster.owner.partition import PartitionOwner
 from cluster.peers.latencies import Latencies
 from cluster.peers.ports import ConsumerTerms
-from node.queue.entry import encode_batch, encode_entry
-from node.queue.operation_format import (
+from node.queue.entry_format import (
     encode_attach,
+    encode_batch,
     encode_create_queue,
     encode_discard,
+    encode_entry,
     encode_mark,
     encode_publish,
     encode_return,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from node.queue.operation_format import encode_publish
+from node.queue.entry_format import encode_publish
 from node.queue.operations import TransactionKey
 from node.queue.transaction_format import encode_prepare
 from tests.cluster.recorders import Silence

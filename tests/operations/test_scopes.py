@@ -14,8 +14,7 @@ from cluster.cli.local.supervisor import DAMAGED_EXIT
 from cluster.peers.link_messages import receive_for_front_end, receive_for_owner
 from cluster.peers.ownership_messages import Announcement
 from cluster.process.scopes import ExitCode, FailureScope, Origin, ending_of, scope_of
-from node.queue.entry import encode_batch, encode_entry
-from node.queue.operation_format import encode_create_queue, encode_publish
+from node.queue.entry_format import encode_batch, encode_create_queue, encode_entry, encode_publish
 from node.queue.operations import Semantics
 from node.queue.partition import PartitionMachine
 from replication.journal import DamagedJournalError, JournalFailedError, UnsupportedJournalError

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Sequence
 from hypothesis import strategies as st
 
 from node.message.run import Run
-from node.queue.entry import EntryMessages, encode_batch, encode_entry
-from node.queue.operation_format import Buffer, encode_publish
+from node.queue.entry_format import Buffer, EntryMessages, encode_batch, encode_entry, encode_publish
 from node.queue.operations import OWNER
 
 SKIP = 3

@@ -9,29 +9,35 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node.message.run import Run
-from node.queue.entry import FORMAT_VERSION, EntryMessages, encode_batch, encode_entry, read_batches
-from node.queue.operation_format import (
-    EntryFormatError,
-    count_messages,
+from node.queue.decision_format import (
     encode_annotate,
+    encode_forget_ids,
+    encode_refuse,
+    encode_remember_ids,
+    encode_remove,
+    encode_transfer,
+    encode_transferred,
+)
+from node.queue.entry_format import (
+    FORMAT_VERSION,
+    EntryFormatError,
+    EntryMessages,
+    count_messages,
     encode_attach,
+    encode_batch,
     encode_create_queue,
     encode_detach,
     encode_discard,
     encode_drop_queue,
+    encode_entry,
     encode_forget,
-    encode_forget_ids,
     encode_mark,
     encode_publish,
     encode_purge,
-    encode_refuse,
-    encode_remember_ids,
-    encode_remove,
     encode_return,
     encode_seal_queue,
     encode_settle,
-    encode_transfer,
-    encode_transferred,
+    read_batches,
     read_operations,
     read_run,
 )

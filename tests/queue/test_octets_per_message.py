@@ -6,8 +6,14 @@ import tracemalloc
 
 import pytest
 
-from node.queue.entry import encode_batch, encode_entry
-from node.queue.operation_format import encode_annotate, encode_create_queue, encode_publish, encode_settle
+from node.queue.decision_format import encode_annotate
+from node.queue.entry_format import (
+    encode_batch,
+    encode_create_queue,
+    encode_entry,
+    encode_publish,
+    encode_settle,
+)
 from node.queue.operations import OWNER, Aspect, Semantics
 from node.queue.partition import PartitionMachine
 from node.queue.settings import QueueSettings

@@ -13,27 +13,30 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from node.message.reason import Reason
 from node.message.run import Run
 from node.queue import partition
-from node.queue.entry import encode_batch, encode_entry
-from node.queue.operation_format import (
-    EntryFormatError,
+from node.queue.decision_format import (
     encode_annotate,
+    encode_forget_ids,
+    encode_refuse,
+    encode_remember_ids,
+    encode_remove,
+    encode_transfer,
+    encode_transferred,
+)
+from node.queue.entry_format import (
+    EntryFormatError,
     encode_attach,
+    encode_batch,
     encode_create_queue,
     encode_detach,
     encode_discard,
     encode_drop_queue,
+    encode_entry,
     encode_forget,
-    encode_forget_ids,
     encode_mark,
     encode_publish,
     encode_purge,
-    encode_refuse,
-    encode_remember_ids,
-    encode_remove,
     encode_return,
     encode_settle,
-    encode_transfer,
-    encode_transferred,
 )
 from node.queue.operations import OWNER, Applied, Aspect, Semantics
 from node.queue.partition import (

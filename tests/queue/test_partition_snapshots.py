@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from node.queue.operation_format import encode_attach, encode_return
+from node.queue.entry_format import encode_attach, encode_return
 from node.queue.partition import PartitionMachine, SnapshotFormatError
 from tests.queue.building import one_batch, published, uniform_run
 from tests.queue.test_partition import alive, machine_with

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from node.queue.operation_format import encode_create_queue, encode_seal_queue
+from node.queue.entry_format import encode_create_queue, encode_seal_queue
 from node.queue.operations import Semantics
 from node.queue.partition import PartitionMachine
 from tests.queue.building import one_batch, published, uniform_run

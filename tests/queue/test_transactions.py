@@ -6,11 +6,12 @@ from itertools import product
 
 import pytest
 
-from node.queue.entry import encode_batch, encode_entry
-from node.queue.operation_format import (
+from node.queue.entry_format import (
     Buffer,
     EntryFormatError,
+    encode_batch,
     encode_create_queue,
+    encode_entry,
     encode_forget,
     encode_publish,
     encode_settle,

@@ -11,8 +11,7 @@ from typing import Final, NamedTuple
 
 from node.message.format import MessageFormat
 from node.message.run import Run
-from node.queue.entry import EntryMessages
-from node.queue.operation_format import Buffer, read_run
+from node.queue.entry_format import Buffer, EntryMessages, read_run
 from node.wire.formats import format_of
 
 HEADER: Final = "traceparent"

@@ -13,6 +13,7 @@ from typing import Final
 
 from node.queue.argument import Argument, PolicyUse
 from node.queue.argument_types import read_positive_time
+from node.queue.decision_format import encode_forget_ids, encode_remember_ids
 from node.queue.delivery_state import DeliveryState
 from node.queue.feature import (
     NO_REPEATS,
@@ -23,7 +24,6 @@ from node.queue.feature import (
     Repeats,
     Rule,
 )
-from node.queue.operation_format import encode_forget_ids, encode_remember_ids
 from node.queue.seen_ids import SeenIds, digest_of
 from node.queue.settings import QueueSettings
 from node.ranges.range_set import Range, RangeSet

@@ -11,6 +11,7 @@ from typing import Final
 from node.message.reason import Reason
 from node.queue.argument import Argument, PolicyUse
 from node.queue.argument_types import one_of, read_natural
+from node.queue.decision_format import encode_annotate
 from node.queue.delivery_state import DeliveryState
 from node.queue.feature import (
     Declaration,
@@ -22,7 +23,6 @@ from node.queue.feature import (
     Repeats,
     Rule,
 )
-from node.queue.operation_format import encode_annotate
 from node.queue.operations import Aspect
 from node.queue.settings import QueueSettings
 from node.queue.weights import Weights

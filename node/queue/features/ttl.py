@@ -8,9 +8,9 @@ from typing import Final
 from node.message.reason import Reason
 from node.queue.argument import Argument, PolicyUse
 from node.queue.argument_types import read_time
+from node.queue.decision_format import encode_annotate
 from node.queue.delivery_state import DeliveryState
 from node.queue.feature import Declaration, Feature, FeatureContext, Incoming, Notes, Rule
-from node.queue.operation_format import encode_annotate
 from node.queue.operations import Aspect
 from node.queue.order import Order
 from node.queue.schedule import Schedule

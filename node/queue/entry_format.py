@@ -1,38 +1,35 @@
-"""The octets of the operations in a log entry.
+"""The binary format of log entries: the operation batches of front ends, and the operations in them.
+
+    entry    version u8, op batch ...
+    op batch front end u64, number u64, first sequence u64, length of operations u32, operations
 
     publish  kind u8, flags u8 (1 uniform, 2 persistent, 4 special, 8 dead letters),
              format u8 (`node.wire.formats`), channel u16, queue count u16, exchange length u8, key length u8,
              message count u32, skip u16, stride u32, largest frame u32, raw length u32,
              queue ids u64 each, exchange, key, [lengths u32 each], raw
-    annotate kind u8, queue u64, aspect u8, span count u32, firsts, lasts and values u64 each
-    remove   kind u8, queue u64, reason u8, range count u32, firsts and lasts u64 each
-    refuse   kind u8, front end u64, batch number u64, range count u32, firsts and lasts u64 each
-    transfer kind u8, partition u64, `node.queue.transfers.encode_transfer_body`
-    ids      kind u8, queue u64, time u64, count u32, digests of 16 octets each
     others   kind u8, then: a queue u64 and what its structure says, or a front end u64
 
-`node.queue.transaction_format` has the operations of transactions.
-All numbers are little-endian. `ranges` is a count u32 and pairs of u64, first and last.
-Decoding reads headers only, and never copies bodies.
+`node.queue.decision_format` has the operations by which owners decide about messages, and
+`node.queue.transaction_format` those of transactions.
+All numbers are little-endian. Front end 0 is the owner. `ranges` is a count u32 and pairs of u64, first and
+last. Decoding reads headers only, and never copies bodies.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from struct import Struct
 from struct import error as StructError
-from typing import Final
+from typing import Final, NamedTuple
 
-from node.message.reason import Reason
-from node.message.run import Run
+from node.message.run import Run, StoredRun
+from node.queue.decision_format import DECISION_READERS
 from node.queue.operations import (
-    Annotate,
-    Aspect,
     Attach,
-    BeginTransfer,
     CreateQueue,
     Detach,
     Discard,
@@ -44,23 +41,21 @@ from node.queue.operations import (
     OpKind,
     Publish,
     Purge,
-    Refuse,
-    RememberIds,
-    Remove,
     Return,
     SealQueue,
     Semantics,
     Settle,
     Transferred,
 )
-from node.queue.seen_ids import DIGEST_OCTETS
-from node.queue.transaction_format import READERS as TRANSACTION_READERS
-from node.queue.transfers import Transfer, decode_transfer_body, encode_transfer_body
+from node.queue.transaction_format import TRANSACTION_READERS
 from node.ranges.columns import Buffer as Buffer
-from node.ranges.columns import decode_columns, encode_columns, ranges_of_columns
-from node.ranges.range_map import Span, check_spans
+from node.ranges.columns import ranges_of_columns
 from node.ranges.range_set import Range, decode_array, encode_array
 from node.wire.formats import FORMATS
+
+FORMAT_VERSION: Final = 1
+
+_BATCH = Struct("<QQQI")
 
 _UNIFORM = 1
 _PERSISTENT = 2
@@ -75,9 +70,6 @@ _ONE_RANGE = Struct("<BQIQQ")
 _PAIR = Struct("<BQQ")
 _BYTE = Struct("<BQB")
 _ALONE = Struct("<BQ")
-_IDS_SEEN = Struct("<BQQI")
-_COLUMNS = Struct("<BQBI")
-_REFUSE = Struct("<BQQI")
 _IDS = tuple(Struct(f"<{count}Q") for count in range(9))
 
 
@@ -85,7 +77,7 @@ class EntryFormatError(ValueError):
     """The octets are no entry, or an entry of a version that this release does not read."""
 
 
-# -- encoding -----------------------------------------------------------------------------------
+# -- operations to octets -----------------------------------------------------------------------------------
 
 
 def encode_publish(run: Run, queues: Sequence[int], *, dead_letters: bool = False) -> tuple[bytes, Buffer]:
@@ -162,40 +154,6 @@ def encode_forget(front_end: int) -> bytes:
     return _ALONE.pack(OpKind.FORGET, front_end)
 
 
-def encode_annotate(queue: int, aspect: Aspect, spans: Sequence[Span]) -> bytes:
-    """Spans are (first, last, value), sorted and disjoint."""
-    return _encode_columns(OpKind.ANNOTATE, queue, aspect, spans)
-
-
-def encode_remove(queue: int, reason: Reason, ranges: Sequence[Range]) -> bytes:
-    return _encode_columns(OpKind.REMOVE, queue, reason, ranges)
-
-
-def encode_refuse(front_end: int, number: int, messages: Sequence[Range]) -> bytes:
-    head = _REFUSE.pack(OpKind.REFUSE, front_end, number, len(messages))
-    return head + encode_columns(messages)
-
-
-def encode_transfer(partition: int, transfer: Transfer) -> bytes:
-    return _ALONE.pack(OpKind.TRANSFER, partition) + encode_transfer_body(transfer)
-
-
-def encode_transferred(partition: int, number: int) -> bytes:
-    return _PAIR.pack(OpKind.TRANSFERRED, partition, number)
-
-
-def _encode_columns(kind: OpKind, queue: int, code: int, rows: Sequence[tuple[int, ...]]) -> bytes:
-    return _COLUMNS.pack(kind, queue, code, len(rows)) + encode_columns(rows)
-
-
-def encode_remember_ids(queue: int, time: int, digests: Sequence[bytes]) -> bytes:
-    return b"".join((_IDS_SEEN.pack(OpKind.REMEMBER_IDS, queue, time, len(digests)), *digests))
-
-
-def encode_forget_ids(queue: int, before: int) -> bytes:
-    return _PAIR.pack(OpKind.FORGET_IDS, queue, before)
-
-
 def _encode_ranges(kind: OpKind, queue: int, ranges: Sequence[Range]) -> bytes:
     if len(ranges) == 1:
         return _ONE_RANGE.pack(kind, queue, 1, *ranges[0])
@@ -207,7 +165,7 @@ def _ids(count: int) -> Struct:
     return _IDS[count] if count < len(_IDS) else Struct(f"<{count}Q")
 
 
-# -- decoding -----------------------------------------------------------------------------------
+# -- octets to operations -----------------------------------------------------------------------------------
 
 
 def read_operations(data: Buffer, start: int = 0, end: int | None = None) -> Iterator[Operation]:
@@ -314,38 +272,6 @@ def _read_create_queue(data: Buffer, offset: int) -> tuple[CreateQueue, int]:
     return CreateQueue(queue, Semantics(semantics)), offset + _BYTE.size
 
 
-def _read_annotate(data: Buffer, offset: int) -> tuple[Annotate, int]:
-    _, queue, aspect, count = _COLUMNS.unpack_from(data, offset)
-    (firsts, lasts, values), offset = decode_columns(data, offset + _COLUMNS.size, count, 3)
-    check_spans(firsts, lasts)
-    return Annotate(queue, Aspect(aspect), firsts, lasts, values), offset
-
-
-def _read_remove(data: Buffer, offset: int) -> tuple[Remove, int]:
-    _, queue, reason, count = _COLUMNS.unpack_from(data, offset)
-    (firsts, lasts), offset = decode_columns(data, offset + _COLUMNS.size, count, 2)
-    return Remove(queue, Reason(reason), ranges_of_columns(firsts, lasts)), offset
-
-
-def _read_refuse(data: Buffer, offset: int) -> tuple[Refuse, int]:
-    _, front_end, number, count = _REFUSE.unpack_from(data, offset)
-    (firsts, lasts), offset = decode_columns(data, offset + _REFUSE.size, count, 2)
-    return Refuse(front_end, number, ranges_of_columns(firsts, lasts)), offset
-
-
-def _read_transfer(data: Buffer, offset: int) -> tuple[BeginTransfer, int]:
-    _, partition = _ALONE.unpack_from(data, offset)
-    transfer, end = decode_transfer_body(data, offset + _ALONE.size)
-    return BeginTransfer(partition, transfer), end
-
-
-def _read_remember_ids(data: Buffer, offset: int) -> tuple[RememberIds, int]:
-    _, queue, time, count = _IDS_SEEN.unpack_from(data, offset)
-    start = offset + _IDS_SEEN.size
-    end = start + count * DIGEST_OCTETS
-    return RememberIds(queue, time, bytes(data[start:end])), end
-
-
 def _ranges_reader(
     made: Callable[[int, list[Range]], Settle | Discard | Purge],
 ) -> Callable[[Buffer, int], tuple[Operation, int]]:
@@ -392,12 +318,106 @@ _READERS: Final[dict[int, Callable[[Buffer, int], tuple[Operation, int]]]] = {
     OpKind.DROP_QUEUE: _alone_reader(DropQueue),
     OpKind.SEAL_QUEUE: _pair_reader(SealQueue),
     OpKind.FORGET: _alone_reader(Forget),
-    OpKind.ANNOTATE: _read_annotate,
-    OpKind.REMOVE: _read_remove,
-    OpKind.REFUSE: _read_refuse,
-    OpKind.TRANSFER: _read_transfer,
-    OpKind.TRANSFERRED: _pair_reader(Transferred),
-    OpKind.REMEMBER_IDS: _read_remember_ids,
-    OpKind.FORGET_IDS: _pair_reader(ForgetIds),
+    **DECISION_READERS,
     **TRANSACTION_READERS,
 }
+
+
+# -- entries and their batches ---------------------------------------------------------------------
+
+
+class OpBatch(NamedTuple):
+    """The header of an operation batch, whose operations lie between the offsets `start` and `end` of the
+    entry.
+    """
+
+    front_end: int
+    number: int
+    first_sequence: int
+    start: int
+    end: int
+
+
+def encode_batch(
+    front_end: int, number: int, first_sequence: int, operations: Sequence[Buffer]
+) -> list[Buffer]:
+    """An operation batch as parts to join. `first_sequence` is the sequence number of its first message."""
+    length = sum(map(len, operations))
+    return [_BATCH.pack(front_end, number, first_sequence, length), *operations]
+
+
+def encode_entry(batches: Iterable[Sequence[Buffer]]) -> bytes:
+    """An entry of operation batches."""
+    return b"".join(chain((bytes((FORMAT_VERSION,)),), chain.from_iterable(batches)))
+
+
+def read_batches(data: Buffer) -> Iterator[OpBatch]:
+    """The operation batches of an entry; an empty entry has none. Raises EntryFormatError."""
+    size = len(data)
+    if size and data[0] != FORMAT_VERSION:
+        raise EntryFormatError(
+            f"entry of format version {data[0]}, this release reads {FORMAT_VERSION}: "
+            "start the release that wrote it"
+        )
+    offset = 1
+    while offset < size:
+        if offset + _BATCH.size > size:
+            raise EntryFormatError(f"op batch header at octet {offset} of {size} is cut short")
+        front_end, number, first_sequence, length = _BATCH.unpack_from(data, offset)
+        start = offset + _BATCH.size
+        offset = start + length
+        if offset > size:
+            raise EntryFormatError(f"op batch at octet {start} of {size} is cut short")
+        yield OpBatch(front_end, number, first_sequence, start, offset)
+
+
+class EntryMessages:
+    """The messages of one entry by sequence number, for reading contents back."""
+
+    __slots__ = ("_data", "_firsts", "_publishes", "_stored")
+
+    def __init__(self, data: Buffer) -> None:
+        """Read the entry's headers. Raises EntryFormatError."""
+        self._data = data
+        self._firsts: list[int] = []
+        self._publishes: list[Publish] = []
+        self._stored: dict[int, StoredRun] = {}
+        for batch in read_batches(data):
+            sequence = batch.first_sequence
+            for operation in read_operations(data, batch.start, batch.end):
+                if type(operation) is Publish:
+                    self._firsts.append(sequence)
+                    self._publishes.append(operation)
+                    sequence += operation.count
+
+    @property
+    def size(self) -> int:
+        """The octets of the entry, which this object keeps in memory."""
+        return len(self._data)
+
+    def runs(self, first: int, last: int) -> list[tuple[int, Run]]:
+        """The messages of the closed range that the entry has, as runs with their first sequence number."""
+        found = []
+        for i in range(max(0, bisect_right(self._firsts, first) - 1), len(self._firsts)):
+            start = self._firsts[i]
+            if start > last:
+                break
+            count = self._publishes[i].count
+            low, high = max(first, start), min(last, start + count - 1)
+            if low <= high:
+                run = read_run(self._data, self._publishes[i].position)
+                found.append((low, run.slice(low - start, high - low + 1)))
+        return found
+
+    def find(self, sequence: int) -> StoredRun:
+        """The whole run of a message that is in the entry."""
+        i = bisect_right(self._firsts, sequence) - 1
+        found = self._stored.get(i)
+        if found is None:
+            run = read_run(self._data, self._publishes[i].position)
+            found = self._stored[i] = StoredRun(self._firsts[i], run)
+        return found
+
+    def publishes(self) -> Iterator[tuple[int, Publish]]:
+        """Every publish operation with the sequence number of its first message."""
+        return zip(self._firsts, self._publishes, strict=True)

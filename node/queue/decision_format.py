@@ -1,0 +1,130 @@
+"""The octets of the operations by which an owner decides about messages (see `node.queue.operations`).
+
+    annotate    kind u8, queue u64, aspect u8, span count u32, firsts, lasts and values u64 each
+    remove      kind u8, queue u64, reason u8, range count u32, firsts and lasts u64 each
+    refuse      kind u8, front end u64, batch number u64, range count u32, firsts and lasts u64 each
+    transfer    kind u8, partition u64, `node.queue.transfers.encode_transfer_body`
+    transferred kind u8, partition u64, transfer number u64
+    ids         kind u8, queue u64, time u64, count u32, digests of 16 octets each
+    forget ids  kind u8, queue u64, time u64
+
+All numbers are little-endian.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from struct import Struct
+from typing import Final
+
+from node.message.reason import Reason
+from node.queue.operations import (
+    Annotate,
+    Aspect,
+    BeginTransfer,
+    ForgetIds,
+    Operation,
+    OpKind,
+    Refuse,
+    RememberIds,
+    Remove,
+    Transferred,
+)
+from node.queue.seen_ids import DIGEST_OCTETS
+from node.queue.transfers import Transfer, decode_transfer_body, encode_transfer_body
+from node.ranges.columns import Buffer, decode_columns, encode_columns, ranges_of_columns
+from node.ranges.range_map import Span, check_spans
+from node.ranges.range_set import Range
+
+_TRANSFER = Struct("<BQ")
+_PAIR = Struct("<BQQ")
+_IDS_SEEN = Struct("<BQQI")
+_COLUMNS = Struct("<BQBI")
+_REFUSE = Struct("<BQQI")
+
+
+def encode_annotate(queue: int, aspect: Aspect, spans: Sequence[Span]) -> bytes:
+    """Spans are (first, last, value), sorted and disjoint."""
+    return _encode_columns(OpKind.ANNOTATE, queue, aspect, spans)
+
+
+def encode_remove(queue: int, reason: Reason, ranges: Sequence[Range]) -> bytes:
+    return _encode_columns(OpKind.REMOVE, queue, reason, ranges)
+
+
+def encode_refuse(front_end: int, number: int, messages: Sequence[Range]) -> bytes:
+    head = _REFUSE.pack(OpKind.REFUSE, front_end, number, len(messages))
+    return head + encode_columns(messages)
+
+
+def encode_transfer(partition: int, transfer: Transfer) -> bytes:
+    return _TRANSFER.pack(OpKind.TRANSFER, partition) + encode_transfer_body(transfer)
+
+
+def encode_transferred(partition: int, number: int) -> bytes:
+    return _PAIR.pack(OpKind.TRANSFERRED, partition, number)
+
+
+def _encode_columns(kind: OpKind, queue: int, code: int, rows: Sequence[tuple[int, ...]]) -> bytes:
+    return _COLUMNS.pack(kind, queue, code, len(rows)) + encode_columns(rows)
+
+
+def encode_remember_ids(queue: int, time: int, digests: Sequence[bytes]) -> bytes:
+    return b"".join((_IDS_SEEN.pack(OpKind.REMEMBER_IDS, queue, time, len(digests)), *digests))
+
+
+def encode_forget_ids(queue: int, before: int) -> bytes:
+    return _PAIR.pack(OpKind.FORGET_IDS, queue, before)
+
+
+def _read_annotate(data: Buffer, offset: int) -> tuple[Annotate, int]:
+    _, queue, aspect, count = _COLUMNS.unpack_from(data, offset)
+    (firsts, lasts, values), offset = decode_columns(data, offset + _COLUMNS.size, count, 3)
+    check_spans(firsts, lasts)
+    return Annotate(queue, Aspect(aspect), firsts, lasts, values), offset
+
+
+def _read_remove(data: Buffer, offset: int) -> tuple[Remove, int]:
+    _, queue, reason, count = _COLUMNS.unpack_from(data, offset)
+    (firsts, lasts), offset = decode_columns(data, offset + _COLUMNS.size, count, 2)
+    return Remove(queue, Reason(reason), ranges_of_columns(firsts, lasts)), offset
+
+
+def _read_refuse(data: Buffer, offset: int) -> tuple[Refuse, int]:
+    _, front_end, number, count = _REFUSE.unpack_from(data, offset)
+    (firsts, lasts), offset = decode_columns(data, offset + _REFUSE.size, count, 2)
+    return Refuse(front_end, number, ranges_of_columns(firsts, lasts)), offset
+
+
+def _read_transfer(data: Buffer, offset: int) -> tuple[BeginTransfer, int]:
+    _, partition = _TRANSFER.unpack_from(data, offset)
+    transfer, end = decode_transfer_body(data, offset + _TRANSFER.size)
+    return BeginTransfer(partition, transfer), end
+
+
+def _read_remember_ids(data: Buffer, offset: int) -> tuple[RememberIds, int]:
+    _, queue, time, count = _IDS_SEEN.unpack_from(data, offset)
+    start = offset + _IDS_SEEN.size
+    end = start + count * DIGEST_OCTETS
+    return RememberIds(queue, time, bytes(data[start:end])), end
+
+
+def _read_transferred(data: Buffer, offset: int) -> tuple[Transferred, int]:
+    _, partition, number = _PAIR.unpack_from(data, offset)
+    return Transferred(partition, number), offset + _PAIR.size
+
+
+def _read_forget_ids(data: Buffer, offset: int) -> tuple[ForgetIds, int]:
+    _, queue, before = _PAIR.unpack_from(data, offset)
+    return ForgetIds(queue, before), offset + _PAIR.size
+
+
+DECISION_READERS: Final[dict[int, Callable[[Buffer, int], tuple[Operation, int]]]] = {
+    OpKind.ANNOTATE: _read_annotate,
+    OpKind.REMOVE: _read_remove,
+    OpKind.REFUSE: _read_refuse,
+    OpKind.TRANSFER: _read_transfer,
+    OpKind.TRANSFERRED: _read_transferred,
+    OpKind.REMEMBER_IDS: _read_remember_ids,
+    OpKind.FORGET_IDS: _read_forget_ids,
+}
