@@ -12,10 +12,10 @@ from cluster.catalog.observer import Observer
 from cluster.catalog.replica import CATALOG, Catalog
 from cluster.config.node import BrokerConfig
 from cluster.gateway.link import Links
+from cluster.owner.contents import JournalEntries
 from cluster.owner.context import OwnerContext
 from cluster.owner.lost_entries import LostEntries
-from cluster.owner.partition import PartitionOwner
-from cluster.owner.replica import JournalEntries, Replica
+from cluster.owner.partition import PartitionOwner, Replica
 from cluster.owner.sessions import FrontEndSessions
 from cluster.owner.transient_log import TransientLog
 from replication.journal import Journal

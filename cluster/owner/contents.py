@@ -9,6 +9,7 @@ from node.message.run import Run, gather
 from node.queue.entry_format import EntryMessages
 from node.queue.partition import PartitionMachine
 from node.ranges.range_set import Range
+from replication.journal import PartitionLog
 
 CACHED_ENTRIES = 64
 """Most decoded entries that are kept."""
@@ -23,6 +24,16 @@ class EntrySource(Protocol):
 
     def data(self, index: int) -> bytes | memoryview:
         """The octets of a live entry. Raises DamagedEntryError where the journal cannot read them."""
+
+
+class JournalEntries:
+    """`EntrySource` over the shared journal."""
+
+    def __init__(self, log: PartitionLog) -> None:
+        self._log = log
+
+    def data(self, index: int) -> bytes:
+        return self._log.entry(index).data
 
 
 class Contents:
