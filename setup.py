@@ -15,7 +15,6 @@ COMPILED = (
     "node",
     "cluster/owner",
     "cluster/peers/link_messages.py",
-    "cluster/peers/ports.py",
     "cluster/gateway",
     "cluster/broker",
     "cluster/admin/traces",

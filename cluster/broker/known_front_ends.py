@@ -12,8 +12,7 @@ from cluster.catalog.node_time import NodeTime
 from cluster.catalog.replica import Catalog
 from cluster.gateway.link import Links
 from cluster.owner.transfers import FIRST_TRANSIT_ID
-from cluster.peers.link_messages import RemoteFrontEnd
-from cluster.peers.ports import FrontEndPort
+from cluster.peers.link_messages import FrontEndPort, RemoteFrontEnd
 from replication.repair import Send
 
 DELIVERY_BACKLOG_BYTES: Final = 12 * 1024 * 1024

@@ -13,8 +13,13 @@ from cluster.gateway.link import Links
 from cluster.gateway.local_queues import LocalQueues
 from cluster.owner.context import DeadLetterQueue
 from cluster.owner.transfers import FIRST_TRANSIT_ID, TransferLink
-from cluster.peers.link_messages import RemoteFrontEnd, RemoteOwner, receive_for_front_end
-from cluster.peers.ports import FrontEndPort, OwnerPort
+from cluster.peers.link_messages import (
+    FrontEndPort,
+    OwnerPort,
+    RemoteFrontEnd,
+    RemoteOwner,
+    receive_for_front_end,
+)
 from node.message.run import Run
 from node.queue.transfers import Transfer
 from node.refusal import NotFoundError

@@ -24,7 +24,7 @@ from cluster.gateway.queue_deletions import QueueDeletions
 from cluster.gateway.refusals import refusal_of
 from cluster.gateway.routes import Routes, Targets
 from cluster.gateway.state import Confirmation, LinkConsumer
-from cluster.peers.ports import (
+from cluster.peers.link_messages import (
     FIRST_CONSUMER,
     NOTHING_TO_GET,
     Delivery,

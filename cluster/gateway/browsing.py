@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from cluster.gateway.link import Links
-from cluster.peers.ports import NOTHING_TO_GET
+from cluster.peers.link_messages import NOTHING_TO_GET
 from node.message.run import Run
 from node.queue.entry_format import read_run
 from node.session.ports import QueueRef

@@ -15,7 +15,7 @@ from cluster.catalog.replica import CatalogClient
 from cluster.config.formats import SEALED_QUEUES
 from cluster.gateway.link import Links, PartitionLink
 from cluster.gateway.local_queues import LocalQueues
-from cluster.peers.ports import NOTHING_TO_GET, UNREACHABLE
+from cluster.peers.link_messages import NOTHING_TO_GET, UNREACHABLE
 
 Cancelled = Callable[[], None]
 

@@ -15,7 +15,7 @@ from cluster.catalog.state import CatalogState
 from cluster.gateway.link import PartitionLink
 from cluster.gateway.routes import Targets
 from cluster.gateway.state import Vote
-from cluster.peers.ports import Ranges
+from cluster.peers.link_messages import Ranges
 from node.delivery.settlements import Outcome, Settlement
 from node.message.run import Run
 from node.queue.entry_format import Buffer, encode_discard, encode_publish, encode_return, encode_settle

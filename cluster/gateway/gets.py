@@ -17,7 +17,7 @@ from cluster.gateway.commits import Attached
 from cluster.gateway.link import Links, PartitionLink
 from cluster.gateway.local_queues import LocalQueues
 from cluster.gateway.refusals import refusal_of
-from cluster.peers.ports import GET_LINK, STAYS_LEASED, Delivery, Ranges
+from cluster.peers.link_messages import GET_LINK, STAYS_LEASED, Delivery, Ranges
 from node.queue.entry_format import encode_settle
 from node.queue.operations import REMOVAL
 from node.queue.transaction_format import encode_decide

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from cluster.peers.ports import GET_LINK, Delivery, Ranges
+from cluster.peers.link_messages import GET_LINK, Delivery, Ranges
 from node.ranges.range_map import RangeMap
 
 

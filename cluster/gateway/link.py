@@ -15,7 +15,15 @@ from cluster.gateway.latest_holders import LatestHolders
 from cluster.gateway.observer import LinkObserver
 from cluster.gateway.state import Awaiting, Confirmation, LinkConsumer, OperationBatch, PendingRequest
 from cluster.peers.latencies import Latencies
-from cluster.peers.ports import GET_LINK, GET_LINK_NO_ACK, NOT_FOUND, UNREACHABLE, Delivery, OwnerPort, Ranges
+from cluster.peers.link_messages import (
+    GET_LINK,
+    GET_LINK_NO_ACK,
+    NOT_FOUND,
+    UNREACHABLE,
+    Delivery,
+    OwnerPort,
+    Ranges,
+)
 from node.message.run import Run
 from node.queue.entry_format import encode_discard, encode_publish, encode_return, encode_settle
 from node.ranges.range_map import RangeMap
@@ -36,7 +44,7 @@ few milliseconds at most: no client waits for an answer to them, and an entry co
 
 
 class PartitionLink:
-    """One front end's link to the owner of one partition (see `cluster.peers.ports.FrontEndPort`)."""
+    """One front end's link to the owner of one partition (see `cluster.peers.link_messages.FrontEndPort`)."""
 
     def __init__(
         self,

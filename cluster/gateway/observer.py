@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from cluster.gateway.state import Awaiting
-from cluster.peers.ports import Delivery, Ranges
+from cluster.peers.link_messages import Delivery, Ranges
 from node.message.run import Run
 from node.ranges.range_set import RangeSet
 

@@ -10,7 +10,7 @@ from cluster.catalog.replica import CatalogClient
 from cluster.config.formats import SEALED_QUEUES
 from cluster.gateway.local_queues import LocalQueues
 from cluster.gateway.queue_declarations import QueueChurn
-from cluster.peers.ports import Delivery
+from cluster.peers.link_messages import Delivery
 from node.refusal import NotFoundError, PreconditionFailedError, Refusal
 from node.session.ports import QueueCounts, QueueRef
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cluster.gateway.queue_declarations import home_node_down
-from cluster.peers.ports import ACCESS_REFUSED, NOT_FOUND, UNREACHABLE
+from cluster.peers.link_messages import ACCESS_REFUSED, NOT_FOUND, UNREACHABLE
 from node.refusal import AccessRefusedError, NotFoundError, Refusal
 from node.session.ports import QueueRef
 

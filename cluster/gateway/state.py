@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from cluster.peers.ports import ConsumerTerms, Delivery, Ranges
+from cluster.peers.link_messages import ConsumerTerms, Delivery, Ranges
 from node.ranges.range_set import RangeSet
 from node.session.ports import Subscriber
 
@@ -118,7 +118,7 @@ class LinkConsumer:
     it."""
     joined: int = 0
     activated: int = 0
-    """See `cluster.peers.ports.FrontEndPort.activity`."""
+    """See `cluster.peers.link_messages.FrontEndPort.activity`."""
     delivered: int = 0
     told: int = 0
     """The limit that the link has told the owner."""

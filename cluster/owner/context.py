@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from cluster.owner.transfers import TransferLink
 from cluster.peers.latencies import Latencies
-from cluster.peers.ports import FrontEndPort
+from cluster.peers.link_messages import FrontEndPort
 from node.message.run import Run
 from node.queue.settings import QueueSettings
 from node.queue.transfers import Transfer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from cluster.peers.ports import Ranges
+from cluster.peers.link_messages import Ranges
 from node.message.reason import Reason
 from node.message.run import Run
 from node.queue.operations import Aspect

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from cluster.owner.discarding import discard_leased
 from cluster.owner.resting import let_rest
 from cluster.owner.state import OwnerState
-from cluster.peers.ports import Ranges
+from cluster.peers.link_messages import Ranges
 from node.message.reason import Reason
 from node.message.run import Run
 from node.queue.dispatch import QueueOwner

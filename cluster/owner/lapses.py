@@ -7,7 +7,7 @@ from functools import partial
 from cluster.owner.failures import discard_exhausted
 from cluster.owner.resting import let_rest
 from cluster.owner.state import OwnerState
-from cluster.peers.ports import Ranges
+from cluster.peers.link_messages import Ranges
 from node.queue.dispatch import QueueOwner
 
 

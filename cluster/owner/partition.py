@@ -30,7 +30,7 @@ from cluster.owner.state import OwnerState
 from cluster.owner.two_phase_commit import TwoPhaseCommit
 from cluster.owner.upkeep import seal_unused
 from cluster.peers.latencies import Arrivals
-from cluster.peers.ports import NOT_FOUND
+from cluster.peers.link_messages import NOT_FOUND
 from node.queue.delivery_state import Tally
 from node.queue.dispatch import QueueOwner
 from node.queue.entry_format import encode_create_queue, encode_drop_queue, encode_entry, encode_mark

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from cluster.peers.ports import ConsumerTerms, Delivery, FrontEndPort, Ranges
+from cluster.peers.link_messages import ConsumerTerms, Delivery, FrontEndPort, Ranges
 from node.queue.decision_format import encode_annotate
 from node.queue.entry_format import Buffer, encode_batch, encode_entry, encode_return
 from node.queue.operations import OWNER, Aspect

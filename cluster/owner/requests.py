@@ -11,7 +11,7 @@ from cluster.owner.context import OwnerContext, Unused
 from cluster.owner.serving import Serving, regrant
 from cluster.owner.state import OwnerState
 from cluster.owner.two_phase_commit import TwoPhaseCommit
-from cluster.peers.ports import (
+from cluster.peers.link_messages import (
     GET_LINK,
     GET_LINK_KEPT,
     GET_LINK_NO_ACK,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cluster.owner.state import OwnerState
-from cluster.peers.ports import Ranges
+from cluster.peers.link_messages import Ranges
 from node.queue.decision_format import encode_annotate
 from node.queue.operations import Aspect
 

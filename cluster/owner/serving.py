@@ -12,7 +12,7 @@ from cluster.owner.contents import Contents
 from cluster.owner.failures import told_failures
 from cluster.owner.state import OwnerState
 from cluster.owner.upkeep import after_serving, before_serving
-from cluster.peers.ports import FIRST_CONSUMER, GET_LINK, GET_LINK_KEPT, GET_LINK_NO_ACK, Delivery
+from cluster.peers.link_messages import FIRST_CONSUMER, GET_LINK, GET_LINK_KEPT, GET_LINK_NO_ACK, Delivery
 from node.message.run import Run
 from node.queue.consumers import ConsumerKey
 from node.queue.dispatch import Grant, QueueOwner

@@ -17,15 +17,15 @@ from cluster.owner.serving import Serving
 from cluster.owner.state import OwnerState
 from cluster.owner.two_phase_commit import TwoPhaseCommit
 from cluster.owner.upkeep import find_left_behind, left_behind
-from cluster.peers.ports import ACCESS_REFUSED, NOT_FOUND, ConsumerTerms, Holders, Ranges
+from cluster.peers.link_messages import ACCESS_REFUSED, NOT_FOUND, ConsumerTerms, Holders, Ranges
 from node.queue.consumers import ExclusiveConsumerError
 from node.queue.entry_format import encode_attach, encode_forget
 from node.ranges.range_set import RangeSet
 
 
 class FrontEndSessions:
-    """Implements `cluster.peers.ports.OwnerPort` for an owner. Calls of an epoch that is not the front end's
-    present one are ignored.
+    """Implements `cluster.peers.link_messages.OwnerPort` for an owner. Calls of an epoch that is not the
+    front end's present one are ignored.
     """
 
     def __init__(

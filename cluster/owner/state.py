@@ -17,7 +17,7 @@ from cluster.owner.linearizable_reads import LinearizableReads
 from cluster.owner.proposal import FrontEnds, Proposal
 from cluster.owner.unused_queues import UnusedQueues
 from cluster.peers.latencies import Arrivals
-from cluster.peers.ports import Delivery, Ranges
+from cluster.peers.link_messages import Delivery, Ranges
 from node.message.reason import Reason
 from node.message.run import Run
 from node.queue.decision_format import encode_refuse

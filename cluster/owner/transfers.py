@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from cluster.peers.ports import Delivery, OwnerPort, Ranges
+from cluster.peers.link_messages import Delivery, OwnerPort, Ranges
 from node.queue.transfers import Transfer
 
 FIRST_TRANSIT_ID: Final = 1 << 63
@@ -25,8 +25,8 @@ class Question(NamedTuple):
 
 
 class TransferLink:
-    """The link from a partition to the owner of another one (`cluster.peers.ports.FrontEndPort`). The owner
-    of the sending partition, elected in `term`, keeps it.
+    """The link from a partition to the owner of another one (a `FrontEndPort`). The owner of the sending
+    partition, elected in `term`, keeps it.
 
     A transfer and its number are committed in the log of the sending partition before the link gets it.
     Epochs grow with terms, so that a deposed owner is not heard after its successor.

@@ -29,9 +29,9 @@ from cluster.peers.catalog_messages import (
     decode_catalog_message,
 )
 from cluster.peers.inquiry_messages import InquiryAnswer, InquiryQuestion, decode_inquiry
+from cluster.peers.link_messages import FrontEndPort, OwnerPort
 from cluster.peers.membership_messages import ContactAges, PeerGreeting, VoteOffer
 from cluster.peers.ownership_messages import Announcement
-from cluster.peers.ports import FrontEndPort, OwnerPort
 from cluster.peers.resource_messages import ClientCounts, ResourceShortage
 from replication import repair
 from replication.forms import RAFT_TAG, SNAPSHOT_TAG, addressed

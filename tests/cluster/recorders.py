@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cluster.peers.ports import ConsumerTerms, Delivery, Holders, Ranges
+from cluster.peers.link_messages import ConsumerTerms, Delivery, Holders, Ranges
 from node.message.run import Run
 from node.ranges.range_set import Numbers
 

@@ -9,7 +9,7 @@ import pytest
 
 from cluster.gateway.browsing import BEGINNING, Bookmark, Shown
 from cluster.owner.browsing import PAGE_MESSAGES, PAGE_OCTETS
-from cluster.peers.ports import NOT_FOUND, NOTHING_TO_GET
+from cluster.peers.link_messages import NOT_FOUND, NOTHING_TO_GET
 from node.queue.dispatch import QueueOwner
 from node.refusal import Refusal
 from tests import messages

@@ -10,13 +10,16 @@ from cluster.gateway.link import SETTLED_AT_ONCE, WINDOW_BYTES, PartitionLink
 from cluster.gateway.state import Confirmation, LinkConsumer, Vote
 from cluster.peers.latencies import Latencies
 from cluster.peers.link_messages import (
+    GET_LINK,
+    NOT_FOUND,
+    UNREACHABLE,
+    Delivery,
     RemoteFrontEnd,
     RemoteOwner,
     address,
     receive_for_front_end,
     receive_for_owner,
 )
-from cluster.peers.ports import GET_LINK, NOT_FOUND, UNREACHABLE, Delivery
 from node.queue.entry_format import read_operations
 from node.queue.operations import Publish, Settle
 from tests.cluster.recorders import RecordedFrontEnd, RecordedOwner, RecordedSubscriber, run_of

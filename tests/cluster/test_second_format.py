@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from cluster.peers.link_messages import RemoteFrontEnd, receive_for_front_end
-from cluster.peers.ports import Delivery
+from cluster.peers.link_messages import Delivery, RemoteFrontEnd, receive_for_front_end
 from node.message.deaths import Death
 from node.message.format import Asked, Copies, MessageSyntaxError
 from node.message.run import Run

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cluster.owner.contents import Contents
 from cluster.owner.serving import Room, Serving, fitting_messages
-from cluster.peers.ports import GET_LINK, GET_LINK_NO_ACK
+from cluster.peers.link_messages import GET_LINK, GET_LINK_NO_ACK
 from node.message.run import Run
 from node.queue.operations import Semantics
 from node.queue.partition import PartitionMachine

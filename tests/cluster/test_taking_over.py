@@ -6,7 +6,7 @@ import pytest
 
 from cluster.owner.partition import PartitionOwner
 from cluster.peers.latencies import Latencies
-from cluster.peers.ports import ConsumerTerms
+from cluster.peers.link_messages import ConsumerTerms
 from node.queue.entry_format import (
     encode_attach,
     encode_batch,

@@ -15,13 +15,13 @@ from cluster.catalog.membership.leader_balance import LeaderBalance
 from cluster.catalog.membership.mover import Mover
 from cluster.catalog.replica import Catalog
 from cluster.peers.link_messages import (
+    ConsumerTerms,
     RemoteFrontEnd,
     RemoteOwner,
     address,
     receive_for_front_end,
     receive_for_owner,
 )
-from cluster.peers.ports import ConsumerTerms
 from cluster.peers.tags import VOTES
 from cluster.process.scopes import FailureScope, Origin, scope_of
 from replication.raft import (

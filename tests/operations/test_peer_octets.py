@@ -18,9 +18,9 @@ from cluster.peers.catalog_messages import (
     LeasePong,
 )
 from cluster.peers.inquiry_messages import InquiryAnswer, InquiryQuestion
+from cluster.peers.link_messages import ConsumerTerms, Delivery
 from cluster.peers.membership_messages import ContactAges, PeerGreeting, VoteOffer
 from cluster.peers.ownership_messages import Announcement
-from cluster.peers.ports import ConsumerTerms, Delivery
 from cluster.peers.registry import FAMILIES
 from cluster.peers.resource_messages import ClientCounts, ResourceShortage
 from node.message.run import Run

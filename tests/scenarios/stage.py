@@ -13,7 +13,7 @@ from typing import Any
 from cluster.gateway.commits import PartitionShares, Share
 from cluster.gateway.link import PartitionLink
 from cluster.gateway.state import Confirmation, LinkConsumer
-from cluster.peers.ports import FIRST_CONSUMER, Delivery
+from cluster.peers.link_messages import FIRST_CONSUMER, Delivery
 from node.delivery.settlements import Outcome
 from node.message.run import Run
 from node.queue.features.registry import rules_of

@@ -12,7 +12,7 @@ from enum import Enum
 from itertools import count
 from typing import Any, Protocol
 
-from cluster.peers.ports import FIRST_CONSUMER
+from cluster.peers.link_messages import FIRST_CONSUMER
 from tests.simulation.world import Violation
 
 

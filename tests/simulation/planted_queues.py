@@ -12,7 +12,7 @@ from cluster.gateway import gets
 from cluster.gateway.routes import Routes, Targets
 from cluster.owner.linearizable_reads import LinearizableReads
 from cluster.owner.sessions import FrontEndSessions
-from cluster.peers.ports import Holders, Ranges
+from cluster.peers.link_messages import Holders, Ranges
 from node.queue.features import limits
 from node.queue.features.limits import surplus
 from node.queue.features.ttl import Lifetimes

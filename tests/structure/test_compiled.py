@@ -31,7 +31,7 @@ HOT = {
     "node/queue/lifecycle.py": {"Settled"},
     "node/wire/amqp091/effects.py": {"PublishEffect", "SettleEffect", "Credit"},
     "node/delivery/unsettled.py": {"DeliveryRun"},
-    "cluster/peers/ports.py": {"Delivery"},
+    "cluster/peers/link_messages.py": {"Delivery"},
     "cluster/gateway/state.py": {"Confirmation", "OperationBatch"},
     "cluster/owner/serving.py": {"Handout"},
     "replication/raft/ready.py": {"Ready"},

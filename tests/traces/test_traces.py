@@ -25,7 +25,7 @@ from cluster.config.tables import ConfigError
 from cluster.gateway.link import PartitionLink
 from cluster.gateway.state import LinkConsumer
 from cluster.peers.latencies import Latencies
-from cluster.peers.ports import Delivery
+from cluster.peers.link_messages import Delivery
 from node.message.run import Run
 from node.wire.amqp091.property_values import encode_header, encode_properties
 from tests.cluster.recorders import RecordedSubscriber

@@ -7,7 +7,7 @@ from typing import Final
 
 from cluster.admin.traces.context import TraceContext, counted, stretches_in
 from cluster.admin.traces.spans import DELIVER, PUBLISH, SETTLE, Attributes, Spans, UntilCommit
-from cluster.peers.ports import Delivery, Ranges
+from cluster.peers.link_messages import Delivery, Ranges
 from node.message.run import Run
 from node.ranges.range_set import RangeSet, numbers_of
 

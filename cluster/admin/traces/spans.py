@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from cluster.admin.traces.context import Counts
-from cluster.peers.ports import Ranges
+from cluster.peers.link_messages import Ranges
 
 PUBLISH: Final = "publish"
 """On the publisher's node, from the arrival of a run to its commit, which its confirm waits for."""
