@@ -11,9 +11,15 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from cluster.gateway.latest_holders import LatestHolders
 from cluster.gateway.observer import LinkObserver
-from cluster.gateway.state import Awaiting, Confirmation, LinkConsumer, OperationBatch, PendingRequest
+from cluster.gateway.state import (
+    Awaiting,
+    Confirmation,
+    HeldMessages,
+    LinkConsumer,
+    OperationBatch,
+    PendingRequest,
+)
 from cluster.peers.latencies import Latencies
 from cluster.peers.link_messages import (
     GET_LINK,
@@ -26,8 +32,7 @@ from cluster.peers.link_messages import (
 )
 from node.message.run import Run
 from node.queue.entry_format import encode_discard, encode_publish, encode_return, encode_settle
-from node.ranges.range_map import RangeMap
-from node.ranges.range_set import RangeSet, count_of, merged, numbers_of
+from node.ranges.range_set import count_of, merged, numbers_of
 from node.session.ports import Subscriber
 
 TakeAnswer = Callable[[Any, Delivery | None], None]
@@ -65,8 +70,7 @@ class PartitionLink:
         self.lost = False
         """Unreachable, and the partition was in memory: its messages are lost."""
         self.consumers: dict[int, LinkConsumer] = {}
-        self.leases: dict[int, RangeSet] = {}
-        self.latest: LatestHolders | None = None
+        self.held = HeldMessages(self.consumers)
         self.unacknowledged: deque[OperationBatch] = deque()
         self.unacknowledged_bytes = 0
         self._front_end, self._node = front_end, node
@@ -79,8 +83,6 @@ class PartitionLink:
         self._since = 0.0
         self._awaiting: list[Awaiting] = []
         self._offsets: list[int] = []
-        # The consumer that has each message, of queues that keep order by key.
-        self._holders: dict[int, RangeMap] = {}
         self._settled: dict[int, Ranges] = {}
         self._credits: dict[int, LinkConsumer] = {}
         self._credit_urgent = False
@@ -249,9 +251,7 @@ class PartitionLink:
             batch.sent = True
             owner.operations(self._front_end, self._epoch, batch.number, batch.data)
         self._take_batch()
-        leases = {queue: list(leased.ranges()) for queue, leased in self.leases.items() if leased}
-        holders = {queue: list(held.all()) for queue, held in self._holders.items() if held}
-        owner.held(self._front_end, self._epoch, leases, holders)
+        owner.held(self._front_end, self._epoch, *self.held.told())
         self._credits.clear()
         self._leaving.clear()
         self._credit_urgent = False
@@ -329,13 +329,7 @@ class PartitionLink:
         self._mark_dirty(self)
 
     def _release(self, queue: int, ranges: Ranges) -> None:
-        leased = self.leases.get(queue)
-        if leased is not None:
-            leased.remove_all(ranges)
-        if queue in self._holders:
-            self._holders[queue].remove_all(ranges)
-        if self.latest is not None:
-            self.latest.released(queue, ranges)
+        self.held.released(queue, ranges)
         if self._observer is not None:
             self._observer.released(queue, ranges)
 
@@ -386,25 +380,12 @@ class PartitionLink:
                 continue
             consumer.delivered += delivery.run.count
             if not consumer.no_ack:
-                self._hold(delivery)
-                if consumer.lapses:
-                    self.latest = self.latest or LatestHolders(self.consumers)
-                    self.latest.given(delivery)
-                if consumer.grouped:
-                    holders = self._holders.setdefault(delivery.queue, RangeMap())
-                    for first, last in delivery.ranges:
-                        holders.set(first, last, consumer.id)
+                self.held.given(delivery, consumer)
             numbers = numbers_of(delivery.ranges)
             consumer.subscriber.deliver(consumer.id, delivery.run, numbers, delivery.redelivered)
             if observer is not None:
-                leased = None if consumer.no_ack else self.leases.get(delivery.queue)
+                leased = None if consumer.no_ack else self.held.leases.get(delivery.queue)
                 observer.delivered(delivery, since, leased)
-
-    def _hold(self, delivery: Delivery) -> None:
-        leased = self.leases.get(delivery.queue)
-        if leased is None:
-            leased = self.leases[delivery.queue] = RangeSet()
-        leased.update(merged(delivery.ranges))
 
     def result(self, epoch: int, request: int, value: Any, delivery: Delivery | None) -> None:
         if epoch != self._epoch:
@@ -415,14 +396,12 @@ class PartitionLink:
         if pending.consumer is not None and value is None:
             self.consumers[pending.consumer.id] = pending.consumer
         if delivery is not None and delivery.consumer == GET_LINK:
-            self._hold(delivery)
-            if self.latest is not None:
-                self.latest.given(delivery)
+            self.held.got(delivery)
         observer = self._observer
         since = 0 if observer is None else observer.arrived()
         pending.answer(value, delivery)
         if observer is not None and delivery is not None:
-            leased = None if delivery.consumer == GET_LINK_NO_ACK else self.leases.get(delivery.queue)
+            leased = None if delivery.consumer == GET_LINK_NO_ACK else self.held.leases.get(delivery.queue)
             observer.delivered(delivery, since, leased)
 
     def consumer_cancelled(self, epoch: int, consumer: int) -> None:

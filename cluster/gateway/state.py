@@ -1,13 +1,17 @@
-"""The state of a link: operation batches with the callers that wait for their commit, consumers, requests."""
+"""The state of a link: operation batches with the callers that wait for their commit, consumers and the
+messages that they hold, requests.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from cluster.peers.link_messages import ConsumerTerms, Delivery, Ranges
-from node.ranges.range_set import RangeSet
+from cluster.gateway.latest_holders import LatestHolders
+from cluster.peers.link_messages import ConsumerTerms, Delivery, Holders, Ranges
+from node.ranges.range_map import RangeMap
+from node.ranges.range_set import RangeSet, merged
 from node.session.ports import Subscriber
 
 
@@ -135,6 +139,59 @@ class LinkConsumer:
             self.id, self.queue, self.limit, self.delivered, self.no_ack, self.exclusive, self.priority,
             self.joined, self.activated,
         )  # fmt: skip
+
+
+class HeldMessages:
+    """The messages that a link's consumers have got and not settled, by queue.
+
+    `holders` has the consumer of each message, for queues that keep order by key: a new owner must know it.
+    `latest` is None while no consumer's leases may lapse.
+    """
+
+    __slots__ = ("_consumers", "holders", "latest", "leases")
+
+    def __init__(self, consumers: Container[int]) -> None:
+        """`consumers` are those of the link."""
+        self.leases: dict[int, RangeSet] = {}
+        self.holders: dict[int, RangeMap] = {}
+        self.latest: LatestHolders | None = None
+        self._consumers = consumers
+
+    def given(self, delivery: Delivery, consumer: LinkConsumer) -> None:
+        """The owner has delivered messages to a consumer that acknowledges."""
+        leased = self.leases.get(delivery.queue)
+        if leased is None:
+            leased = self.leases[delivery.queue] = RangeSet()
+        leased.update(merged(delivery.ranges))
+        if consumer.lapses:
+            self.latest = self.latest or LatestHolders(self._consumers)
+            self.latest.given(delivery)
+        if consumer.grouped:
+            holders = self.holders.setdefault(delivery.queue, RangeMap())
+            for first, last in delivery.ranges:
+                holders.set(first, last, consumer.id)
+
+    def got(self, delivery: Delivery) -> None:
+        """The owner has answered a basic.get with a message that is to be acknowledged."""
+        self.leases.setdefault(delivery.queue, RangeSet()).update(merged(delivery.ranges))
+        if self.latest is not None:
+            self.latest.given(delivery)
+
+    def released(self, queue: int, ranges: Ranges) -> None:
+        """The front end does not hold the messages any more."""
+        leased = self.leases.get(queue)
+        if leased is not None:
+            leased.remove_all(ranges)
+        if queue in self.holders:
+            self.holders[queue].remove_all(ranges)
+        if self.latest is not None:
+            self.latest.released(queue, ranges)
+
+    def told(self) -> tuple[dict[int, Ranges], Holders]:
+        """The leases and the holders, as a new owner is told them."""
+        leases = {queue: list(leased.ranges()) for queue, leased in self.leases.items() if leased}
+        holders = {queue: list(held.all()) for queue, held in self.holders.items() if held}
+        return leases, holders
 
 
 @dataclass(init=False, slots=True)

@@ -159,7 +159,7 @@ def test_a_delivery_that_crossed_a_cancel_goes_back() -> None:
     linked.deliver(1, 3)
     linked.link.flush()
     assert linked.session.delivered == []
-    assert linked.link.leases == {}
+    assert linked.link.held.leases == {}
     assert len(linked.owner.named("operations")) == 1
 
 
@@ -232,9 +232,9 @@ def test_a_message_that_was_got_is_leased_until_it_is_settled() -> None:
     linked.link.request("get", [QUEUE, False], lambda value, delivery: got.append(delivery))
     request = linked.owner.named("request")[-1][1]
     linked.link.result(linked.epoch, request, 0, Delivery(GET_LINK, QUEUE, [(9, 9)], False, run_of(1)))
-    assert list(linked.link.leases[QUEUE].ranges()) == [(9, 9)]
+    assert list(linked.link.held.leases[QUEUE].ranges()) == [(9, 9)]
     linked.link.settle(QUEUE, [(9, 9)])
-    assert not linked.link.leases[QUEUE]
+    assert not linked.link.held.leases[QUEUE]
     assert len(got) == 1
 
 

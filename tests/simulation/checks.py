@@ -167,7 +167,10 @@ def kept_by(node: SimulatedNode, front_ends: set[int]) -> Iterator[tuple[str, ob
         yield f"operations {name}", len(link.unacknowledged)
         yield f"octets {name}", link.unacknowledged_bytes
         yield f"requests {name}", {request.name for request in link._requests.values()}
-        yield f"leases {name}", {queue: list(held.ranges()) for queue, held in link.leases.items() if held}
+        yield (
+            f"leases {name}",
+            {queue: list(held.ranges()) for queue, held in link.held.leases.items() if held},
+        )
         yield f"publishers held back {name}", len(link._waiting)
     others = {FIRST_TRANSIT_ID + partition for partition in broker.catalog.state.partitions}
     for partition, owner in broker.owners.items():
